@@ -1,0 +1,1 @@
+"""polyfuse: proved loop fusion for NumPy programs."""

@@ -1,0 +1,238 @@
+"""Quasi-affine expressions with integer coefficients: the one language of sizes, indices and places.
+
+An `Affine` is ``sum(coefficient * atom) + constant``.  An atom is a name or a floor division of an `Affine` by a
+positive integer; nothing else is needed, and nothing else parses in isl (it knows no product of symbols).
+
+Naming convention of the atoms, so that the three uses never collide:
+
+=========  ==================================================  =====================
+atom       meaning                                             example
+=========  ==================================================  =====================
+``N``      a size symbol                                       shape ``(M, 2*N)``
+``%0``     dimension 0 of a tensor or statement                view ``x[%1, 2*%0]``
+``$t``     a digit of a place: block, thread, loop or slot     ``4*$t + $v``
+=========  ==================================================  =====================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Union
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """The atom ``floor(numerator / denominator)``; `denominator` is at least 2."""
+
+    numerator: Affine
+    denominator: int
+
+    def __str__(self) -> str:
+        return f"floor(({self.numerator})/{self.denominator})"
+
+
+Atom = Union[str, FloorDiv]
+AffineLike = Union["Affine", int]
+
+
+def _atom_key(atom: Atom) -> tuple[int, str]:
+    return (0, atom) if isinstance(atom, str) else (1, str(atom))
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """An immutable quasi-affine expression; `==` and `hash` are structural on the normal form."""
+
+    terms: tuple[tuple[Atom, int], ...]
+    constant: int = 0
+    _hash: int = field(default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.terms, self.constant)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    # ---------------------------------------------------------------- construction
+    @staticmethod
+    def of(value: AffineLike) -> Affine:
+        """`value` as an `Affine`; integers become constants."""
+        return value if isinstance(value, Affine) else Affine((), int(value))
+
+    @staticmethod
+    def symbol(name: str) -> Affine:
+        return Affine(((name, 1),))
+
+    @staticmethod
+    def build(terms: Mapping[Atom, int], constant: int) -> Affine:
+        kept = [(atom, factor) for atom, factor in terms.items() if factor]
+        if len(kept) > 1:
+            kept.sort(key=lambda term: _atom_key(term[0]))
+        return Affine(tuple(kept), constant)
+
+    # ---------------------------------------------------------------- arithmetic
+    def __add__(self, other: AffineLike) -> Affine:
+        if isinstance(other, int):
+            return self if other == 0 else Affine(self.terms, self.constant + other)
+        if not other.terms:
+            return Affine(self.terms, self.constant + other.constant)
+        if not self.terms:
+            return Affine(other.terms, self.constant + other.constant)
+        terms = dict(self.terms)
+        for atom, factor in other.terms:
+            terms[atom] = terms.get(atom, 0) + factor
+        return Affine.build(terms, self.constant + other.constant)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Affine:
+        return self * -1
+
+    def __sub__(self, other: AffineLike) -> Affine:
+        return self + (-other)
+
+    def __rsub__(self, other: AffineLike) -> Affine:
+        return -self + other
+
+    def __mul__(self, factor: int) -> Affine:
+        if factor == 1:
+            return self
+        if factor == 0:
+            return ZERO
+        return Affine(tuple((atom, c * factor) for atom, c in self.terms), self.constant * factor)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, denominator: int) -> Affine:
+        """Exact where the terms divide, else with a `FloorDiv` atom over the remainder."""
+        if denominator <= 0:
+            raise ValueError(f"division of {self} by {denominator}: the denominator must be positive")
+        if denominator == 1:
+            return self
+        whole: dict[Atom, int] = {}
+        rest: dict[Atom, int] = {}
+        for atom, factor in self.terms:
+            quotient, remainder = divmod(factor, denominator)
+            if quotient:
+                whole[atom] = quotient
+            if remainder:
+                rest[atom] = remainder
+        quotient, remainder = divmod(self.constant, denominator)
+        if not rest:
+            return Affine.build(whole, quotient)
+        inner, divisor = Affine.build(rest, remainder), denominator
+        common = gcd(divisor, *(factor for _, factor in inner.terms))
+        if common > 1:  # floor((g*a + r)/(g*d)) = floor((a + floor(r/g))/d)
+            inner = Affine(tuple((a, f // common) for a, f in inner.terms), inner.constant // common)
+            divisor //= common
+        if divisor == 1:
+            return Affine.build(whole, quotient) + inner
+        if len(inner.terms) == 1 and inner.constant == 0 and inner.terms[0][1] == 1:
+            atom = inner.terms[0][0]
+            if isinstance(atom, FloorDiv):
+                inner, divisor = atom.numerator, divisor * atom.denominator
+        nested = FloorDiv(inner, divisor)
+        whole[nested] = whole.get(nested, 0) + 1
+        return Affine.build(whole, quotient)
+
+    def __mod__(self, denominator: int) -> Affine:
+        return self - (self // denominator) * denominator
+
+    def ceildiv(self, denominator: int) -> Affine:
+        return (self + (denominator - 1)) // denominator
+
+    # ---------------------------------------------------------------- queries
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def coefficient(self, atom: Atom) -> int:
+        for candidate, factor in self.terms:
+            if candidate == atom:
+                return factor
+        return 0
+
+    def names(self) -> frozenset[str]:
+        """Every name that occurs, also inside floor divisions."""
+        found: set[str] = set()
+        for atom, _ in self.terms:
+            if isinstance(atom, str):
+                found.add(atom)
+            else:
+                found |= atom.numerator.names()
+        return frozenset(found)
+
+    @property
+    def is_linear(self) -> bool:
+        """True when no floor division occurs."""
+        return all(isinstance(atom, str) for atom, _ in self.terms)
+
+    def substitute(self, values: Mapping[str, AffineLike]) -> Affine:
+        """The expression with each name in `values` replaced."""
+        if not self.terms:
+            return self
+        result: Affine = Affine((), self.constant)
+        for atom, factor in self.terms:
+            if isinstance(atom, FloorDiv):
+                result += (atom.numerator.substitute(values) // atom.denominator) * factor
+            elif atom in values:
+                result += Affine.of(values[atom]) * factor
+            else:
+                result += Affine(((atom, factor),))
+        return result
+
+    def evaluate(self, values: Mapping[str, int]) -> int:
+        """The value for concrete numbers; works elementwise on NumPy integer arrays too."""
+        total = self.constant
+        for atom, factor in self.terms:
+            if isinstance(atom, FloorDiv):
+                total = total + factor * (atom.numerator.evaluate(values) // atom.denominator)
+            else:
+                total = total + factor * values[atom]
+        return total
+
+    # ---------------------------------------------------------------- text
+    def text(self, rename: Mapping[str, str] | None = None) -> str:
+        """isl and Python agree on this form, but for floor: see `FloorDiv`."""
+        parts: list[str] = []
+        for atom, factor in self.terms:
+            if isinstance(atom, FloorDiv):
+                name = f"floor(({atom.numerator.text(rename)})/{atom.denominator})"
+            else:
+                name = rename.get(atom, atom) if rename else atom
+            sign = "-" if factor < 0 else "+"
+            size = abs(factor)
+            parts.append(f" {sign} {'' if size == 1 else f'{size}*'}{name}")
+        if self.constant or not parts:
+            parts.append(f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}")
+        text = "".join(parts)
+        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+
+ZERO = Affine(())
+ONE = Affine((), 1)
+
+
+def dimension(position: int) -> Affine:
+    """Dimension `position` of a tensor or statement, the atom ``%position``."""
+    return Affine.symbol(f"%{position}")
+
+
+def digit(name: str) -> Affine:
+    """A digit of a place, the atom ``$name``."""
+    return Affine.symbol(f"${name}")
+
+
+def dimensions(rank: int) -> tuple[Affine, ...]:
+    return tuple(dimension(k) for k in range(rank))
+
+
+def names_of(expressions: Iterable[Affine]) -> frozenset[str]:
+    return frozenset().union(*(e.names() for e in expressions))

@@ -1,0 +1,295 @@
+"""Kernel IR: what a schedule lowers to and what backends print, run and check.
+
+The IR stands at the level of *fragments*: the registers that one thread holds of a value.  Every value of a kernel
+has one axis per slot of the kernel, in the order of `Kernel.slots`; an axis on which it does not depend has extent 1.
+Values therefore meet by slot name, as NumPy arrays of equal rank broadcast.
+
+Grammar (``?`` optional, ``*`` many)::
+
+    Kernel  = name, parameters*, grid*, threads, slots*, shared*, body: Op*
+    Op      = Let | Load | Store | Reduce | Contract | Combine | Scan | For | If | Barrier | Elect | AtomicUpdate
+    Expr    = Ref | Const | Index | Inside | Apply
+    where   = Affine*   a conjunction, each >= 0, over digits and sizes
+
+Digits in `Affine` expressions: ``$b0 $b1 $b2`` are block indices, ``$t`` the thread index, other digits are named by
+`Kernel.digits` (a part of the thread index), by an enclosing `For`, or by `Kernel.slots`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from polyfuse.affine import Affine
+from polyfuse.dtypes import DType
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayParameter:
+    """A global array.  `shape` in sizes.  `strides`: None for C order, else names of the size parameters (in elements)
+    that hold each stride, or an int for a stride known at compile time.  `alignment` in bytes of the base address."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Affine, ...]
+    strides: tuple[Union[str, int], ...] | None = None
+    readonly: bool = True
+    alignment: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SizeParameter:
+    """An integer known at launch: a size symbol, a stride or a derived count.  It has the kernel's index type."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParameter:
+    """A Python scalar argument, passed by value in `dtype`."""
+
+    name: str
+    dtype: DType
+
+
+Parameter = Union[ArrayParameter, SizeParameter, ScalarParameter]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadDigit:
+    """``$name = (thread // stride) % extent``; stride and extent are powers of two."""
+
+    name: str
+    stride: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A register axis: ``$name`` ranges over ``0 .. extent-1``, unrolled."""
+
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBuffer:
+    """Block-shared memory (on a CPU core: scratch).  `pitch[d]`: elements between neighbours along dimension d."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    pitch: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        return 1 + sum((n - 1) * p for n, p in zip(self.shape, self.pitch, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The value that `Let`, `Load`, ... bound to this name, or a `ScalarParameter`."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal.  `value` is a Python bool, int or float; NaN and infinities are allowed."""
+
+    value: bool | int | float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An affine expression of digits and sizes as a value."""
+
+    affine: Affine
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The boolean conjunction of ``a >= 0``."""
+
+    where: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A scalar function of `polyfuse.scalars.FUNCTIONS`, slot by slot."""
+
+    function: str
+    operands: tuple[Expr, ...]
+    dtype: DType
+
+
+Expr = Union[Ref, Const, Index, Inside, Apply]
+
+# ---------------------------------------------------------------------------------------------- operations
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """``name = value``; assigning a name again inside a loop updates it (accumulators)."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``name = array[index]`` for every slot on which `index` depends.
+
+    `index` has one entry per array dimension: affine in digits and sizes, or a `Ref` to an integer value (a gather).
+    Where `where` does not hold nothing is read and the slot gets `other`.  `vector` > 1: that many consecutive slots of
+    the last axis on which the index depends are one access (unit stride, aligned, `where` and refs independent of it).
+    """
+
+    name: str
+    array: str
+    index: tuple[Affine | Ref, ...]
+    where: tuple[Affine, ...] = ()
+    mask: Expr | None = None  # a data-dependent condition, conjoined with `where`
+    other: Const | None = None
+    vector: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """``array[index] = value`` where the condition holds; as `Load`.  The value broadcasts over slots of the index."""
+
+    array: str
+    index: tuple[Affine | Ref, ...]
+    value: Expr
+    where: tuple[Affine, ...] = ()
+    mask: Expr | None = None
+    vector: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Thread-local reduction of `values` (the monoid's state) over slot axes, as a balanced tree; axes keep extent 1."""
+
+    names: tuple[str, ...]
+    monoid: str
+    values: tuple[Expr, ...]
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """``name += sum over slots of left * right`` as a chain of fused multiply-adds; `name` is the accumulator."""
+
+    name: str
+    left: Expr
+    right: Expr
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Combine `values` across the threads whose ids differ only in `bits` (a mask of thread-id bits); every thread
+    of such a set receives the result.  Owns its shared buffer; contains its own barriers where `bits` >= 32."""
+
+    names: tuple[str, ...]
+    monoid: str
+    values: tuple[Expr, ...]
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Inclusive (or exclusive) prefix over slot axis `slot` (innermost) and then over thread-id `bits`, which must be
+    contiguous and are ordered as the thread id.  `name` holds the prefixes, `total` the sum of the whole extent."""
+
+    name: str
+    total: str
+    monoid: str
+    value: Expr
+    slot: str | None
+    bits: int
+    exclusive: bool = False
+    reverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for $digit in range(extent)``; the extent is affine in sizes and enclosing digits and equal in all threads."""
+
+    digit: str
+    extent: Affine
+    body: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Ops under a condition.  `uniform`: equal in all threads of the block (barriers are then allowed inside)."""
+
+    condition: Expr
+    body: tuple[Op, ...]
+    orelse: tuple[Op, ...] = ()
+    uniform: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of the block (or of each warp) meet; shared-memory accesses before are visible after."""
+
+    scope: str = "block"  # or "warp"
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """``name`` (bool, uniform in the block) is true in exactly one block per value of `group`: the one that arrives
+    last of `count` blocks.  Global stores of all of them are visible to it afterwards.  The counter resets itself."""
+
+    name: str
+    counter: str  # an ArrayParameter of i32, zero between launches
+    group: Affine  # index of the counter used by this block
+    count: Affine
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicUpdate:
+    """``array[index] = monoid(array[index], value)`` atomically, where the condition holds."""
+
+    array: str
+    index: tuple[Affine | Ref, ...]
+    monoid: str
+    value: Expr
+    where: tuple[Affine, ...] = ()
+    mask: Expr | None = None
+
+
+Op = Union[Let, Load, Store, Reduce, Contract, Combine, Scan, For, If, Barrier, Elect, AtomicUpdate]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch.
+
+    `grid`: blocks along each axis (1 to 3), affine in sizes.  `threads` per block (1 on a CPU).  `index_bits`: 32 when
+    every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.  `notes`: comments
+    by value name.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    grid: tuple[Affine, ...]
+    threads: int
+    digits: tuple[ThreadDigit, ...]
+    slots: tuple[Slot, ...]
+    shared: tuple[SharedBuffer, ...]
+    body: tuple[Op, ...]
+    index_bits: int = 32
+    minimum_blocks: int = 1
+    header: tuple[str, ...] = ()
+    notes: tuple[tuple[str, str], ...] = field(default=())

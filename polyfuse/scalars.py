@@ -1,0 +1,116 @@
+"""The scalar functions that a `Map` may apply: one table for frontends, prices, printers and backends.
+
+All operands of an entry have one dtype (frontends insert casts) unless `signature` says otherwise.  The result has
+that dtype unless `result` names another.  `cost` is in floating-point operations as the price counts them: the issue
+slots of one element relative to an add (measured classes: arithmetic 1, division and roots 8, transcendental 16-30).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One scalar function.
+
+    `kinds`: dtype kinds it accepts (``b i u f``).  `result`: ``same``, ``bool``, or a dtype name.  `infix`: the
+    Python operator that prints it, if any.  `commutative`: operand order carries no meaning.
+    """
+
+    name: str
+    arity: int
+    kinds: str = "f"
+    result: str = "same"
+    infix: str = ""
+    commutative: bool = False
+    cost: int = 1
+
+
+def _table(*functions: Function) -> dict[str, Function]:
+    return {f.name: f for f in functions}
+
+
+def _many(names: str, arity: int, **fields: object) -> list[Function]:
+    return [Function(name, arity, **fields) for name in names.split()]  # type: ignore[arg-type]
+
+
+FUNCTIONS: dict[str, Function] = _table(
+    Function("add", 2, "iuf", infix="+", commutative=True),
+    Function("subtract", 2, "iuf", infix="-"),
+    Function("multiply", 2, "iuf", infix="*", commutative=True),
+    Function("divide", 2, "f", infix="/", cost=8),
+    Function("floor_divide", 2, "iuf", cost=12),
+    Function("remainder", 2, "iuf", cost=12),  # the sign of the divisor, as np.remainder
+    Function("fmod", 2, "iuf", cost=12),  # the sign of the dividend, as C
+    Function("negative", 1, "iuf"),
+    Function("absolute", 1, "iuf"),
+    Function("sign", 1, "iuf", cost=2),
+    Function("power", 2, "iuf", cost=40),
+    Function("maximum", 2, "biuf", commutative=True),  # NaN propagates
+    Function("minimum", 2, "biuf", commutative=True),
+    Function("fmax", 2, "f", commutative=True),  # NaN is ignored
+    Function("fmin", 2, "f", commutative=True),
+    *_many("less less_equal greater greater_equal", 2, kinds="biuf", result="bool"),
+    *_many("equal not_equal", 2, kinds="biuf", result="bool", commutative=True),
+    *_many("bitwise_and bitwise_or bitwise_xor", 2, kinds="biu", commutative=True),
+    Function("invert", 1, "biu"),  # logical not on bool
+    Function("left_shift", 2, "iu"),
+    Function("right_shift", 2, "iu"),
+    Function("multiply_high", 2, "u", commutative=True),  # the upper half of the double-width product (Philox)
+    *_many("isnan isinf isfinite signbit", 1, result="bool"),
+    *_many("floor ceil trunc rint", 1),
+    Function("copysign", 2, "f"),
+    Function("nextafter", 2, "f", cost=6),
+    Function("sqrt", 1, cost=8),
+    Function("rsqrt", 1, cost=8),
+    *_many("exp exp2 expm1 log log2 log10 log1p", 1, cost=16),
+    *_many("sin cos tan", 1, cost=20),
+    *_many("arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt", 1, cost=24),
+    *_many("erf erfc", 1, cost=24),
+    *_many("lgamma tgamma", 1, cost=40),
+    *_many("arctan2 hypot", 2, cost=30),
+    Function("fma", 3),  # a * b + c with one rounding
+    Function("where", 3, "biuf"),  # (bool, T, T) -> T
+    Function("cast", 1, "biuf"),  # to the dtype of the node; float to int truncates, any to bool tests for zero
+    Function("bitcast", 1, "biuf"),  # same width
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """An associative operation with a neutral element; declaring it is what makes a reduction splittable.
+
+    `state`: values carried per partial result.  ``argmax`` carries (value, index): the first NaN wins, else the larger
+    value, else the lower index.  `neutral` per component: a number, or ``lowest`` / ``highest`` of the dtype
+    (infinities for floats), or ``last`` for the largest index.
+    """
+
+    name: str
+    function: str
+    neutral: tuple[str, ...]
+    kinds: str = "iuf"
+
+    @property
+    def state(self) -> int:
+        return len(self.neutral)
+
+
+MONOIDS: dict[str, Monoid] = {
+    m.name: m
+    for m in (
+        Monoid("sum", "add", ("0",)),
+        Monoid("prod", "multiply", ("1",)),
+        Monoid("max", "maximum", ("lowest",), "biuf"),
+        Monoid("min", "minimum", ("highest",), "biuf"),
+        Monoid("fmax", "fmax", ("lowest",), "f"),
+        Monoid("fmin", "fmin", ("highest",), "f"),
+        Monoid("any", "bitwise_or", ("0",), "b"),
+        Monoid("all", "bitwise_and", ("1",), "b"),
+        Monoid("bitor", "bitwise_or", ("0",), "iu"),
+        Monoid("bitand", "bitwise_and", ("-1",), "iu"),
+        Monoid("bitxor", "bitwise_xor", ("0",), "biu"),
+        Monoid("argmax", "argmax", ("lowest", "last"), "biuf"),
+        Monoid("argmin", "argmin", ("highest", "last"), "biuf"),
+    )
+}
