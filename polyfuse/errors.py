@@ -1,0 +1,93 @@
+"""Every error a user can meet.  Each says what happened, where (the user's line), why, and what to do instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A position in the user's code: file, 1-based line, the text of that line, and the columns of the expression."""
+
+    file: str
+    line: int
+    text: str = ""
+    column: int | None = None
+    end_column: int | None = None
+
+    def __str__(self) -> str:
+        where = f'  File "{self.file}", line {self.line}'
+        code = self.text.strip()
+        if not code:
+            return where
+        shown = f"{where}\n    {code}"
+        if self.column is not None and self.end_column is not None:
+            indent = len(self.text) - len(self.text.lstrip())
+            start = max(self.column - indent, 0)
+            shown += f"\n    {' ' * start}{'^' * max(self.end_column - self.column, 1)}"
+        return shown
+
+
+class PolyfuseError(Exception):
+    """Base of all errors raised on purpose.  `advice` tells what to write instead; `source` is the user's line."""
+
+    def __init__(self, message: str, *, advice: str = "", source: Source | None = None) -> None:
+        self.message, self.advice, self.source = message, advice, source
+        parts = [message, *([str(source)] if source else []), *([f"  {advice}"] if advice else [])]
+        super().__init__("\n".join(parts))
+
+
+class TraceError(PolyfuseError):
+    """The traced function does something that has no meaning on tensors of unknown value."""
+
+
+class ShapeError(TraceError, ValueError):
+    """Shapes that do not broadcast, axes out of range, sizes that do not match."""
+
+
+class DTypeError(TraceError, TypeError):
+    """A dtype that polyfuse does not have, or that the operation does not accept."""
+
+
+class UnsupportedError(TraceError, NotImplementedError):
+    """A NumPy function or option that is not supported; the advice names the alternative."""
+
+
+class IndexingError(TraceError, IndexError):
+    """An index out of bounds or of a kind that has no static shape."""
+
+
+class SpecError(PolyfuseError, ValueError):
+    """A malformed shape specification such as ``f32[N,``."""
+
+
+class ArgumentError(PolyfuseError, TypeError):
+    """A call with arguments that the program cannot take: kinds, devices, dtypes, aliasing `out`."""
+
+
+class ScheduleError(PolyfuseError, ValueError):
+    """A schedule asked for by the user that is malformed or refused; `verdict` holds the proof where there is one."""
+
+    def __init__(self, message: str, *, verdict: object = None, advice: str = "", source: Source | None = None) -> None:
+        super().__init__(message, advice=advice, source=source)
+        self.verdict = verdict
+
+
+class OptionError(PolyfuseError, ValueError):
+    """A bad option or environment variable."""
+
+
+class DeviceError(PolyfuseError, RuntimeError):
+    """No such device, a driver that is too old, or a failure reported by the driver."""
+
+
+class CompileError(PolyfuseError, RuntimeError):
+    """A generated kernel failed to compile: always a defect of polyfuse; the message names the reproducer file."""
+
+
+class KernelError(PolyfuseError):
+    """Kernel IR that breaks a rule of `polyfuse.verify`: always a defect of polyfuse."""
+
+
+class StalePlanError(PolyfuseError):
+    """A plan is used with arguments that its guards exclude."""

@@ -1,0 +1,135 @@
+"""Options of a jitted function and the environment variables that mirror them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from polyfuse.errors import OptionError
+
+Fuse = Literal["none", "pointwise", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that changes what is planned or compiled; part of every cache key.
+
+    fuse: ``True`` (whatever pays), ``"pointwise"`` (elementwise chains only) or ``False`` (one kernel per statement).
+    target: name of a built-in target (``sm_90``, ``sm_80``, ``h200``, ``cpu`` ...) or None for the device of the
+    arguments.  backend: ``numba_cuda``, ``numba_cpu`` or ``interpreter``; None follows the target.  fastmath: allow
+    approximations beyond IEEE.  contract: allow fused multiply-add.  round: ``store`` or ``every-op`` for 16-bit floats.
+    atomics: allow results whose bits depend on the order of blocks.  donate: positions of arguments whose buffers may be
+    overwritten.  together / apart: groups of value names the user wants in one kernel, or never in one.
+    max_fusion_size: statements per kernel.  max_registers: per thread.  tiles: statement name -> tile sizes.
+    strategies: statement name -> strategy name.  autotune: measure the best few candidates.  library: allow calls into
+    the caller's array library for large contractions.
+    """
+
+    fuse: Fuse = "all"
+    target: str | None = None
+    backend: str | None = None
+    fastmath: bool = False
+    contract: bool = True
+    round: Literal["store", "every-op"] = "store"
+    atomics: bool = False
+    donate: tuple[int | str, ...] = ()
+    static: tuple[str, ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
+    apart: tuple[tuple[str, ...], ...] = ()
+    max_fusion_size: int = 0
+    max_registers: int = 0
+    tiles: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    strategies: tuple[tuple[str, str], ...] = ()
+    autotune: bool = False
+    library: bool = True
+    bounds: Literal["raise", "clip", "assume"] = "raise"
+    verify: bool = False
+
+    def updated(self, changes: Mapping[str, Any]) -> Options:
+        """A copy with `changes` applied, accepting the user's spellings.  Raises OptionError on unknown names."""
+        known = {f.name for f in fields(self)}
+        unknown = sorted(set(changes) - known)
+        if unknown:
+            raise OptionError(f"unknown option {unknown[0]!r}", advice=f"known options: {', '.join(sorted(known))}")
+        return replace(self, **{name: _normal(name, value) for name, value in changes.items()})
+
+
+def _normal(name: str, value: Any) -> Any:
+    """The stored form of one option value: hashable, one spelling."""
+    match name:
+        case "fuse":
+            table = {True: "all", False: "none", "all": "all", "none": "none", "pointwise": "pointwise"}
+            if not isinstance(value, (bool, str)) or value not in table:
+                raise OptionError(f"fuse={value!r}", advice='use True, False or "pointwise"')
+            return table[value]
+        case "together" | "apart":
+            groups = [value] if value and isinstance(next(iter(value)), str) else value
+            return tuple(tuple(group) for group in groups)
+        case "donate" | "static":
+            return (value,) if isinstance(value, (int, str)) else tuple(value)
+        case "tiles":
+            items = value.items() if isinstance(value, Mapping) else value
+            return tuple(sorted((k, tuple(sorted(dict(v).items()))) for k, v in items))
+        case "strategies":
+            return tuple(sorted(dict(value).items()))
+        case "round":
+            return _one_of(name, value, ("store", "every-op"))
+        case "bounds":
+            return _one_of(name, value, ("raise", "clip", "assume"))
+        case "max_fusion_size" | "max_registers":
+            if not isinstance(value, int) or value < 0:
+                raise OptionError(f"{name}={value!r}", advice="use a positive integer, or 0 for no limit")
+            return value
+        case _:
+            return value
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise OptionError(f"{name}={value!r}", advice=f"use one of {', '.join(map(repr, allowed))}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The six variables: POLYFUSE_LOG (comma list of fusion, schedule, code), _DUMP (directory), _VERIFY (0 or 1),
+    _CACHE (directory, or ``off``), _BACKEND (name), _TUNE (0 or 1)."""
+
+    log: tuple[str, ...] = ()
+    dump: str = ""
+    verify: bool = False
+    cache: str = ""
+    backend: str | None = None
+    tune: bool = False
+
+
+_LOGS = ("fusion", "schedule", "code")
+_BACKENDS = ("numba_cuda", "numba_cpu", "interpreter")
+
+
+def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
+    """Parse the environment.  Raises OptionError naming the variable and what it accepts."""
+    log = tuple(part.strip() for part in variables.get("POLYFUSE_LOG", "").split(",") if part.strip())
+    for part in log:
+        if part not in _LOGS:
+            raise OptionError(f"POLYFUSE_LOG={part!r}", advice=f"use a comma list of {', '.join(_LOGS)}")
+    backend = variables.get("POLYFUSE_BACKEND") or None
+    if backend is not None and backend not in _BACKENDS:
+        raise OptionError(f"POLYFUSE_BACKEND={backend!r}", advice=f"use one of {', '.join(_BACKENDS)}")
+    return Environment(
+        log=log,
+        dump=variables.get("POLYFUSE_DUMP", ""),
+        verify=_flag(variables, "POLYFUSE_VERIFY"),
+        cache=variables.get("POLYFUSE_CACHE", ""),
+        backend=backend,
+        tune=_flag(variables, "POLYFUSE_TUNE"),
+    )
+
+
+def _flag(variables: Mapping[str, str], name: str) -> bool:
+    value = variables.get(name, "0")
+    if value not in ("", "0", "1"):
+        raise OptionError(f"{name}={value!r}", advice="use 0 or 1")
+    return value == "1"
