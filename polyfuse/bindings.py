@@ -1,0 +1,130 @@
+"""How a plan meets a call: layouts of arguments, guards on sizes, and what each kernel parameter is bound to.
+
+Everything here is data: the dispatcher evaluates it, the disk cache stores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from polyfuse.affine import Affine
+from polyfuse.dtypes import DType
+
+# ---------------------------------------------------------------------------------------------- classes of calls
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout class of one array argument.
+
+    `strides`: None for C order (also of size-0 and size-1 arrays); else per axis the stride in elements where it is 0
+    or 1 at compile time and None where it is known at launch only.  `alignment`: bytes by which the base address is
+    known to divide, 16 or the itemsize.
+    """
+
+    strides: tuple[int | None, ...] | None = None
+    alignment: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition on sizes under which a plan holds: ``expression >= 0``, or ``expression % modulus == 0``."""
+
+    expression: Affine
+    modulus: int = 0
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        value = self.expression.evaluate(sizes)
+        return value % self.modulus == 0 if self.modulus else value >= 0
+
+    def __str__(self) -> str:
+        return f"{self.expression} mod {self.modulus} = 0" if self.modulus else f"{self.expression} >= 0"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeGuard:
+    """The product of `shape` is at most `limit` (32-bit offsets), or more than it when `exceeds`."""
+
+    shape: tuple[Affine, ...]
+    limit: int
+    exceeds: bool = False
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        volume = 1
+        for n in self.shape:
+            volume *= n.evaluate(sizes)
+        return (volume > self.limit) == self.exceeds
+
+    def __str__(self) -> str:
+        return f"{'*'.join(f'({n})' for n in self.shape) or '1'} {'>' if self.exceeds else '<='} {self.limit}"
+
+
+AnyGuard = Union[Guard, VolumeGuard]
+
+# ---------------------------------------------------------------------------------------------- buffers
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A global intermediate of a plan, contiguous, in the per-call workspace.
+
+    `zeroed`: counters that must be zero before the first launch and that kernels reset themselves; they live in a
+    persistent allocation per stream, never in the workspace.  `first`, `last`: indices of the first and last step that
+    touch it (its lifetime).
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Affine, ...]
+    first: int
+    last: int
+    zeroed: bool = False
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+@dataclass(frozen=True, slots=True)
+class FromArgument:
+    """The base address of array argument `position`, or the value of scalar argument `position`."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromOutput:
+    """The base address of output `position`."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromBuffer:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FromSize:
+    """The value of an affine expression of size symbols."""
+
+    expression: Affine
+
+
+@dataclass(frozen=True, slots=True)
+class FromProduct:
+    """The product of affine expressions of size symbols: the extent of a collapsed contiguous run."""
+
+    factors: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FromStride:
+    """The stride of argument `position` along `axis`, in elements."""
+
+    position: int
+    axis: int
+
+
+Binding = Union[FromArgument, FromOutput, FromBuffer, FromSize, FromProduct, FromStride]
