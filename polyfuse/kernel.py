@@ -22,6 +22,12 @@ from typing import Union
 
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
+from polyfuse.terms import Apply as Apply
+from polyfuse.terms import Const as Const
+from polyfuse.terms import Expr as Expr
+from polyfuse.terms import Index as Index
+from polyfuse.terms import Inside as Inside
+from polyfuse.terms import Ref as Ref
 
 # ---------------------------------------------------------------------------------------------- parameters
 
@@ -87,51 +93,6 @@ class SharedBuffer:
     def elements(self) -> int:
         return 1 + sum((n - 1) * p for n, p in zip(self.shape, self.pitch, strict=True))
 
-
-# ---------------------------------------------------------------------------------------------- expressions
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """The value that `Let`, `Load`, ... bound to this name, or a `ScalarParameter`."""
-
-    name: str
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Const:
-    """A literal.  `value` is a Python bool, int or float; NaN and infinities are allowed."""
-
-    value: bool | int | float
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An affine expression of digits and sizes as a value."""
-
-    affine: Affine
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """The boolean conjunction of ``a >= 0``."""
-
-    where: tuple[Affine, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """A scalar function of `polyfuse.scalars.FUNCTIONS`, slot by slot."""
-
-    function: str
-    operands: tuple[Expr, ...]
-    dtype: DType
-
-
-Expr = Union[Ref, Const, Index, Inside, Apply]
 
 # ---------------------------------------------------------------------------------------------- operations
 

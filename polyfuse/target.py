@@ -1,0 +1,95 @@
+"""What a price needs to know of a machine: data, with built-in targets, so that planning needs no device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One machine model.
+
+    bandwidth: bytes/s of main memory as a copy achieves it.  l2_bandwidth, l2_bytes: of the last-level cache.
+    flops: float32 operations/s outside matrix units.  launch: seconds of device time between dependent launches.
+    latency: seconds of one memory round trip.  Sizes in bytes, counts per multiprocessor (core on a CPU).
+    """
+
+    name: str
+    kind: str  # "cuda" or "cpu"
+    capability: tuple[int, int]
+    processors: int
+    bandwidth: float
+    flops: float
+    l2_bytes: int
+    l2_bandwidth: float
+    launch: float
+    latency: float
+    threads_per_block: int = 1024
+    threads_per_processor: int = 2048
+    blocks_per_processor: int = 32
+    registers_per_processor: int = 65536
+    registers_per_thread: int = 255
+    shared_per_processor: int = 228 * 1024
+    shared_per_block: int = 48 * 1024
+    vector_bytes: int = 16
+    warp: int = 32
+    cluster: int = 1
+
+    @property
+    def ridge(self) -> float:
+        """The arithmetic intensity, in operations per byte, above which compute bounds a program."""
+        return self.flops / self.bandwidth
+
+    def occupancy(self, threads: int, registers: int, shared: int) -> int:
+        """Resident blocks per processor: the tightest of threads, registers (allocated per warp in units of 256) and
+        shared memory (plus 1 KB a block that the system keeps).  CUDA Programming Guide, compute capabilities."""
+        warps = -(-threads // self.warp)
+        per_warp = -(-max(registers, 16) * self.warp // 256) * 256
+        by_threads = self.threads_per_processor // (warps * self.warp)
+        by_registers = (self.registers_per_processor // per_warp) // warps
+        by_shared = self.shared_per_processor // (shared + 1024) if self.kind == "cuda" else self.blocks_per_processor
+        return max(0, min(self.blocks_per_processor, by_threads, by_registers, by_shared))
+
+
+H200 = Target(
+    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 2e-6, 0.8e-6, cluster=16
+)  # copy speed and launch gap measured; see benchmarks/results
+H100 = Target("h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 2e-6, 0.8e-6, cluster=16)
+A100 = Target(
+    "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 2.5e-6, 0.8e-6, shared_per_processor=164 * 1024
+)
+GENERIC = Target(
+    "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 3e-6, 0.8e-6, shared_per_processor=100 * 1024
+)
+CPU = Target(
+    "cpu",
+    "cpu",
+    (0, 0),
+    2,
+    20e9,
+    100e9,
+    32 << 20,
+    100e9,
+    5e-6,
+    0.1e-6,
+    threads_per_block=1,
+    threads_per_processor=1,
+    blocks_per_processor=1,
+    registers_per_processor=32 * 16,
+    registers_per_thread=32 * 16,
+    shared_per_processor=1 << 20,
+    shared_per_block=1 << 20,
+    vector_bytes=64,
+    warp=1,
+)
+
+BUILT_IN = {t.name: t for t in (H200, H100, A100, GENERIC, CPU)} | {"sm_90": H200, "sm_80": A100}
+
+
+def named(name: str) -> Target:
+    """The built-in target of that name.  Raises OptionError listing the names."""
+    if name not in BUILT_IN:
+        raise OptionError(f"unknown target {name!r}", advice=f"built in: {', '.join(sorted(BUILT_IN))}")
+    return BUILT_IN[name]

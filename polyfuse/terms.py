@@ -1,0 +1,72 @@
+"""Scalar terms: the bodies of statements and the right-hand sides of kernel operations share one small language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from polyfuse.affine import Affine
+from polyfuse.dtypes import DType
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A named value: in a statement's body ``r0, r1, ...`` are its reads and ``s0, s1, ...`` scalar arguments; in a kernel
+    the names that `Let`, `Load`, ... bind, or a `ScalarParameter`."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal.  `value` is a Python bool, int or float; NaN and infinities are allowed."""
+
+    value: bool | int | float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An affine expression of digits and sizes as a value."""
+
+    affine: Affine
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The boolean conjunction of ``a >= 0``."""
+
+    where: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A scalar function of `polyfuse.scalars.FUNCTIONS`, slot by slot."""
+
+    function: str
+    operands: tuple[Expr, ...]
+    dtype: DType
+
+
+Expr = Union[Ref, Const, Index, Inside, Apply]
+
+
+def references(term: Expr) -> Iterator[Ref]:
+    """Every `Ref` in `term`, with repetitions, left to right."""
+    match term:
+        case Ref():
+            yield term
+        case Apply(operands=operands):
+            for operand in operands:
+                yield from references(operand)
+        case _:
+            return
+
+
+def rewrite(term: Expr, leaf: Callable[[Ref | Const | Index | Inside], Expr]) -> Expr:
+    """`term` with every leaf replaced by ``leaf(leaf)``."""
+    if isinstance(term, Apply):
+        return Apply(term.function, tuple(rewrite(o, leaf) for o in term.operands), term.dtype)
+    return leaf(term)
