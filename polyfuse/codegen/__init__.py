@@ -1,0 +1,1 @@
+"""Kernel IR to the text of generated kernels."""

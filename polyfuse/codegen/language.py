@@ -1,0 +1,51 @@
+"""The vocabulary of the fragment language (docs/fragments.md): what a printed kernel may say."""
+
+from __future__ import annotations
+
+from polyfuse.dtypes import DType
+from polyfuse.scalars import FUNCTIONS, MONOIDS
+
+DTYPE_NAMES: dict[str, str] = {
+    "bool": "boolean",
+    **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
+    **{f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)},
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
+
+INFIX: dict[str, str] = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "left_shift": "<<",
+    "right_shift": ">>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "equal": "==",
+    "not_equal": "!=",
+}
+PREFIX: dict[str, str] = {"negative": "-", "invert": "~"}
+
+_STRUCTURE = (
+    "Tile Size thread block slots load store atomic advance shared full constant cast bitcast contract barrier "
+    "warp_barrier elect inside scalar INF NAN"
+).split()
+
+VOCABULARY: frozenset[str] = frozenset(
+    [*_STRUCTURE, *DTYPE_NAMES.values(), *FUNCTIONS]
+    + [f"{family}_{monoid}" for family in ("reduce", "threads", "scan") for monoid in MONOIDS]
+)
+"""Every name that the runtimes define; no user name may hide one."""
+
+
+def dtype_text(dtype: DType) -> str:
+    """The spelling of `dtype` in printed kernels."""
+    return DTYPE_NAMES[dtype.name]

@@ -1,0 +1,164 @@
+"""A schedule: for every statement of one kernel a place and a position in time, as plain values.
+
+A *place* is written the way it is executed, from the machine to the statement: one affine expression of digits per
+dimension of the statement (``i = b0``, ``j = 1024*c + 4*t + v``).  Digits are block indices, parts of the thread index,
+loop counters and register slots, each in a box; the relation from instances to places, which proofs use, is the inverse
+of that function.  A digit that does not occur means that the instance is replicated along it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, Union
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard
+
+DigitKind = Literal["block", "thread", "loop", "slot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """``0 <= $name < extent``.  Thread digits have a `stride`: their weight in the thread index.  Extents of blocks
+    and loops may be symbolic; those of threads and slots are constants."""
+
+    name: str
+    kind: DigitKind
+    extent: Affine
+    stride: int = 0
+
+    @property
+    def count(self) -> int:
+        """The extent of a thread or slot digit."""
+        assert self.extent.is_constant, f"digit {self.name} has the symbolic extent {self.extent}"
+        return self.extent.constant
+
+
+class Scope(Enum):
+    """Where a value lives between its producer and its consumers, innermost first."""
+
+    REGISTER = "register"
+    SHARED = "shared"
+    GLOBAL = "global"
+
+
+PlaceEntry = Union[Affine, str]  # a str names the placed statement whose value is the index (a gather)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One statement of a kernel at one place and time.
+
+    `role`: ``compute``; ``load`` (a global array into registers); ``store`` (registers into a global array); ``put``
+    and ``get`` (registers into and out of a shared buffer).  `value` is the id in the SCoP of the statement computed or
+    of the value moved.  `place`: per dimension of the statement (compute), or of the value (moves).  `path`: enclosing
+    loops, outermost first, each with its pass number: equal pairs are the same loop.  `providers`: per read of the
+    statement (compute), or the single source (moves), the placed statement that holds it.
+    """
+
+    name: str
+    role: Literal["compute", "load", "store", "put", "get"]
+    value: int
+    place: tuple[PlaceEntry, ...]
+    path: tuple[tuple[str, int], ...] = ()
+    providers: tuple[str, ...] = ()
+    component: int = 0
+
+    def digits(self) -> frozenset[str]:
+        """Names of the digits that the place uses."""
+        used: set[str] = set()
+        for entry in self.place:
+            if isinstance(entry, Affine):
+                used |= {n[1:] for n in entry.names() if n.startswith("$")}
+        return frozenset(used)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """One loop of the order tree: a digit and what it repeats."""
+
+    digit: str
+    items: tuple[TreeItem, ...]
+
+
+TreeItem = Union[str, LoopNest]  # a str names a Placed; "barrier" and "barrier:k" are barriers
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBox:
+    """The part of a value that a block keeps in shared memory: per dimension an origin (affine in block and pinned
+    loop digits and sizes) and a constant extent.  `pitch`: elements between neighbours, after padding."""
+
+    value: int
+    name: str
+    origin: tuple[Affine, ...]
+    extents: tuple[int, ...]
+    pitch: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GridCombine:
+    """How a reduction's partial results of several blocks meet: block digits `digits` are combined by the last block
+    to arrive, which runs the statements in `finish`."""
+
+    reduction: str
+    digits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSchedule:
+    """Decisions for one kernel.
+
+    `strategy` and `parameters` say how the proposal came about and are what the text form prints.  `roots`: values
+    stored.  `order`: the order tree.  `guards`: sizes for which it was made.  `collapsed`: fresh size symbols that stand
+    for products of sizes (contiguous runs of dimensions), bound at launch.
+    """
+
+    name: str
+    strategy: str
+    parameters: tuple[tuple[str, int], ...]
+    body: tuple[int, ...]
+    roots: tuple[int, ...]
+    loads: tuple[int, ...]
+    digits: tuple[Digit, ...]
+    placed: tuple[Placed, ...]
+    order: tuple[TreeItem, ...]
+    shared: tuple[SharedBox, ...] = ()
+    grid_combine: tuple[GridCombine, ...] = ()
+    guards: tuple[AnyGuard, ...] = ()
+    minimum_blocks: int = 1
+
+    def digit(self, name: str) -> Digit:
+        return next(d for d in self.digits if d.name == name)
+
+    def of_kind(self, kind: DigitKind) -> tuple[Digit, ...]:
+        return tuple(d for d in self.digits if d.kind == kind)
+
+    def by_name(self) -> Mapping[str, Placed]:
+        return {p.name: p for p in self.placed}
+
+    @property
+    def threads(self) -> int:
+        count = 1
+        for d in self.of_kind("thread"):
+            count *= d.count
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A leaf of the order tree with the loops around it."""
+
+    name: str
+    loops: tuple[str, ...] = field(default=())
+
+
+def walk(order: tuple[TreeItem, ...], loops: tuple[str, ...] = ()) -> Iterator[Step]:
+    """The leaves of an order tree in execution order, each loop body once."""
+    for item in order:
+        if isinstance(item, str):
+            yield Step(item, loops)
+        else:
+            yield from walk(item.items, (*loops, item.digit))

@@ -1,0 +1,420 @@
+"""Level 2, the SCoP: one statement per operation, views composed into access relations, tensors in SSA form.
+
+Before (tensor DAG)::
+
+    m = Reduce(max, x, axis 1);  d = Map(subtract, x, View(m, [%0]));  e = Map(exp, d)
+
+After (statements over integer points)::
+
+    m[i, j]: m[i] max= x[i, j]          0 <= i < M, 0 <= j < N     (one statement over kept + reduced dimensions)
+    d[i, j]: d[i, j] = x[i, j] - m[i]
+    e[i, j]: e[i, j] = exp(d[i, j])
+
+A statement writes its value at the point of its kept dimensions, in order; that is its whole write relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Union
+
+from polyfuse import expr
+from polyfuse.affine import Affine, dimension, dimensions
+from polyfuse.dtypes import DType, bool_
+from polyfuse.errors import Source
+from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program, Shape
+from polyfuse.scalars import MONOIDS
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The access ``source.component[index]`` of one statement, made only where all of `where` are >= 0.
+
+    `index` has one entry per dimension of the source: affine in the statement's dimensions and the sizes, or data (the
+    value of read number `operand`).
+    """
+
+    source: int
+    index: tuple[IndexEntry, ...]
+    where: tuple[Affine, ...] = ()
+    component: int = 0
+
+    @property
+    def affine(self) -> bool:
+        return not any(isinstance(entry, DataIndex) for entry in self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class InputStatement:
+    """An array argument (`position`), or the result `component` of an opaque call: where values enter the program."""
+
+    id: int
+    name: str
+    shape: Shape
+    dtypes: tuple[DType, ...]
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """``value[kept] (monoid)= body(reads)`` over the box ``0 <= %d < extents[d]``.
+
+    `body`: one term per component of the state, over ``r0, r1, ...`` (the reads) and ``s3`` (scalar argument 3).
+    `reduced`: the reduced dimensions (empty unless `monoid` and no scan).  `scanned`: the dimension of a prefix scan,
+    which is kept.  `digest`: structural identity, independent of names.
+    """
+
+    id: int
+    name: str
+    extents: Shape
+    reads: tuple[Read, ...]
+    body: tuple[Expr, ...]
+    dtypes: tuple[DType, ...]
+    digest: bytes
+    monoid: str | None = None
+    reduced: tuple[int, ...] = ()
+    scanned: int | None = None
+    exclusive: bool = False
+    reverse: bool = False
+    source: Source | None = None
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions of the domain that index the value, in order."""
+        return tuple(d for d in range(len(self.extents)) if d not in self.reduced)
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self.extents[d] for d in self.kept)
+
+    @property
+    def is_reduction(self) -> bool:
+        return bool(self.monoid) and self.scanned is None
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueStatement:
+    """A call that no kernel contains: always a boundary.  Operands are whole values, contiguous."""
+
+    id: int
+    name: str
+    shape: Shape
+    dtypes: tuple[DType, ...]
+    call: Call
+    operands: tuple[int, ...]
+    digest: bytes
+
+
+AnyStatement = Union[InputStatement, Statement, OpaqueStatement]
+
+
+@dataclass(frozen=True, slots=True)
+class Scop:
+    """Statements in canonical topological order (``statements[k].id == k``); `outputs` are statement ids."""
+
+    program: Program
+    statements: tuple[AnyStatement, ...]
+    outputs: tuple[int, ...]
+    readers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def shape(self, value: int) -> Shape:
+        return self.statements[value].shape
+
+    def dtype(self, value: int, component: int = 0) -> DType:
+        return self.statements[value].dtypes[component]
+
+    def operands(self, value: int) -> tuple[int, ...]:
+        """The values that a statement reads, each once, in order of first use."""
+        match self.statements[value]:
+            case Statement(reads=reads):
+                return tuple(dict.fromkeys(r.source for r in reads))
+            case OpaqueStatement(operands=operands):
+                return tuple(dict.fromkeys(operands))
+            case InputStatement():
+                return ()
+
+
+def build_scop(program: Program) -> Scop:
+    """The SCoP of a program: `View`, `Constant`, `Scalar` and `Iota` nodes vanish into reads and bodies."""
+    builder = _Builder(program)
+    outputs = tuple(builder.materialise(node) for node in program.outputs)
+    readers: dict[int, dict[int, None]] = {}
+    scop = Scop(program, tuple(builder.statements), outputs)
+    for statement in scop.statements:
+        for operand in scop.operands(statement.id):
+            readers.setdefault(operand, {})[statement.id] = None
+    return Scop(program, scop.statements, outputs, {k: tuple(v) for k, v in readers.items()})
+
+
+class _Body:
+    """The reads collected while a body is written."""
+
+    def __init__(self) -> None:
+        self.reads: list[Read] = []
+
+    def add(self, read: Read, dtype: DType) -> Ref:
+        if read not in self.reads:
+            self.reads.append(read)
+        return Ref(f"r{self.reads.index(read)}", dtype)
+
+
+class _Builder:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.statements: list[AnyStatement] = []
+        self.of_node: dict[bytes, int] = {}
+        self.used_names: dict[str, int] = {}
+        for position, argument in enumerate(program.arguments):
+            if not argument.is_scalar:
+                self._input(expr.input_(position, argument.shape, argument.dtype), argument.path)
+        for node in expr.topological(program.outputs):
+            self._visit(node)
+
+    # ---------------------------------------------------------------- nodes to statements
+    def _visit(self, node: Node) -> None:
+        match node:
+            case expr.Input() | expr.Scalar() | expr.Constant() | expr.Iota() | expr.View():
+                return
+            case expr.Opaque():
+                self._opaque(node)
+            case _:
+                self._value(node)
+
+    def _input(self, node: expr.Input, path: str) -> None:
+        name = self._name(path)
+        self._append(node, InputStatement(len(self.statements), name, node.shape, (node.dtype,), node.position))
+
+    def _append(self, node: Node, statement: AnyStatement) -> int:
+        self.statements.append(statement)
+        self.of_node[node.digest] = statement.id
+        return statement.id
+
+    def _value(self, node: Node) -> int:
+        if node.digest in self.of_node:
+            return self.of_node[node.digest]
+        if isinstance(node, expr.Reduce):
+            return self._reduction(node)
+        body = _Body()
+        scan: dict[str, object] = {}
+        match node:
+            case expr.Scan():
+                term = self._read(body, node.operand, dimensions(node.rank), ())
+                scan = dict(monoid=node.monoid, scanned=node.axis, exclusive=node.exclusive, reverse=node.reverse)
+            case expr.Scatter():
+                return self._scatter(node)
+            case _:
+                term = self._term(body, node)
+        statement = Statement(
+            id=len(self.statements),
+            name=self._name_of(node),
+            extents=node.shape,
+            reads=tuple(body.reads),
+            body=(term,),
+            dtypes=(node.dtype,),
+            digest=node.digest,
+            source=self.program.sources.get(node.digest),
+            **scan,  # type: ignore[arg-type]
+        )
+        return self._append(node, statement)
+
+    def _reduction(self, node: expr.Reduce) -> int:
+        """One statement for all components of a tuple reduction."""
+        primary = expr.reduce_(node.monoid, node.operands, node.axes, 0)
+        if primary.digest not in self.of_node:
+            body = _Body()
+            points = dimensions(node.operands[0].rank)
+            terms = tuple(self._read(body, operand, points, ()) for operand in node.operands)
+            statement = Statement(
+                id=len(self.statements),
+                name=self._name_of(node),
+                extents=node.operands[0].shape,
+                reads=tuple(body.reads),
+                body=terms,
+                dtypes=tuple(o.dtype for o in node.operands),
+                digest=primary.digest,
+                monoid=node.monoid,
+                reduced=node.axes,
+                source=self.program.sources.get(node.digest),
+            )
+            self._append(primary, statement)
+        self.of_node[node.digest] = self.of_node[primary.digest]
+        return self.of_node[node.digest]
+
+    def _opaque(self, node: expr.Opaque) -> int:
+        operands = tuple(self.materialise(o) for o in node.operands)
+        statement = OpaqueStatement(
+            len(self.statements), self._name_of(node), node.shape, (node.dtype,), node.call, operands, node.digest
+        )
+        return self._append(node, statement)
+
+    def _scatter(self, node: expr.Scatter) -> int:
+        """``np.add.at`` and relatives as a boundary run by the caller's library, in the order of the updates."""
+        operands = tuple(self.materialise(o) for o in (node.base, node.updates, *node.operands))
+        call = Call("scatter", (("monoid", node.monoid), ("index", tuple(map(str, node.index)))))
+        statement = OpaqueStatement(
+            len(self.statements), self._name_of(node), node.shape, (node.dtype,), call, operands, node.digest
+        )
+        return self._append(node, statement)
+
+    def materialise(self, node: Node) -> int:
+        """The statement whose value is exactly `node`, a copy where the node is a view, a constant or an input."""
+        if node.digest in self.of_node and not isinstance(node, expr.Input) and self._component(node) == 0:
+            return self.of_node[node.digest]
+        key = b"copy" + node.digest
+        if key in self.of_node:
+            return self.of_node[key]
+        body = _Body()
+        term = self._read(body, node, dimensions(node.rank), ())
+        digest = expr.hashlib.blake2b(key, digest_size=16).digest()
+        statement = Statement(
+            id=len(self.statements),
+            name=self._name_of(node),
+            extents=node.shape,
+            reads=tuple(body.reads),
+            body=(term,),
+            dtypes=(node.dtype,),
+            digest=digest,
+            source=self.program.sources.get(node.digest),
+        )
+        self.statements.append(statement)
+        self.of_node[key] = statement.id
+        return statement.id
+
+    # ---------------------------------------------------------------- bodies
+    def _term(self, body: _Body, node: Node) -> Expr:
+        points = dimensions(node.rank)
+        match node:
+            case expr.Map():
+                operands = tuple(self._read(body, o, points[: o.rank], ()) for o in node.operands)
+                return Apply(node.function, operands, node.dtype)
+            case expr.Region():
+                return self._region(body, node.pieces, node.dtype, ())
+            case expr.Gather():
+                return self._gather(body, node)
+            case _:
+                raise AssertionError(f"{type(node).__name__} has no body")
+
+    def _region(self, body: _Body, pieces: Sequence[expr.Piece], dtype: DType, before: tuple[Affine, ...]) -> Expr:
+        """``where(inside(piece 0), read 0, where(inside(piece 1), ...))``; each read is guarded by its own condition."""
+        first, rest = pieces[0], pieces[1:]
+        term = self._read(body, first.source, first.index, first.where)
+        if not rest or not first.where:
+            return term
+        return Apply("where", (Inside(first.where), term, self._region(body, rest, dtype, ())), dtype)
+
+    def _gather(self, body: _Body, node: expr.Gather) -> Expr:
+        points = dimensions(node.rank)
+        numbers: dict[int, int] = {}
+        for k, operand in enumerate(node.operands):
+            term = self._read(body, operand, points[: operand.rank], ())
+            if not isinstance(term, Ref) or not term.name.startswith("r"):
+                raise AssertionError("a gather's index is a value of its own")
+            numbers[k] = int(term.name[1:])
+        index = tuple(DataIndex(numbers[e.operand]) if isinstance(e, DataIndex) else e for e in node.index)
+        source, entries, component = self._resolve(node.source, index)
+        return body.add(Read(source, entries, (), component), node.dtype)
+
+    def _read(self, body: _Body, node: Node, index: Sequence[Affine], where: tuple[Affine, ...]) -> Expr:
+        """The term for ``node[index]``: constants, scalars and iotas inline, everything else is a read."""
+        at = {f"%{k}": entry for k, entry in enumerate(index)}
+        match node:
+            case expr.View():
+                return self._read(body, node.source, [e.substitute(at) for e in node.index], where)
+            case expr.Constant():
+                return Const(node.value, node.dtype)
+            case expr.Scalar():
+                return Ref(f"s{node.position}", node.dtype)
+            case expr.Iota():
+                return Index(node.index.substitute(at), node.dtype)
+            case _:
+                source, component = self._value_of(node)
+                return body.add(Read(source, tuple(index), where, component), node.dtype)
+
+    def _resolve(self, node: Node, index: tuple[IndexEntry, ...]) -> tuple[int, tuple[IndexEntry, ...], int]:
+        """Compose a gather's index with a view of its source where the view only permutes or fixes dimensions."""
+        if isinstance(node, expr.View):
+            entries: list[IndexEntry] = []
+            for e in node.index:
+                if e.is_constant:
+                    entries.append(e)
+                elif len(e.terms) == 1 and e.terms[0][1] == 1 and not e.constant and e.terms[0][0] in _PLAIN:
+                    entries.append(index[_PLAIN[e.terms[0][0]]])
+                else:
+                    return self.materialise(node), index, 0
+            return self._resolve(node.source, tuple(entries))
+        if isinstance(node, (expr.Constant, expr.Scalar, expr.Iota)):
+            return self.materialise(node), index, 0
+        source, component = self._value_of(node)
+        return source, index, component
+
+    def _value_of(self, node: Node) -> tuple[int, int]:
+        if node.digest not in self.of_node:
+            self._visit(node)
+        return self.of_node[node.digest], self._component(node)
+
+    def _component(self, node: Node) -> int:
+        return node.component if isinstance(node, expr.Reduce) else 0
+
+    # ---------------------------------------------------------------- names
+    def _name_of(self, node: Node) -> str:
+        given = self.program.names.get(node.digest)
+        if given:
+            return self._name(given)
+        match node:
+            case expr.Map():
+                return self._name(node.function)
+            case expr.Reduce() | expr.Scan():
+                return self._name(node.monoid)
+            case _:
+                return self._name(type(node).__name__.lower())
+
+    def _name(self, wanted: str) -> str:
+        """An identifier, unique in the program: ``x``, ``x_1``, ``params_w``."""
+        clean = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted).strip("_") or "v"
+        clean = f"v{clean}" if clean[0].isdigit() else clean
+        while clean in self.used_names:
+            self.used_names[clean] += 1
+            clean = f"{clean}_{self.used_names[clean]}"
+        self.used_names[clean] = 0
+        return clean
+
+
+_PLAIN: dict[object, int] = {dimension(k).terms[0][0]: k for k in range(64)}
+
+
+def conjunction(where: tuple[Affine, ...]) -> Expr:
+    """A condition as a term."""
+    return Inside(where) if where else Const(True, bool_)
+
+
+def neutral(monoid: str, dtypes: Sequence[DType]) -> tuple[Const, ...]:
+    """The neutral element of each component of a monoid, in the registers' dtypes."""
+    import numpy as np
+
+    out = []
+    for text, dtype in zip(MONOIDS[monoid].neutral, dtypes, strict=True):
+        compute = dtype.compute
+        value: bool | int | float
+        match text, compute.kind:
+            case ("lowest", "f"):
+                value = float("-inf")
+            case ("highest", "f"):
+                value = float("inf")
+            case ("lowest", "b"):
+                value = False
+            case ("highest", "b"):
+                value = True
+            case ("lowest", _):
+                value = int(np.iinfo(compute.numpy).min)  # type: ignore[type-var]
+            case ("highest" | "last", _):
+                value = int(np.iinfo(compute.numpy).max)  # type: ignore[type-var]
+            case (number, "b"):
+                value = bool(int(number))
+            case (number, "f"):
+                value = float(number)
+            case (number, _):
+                value = int(number)
+        out.append(Const(value, compute))
+    return tuple(out)
