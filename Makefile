@@ -1,0 +1,51 @@
+# make demo                        what polyfuse does, in one run
+# make test                        lint, types, tests with the coverage gate
+# make test EXTRAS=cuda            the same with PTX compilation; no GPU needed
+# make lint | make pytest | make clean
+#
+# Variables: PYTHON (any interpreter from 3.11 on), EXTRAS (comma list), VENV, COVERAGE (percent), PYTEST (arguments).
+
+PYTHON   ?= python3
+VENV     ?= .venv
+EXTRAS   ?=
+COVERAGE ?= 90
+PYTEST   ?=
+
+comma := ,
+BIN   := $(VENV)/bin
+# CPU users download no CUDA wheels: the demo asks for them only where a driver is installed.
+DRIVER := $(shell command -v nvidia-smi 2>/dev/null || ldconfig -p 2>/dev/null | grep -m1 -o 'libcuda\.so\.1')
+
+TEST_EXTRAS := dev$(if $(EXTRAS),$(comma)$(EXTRAS))
+DEMO_EXTRAS := demo$(if $(DRIVER),$(comma)cuda)$(if $(EXTRAS),$(comma)$(EXTRAS))
+# With the cuda extra asked for, a PTX test that cannot run fails instead of being skipped.
+REQUIRE := $(if $(findstring cuda,$(EXTRAS)),--require-ptx)
+
+.PHONY: demo test lint pytest clean
+.SUFFIXES:
+
+demo: $(VENV)/installed-$(DEMO_EXTRAS)
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest $(REQUIRE) --cov --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST)
+
+lint: $(VENV)/installed-$(TEST_EXTRAS)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+pytest: $(VENV)/installed-$(TEST_EXTRAS)
+	$(BIN)/python -m pytest $(REQUIRE) $(PYTEST)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'polyfuse needs Python 3.11 or later: make PYTHON=python3.11 $(MAKECMDGOALS)' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp per set of extras; pip adds what is missing to the same environment.
+$(VENV)/installed-%: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch '$@'
+
+clean:
+	rm -rf $(VENV) .venv-* dist build .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
