@@ -21,7 +21,7 @@ INTEGER, SCALAR, SLOTTED = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """How one name of affine expressions prints.  `order` puts blocks before loops before threads before slots."""
+    """How one name of affine expressions prints.  `order` puts sizes before blocks, loops, threads and slots."""
 
     node: Node
     kind: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Union, assert_never
 
 from polyfuse.codegen.names import Namer
-from polyfuse.codegen.tree import Binary, Call, Hoist, Items, Literal, Name, Node, Unary, children, text
+from polyfuse.codegen.tree import Binary, Call, Hoist, Items, Literal, Name, Node, Unary, children, spliced, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def lines(statements: Sequence[Statement], namer: Namer) -> list[str]:
     uses: dict[Hoist, int] = {}
     _count(statements, uses)
     names = {h: namer.fresh(h.wanted) for h, n in uses.items() if n > 1 or h.always}
-    return _block(statements, frozenset(), frozenset(), names, 1)
+    top = [h for h in names if not h.loops]
+    return _definitions(top, names, 1) + _block(statements, frozenset(), names, 1)
 
 
 # ---------------------------------------------------------------------------------------------- counting
@@ -108,20 +109,15 @@ def _bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def _block(
-    statements: Sequence[Statement],
-    opened: frozenset[str],
-    entered: frozenset[str],
-    names: dict[Hoist, str],
-    depth: int,
-) -> list[str]:
-    """The lines of one body; `opened` are the loop digits around it, `entered` the one that it opens itself."""
+def _definitions(hoists: Sequence[Hoist], names: dict[Hoist, str], depth: int) -> list[str]:
     indent = "    " * depth
-    result = [
-        f"{indent}{name} = {text(_resolved(hoist.value, names))}"
-        for hoist, name in names.items()
-        if (not opened or hoist.loops & entered) and hoist.loops <= opened
-    ]
+    return [f"{indent}{names[h]} = {text(_resolved(h.value, names))}" for h in hoists]
+
+
+def _block(statements: Sequence[Statement], opened: frozenset[str], names: dict[Hoist, str], depth: int) -> list[str]:
+    """The lines of one body; `opened` are the loop digits around it."""
+    indent = "    " * depth
+    result: list[str] = []
     for statement in statements:
         match statement:
             case Assign(targets, value, note):
@@ -130,23 +126,21 @@ def _block(
             case Effect(value):
                 result.append(indent + text(_resolved(value, names)))
             case Loop(digit, variable, extent, body):
+                inside = opened | {digit}
+                used: dict[Hoist, int] = {}
+                _count(body, used)
+                entering = [h for h in names if h in used and digit in h.loops and h.loops <= inside]
                 result.append(f"{indent}for {variable} in range({text(_resolved(extent, names))}):")
-                result += _block(body, opened | {digit}, frozenset({digit}), names, depth + 1)
+                result += _definitions(entering, names, depth + 1) + _block(body, inside, names, depth + 1)
             case Branch(condition, body, orelse):
                 result.append(f"{indent}if {text(_resolved(condition, names))}:")
-                result += _nested(body, opened, names, depth)
+                result += _block(body, opened, names, depth + 1)
                 if orelse:
                     result.append(f"{indent}else:")
-                    result += _nested(orelse, opened, names, depth)
+                    result += _block(orelse, opened, names, depth + 1)
             case _:
                 assert_never(statement)
     return result or [f"{indent}pass"]
-
-
-def _nested(body: Sequence[Statement], opened: frozenset[str], names: dict[Hoist, str], depth: int) -> list[str]:
-    """A branch opens no loop, so nothing is hoisted to its start."""
-    closed = opened or frozenset({""})
-    return _block(body, closed, frozenset(), names, depth + 1)
 
 
 def _resolved(node: Node, names: dict[Hoist, str]) -> Node:
@@ -158,6 +152,8 @@ def _resolved(node: Node, names: dict[Hoist, str]) -> Node:
             return Name(names[node]) if node in names else _resolved(value, names)
         case Unary(_, operand):
             return replace(node, operand=_resolved(operand, names))
+        case Binary("+", left, Hoist(value) as hoist) if hoist not in names:
+            return spliced(_resolved(left, names), _resolved(value, names))
         case Binary(_, left, right):
             return replace(node, left=_resolved(left, names), right=_resolved(right, names))
         case Call(_, arguments, keywords):

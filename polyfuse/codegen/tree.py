@@ -132,3 +132,10 @@ def _render(node: Node) -> tuple[str, int]:
 def _wrapped(node: Node, lowest: int) -> str:
     shown, level = _render(node)
     return shown if level >= lowest else f"({shown})"
+
+
+def spliced(left: Node, right: Node) -> Node:
+    """``left + right`` with the brackets of an integer sum on the right dropped: ``a + (b - c)`` is ``a + b - c``."""
+    if isinstance(right, Binary) and right.operator in ("+", "-"):
+        return Binary(right.operator, spliced(left, right.left), right.right)
+    return Binary("+", left, right)

@@ -1,0 +1,113 @@
+"""Scalar expressions of kernel IR to printed trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from polyfuse.affine import Affine
+from polyfuse.codegen.indices import INTEGER, SCALAR, Indices, Symbol
+from polyfuse.codegen.language import INFIX, PREFIX, dtype_text
+from polyfuse.codegen.literals import literal
+from polyfuse.codegen.tree import Binary, Call, Items, Literal, Name, Node, Unary
+from polyfuse.dtypes import DType
+from polyfuse.kernel import Apply, Const, Expr, Index, Inside, Kernel, Ref
+from polyfuse.kernel_types import Types, ValueType, expression_type
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """Prints `Expr`s.  Constants and scalar parameters are weak: they print bare where they meet a fragment."""
+
+    kernel: Kernel
+    types: Types
+    indices: Indices
+    names: Mapping[str, str]
+    scalars: frozenset[str]
+
+    # ------------------------------------------------------------------------------------------ entry points
+    def tree(self, expr: Expr) -> Node:
+        """`expr` as it prints beside a fragment of its dtype."""
+        match expr:
+            case Ref(name):
+                return Name(self.names[name])
+            case Const(value, dtype):
+                return literal(value, dtype)
+            case Index(affine, dtype):
+                return self._index(affine, dtype)
+            case Inside(where):
+                return self.condition(where)
+            case Apply(function, operands, dtype):
+                return self._apply(function, operands, dtype)
+            case _:
+                assert_never(expr)
+
+    def fragment(self, expr: Expr) -> Node:
+        """`expr` as a fragment, also where it is weak."""
+        if not self.is_weak(expr):
+            return self.tree(expr)
+        return Call("constant", (self.tree(expr), Name(dtype_text(self.type_of(expr).dtype))))
+
+    def shaped(self, expr: Expr, wanted: ValueType) -> Node:
+        """`expr` as a fragment of exactly the shape of `wanted`: accumulators keep one type through a loop."""
+        known = self.type_of(expr)
+        shape = wanted.shape(self.kernel)
+        if known.shape(self.kernel) == shape and (not self.is_weak(expr) or not shape):
+            return self.fragment(expr)
+        dtype = Name(dtype_text(known.dtype))
+        return Call("full", (Items(tuple(Literal(n) for n in shape)), self.tree(expr), dtype))
+
+    def condition(self, where: Sequence[Affine]) -> Node:
+        """A conjunction as a boolean fragment."""
+        node = self.indices.conjunction(where)
+        return node if node is not None else Call("constant", (Literal(True), Name("boolean")))
+
+    def is_weak(self, expr: Expr) -> bool:
+        return isinstance(expr, Const) or (isinstance(expr, Ref) and expr.name in self.scalars)
+
+    def type_of(self, expr: Expr) -> ValueType:
+        return expression_type(expr, self.types, self.kernel)
+
+    # ------------------------------------------------------------------------------------------ parts
+    def _index(self, affine: Affine, dtype: DType) -> Node:
+        """An affine value in `dtype`: computed in the index type, or in `dtype` where that is wider."""
+        target = Name(dtype_text(dtype.compute))
+        if self.indices.kind(affine) == INTEGER:
+            return Call("constant", (self.indices.tree(affine), target))
+        bits = self.kernel.index_bits
+        if dtype.kind in "iu" and 8 * dtype.itemsize == bits:
+            node = self.indices.tree(affine)
+            return node if dtype.kind == "i" else Call("cast", (node, target))
+        if dtype.kind in "iu" and 8 * dtype.itemsize > bits:
+            return _widened(self.indices, target).tree(affine)
+        return Call("cast", (self.indices.tree(affine), target))
+
+    def _apply(self, function: str, operands: tuple[Expr, ...], dtype: DType) -> Node:
+        if function in ("cast", "bitcast"):
+            return Call(function, (self.fragment(operands[0]), Name(dtype_text(dtype))))
+        nodes = [self.tree(o) for o in operands]
+        if function == "where":
+            nodes[0] = self.fragment(operands[0])
+            if self.is_weak(operands[1]) and self.is_weak(operands[2]):
+                nodes[1] = self.fragment(operands[1])
+        elif all(self.is_weak(o) for o in operands):
+            nodes[0] = self.fragment(operands[0])
+        if function in INFIX:
+            return Binary(INFIX[function], nodes[0], nodes[1])
+        if function in PREFIX:
+            return Unary(PREFIX[function], nodes[0])
+        return Call(function, tuple(nodes))
+
+
+def _widened(indices: Indices, target: Name) -> Indices:
+    """The same symbols in a wider type, so that products do not wrap; bases are narrow, hence not used."""
+    symbols = {
+        name: symbol
+        if symbol.kind < SCALAR
+        else Symbol(Call("cast", (symbol.node, target)), symbol.kind, symbol.order, symbol.loop)
+        for name, symbol in indices.symbols.items()
+    }
+    return Indices(symbols)
+
+

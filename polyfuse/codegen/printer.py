@@ -1,0 +1,245 @@
+"""Kernel IR to the text of a fragment-language function (docs/fragments.md).
+
+Before::
+
+    Kernel softmax(x, y, M, N)  slots (c, v)
+      Load xv = x[$b0, 1024*$c + 4*$t + $v]  vector 4
+      Reduce m = max(xv) over (c, v)
+      ...
+
+After::
+
+    TILE4X4 = Tile((4, 4), (1024, 1), vector=4)
+
+    def softmax(x, y, M, N):
+        at = block(0) * N + 4 * thread()
+        xv = load(x, at, TILE4X4)
+        m = threads_max(reduce_max(xv, (0, 1)), 255, 256)
+        ...
+
+One line per statement, in the order of the IR; index arithmetic is hoisted and named (`statements`, `symbols`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from polyfuse.affine import Affine
+from polyfuse.codegen.accesses import Access, Linearizer
+from polyfuse.codegen.expressions import Expressions
+from polyfuse.codegen.indices import INTEGER, Indices
+from polyfuse.codegen.language import dtype_text
+from polyfuse.codegen.literals import literal
+from polyfuse.codegen.names import Namer
+from polyfuse.codegen.statements import Assign, Branch, Effect, Loop, Statement, lines
+from polyfuse.codegen.symbols import symbol_table, with_bases
+from polyfuse.codegen.tiles import TileTable
+from polyfuse.codegen.tree import Call, Items, Literal, Name, Node
+from polyfuse.kernel import (
+    AtomicUpdate,
+    Barrier,
+    Combine,
+    Contract,
+    Elect,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Op,
+    Reduce,
+    ScalarParameter,
+    Scan,
+    Store,
+)
+from polyfuse.kernel_types import Types, ValueType, bound_names, memories, value_types
+from polyfuse.scalars import MONOIDS
+
+IDEMPOTENT = frozenset(("max", "min", "fmax", "fmin", "any", "all", "bitor", "bitand", "argmax", "argmin"))
+"""Monoids for which a value that does not vary along a reduced slot may be taken once."""
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """`kernel` as a module part: `Tile` constants, then the function.
+
+    Parameters of the function are ``kernel.parameters`` in order; arrays are pointers, sizes and scalars plain numbers.
+    """
+    return print_module((kernel,))
+
+
+def print_module(kernels: Sequence[Kernel]) -> str:
+    """Several kernels as one module part that shares its constants; functions keep the kernels' names."""
+    tiles = TileTable()
+    functions = [_function(kernel, tiles) for kernel in kernels]
+    body = "\n\n\n".join(functions)
+    constants = [f'{name} = {value}' for name, value in _SPECIAL if any(re.search(rf"\b{name}\b", f) for f in functions)]
+    head = "\n".join(constants + tiles.lines())
+    return f"{head}\n\n\n{body}\n" if head else f"{body}\n"
+
+
+_SPECIAL = (("INF", 'float("inf")'), ("NAN", 'float("nan")'))
+
+
+def _function(kernel: Kernel, tiles: TileTable) -> str:
+    namer = Namer()
+    names = {p.name: namer.fresh(p.name) for p in kernel.parameters}
+    names |= {b.name: namer.fresh(b.name) for b in kernel.shared}
+    names |= {n: namer.fresh(n) for n in bound_names(kernel.body)}
+    types = value_types(kernel)
+    memory = memories(kernel)
+    indices = with_bases(Indices(symbol_table(kernel, names, namer)), kernel, memory)
+    scalars = frozenset(p.name for p in kernel.parameters if isinstance(p, ScalarParameter))
+    expressions = Expressions(kernel, types, indices, names, scalars)
+    printer = _Printer(kernel, types, expressions, Linearizer(expressions, memory), names, tiles)
+    buffers = [
+        Assign((names[b.name],), Call("shared", (Name(dtype_text(b.dtype)), Literal(b.elements))))
+        for b in kernel.shared
+    ]
+    body = lines([*buffers, *printer.block(kernel.body)], namer)
+    header = [f"# {line}".rstrip() for line in kernel.header]
+    parameters = ", ".join(names[p.name] for p in kernel.parameters)
+    return "\n".join([*header, f"def {kernel.name}({parameters}):", *body])
+
+
+@dataclass(frozen=True, slots=True)
+class _Printer:
+    """Prints the operations of one kernel."""
+
+    kernel: Kernel
+    types: Types
+    expressions: Expressions
+    linearizer: Linearizer
+    names: dict[str, str]
+    tiles: TileTable
+    noted: set[str] = field(default_factory=set)
+
+    def block(self, body: Sequence[Op]) -> tuple[Statement, ...]:
+        return tuple(self._statement(op) for op in body)
+
+    def _statement(self, op: Op) -> Statement:
+        match op:
+            case Let(name, value):
+                return self._assign((name,), self.expressions.shaped(value, self.types[name]))
+            case Load():
+                return self._load(op)
+            case Store(array, index, value, where, mask, vector):
+                access = self.linearizer.access(array, index, where, mask, vector)
+                stored = self.expressions.tree(value)
+                return Effect(self._call("store", array, access, stored))
+            case AtomicUpdate(array, index, monoid, value, where, mask):
+                axes = self.expressions.type_of(value).axes
+                access = self.linearizer.access(array, index, where, mask, 1, axes)
+                stored = self.expressions.tree(value)
+                return Effect(self._call("atomic", array, access, stored, leading=(Literal(monoid),)))
+            case Reduce(names, monoid, values, slots):
+                return self._assign(names, self._reduction(monoid, values, slots))
+            case Contract():
+                return self._assign((op.name,), self._contraction(op))
+            case Combine(names, monoid, values, bits):
+                operands = self._tuple_state(values, frozenset())
+                arguments = (*operands, Literal(bits), Literal(self.kernel.threads))
+                return self._assign(names, Call(f"threads_{monoid}", arguments))
+            case Scan():
+                return self._assign((op.name, op.total), self._scan(op))
+            case For(digit, extent, body):
+                return self._loop(digit, extent, body)
+            case If(condition, body, orelse):
+                return Branch(self.expressions.fragment(condition), self.block(body), self.block(orelse))
+            case Barrier(scope):
+                return Effect(Call("warp_barrier" if scope == "warp" else "barrier", ()))
+            case Elect(name, counter, group, count):
+                tree = self.expressions.indices.tree
+                arguments = (Name(self.names[counter]), tree(group), tree(count))
+                return self._assign((name,), Call("elect", arguments))
+            case _:
+                assert_never(op)
+
+    # ------------------------------------------------------------------------------------------ memory
+    def _load(self, op: Load) -> Statement:
+        access = self.linearizer.access(op.array, op.index, op.where, op.mask, op.vector)
+        keywords: tuple[tuple[str, Node], ...] = ()
+        if access.mask is not None and op.other is not None and op.other.value != 0:
+            keywords = (("other", literal(op.other.value, op.other.dtype)),)
+        return self._assign((op.name,), self._call("load", op.array, access, None, keywords))
+
+    def _call(
+        self,
+        function: str,
+        array: str,
+        access: Access,
+        value: Node | None,
+        keywords: tuple[tuple[str, Node], ...] = (),
+        leading: tuple[Node, ...] = (),
+    ) -> Call:
+        arguments = [*leading, Name(self.names[array]), access.offset, Name(self.tiles.name(access.layout))]
+        if value is not None:
+            arguments.append(value)
+        if access.sizes:
+            arguments.append(Items(access.sizes))
+        if access.mask is not None:
+            keywords = (("mask", access.mask), *keywords)
+        return Call(function, tuple(arguments), keywords)
+
+    # ------------------------------------------------------------------------------------------ reductions
+    def _reduction(self, monoid: str, values: Sequence[Expr], slots: tuple[str, ...]) -> Node:
+        varying = frozenset() if monoid in IDEMPOTENT else frozenset(slots)
+        operands = self._tuple_state(values, varying)
+        return Call(f"reduce_{monoid}", (*operands, self._axes(slots)))
+
+    def _contraction(self, op: Contract) -> Node:
+        """Both operands may lack a contracted slot only together with the other one's having it."""
+        left, right = self.expressions.type_of(op.left), self.expressions.type_of(op.right)
+        missing = frozenset(op.slots) - left.axes - right.axes
+        first = self._over(op.left, missing)
+        accumulator = Name(self.names[op.name])
+        return Call("contract", (accumulator, first, self.expressions.fragment(op.right), self._axes(op.slots)))
+
+    def _scan(self, op: Scan) -> Node:
+        varying = frozenset([op.slot] if op.slot else [])
+        axis = [s.name for s in self.kernel.slots].index(op.slot) if op.slot else None
+        arguments = (
+            self._over(op.value, varying),
+            *(Literal(v) for v in (axis, op.bits, self.kernel.threads, op.exclusive, op.reverse)),
+        )
+        return Call(f"scan_{op.monoid}", arguments)
+
+    def _tuple_state(self, values: Sequence[Expr], varying: frozenset[str]) -> list[Node]:
+        """The components of a monoid's state, broadcast to one shape when there are several."""
+        if len(values) == 1:
+            return [self._over(values[0], varying)]
+        kinds = [self.expressions.type_of(v) for v in values]
+        axes = frozenset().union(*(k.axes for k in kinds)) | varying
+        ranked = bool(axes) or any(k.ranked for k in kinds)
+        return [
+            self.expressions.shaped(v, ValueType(k.dtype, axes, ranked)) for v, k in zip(values, kinds, strict=True)
+        ]
+
+    def _over(self, value: Expr, varying: frozenset[str]) -> Node:
+        """`value` as a fragment that has the slots `varying`, repeated along those on which it does not depend."""
+        known = self.expressions.type_of(value)
+        if varying <= known.axes:
+            return self.expressions.fragment(value)
+        return self.expressions.shaped(value, ValueType(known.dtype, known.axes | varying, True))
+
+    def _axes(self, slots: Sequence[str]) -> Node:
+        positions = sorted(k for k, s in enumerate(self.kernel.slots) if s.name in slots)
+        return Items(tuple(Literal(k) for k in positions))
+
+    # ------------------------------------------------------------------------------------------ structure
+    def _loop(self, digit: str, extent: Affine, body: Sequence[Op]) -> Statement:
+        indices = self.expressions.indices
+        count = indices.tree(extent)
+        if indices.kind(extent) != INTEGER:
+            count = Call("scalar", (count,))
+        variable = indices.symbols[f"${digit}"].node
+        assert isinstance(variable, Name)
+        return Loop(f"${digit}", variable.text, count, self.block(body))
+
+    def _assign(self, names: Sequence[str], value: Node) -> Assign:
+        note = "; ".join(text for name, text in self.kernel.notes if name in names and name not in self.noted)
+        self.noted.update(names)
+        return Assign(tuple(self.names[n] for n in names), value, note)

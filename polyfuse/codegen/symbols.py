@@ -1,0 +1,109 @@
+"""How the names of affine expressions print in one kernel: sizes, blocks, loops, threads, slots, and named bases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from polyfuse.affine import Affine
+from polyfuse.codegen.indices import INTEGER, SCALAR, SLOTTED, Indices, Symbol
+from polyfuse.codegen.names import Namer
+from polyfuse.codegen.strides import element_strides
+from polyfuse.codegen.tree import Binary, Call, Hoist, Items, Literal, Name, Node
+from polyfuse.kernel import (
+    ArrayParameter,
+    AtomicUpdate,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    SizeParameter,
+    Store,
+    ThreadDigit,
+)
+from polyfuse.kernel_types import Memory
+
+BASE_NAMES: dict[int, tuple[str, ...]] = {1: ("at",), 2: ("row", "col"), 3: ("plane", "row", "col")}
+"""Names of index bases by the array's rank; higher ranks count ``i0, i1, ...``."""
+
+
+def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[str, Symbol]:
+    """One symbol per size parameter and digit of `kernel`; `names` holds the identifiers of the parameters."""
+    table = {
+        p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters if isinstance(p, SizeParameter)
+    }
+    for axis in range(len(kernel.grid)):
+        table[f"$b{axis}"] = Symbol(Call("block", (Literal(axis),)), SCALAR, 1)
+    table["$t"] = Symbol(Call("thread", ()), SCALAR, 3)
+    for digit in kernel.digits:
+        table[f"${digit.name}"] = Symbol(Hoist(_thread_digit(digit, kernel.threads), digit.name), SCALAR, 3)
+    extents: Node = Items(tuple(Literal(s.extent) for s in kernel.slots))
+    for axis, slot in enumerate(kernel.slots):
+        value = Call("slots", (extents, Literal(axis)))
+        table[f"${slot.name}"] = Symbol(Hoist(value, slot.name, always=True), SLOTTED, 4)
+    for loop in dict.fromkeys(_loops(kernel.body)):
+        table[f"${loop}"] = Symbol(Name(namer.fresh(loop)), INTEGER, 2, loop=True)
+    return table
+
+
+def _thread_digit(digit: ThreadDigit, threads: int) -> Node:
+    """``thread() >> shift & mask``, each where it does something."""
+    node: Node = Call("thread", ())
+    if digit.stride > 1:
+        node = Binary(">>", node, Literal(digit.stride.bit_length() - 1))
+    if digit.stride * digit.extent < threads:
+        node = Binary("&", node, Literal(digit.extent - 1))
+    return node
+
+
+def _loops(body: Sequence[Op]) -> Iterator[str]:
+    for op in body:
+        match op:
+            case For(digit, _, inner):
+                yield digit
+                yield from _loops(inner)
+            case If(_, inner, orelse):
+                yield from _loops(inner)
+                yield from _loops(orelse)
+            case _:
+                pass
+
+
+def with_bases(indices: Indices, kernel: Kernel, memory: dict[str, Memory]) -> Indices:
+    """`indices` that know the index bases of global arrays by name.
+
+    A base is what one dimension of an access has without slots and constants.  It always gets a line where it is a sum
+    that multiplies a size, else only where it occurs twice.
+    """
+    bases: dict[Affine, Hoist] = {}
+    found = [(memory[op.array], op.index) for op in _accesses(kernel.body)]
+    arrays = [(m, index) for m, index in found if isinstance(m, ArrayParameter)]
+    for array, index in sorted(arrays, key=lambda item: -len(item[1])):
+        strides = element_strides(array)
+        if len(index) > 1 and all(s.constant is not None for s in strides):
+            continue  # one constant-stride offset: its dimensions merge into a single expression
+        names = BASE_NAMES.get(len(index), tuple(f"i{d}" for d in range(len(index))))
+        for name, entry, stride in zip(names, index, strides, strict=True):
+            if not isinstance(entry, Affine):
+                continue
+            base = Affine(indices.split(entry)[0].terms)
+            plain = len(base.terms) == 1 and base.terms[0][1] == 1 and isinstance(base.terms[0][0], str)
+            if base.terms and not plain and base not in bases:
+                always = stride.constant is None and len(base.terms) > 1
+                bases[base] = Hoist(indices.tree(base), name, indices.loops(base), always)
+    largest_first = sorted(bases.items(), key=lambda item: -len(item[0].terms))
+    return Indices(indices.symbols, tuple(largest_first))
+
+
+def _accesses(body: Sequence[Op]) -> Iterator[Load | Store | AtomicUpdate]:
+    for op in body:
+        match op:
+            case Load() | Store() | AtomicUpdate():
+                yield op
+            case For(_, _, inner):
+                yield from _accesses(inner)
+            case If(_, inner, orelse):
+                yield from _accesses(inner)
+                yield from _accesses(orelse)
+            case _:
+                pass
