@@ -1,0 +1,49 @@
+"""What the search asks of a program: it knows neither isl, nor targets, nor what a value means."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from polyfuse.verdict import Verdict
+
+
+class Costs(Protocol):
+    """Values are numbered ``0 .. count-1`` by canonical topological rank: operands before users, and the same numbers
+    however the user spelled or ordered the program.  Ties are broken by rank, so the plan is canonical if the ranks are.
+
+    A kernel is three sets of values: `roots` (those it stores), `body` (all that it computes, roots included) and
+    `loads` (those it reads from memory).  Times are integer picoseconds: no tie depends on rounding.  Answers must be
+    functions of the sets alone, never of their iteration order.
+    """
+
+    @property
+    def count(self) -> int: ...
+
+    def operands(self, value: int) -> tuple[int, ...]:
+        """The values that `value` reads; empty for inputs."""
+        ...
+
+    def is_input(self, value: int) -> bool: ...
+
+    def is_output(self, value: int) -> bool: ...
+
+    def must_store(self, value: int) -> bool:
+        """True for values that may be computed only once: effects, results of opaque calls."""
+        ...
+
+    def bytes(self, value: int) -> int:
+        """Bytes of the whole value in memory."""
+        ...
+
+    def floor(self, roots: frozenset[int], loads: frozenset[int]) -> int:
+        """A lower bound of `price` for any body with this boundary, cheap to compute."""
+        ...
+
+    def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
+        """The predicted time of the kernel, defined for illegal kernels too."""
+        ...
+
+    def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
+        """Whether one kernel may compute `body`.  Expensive: asked for the best move at hand and for final kernels.
+        Never asked of a single statement, which is always a legal kernel."""
+        ...

@@ -1,0 +1,202 @@
+"""The state of the search: which values are stored, and which stores share a kernel.
+
+A kernel is its roots.  Its body follows by demand: walk back from the roots to values that some kernel stores, or to
+inputs; what is not stored is recomputed by every kernel that demands it, so recompute is no decision of its own::
+
+    roots {y}, m stored elsewhere          x --> e --> y        body {e, y}, loads {x, m}
+                                                 ^
+                                           m ----+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass
+
+from polyfuse.grouping.costs import Costs
+from polyfuse.grouping.order import ROOM, Order, depth_first
+
+
+@dataclass(frozen=True, slots=True)
+class KernelGroup:
+    """Values stored, computed and loaded by one kernel, and its predicted time in picoseconds."""
+
+    roots: frozenset[int]
+    body: frozenset[int]
+    loads: frozenset[int]
+    time: int
+
+    @property
+    def name(self) -> int:
+        """The least root: names the kernel canonically, since a value is stored by one kernel only."""
+        return min(self.roots)
+
+
+class Partition:
+    """Kernels by number (numbers are never reused), who stores, loads and computes each value, and a launch order."""
+
+    __slots__ = ("costs", "operands", "is_input", "pinned", "kernels", "names", "owner", "readers", "users", "order", "_next")
+
+    def __init__(self, costs: Costs) -> None:
+        values = range(costs.count)
+        self.costs = costs
+        self.operands = [costs.operands(v) for v in values]
+        self.is_input = [costs.is_input(v) for v in values]
+        self.pinned = [costs.is_output(v) or costs.must_store(v) for v in values]
+        self.kernels: dict[int, KernelGroup] = {}
+        self.names: dict[int, int] = {}
+        self.owner: dict[int, int] = {}  # stored value -> kernel
+        self.readers: list[set[int]] = [set() for _ in values]  # kernels that load the value
+        self.users: list[set[int]] = [set() for _ in values]  # kernels that compute the value
+        self.order = Order()
+        self._next = 0
+
+    @staticmethod
+    def unfused(costs: Costs) -> Partition:
+        """Every value that an output needs is stored, by a kernel of its own."""
+        state = Partition(costs)
+        live: set[int] = set()
+        todo = [v for v in range(costs.count) if state.pinned[v]]
+        while todo:
+            value = todo.pop()
+            if value not in live:
+                live.add(value)
+                todo.extend(state.operands[value])
+        computed = sorted(v for v in live if not state.is_input[v])
+        singles = [frozenset((v,)) for v in computed]
+        return Partition.of(costs, [state.derived(one, (), computed) for one in singles])
+
+    @staticmethod
+    def of(costs: Costs, kernels: Sequence[KernelGroup]) -> Partition:
+        """The partition of `kernels`, which are in launch order."""
+        state = Partition(costs)
+        for index, kernel in enumerate(kernels):
+            state.add(kernel, index * ROOM)
+        return state
+
+    # ------------------------------------------------------------------------------------------------ queries
+    def total(self) -> int:
+        return sum(kernel.time for kernel in self.kernels.values())
+
+    def successors(self, kernel: int) -> set[int]:
+        readers = self.readers
+        return set().union(*[readers[root] for root in self.kernels[kernel].roots])
+
+    def predecessors(self, kernel: int) -> set[int]:
+        owner = self.owner
+        return {owner[value] for value in self.kernels[kernel].loads if value in owner}
+
+    def derived(self, roots: frozenset[int], gone: Collection[int], made: Collection[int]) -> KernelGroup:
+        """The kernel that stores `roots`, were the values `gone` no longer stored and the values `made` stored."""
+        body, loads = self.closure(roots, gone, made)
+        return KernelGroup(roots, body, loads, self.costs.price(body, roots, loads))
+
+    def closure(
+        self, roots: frozenset[int], gone: Collection[int], made: Collection[int]
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """Body and loads of `derived`, without its price."""
+        operands, is_input, owner = self.operands, self.is_input, self.owner
+        body, loads = set(roots), set[int]()
+        todo = list(roots)
+        while todo:
+            for value in operands[todo.pop()]:
+                if value in body or value in loads:
+                    continue
+                if is_input[value] or value in made or (value in owner and value not in gone):
+                    loads.add(value)
+                else:
+                    body.add(value)
+                    todo.append(value)
+        return frozenset(body), frozenset(loads)
+
+    def hull(self, a: int, b: int) -> frozenset[int]:
+        """`a`, `b` and every kernel on a path between them: the least superset that can be one kernel without a cycle."""
+        position = self.order.position
+        if position[a] > position[b]:
+            a, b = b, a
+        low, high = position[a], position[b]
+        below, todo = {a}, [a]
+        while todo:
+            for other in self.successors(todo.pop()):
+                if other not in below and position[other] < high:
+                    below.add(other)
+                    todo.append(other)
+        if len(below) == 1:
+            return frozenset((a, b))
+        above, todo = {b}, [b]
+        while todo:
+            for other in self.predecessors(todo.pop()):
+                if other not in above and position[other] > low:
+                    above.add(other)
+                    todo.append(other)
+        return frozenset({a, b} | (below & above))
+
+    def needed(self, roots: Iterable[int], inside: Set[int]) -> frozenset[int]:
+        """Those of `roots` that somebody outside the kernels `inside` wants."""
+        return frozenset(r for r in roots if self.pinned[r] or not self.readers[r] <= inside)
+
+    # ------------------------------------------------------------------------------------------------ changes
+    def add(self, kernel: KernelGroup, position: int) -> int:
+        number = self._next
+        self._next += 1
+        self.kernels[number] = kernel
+        self.names[number] = kernel.name
+        self.order.place(number, position)
+        for root in kernel.roots:
+            self.owner[root] = number
+        for value in kernel.loads:
+            self.readers[value].add(number)
+        for value in kernel.body:
+            self.users[value].add(number)
+        return number
+
+    def remove(self, number: int) -> KernelGroup:
+        kernel = self.kernels.pop(number)
+        del self.names[number]
+        self.order.remove(number)
+        for root in kernel.roots:
+            if self.owner.get(root) == number:
+                del self.owner[root]
+        for value in kernel.loads:
+            self.readers[value].discard(number)
+        for value in kernel.body:
+            self.users[value].discard(number)
+        return kernel
+
+    def replace(self, old: Collection[int], new: Sequence[KernelGroup]) -> list[int] | None:
+        """Put the kernels `new` in place of `old`; their numbers, or None and no change if that makes a cycle."""
+        position = self.order.position
+        saved = sorted(((position[k], self.kernels[k]) for k in old), key=lambda item: item[0])
+        places = [place for place, _ in saved]
+        home = {value: place for place, kernel in reversed(saved) for value in kernel.body}
+        for number in old:
+            self.remove(number)
+        fresh = [self.add(kernel, min(home[r] for r in kernel.roots)) for kernel in new]
+        if self._sort(places, fresh):
+            return fresh
+        for number in fresh:
+            self.remove(number)
+        for place, kernel in saved:
+            self.add(kernel, place)
+        return None
+
+    def _sort(self, places: list[int], fresh: list[int]) -> bool:
+        """Re-sort the window between the first and the last of the freed `places`; False if it has a cycle."""
+        position, added = self.order.position, set(fresh)
+        window = self.order.window(places[0], places[-1])
+        sequence = depth_first(window, self.predecessors, position.__getitem__)
+        if sequence is None:
+            return False
+        free = sorted(places + [position[k] for k in window if k not in added])
+        slots = self.order.slots(free, len(sequence))
+        if slots is None:
+            # No room behind the last place: spread everything out.  Two new kernels may have stood at one position, so
+            # the window's own positions are stretched rather than looked up again.
+            self.order.renumber()
+            position = self.order.position
+            low = min(position[k] for k in window)
+            slots = [low + k for k in range(len(sequence))]
+        for number, slot in zip(sequence, slots):
+            if position[number] != slot:
+                self.order.place(number, slot)
+        return True

@@ -1,0 +1,274 @@
+"""Demand-driven placing: a value is computed where its consumers need it.
+
+Walking from the roots to the loads, every statement receives the places at which its value is needed: the consumer's
+place composed with the access relation.  Equal needs share one placed statement (a register read once); different needs
+give several (recompute), unless the proposal stages the value in shared memory, where one placed statement writes a box
+that holds all of them.  Halos, dead instances and replicated scalars follow; none is a special case.
+
+    y[i] = e[i-1] + e[i+1],  y at i = 256*b + t
+ -> e at i = 256*b + t - 1   and   e at i = 256*b + t + 1          (recomputed)
+ or e put into shared box [256*b - 1, 258), got at -1 and +1       (staged)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from polyfuse.affine import Affine
+from polyfuse.expr import DataIndex
+from polyfuse.places.boxes import Unbounded, enclosing_box
+from polyfuse.places.order import order_tree, with_barriers
+from polyfuse.places.proposal import Group, Proposal, Staging
+from polyfuse.places.threads import refine_threads
+from polyfuse.schedule import Digit, KernelSchedule, Placed, PlaceEntry, SharedBox
+from polyfuse.scop import Statement
+from polyfuse.verdict import Hazard, Verdict, illegal
+
+
+class Refused(Exception):
+    """A proposal that cannot be placed; `verdict` says why."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.sentence)
+        self.verdict = verdict
+
+
+@dataclass(slots=True)
+class _Need:
+    """A consumer (a placed statement under construction) wants component `component` of a value at a place."""
+
+    place: tuple[PlaceEntry, ...]
+    passes: dict[str, int]
+    component: int
+    consumer: str
+    slot: int
+
+
+@dataclass(slots=True)
+class _Draft:
+    placed: Placed
+    providers: list[str]
+
+
+def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedule:
+    """The placed statements and their order.  Raises Refused."""
+    builder = _Builder(group, proposal)
+    builder.run()
+    placed = tuple(builder.finished(d) for d in builder.drafts.values())
+    digits, placed, boxes = refine_threads(proposal.digits, placed, tuple(builder.boxes))
+    order = with_barriers(order_tree(placed), placed)
+    return KernelSchedule(
+        name=name,
+        strategy=proposal.strategy,
+        parameters=proposal.parameters,
+        body=tuple(sorted(group.body)),
+        roots=tuple(sorted(group.roots)),
+        loads=tuple(sorted(group.loads)),
+        digits=digits,
+        placed=placed,
+        order=order,
+        shared=boxes,
+        guards=proposal.guards,
+        minimum_blocks=proposal.minimum_blocks,
+    )
+
+
+class _Builder:
+    def __init__(self, group: Group, proposal: Proposal) -> None:
+        self.group, self.proposal, self.scop = group, proposal, group.scop
+        self.digits: dict[str, Digit] = {d.name: d for d in proposal.digits}
+        self.needs: dict[int, list[_Need]] = defaultdict(list)
+        self.drafts: dict[str, _Draft] = {}
+        self.boxes: list[SharedBox] = []
+        self.depth = {loop: self._depths(loop) for loop in proposal.loops}
+
+    def run(self) -> None:
+        for root in sorted(self.group.roots, reverse=True):
+            self._store(root)
+        for value in sorted(self.group.body | self.group.loads, reverse=True):
+            if value in self.needs:
+                self._serve(value)
+
+    # ---------------------------------------------------------------- passes over loops
+    def _depths(self, loop: str) -> dict[int, int]:
+        """Per statement: how many reductions over `loop` lie below it; its pass number when it runs in that loop."""
+        depth: dict[int, int] = {}
+        for statement in self.group.statements():
+            below = 0
+            for read in statement.reads:
+                if read.source in depth:
+                    producer = self.scop.statements[read.source]
+                    over = isinstance(producer, Statement) and self._reduces_over(producer, loop)
+                    below = max(below, depth[read.source] + over)
+            depth[statement.id] = below
+        return depth
+
+    def _reduces_over(self, statement: Statement, loop: str) -> bool:
+        dims = statement.reduced if statement.scanned is None else (statement.scanned,)
+        anchors = (self.proposal.anchors.get((statement.id, d)) for d in dims)
+        return any(a is not None and f"${loop}" in a.names() for a in anchors) and statement.is_reduction
+
+    def _path(self, place: tuple[PlaceEntry, ...], passes: dict[str, int]) -> tuple[tuple[str, int], ...]:
+        used: set[str] = set()
+        for entry in place:
+            if isinstance(entry, Affine):
+                used |= entry.names()
+            else:  # a gather runs where its consumer runs
+                used |= {f"${loop}" for loop, _ in self.drafts[_consumer(entry)].placed.path}
+        return tuple((loop, passes.get(loop, 0)) for loop in self.proposal.loops if f"${loop}" in used)
+
+    # ---------------------------------------------------------------- roots
+    def _store(self, root: int) -> None:
+        statement = self.scop.statements[root]
+        assert isinstance(statement, Statement)
+        place = tuple(self._anchor(statement, d) for d in statement.kept)
+        passes = {loop: self.depth[loop][root] for loop in self.proposal.loops}
+        for loop in self.proposal.loops:
+            if self._reduces_over(statement, loop):
+                passes[loop] = self.depth[loop][root] + 1
+        for component in range(len(statement.dtypes)):
+            suffix = f"_{component}" if component else ""
+            name = self._fresh(f"store_{statement.name}{suffix}")
+            self.drafts[name] = _Draft(
+                Placed(name, "store", root, place, self._path(place, passes), component=component), [""]
+            )
+            self.needs[root].append(_Need(place, passes, component, name, 0))
+
+    def _anchor(self, statement: Statement, dim: int) -> Affine:
+        found = self.proposal.anchors.get((statement.id, dim))
+        if found is None:
+            raise Refused(
+                illegal(Hazard.COVERAGE, f"the proposal gives no place to dimension {dim} of {statement.name}")
+            )
+        return found
+
+    # ---------------------------------------------------------------- serving needs
+    def _serve(self, value: int) -> None:
+        staging = self.proposal.staging.get(value)
+        needs = self.needs[value]
+        if staging is not None:
+            needs = self._stage(value, needs, staging)
+        shared: dict[tuple[object, ...], list[_Need]] = defaultdict(list)
+        for need in needs:
+            path = self._path(need.place, need.passes)
+            component = need.component if value in self.group.loads else -1
+            shared[(need.place, path, component)].append(need)
+        for (_, path, _), same in shared.items():
+            if value in self.group.loads:
+                self._load(value, same, path)  # type: ignore[arg-type]
+            else:
+                self._compute(value, same)
+
+    def _load(self, value: int, needs: list[_Need], path: tuple[tuple[str, int], ...]) -> None:
+        first = needs[0]
+        name = self._fresh(self.scop.statements[value].name)
+        self.drafts[name] = _Draft(Placed(name, "load", value, first.place, path, component=first.component), [])
+        self._provide(needs, name)
+
+    def _compute(self, value: int, needs: list[_Need]) -> None:
+        statement = self.scop.statements[value]
+        assert isinstance(statement, Statement)
+        first = needs[0]
+        kept = dict(zip(statement.kept, first.place, strict=True))
+        place: list[Affine] = []
+        for dim in range(len(statement.extents)):
+            entry = kept[dim] if dim in kept else self._anchor(statement, dim)
+            if isinstance(entry, str):
+                raise Refused(
+                    illegal(
+                        Hazard.SCOPE,
+                        f"{statement.name} is read at positions that are data: it must be stored before it is gathered",
+                        rule="gather",
+                    )
+                )
+            place.append(entry)
+        self._check_reduction(statement, place)
+        passes = dict(first.passes)
+        for loop in self.proposal.loops:
+            if any(f"${loop}" in place[d].names() for d in statement.reduced):
+                passes[loop] = self.depth[loop][value]
+        name = self._fresh(statement.name)
+        draft = Placed(name, "compute", value, tuple(place), self._path(tuple(place), passes))
+        self.drafts[name] = _Draft(draft, [""] * len(statement.reads))
+        self._provide(needs, name)
+        self._demand(statement, name, tuple(place), passes)
+
+    def _check_reduction(self, statement: Statement, place: list[Affine]) -> None:
+        """Kept and reduced dimensions must not share digits: one thread would hold parts of several results."""
+        over = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
+        for dim in statement.kept:
+            clash = {n for n in over & place[dim].names() if n.startswith("$")}
+            if clash:
+                raise Refused(
+                    illegal(
+                        Hazard.SCOPE,
+                        f"{statement.name} is needed at {place[dim]} along dimension {dim}, where the digits "
+                        f"{', '.join(sorted(clash))} already enumerate what it reduces: its results are needed in threads "
+                        "or blocks that do not compute them",
+                        rule="scope",
+                    )
+                )
+
+    def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], passes: dict[str, int]) -> None:
+        at = {f"%{d}": p for d, p in enumerate(place)}
+        for k, read in enumerate(statement.reads):
+            entries: tuple[PlaceEntry, ...] = tuple(
+                f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(at)
+                for entry in read.index
+            )
+            self.needs[read.source].append(_Need(entries, dict(passes), read.component, name, k))
+
+    def _provide(self, needs: list[_Need], provider: str) -> None:
+        for need in needs:
+            self.drafts[need.consumer].providers[need.slot] = provider
+
+    # ---------------------------------------------------------------- shared memory
+    def _stage(self, value: int, needs: list[_Need], staging: Staging) -> list[_Need]:
+        """One `put` writes the box that all `needs` lie in; each need becomes a `get`; the put is the only need left."""
+        places: list[tuple[Affine, ...]] = []
+        for need in needs:
+            if any(isinstance(entry, str) for entry in need.place):
+                raise Refused(illegal(Hazard.SCOPE, "a gathered value cannot be staged", rule="gather"))
+            places.append(tuple(e for e in need.place if isinstance(e, Affine)))
+        name = self.scop.statements[value].name
+        try:
+            box = enclosing_box(places, self.digits, staging.loops)
+        except Unbounded as reason:
+            raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
+        passes = dict(needs[0].passes)
+        put_place = tuple(o + s for o, s in zip(box.origin, staging.spread, strict=True))
+        put = self._fresh(f"put_{name}")
+        self.drafts[put] = _Draft(Placed(put, "put", value, put_place, self._path(put_place, passes)), [""])
+        by_place: dict[tuple[object, ...], list[_Need]] = defaultdict(list)
+        for need, place in zip(needs, places, strict=True):
+            by_place[(place, self._path(place, need.passes))].append(need)
+        for (place, path), same in by_place.items():
+            get = self._fresh(f"{name}_s")
+            self.drafts[get] = _Draft(Placed(get, "get", value, place, path), [put])  # type: ignore[arg-type]
+            self._provide(same, get)
+        pitch = [1] * len(box.extents)
+        for d in range(len(box.extents) - 2, -1, -1):
+            pitch[d] = pitch[d + 1] * box.extents[d + 1]
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, tuple(pitch)))
+        return [_Need(put_place, passes, needs[0].component, put, 0)]
+
+    def finished(self, draft: _Draft) -> Placed:
+        """The placed statement with its providers known: a gather's index is its consumer's operand."""
+        place = tuple(
+            self.drafts[_consumer(e)].providers[int(e.split("?")[1])] if isinstance(e, str) else e
+            for e in draft.placed.place
+        )
+        return replace(draft.placed, place=place, providers=tuple(draft.providers))
+
+    def _fresh(self, wanted: str) -> str:
+        name, k = wanted, 1
+        while name in self.drafts:
+            k += 1
+            name = f"{wanted}_{k}"
+        return name
+
+
+def _consumer(entry: str) -> str:
+    """The consumer in a pending gather index ``consumer?operand``."""
+    return entry.split("?")[0]

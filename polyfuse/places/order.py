@@ -1,0 +1,111 @@
+"""The order tree: placed statements sorted by dependence, loops with the same pass number merged, barriers inserted.
+
+    load x (c)  max m (c)  |  exp e (c)  sum s (c)  |  div y (c)        paths: c pass 0 | c pass 1 | c pass 2
+ -> for c: {x; m}   for c: {x_2; e; s}   for c: {x_3; e_2; y; store}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from graphlib import TopologicalSorter
+
+from polyfuse.schedule import LoopNest, Placed, TreeItem
+
+Key = tuple[str, int] | str
+
+
+def order_tree(placed: Sequence[Placed]) -> tuple[TreeItem, ...]:
+    """Statements and loop nests in an order that respects every provider, ties by position in `placed` reversed."""
+    by_name = {p.name: p for p in placed}
+    rank = {p.name: k for k, p in enumerate(reversed(placed))}
+    return _level([p.name for p in placed], by_name, rank, 0)
+
+
+def sources(statement: Placed) -> list[str]:
+    """The placed statements whose results `statement` uses."""
+    return [*statement.providers, *(entry for entry in statement.place if isinstance(entry, str))]
+
+
+def _level(names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, int], depth: int) -> tuple[TreeItem, ...]:
+    key_of: dict[str, Key] = {}
+    members: dict[Key, list[str]] = {}
+    for name in names:
+        path = by_name[name].path
+        key: Key = path[depth] if depth < len(path) else name
+        key_of[name] = key
+        members.setdefault(key, []).append(name)
+    first = {key: min(rank[n] for n in inside) for key, inside in members.items()}
+    graph: dict[Key, set[Key]] = {key: set() for key in members}
+    for name in names:
+        for source in sources(by_name[name]):
+            if source in key_of and key_of[source] != key_of[name]:
+                graph[key_of[name]].add(key_of[source])
+    items: list[TreeItem] = []
+    sorter = TopologicalSorter(graph)
+    sorter.prepare()
+    ready: list[Key] = []
+    while sorter.is_active():
+        ready.extend(sorter.get_ready())
+        ready.sort(key=lambda key: first[key])
+        key = ready.pop(0)
+        sorter.done(key)
+        items.append(key if isinstance(key, str) else LoopNest(key[0], _level(members[key], by_name, rank, depth + 1)))
+    return tuple(items)
+
+
+def with_barriers(order: tuple[TreeItem, ...], placed: Sequence[Placed]) -> tuple[TreeItem, ...]:
+    """Insert the barriers that shared buffers need: between a put and its gets, and between gets and the next put of
+    the same box around a loop.  A hazard that enters a loop from outside is cut before the loop, once."""
+    by_name = {p.name: p for p in placed}
+    return _synchronise(order, by_name, set(), set())[0]
+
+
+State = tuple[tuple[TreeItem, ...], set[str], set[str]]
+
+
+def _synchronise(order: tuple[TreeItem, ...], by_name: dict[str, Placed], written: set[str], read: set[str]) -> State:
+    """`written` / `read`: boxes touched since the last barrier."""
+    out: list[TreeItem] = []
+    for item in order:
+        if isinstance(item, LoopNest):
+            once = _synchronise(item.items, by_name, set(), set())
+            body, w, r = _synchronise(item.items, by_name, once[1], once[2])  # steady state: enter as the loop leaves
+            touched_put, touched_get = _touched(item.items, by_name)
+            if (written & (touched_put | touched_get)) or (read & touched_put):
+                out.append("barrier")
+                written, read = set(), set()
+            out.append(LoopNest(item.digit, body))
+            written, read = written | w, read | r
+            continue
+        if item in by_name:
+            statement = by_name[item]
+            box = _box(statement, by_name)
+            if statement.role == "put" and (box in written or box in read):
+                out.append("barrier")
+                written, read = set(), set()
+            if statement.role == "get" and box in written:
+                out.append("barrier")
+                written, read = set(), set()
+            if statement.role == "put":
+                written = written | {box}
+            if statement.role == "get":
+                read = read | {box}
+        out.append(item)
+    return tuple(out), written, read
+
+
+def _box(statement: Placed, by_name: dict[str, Placed]) -> str:
+    """The put that owns the box a move touches."""
+    return statement.name if statement.role == "put" else statement.providers[0] if statement.role == "get" else ""
+
+
+def _touched(items: tuple[TreeItem, ...], by_name: dict[str, Placed]) -> tuple[set[str], set[str]]:
+    put, got = set(), set()
+    for item in items:
+        if isinstance(item, LoopNest):
+            inner = _touched(item.items, by_name)
+            put |= inner[0]
+            got |= inner[1]
+        elif item in by_name and by_name[item].role in ("put", "get"):
+            (put if by_name[item].role == "put" else got).add(_box(by_name[item], by_name))
+    return put, got

@@ -1,0 +1,57 @@
+"""What a strategy proposes: digits, and how the dimensions of anchors are written in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard
+from polyfuse.schedule import Digit
+from polyfuse.scop import Scop, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The statements of one kernel: `roots` are stored, `body` is their demand closure, `loads` are read."""
+
+    scop: Scop
+    body: frozenset[int]
+    roots: frozenset[int]
+    loads: frozenset[int]
+
+    def statements(self) -> tuple[Statement, ...]:
+        """The statements of the body in canonical order."""
+        found = []
+        for value in sorted(self.body):
+            statement = self.scop.statements[value]
+            assert isinstance(statement, Statement), f"{statement.name} cannot be part of a kernel"
+            found.append(statement)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Keep a value in shared memory.  `rows` and `columns`: how its box is dealt to threads: per dimension of the value
+    the digits that run over the box, as an affine expression starting at 0 (``16*q + t1``), and its extent after
+    rounding up to whole digits.  `loops`: loops that the box is pinned to."""
+
+    spread: tuple[Affine, ...]
+    covered: tuple[int, ...]
+    loops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """`anchors`: the place of dimension d of statement s, for every root and for the reduced dimensions of every
+    reduction.  `loops`: the nest, outermost first.  Thread digits may overlap (``t`` in one place, ``lane`` in another):
+    they are refined later."""
+
+    strategy: str
+    parameters: tuple[tuple[str, int], ...]
+    digits: tuple[Digit, ...]
+    anchors: Mapping[tuple[int, int], Affine]
+    loops: tuple[str, ...] = ()
+    staging: Mapping[int, Staging] = field(default_factory=dict)
+    guards: tuple[AnyGuard, ...] = ()
+    minimum_blocks: int = 1
