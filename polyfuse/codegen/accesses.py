@@ -101,7 +101,8 @@ class Linearizer:
         if isinstance(node, Name):
             return factor, node.text, node
         plain = [indices.symbols[a].node for a in monomial if isinstance(a, str)]
-        label = "".join(n.text for n in plain if isinstance(n, Name)) if plain and len(plain) == len(monomial) else "pitch"
+        product = "".join(n.text for n in plain if isinstance(n, Name))
+        label = product if product and len(plain) == len(monomial) else "pitch"
         return factor, label, Hoist(node, label, always=True)
 
     # ------------------------------------------------------------------------------------------ offsets

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from polyfuse.affine import Affine, Atom, FloorDiv
 from polyfuse.codegen.strides import Polynomial
-from polyfuse.codegen.tree import Binary, Call, Hoist, Literal, Name, Node
+from polyfuse.codegen.tree import Binary, Call, Hoist, Literal, Node
 
 INTEGER, SCALAR, SLOTTED = 0, 1, 2
 """What an index expression is: a Python integer, a 0-d fragment, a fragment over slots."""

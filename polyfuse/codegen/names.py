@@ -8,7 +8,7 @@ import re
 
 from polyfuse.codegen.language import VOCABULARY
 
-RESERVED: frozenset[str] = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | VOCABULARY
+RESERVED: frozenset[str] = VOCABULARY.union(keyword.kwlist, keyword.softkwlist, dir(builtins))
 
 
 class Namer:

@@ -57,7 +57,6 @@ from polyfuse.kernel import (
     Store,
 )
 from polyfuse.kernel_types import Types, ValueType, bound_names, memories, value_types
-from polyfuse.scalars import MONOIDS
 
 IDEMPOTENT = frozenset(("max", "min", "fmax", "fmin", "any", "all", "bitor", "bitand", "argmax", "argmin"))
 """Monoids for which a value that does not vary along a reduced slot may be taken once."""
@@ -76,7 +75,7 @@ def print_module(kernels: Sequence[Kernel]) -> str:
     tiles = TileTable()
     functions = [_function(kernel, tiles) for kernel in kernels]
     body = "\n\n\n".join(functions)
-    constants = [f'{name} = {value}' for name, value in _SPECIAL if any(re.search(rf"\b{name}\b", f) for f in functions)]
+    constants = [f"{name} = {value}" for name, value in _SPECIAL if re.search(rf"\b{name}\b", body)]
     head = "\n".join(constants + tiles.lines())
     return f"{head}\n\n\n{body}\n" if head else f"{body}\n"
 

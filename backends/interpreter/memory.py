@@ -1,0 +1,101 @@
+"""One buffer of a running kernel: flat elements, and the checks on every access to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.backends.interpreter.faults import KernelFault, UninitialisedRead, Witness
+from polyfuse.backends.interpreter.special import Array
+from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints, Tracker
+from polyfuse.dtypes import DType
+from polyfuse.scalars import MONOIDS
+
+ATOMICS: dict[str, Any] = {
+    name: {"any": np.logical_or, "all": np.logical_and}.get(name, getattr(np, monoid.function))
+    for name, monoid in MONOIDS.items()
+    if monoid.state == 1
+}
+
+
+@dataclass(slots=True)
+class Memory:
+    """A buffer of `dtype`.
+
+    `data` is flat; `shape` words witnesses (a shared buffer has one copy of it per block in lock step).
+    `defined` marks the elements with defined content, None when all have; `tracker` is None where nothing can race.
+    """
+
+    name: str
+    dtype: DType
+    data: npt.NDArray[Any]
+    shape: tuple[int, ...]
+    threads: int
+    defined: Bools | None = None
+    tracker: Tracker | None = None
+
+    def load(self, element: Ints, active: Bools, unit: Ints, clock: Clock, other: float | int | bool) -> Array:
+        """Values of `element` where `active`, else `other`; all arrays of one shape.  In the compute dtype."""
+        used = element[active]
+        if self.defined is not None and used.size:
+            bad = ~self.defined[used]
+            if bad.any():
+                first = int(np.argmax(bad))
+                sentence = "a read of an element that nothing has written"
+                raise self.fault(UninitialisedRead, sentence, int(unit[active][first]), int(used[first]), None)
+        if self.tracker is not None:
+            self.tracker.read(used, unit[active], clock)
+        compute = self.dtype.compute.numpy
+        result = np.full(element.shape, other, compute)
+        with np.errstate(all="ignore"):
+            result[active] = self.data[used].astype(compute, copy=False)
+        return result
+
+    def store(self, element: Ints, active: Bools, value: Array, unit: Ints, clock: Clock) -> None:
+        """Writes `value` where `active`; rounds 16-bit floats to nearest even."""
+        used = element[active]
+        if self.tracker is not None:
+            self.tracker.write(used, unit[active], clock)
+        with np.errstate(all="ignore"):
+            self.data[used] = value[active].astype(self.dtype.numpy, copy=False)
+        if self.defined is not None:
+            self.defined[used] = True
+
+    def update(self, monoid: str, element: Ints, active: Bools, value: Array, unit: Ints, clock: Clock) -> None:
+        """Atomic updates, in C order."""
+        used = element[active]
+        if self.defined is not None and used.size and not self.defined[used].all():
+            first = int(np.argmax(~self.defined[used]))
+            sentence = "an atomic update of an element that nothing has written"
+            raise self.fault(UninitialisedRead, sentence, int(unit[active][first]), int(used[first]), None)
+        if self.tracker is not None:
+            self.tracker.write(used, unit[active], clock, atomic=True)
+        with np.errstate(all="ignore"):
+            ATOMICS[monoid].at(self.data, used, value[active].astype(self.dtype.numpy, copy=False))
+
+    def fault(self, kind: type[KernelFault], sentence: str, unit: int, element: int, other: int | None) -> KernelFault:
+        """The exception for a fault at a flat element."""
+        block, thread = divmod(unit, self.threads)
+        size = int(np.prod(self.shape, dtype=np.int64))
+        index = np.unravel_index(element % max(size, 1), self.shape) if self.shape else ()
+        witness = Witness(
+            block,
+            thread,
+            self.name,
+            tuple(int(i) for i in index),
+            None if other is None or other < 0 else other // self.threads,
+            None if other is None or other < 0 else other % self.threads,
+        )
+        return kind(sentence, witness)
+
+
+def element_of(index: Sequence[Ints], strides: Sequence[int]) -> Ints:
+    """The flat element of an index per dimension."""
+    total = np.zeros((), np.int64)
+    for entry, stride in zip(index, strides, strict=True):
+        total = total + entry * stride
+    return total
