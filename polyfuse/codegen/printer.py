@@ -127,12 +127,12 @@ class _Printer:
                 return self._load(op)
             case Store(array, index, value, where, mask, vector):
                 access = self.linearizer.access(array, index, where, mask, vector)
-                stored = self.expressions.tree(value)
+                stored = self.expressions.fragment(value)
                 return Effect(self._call("store", array, access, stored))
             case AtomicUpdate(array, index, monoid, value, where, mask):
                 axes = self.expressions.type_of(value).axes
                 access = self.linearizer.access(array, index, where, mask, 1, axes)
-                stored = self.expressions.tree(value)
+                stored = self.expressions.fragment(value)
                 return Effect(self._call("atomic", array, access, stored, leading=(Literal(monoid),)))
             case Reduce(names, monoid, values, slots):
                 return self._assign(names, self._reduction(monoid, values, slots))
