@@ -136,9 +136,11 @@ class Partition:
         return frozenset(r for r in roots if self.pinned[r] or not self.readers[r] <= inside)
 
     # ------------------------------------------------------------------------------------------------ changes
-    def add(self, kernel: KernelGroup, position: int) -> int:
-        number = self._next
-        self._next += 1
+    def add(self, kernel: KernelGroup, position: int, number: int | None = None) -> int:
+        """Take up `kernel` under a new number, or again under the `number` that it had."""
+        if number is None:
+            number = self._next
+            self._next += 1
         self.kernels[number] = kernel
         self.names[number] = kernel.name
         self.order.place(number, position)
@@ -166,18 +168,18 @@ class Partition:
     def replace(self, old: Collection[int], new: Sequence[KernelGroup]) -> list[int] | None:
         """Put the kernels `new` in place of `old`; their numbers, or None and no change if that makes a cycle."""
         position = self.order.position
-        saved = sorted(((position[k], self.kernels[k]) for k in old), key=lambda item: item[0])
-        places = [place for place, _ in saved]
-        home = {value: place for place, kernel in reversed(saved) for value in kernel.body}
+        saved = sorted((position[k], k) for k in old)
+        before = {k: self.kernels[k] for k in old}
+        home = {value: place for place, k in reversed(saved) for value in before[k].body}
         for number in old:
             self.remove(number)
         fresh = [self.add(kernel, min(home[r] for r in kernel.roots)) for kernel in new]
-        if self._sort(places, fresh):
+        if self._sort([place for place, _ in saved], fresh):
             return fresh
         for number in fresh:
             self.remove(number)
-        for place, kernel in saved:
-            self.add(kernel, place)
+        for place, number in saved:
+            self.add(before[number], place, number)
         return None
 
     def _sort(self, places: list[int], fresh: list[int]) -> bool:
@@ -190,12 +192,9 @@ class Partition:
         free = sorted(places + [position[k] for k in window if k not in added])
         slots = self.order.slots(free, len(sequence))
         if slots is None:
-            # No room behind the last place: spread everything out.  Two new kernels may have stood at one position, so
-            # the window's own positions are stretched rather than looked up again.
             self.order.renumber()
             position = self.order.position
-            low = min(position[k] for k in window)
-            slots = [low + k for k in range(len(sequence))]
+            slots = sorted(position[k] for k in window)
         for number, slot in zip(sequence, slots):
             if position[number] != slot:
                 self.order.place(number, slot)

@@ -1,0 +1,205 @@
+"""The queue: the best move at hand is bounded, then priced, then proved, then made.
+
+Score is the gain per kernel merged, so that a wide hull does not beat two good pairs.  Bounds, gains and names are
+integers that depend on structure only; neither the order of discovery nor hashing changes what is popped first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from zlib import crc32
+
+from polyfuse.grouping.moves import Move, drop, join, thin
+from polyfuse.grouping.partition import KernelGroup, Partition
+from polyfuse.grouping.rules import Judge
+from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unprofitable
+
+NEAR = 4  # neighbours offered where there may be many: siblings over one shared value, extensions of an illegal join
+
+
+class Kind(IntEnum):
+    JOIN = 0
+    DROP = 1
+    THIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A move carried out on paper: picoseconds won, and the kernels that result."""
+
+    gain: int
+    kernels: tuple[KernelGroup, ...]
+
+
+Entry = tuple[int, int, tuple[int, ...], Kind, tuple[int, ...], int, bool]
+
+
+class Queue:
+    """Moves by score.  `window`: None, or the kernels outside of which nothing may change.  `salt`: perturbs scores.
+
+    `log` keeps, per pair of values (least roots of the two kernels; one value twice where it was to be recomputed), the
+    last reason against the move.
+    """
+
+    __slots__ = ("state", "judge", "log", "window", "salt", "_heap", "_trials")
+
+    def __init__(self, state: Partition, judge: Judge) -> None:
+        self.state = state
+        self.judge = judge
+        self.log: dict[tuple[int, int], Verdict] = {}
+        self.window: set[int] | None = None
+        self.salt = 0
+        self._heap: list[Entry] = []
+        self._trials: dict[Move, Trial] = {}
+
+    # ------------------------------------------------------------------------------------------------ price and proof
+    def trial(self, move: Move) -> Trial:
+        """Remembered, because a kernel's number fixes its content."""
+        known = self._trials.get(move)
+        if known is None:
+            state = self.state
+            gone = frozenset().union(*[state.kernels[k].roots for k in move.old])
+            made = frozenset().union(*move.new)
+            kernels = tuple([state.derived(roots, gone, made) for roots in move.new])
+            gain = sum([state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels])
+            known = self._trials[move] = Trial(gain, kernels)
+        return known
+
+    def refusal(self, move: Move, trial: Trial) -> Verdict:
+        """Legal, or the reason against the first kernel that may not be."""
+        kept = {(k.body, k.roots) for k in map(self.state.kernels.__getitem__, move.old)}
+        for kernel in trial.kernels:
+            if (kernel.body, kernel.roots) not in kept:
+                verdict = self.judge.verdict(kernel)
+                if not verdict:
+                    return verdict
+        return LEGAL
+
+    def _bound(self, move: Move) -> int:
+        """An optimistic gain: what the boundaries alone must cost."""
+        state, floor = self.state, self.state.costs.floor
+        old = [state.kernels[k] for k in move.old]
+        gone = frozenset().union(*[k.roots for k in old])
+        before = sum([k.time for k in old])
+        if len(move.new) == 1:
+            return before - floor(move.new[0], frozenset().union(*[k.loads for k in old]) - gone)
+        made = frozenset().union(*move.new)
+        return before - sum([floor(roots, state.closure(roots, gone, made)[1]) for roots in move.new])
+
+    # ------------------------------------------------------------------------------------------------ offers
+    def offer(self, kind: Kind, *arguments: int) -> None:
+        """Enter a move under its optimistic gain: JOIN of two kernels, DROP or THIN of a value."""
+        move = self._move(kind, arguments)
+        if move is not None:
+            self._push(kind, arguments, move, self._bound(move), priced=False)
+
+    def offer_join(self, a: int, b: int) -> None:
+        names = self.state.names
+        self.offer(Kind.JOIN, *((a, b) if names[a] < names[b] else (b, a)))
+
+    def offer_around(self, number: int) -> None:
+        """Every move that the kernel takes part in: producers, consumers, siblings; its stored and loaded values."""
+        state = self.state
+        kernel = state.kernels[number]
+        near = state.successors(number) | state.predecessors(number)
+        for value in kernel.loads:
+            near.update(self.nearest(number, state.readers[value], NEAR))
+        near.discard(number)
+        for other in sorted(near, key=state.names.__getitem__):
+            self.offer_join(number, other)
+        for value in sorted(kernel.roots | kernel.loads):
+            if value in state.owner and not state.pinned[value]:
+                self.offer(Kind.DROP, value)
+                self.offer(Kind.THIN, value)
+
+    def nearest(self, number: int, others: Iterable[int], count: int) -> list[int]:
+        """Of `others`, the `count` kernels whose names are closest to that of `number`."""
+        names = self.state.names
+        name = names[number]
+        return heapq.nsmallest(count, [k for k in others if k != number], key=lambda k: (abs(names[k] - name), names[k]))
+
+    def _move(self, kind: Kind, arguments: tuple[int, ...]) -> Move | None:
+        """The move as the partition is now; None if it no longer exists or reaches out of the window."""
+        state, first = self.state, arguments[0]
+        if kind is Kind.JOIN:
+            alive = first in state.kernels and arguments[1] in state.kernels
+            move = join(state, first, arguments[1]) if alive else None
+        else:
+            move = drop(state, first) if kind is Kind.DROP else thin(state, first)
+        return move if move is None or self.window is None or move.old <= self.window else None
+
+    def _push(self, kind: Kind, arguments: tuple[int, ...], move: Move, gain: int, *, priced: bool) -> None:
+        if gain <= 0:
+            return
+        state = self.state
+        names = tuple([state.names[k] for k in arguments]) if kind is Kind.JOIN else arguments
+        size = sum([len(state.kernels[k].body) for k in move.old])
+        score = gain // max(1, len(move.old) - len(move.new))
+        if self.salt:
+            score = score * (64 + crc32(repr((self.salt, int(kind), names)).encode()) % 192) // 128
+        heapq.heappush(self._heap, (-score, size, names, kind, arguments, gain, priced))
+
+    # ------------------------------------------------------------------------------------------------ the loop
+    def drain(self) -> None:
+        """Make moves, best first, until none wins; every move that is popped and not made is logged."""
+        while self._heap:
+            _, _, names, kind, arguments, gain, priced = heapq.heappop(self._heap)
+            move = self._move(kind, arguments)
+            if move is None:
+                continue
+            trial = self.trial(move)
+            if trial.gain <= 0:
+                self._note(names, loss(trial.gain))
+            elif trial.gain != gain or not priced:
+                self._push(kind, arguments, move, trial.gain, priced=True)
+            else:
+                verdict = self.refusal(move, trial)
+                if verdict:
+                    verdict = self.make(move, trial)
+                if not verdict:
+                    self._note(names, verdict)
+                    if kind is Kind.JOIN and verdict.hazard is not Hazard.STEERING:
+                        self._extend(*arguments)
+
+    def _extend(self, a: int, b: int) -> None:
+        """Legality is not hereditary (scores and row maximum may not be one kernel where whole attention is): offer an
+        illegal join of producer and consumer again, one kernel longer on either side."""
+        state = self.state
+        if b not in state.successors(a):
+            a, b = b, a
+        if b in state.successors(a):
+            for further in self.nearest(b, state.successors(b), NEAR):
+                self.offer_join(a, further)
+            for further in self.nearest(a, state.predecessors(a), NEAR):
+                self.offer_join(further, b)
+
+    def make(self, move: Move, trial: Trial) -> Verdict:
+        """Carry out a legal move and offer what it makes possible; refused if kernels would wait for each other."""
+        fresh = self.state.replace(move.old, trial.kernels)
+        if fresh is None:
+            return CYCLE
+        if self.window is not None:
+            self.window = (self.window - move.old) | set(fresh)
+        for number in fresh:
+            self.offer_around(number)
+        return LEGAL
+
+    def _note(self, names: tuple[int, ...], verdict: Verdict) -> None:
+        if not self.salt:
+            self.log[names[0], names[-1]] = verdict
+
+    def swap_heap(self, heap: list[Entry]) -> list[Entry]:
+        """Put another heap in place; the one that was there."""
+        self._heap, heap = heap, self._heap
+        return heap
+
+
+def loss(gain: int) -> Verdict:
+    """Why a move that does not win is not made."""
+    return unprofitable("one kernel is not faster than apart", loss_us=-gain / 1e6)
+
+
+CYCLE = illegal(Hazard.RAW, "two kernels would each need a result of the other", rule="acyclic")

@@ -1,0 +1,168 @@
+"""The search for the cheapest partition: wishes first, then the queue, then settle, pack and shake."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from polyfuse.grouping.costs import Costs
+from polyfuse.grouping.moves import apart as taken_apart
+from polyfuse.grouping.moves import merged
+from polyfuse.grouping.pack import pack
+from polyfuse.grouping.partition import KernelGroup, Partition
+from polyfuse.grouping.queue import Queue
+from polyfuse.grouping.rules import Judge, Rules
+from polyfuse.grouping.settle import settle
+from polyfuse.grouping.shake import shake
+from polyfuse.grouping.why import sharing, storing
+from polyfuse.verdict import Verdict
+
+ROUNDS = 12  # shakes of a small program
+BUDGET = 800  # statements shaken in all: larger programs get fewer rounds, so that time stays near-linear
+
+Unmet = tuple[tuple[frozenset[int], Verdict], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """A partition of the stored values into kernels, in launch order.
+
+    log: per pair of values that stand for their kernels (their least stored values), why they were not joined; a value
+    paired with itself: why it is stored and not recomputed.  unmet: groups that the user wanted together, with the
+    reason why they are not.  unfused: picoseconds with one kernel per statement; `time` is never more, but for wishes.
+    """
+
+    kernels: tuple[KernelGroup, ...]
+    log: Mapping[tuple[int, int], Verdict]
+    unmet: Unmet
+    unfused: int
+    _costs: Costs = field(repr=False, compare=False)
+    _rules: Rules = field(repr=False, compare=False)
+    _effort: int | None = field(repr=False, compare=False)
+
+    @property
+    def time(self) -> int:
+        """Predicted picoseconds of the whole program."""
+        return sum(kernel.time for kernel in self.kernels)
+
+    def why_not(self, u: int, v: int) -> Verdict:
+        """Why no kernel computes both `u` and `v`; legal if one does."""
+        return sharing(self._queue(self._rules), u, v)
+
+    def why_stored(self, value: int) -> Verdict:
+        """Why `value` is written to memory; legal if it is not."""
+        return storing(self._queue(self._rules), value)
+
+    def refute(self, refused: Mapping[KernelGroup, Verdict]) -> Grouping:
+        """The search gone on after a later proof refused some kernels: they are marked and taken apart.
+
+        Raises ValueError for a kernel of one statement: there is nothing smaller to fall back to.
+        """
+        marks = dict(self._rules.refuted)
+        for kernel, verdict in refused.items():
+            if len(kernel.body) == 1:
+                raise ValueError(f"the kernel of value {kernel.name} alone was refused: {verdict}")
+            marks[kernel.body, kernel.roots] = verdict
+        broken = _entangled(self.kernels, frozenset().union(*[kernel.body for kernel in refused]))
+        lost = tuple(wish for wish in self._rules.together if not wish.isdisjoint(broken))
+        kept = tuple(wish for wish in self._rules.together if wish not in lost)
+        queue = self._queue(replace(self._rules, refuted=marks, together=kept))
+        move = taken_apart(queue.state, frozenset(k for value in broken for k in queue.state.users[value]))
+        queue.state.replace(move.old, queue.trial(move).kernels)
+        queue.log.update(self.log)
+        return _finish(queue, lost, self.unmet, self.unfused, self._effort)
+
+    def _queue(self, rules: Rules) -> Queue:
+        return Queue(Partition.of(self._costs, self.kernels), Judge(self._costs, rules))
+
+
+def search(
+    costs: Costs,
+    *,
+    together: Iterable[Iterable[int]] = (),
+    apart: Iterable[Iterable[int]] = (),
+    max_size: int = 0,
+    fusible: Callable[[int], bool] | None = None,
+    effort: int | None = None,
+) -> Grouping:
+    """Partition the values of a program into kernels of least predicted total time.
+
+    together, apart: groups of values, as the user wishes.  max_size: statements per kernel, 0 for no limit.  fusible:
+    values that may share a kernel (``lambda v: False`` gives one kernel per statement).  effort: rounds of shake; None
+    takes what a linear budget allows.
+    """
+    wishes = tuple(frozenset(v for v in group if not costs.is_input(v)) for group in together)
+    state = Partition.unfused(costs)
+    rules = Rules((), tuple(map(frozenset, apart)), max_size, fusible)
+    return _finish(Queue(state, Judge(costs, rules)), wishes, (), state.total(), effort)
+
+
+def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfused: int, effort: int | None) -> Grouping:
+    """Grant the wishes, then improve until nothing wins."""
+    state = queue.state
+    refused = tuple((wish, verdict) for wish in wishes if not (verdict := _grant(queue, wish)))
+    rounds = min(ROUNDS, BUDGET // max(1, len(state.owner))) if effort is None else effort
+    for number in sorted(state.kernels):
+        queue.offer_around(number)
+    done = set[int]()
+    _converge(queue, done)
+    for queue.salt in range(1, rounds + 1):
+        shake(queue, done)
+    kernels = launch_order(state)
+    log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
+    return Grouping(kernels, log, unmet + refused, unfused, state.costs, queue.judge.rules, effort)
+
+
+def _converge(queue: Queue, done: set[int]) -> None:
+    queue.drain()
+    before = -1
+    while before != (before := queue.state.total()):
+        settle(queue, done)
+        pack(queue)
+
+
+def _grant(queue: Queue, wish: frozenset[int]) -> Verdict:
+    """Join what the user wants together, if it may be, and keep it so."""
+    state = queue.state
+    members = frozenset(k for value in wish for k in state.users[value])
+    move = merged(state, members.union(*[state.hull(a, b) for a in members for b in members]))
+    trial = queue.trial(move)
+    verdict = queue.refusal(move, trial)
+    if verdict:
+        state.replace(move.old, trial.kernels)
+        rules = queue.judge.rules
+        queue.judge = Judge(state.costs, replace(rules, together=(*rules.together, wish)))
+    return verdict
+
+
+def _entangled(kernels: tuple[KernelGroup, ...], values: frozenset[int]) -> frozenset[int]:
+    """`values` and all that is computed beside them or recomputed elsewhere: together they can be taken apart into single
+    statements, which need no proof."""
+    while True:
+        grown = values.union(*[kernel.body for kernel in kernels if not kernel.body.isdisjoint(values)])
+        if grown == values:
+            return values
+        values = grown
+
+
+def _decided(state: Partition, pair: tuple[int, int]) -> bool:
+    """Whether the final partition made a refusal moot: the two share a kernel, or the value is not stored."""
+    u, v = pair
+    return not state.users[u].isdisjoint(state.users[v]) if u != v else u not in state.owner
+
+
+def launch_order(state: Partition) -> tuple[KernelGroup, ...]:
+    """Kernels in the topological order that always takes the least name next: a function of the partition alone."""
+    waiting = {k: len(state.predecessors(k)) for k in state.kernels}
+    ready = [(state.names[k], k) for k, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order = list[KernelGroup]()
+    while ready:
+        number = heapq.heappop(ready)[1]
+        order.append(state.kernels[number])
+        for other in state.successors(number):
+            waiting[other] -= 1
+            if waiting[other] == 0:
+                heapq.heappush(ready, (state.names[other], other))
+    return tuple(order)

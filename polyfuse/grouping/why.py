@@ -1,0 +1,58 @@
+"""Answers after the search: its own steps, asked again of the final partition."""
+
+from __future__ import annotations
+
+from polyfuse.grouping.moves import HULL, drop, join
+from polyfuse.grouping.partition import Partition
+from polyfuse.grouping.queue import Queue, loss
+from polyfuse.verdict import Kind, Verdict, unknown
+
+TOGETHER = Verdict(Kind.LEGAL, "one kernel computes both")
+NOT_STORED = Verdict(Kind.LEGAL, "the value is not written to memory")
+
+
+def sharing(queue: Queue, u: int, v: int) -> Verdict:
+    """Why no kernel computes both `u` and `v`.  A reason against legality is preferred to none, a price to both: what is
+    legal but slower is the closest to being fused."""
+    state = queue.state
+    found: Verdict | None = None
+    for a in sorted(state.users[u], key=state.names.__getitem__):
+        for b in sorted(state.users[v], key=state.names.__getitem__):
+            if a == b:
+                return TOGETHER
+            verdict = _joined(queue, a, b)
+            if found is None or verdict.kind is Kind.UNPROFITABLE:
+                found = verdict
+    return found or unknown("an input is read, not computed" if _reads(state, u, v) else "no output needs the value")
+
+
+def storing(queue: Queue, value: int) -> Verdict:
+    """Why `value` is written to memory: what keeps its readers from recomputing it."""
+    state = queue.state
+    if value not in state.owner:
+        return NOT_STORED
+    move = drop(state, value)
+    if move is None:
+        return unknown("an output, or a value that may be computed only once, is always stored")
+    trial = queue.trial(move)
+    verdict = queue.refusal(move, trial)
+    return _priced(trial.gain) if verdict else verdict
+
+
+def _joined(queue: Queue, a: int, b: int) -> Verdict:
+    move = join(queue.state, a, b)
+    if move is None:
+        return unknown(f"more than {HULL} kernels lie on the paths between them")
+    trial = queue.trial(move)
+    verdict = queue.refusal(move, trial)
+    return _priced(trial.gain) if verdict else verdict
+
+
+def _priced(gain: int) -> Verdict:
+    if gain <= 0:
+        return loss(gain)
+    return unknown(f"legal and {gain / 1e6:g} us faster, but not among the moves that the search tried")
+
+
+def _reads(state: Partition, u: int, v: int) -> bool:
+    return state.is_input[u] or state.is_input[v]
