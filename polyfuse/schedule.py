@@ -129,6 +129,7 @@ class KernelSchedule:
     grid_combine: tuple[GridCombine, ...] = ()
     guards: tuple[AnyGuard, ...] = ()
     minimum_blocks: int = 1
+    border: bool = False
 
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)

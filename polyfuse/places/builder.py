@@ -71,6 +71,7 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         shared=boxes,
         guards=proposal.guards,
         minimum_blocks=proposal.minimum_blocks,
+        border=proposal.border,
     )
 
 
@@ -81,7 +82,8 @@ class _Builder:
         self.needs: dict[int, list[_Need]] = defaultdict(list)
         self.drafts: dict[str, _Draft] = {}
         self.boxes: list[SharedBox] = []
-        self.depth = {loop: self._depths(loop) for loop in proposal.loops}
+        self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
+        self.depth = {loop: self._depths(loop) for loop in self.loops}
 
     def run(self) -> None:
         for root in sorted(self.group.roots, reverse=True):
@@ -116,15 +118,15 @@ class _Builder:
                 used |= entry.names()
             else:  # a gather runs where its consumer runs
                 used |= {f"${loop}" for loop, _ in self.drafts[_consumer(entry)].placed.path}
-        return tuple((loop, passes.get(loop, 0)) for loop in self.proposal.loops if f"${loop}" in used)
+        return tuple((loop, passes.get(loop, 0)) for loop in self.loops if f"${loop}" in used)
 
     # ---------------------------------------------------------------- roots
     def _store(self, root: int) -> None:
         statement = self.scop.statements[root]
         assert isinstance(statement, Statement)
         place = tuple(self._anchor(statement, d) for d in statement.kept)
-        passes = {loop: self.depth[loop][root] for loop in self.proposal.loops}
-        for loop in self.proposal.loops:
+        passes = {loop: self.depth[loop][root] for loop in self.loops}
+        for loop in self.loops:
             if self._reduces_over(statement, loop):
                 passes[loop] = self.depth[loop][root] + 1
         for component in range(len(statement.dtypes)):
@@ -185,7 +187,7 @@ class _Builder:
             place.append(entry)
         self._check_reduction(statement, place)
         passes = dict(first.passes)
-        for loop in self.proposal.loops:
+        for loop in self.loops:
             if any(f"${loop}" in place[d].names() for d in statement.reduced):
                 passes[loop] = self.depth[loop][value]
         name = self._fresh(statement.name)

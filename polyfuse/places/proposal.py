@@ -55,3 +55,4 @@ class Proposal:
     staging: Mapping[int, Staging] = field(default_factory=dict)
     guards: tuple[AnyGuard, ...] = ()
     minimum_blocks: int = 1
+    border: bool = False  # test once per block whether it lies inside, and leave the masks out there

@@ -1,0 +1,56 @@
+"""What a kernel may assume about digits and sizes, and the conditions that remain to be tested at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyfuse import sets
+from polyfuse.affine import Affine
+from polyfuse.bindings import Guard
+from polyfuse.schedule import Digit, KernelSchedule
+from polyfuse.sets import Constraint
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Constraints on ``$digits`` and sizes that hold wherever the kernel runs."""
+
+    constraints: tuple[Constraint, ...]
+    digits: dict[str, Digit]
+
+    def implies(self, condition: Affine) -> bool:
+        """True when ``condition >= 0`` always holds.  A query out of budget answers False: the test is then emitted."""
+        if condition.is_constant:
+            return condition.constant >= 0
+        try:
+            return sets.implied(condition, self.constraints)
+        except sets.BudgetExceeded:
+            return False
+
+    def remaining(self, conditions: Sequence[Affine]) -> tuple[Affine, ...]:
+        """The conditions that do not follow from the context, each once."""
+        return tuple(dict.fromkeys(c for c in conditions if not self.implies(c)))
+
+    def inside(self, index: Sequence[Affine], extents: Sequence[Affine]) -> tuple[Affine, ...]:
+        """What must be tested for ``0 <= index < extents`` to hold."""
+        wanted: list[Affine] = []
+        for at, extent in zip(index, extents, strict=True):
+            wanted += [at, extent - at - 1]
+        return self.remaining(wanted)
+
+
+def size_constraints(sizes: Sequence[str], facts: Sequence[Affine], guards: Sequence[object]) -> tuple[Constraint, ...]:
+    """Sizes are positive (0 and 1 are specialised before), facts hold, and so do the guards of the plan."""
+    found = [Constraint(Affine.symbol(s) - 1) for s in sizes]
+    found += [Constraint(f) for f in facts]
+    for guard in guards:
+        if isinstance(guard, Guard):
+            found.append(Constraint(guard.expression, "mod" if guard.modulus else ">=", guard.modulus))
+    return tuple(found)
+
+
+def kernel_context(schedule: KernelSchedule, sizes: Sequence[str], facts: Sequence[Affine]) -> Context:
+    boxes = sets.box([f"${d.name}" for d in schedule.digits], [d.extent for d in schedule.digits])
+    constraints = (*boxes, *size_constraints(sizes, facts, schedule.guards))
+    return Context(constraints, {d.name: d for d in schedule.digits})

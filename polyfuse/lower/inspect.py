@@ -1,0 +1,87 @@
+"""What a list of operations mentions: names in affine expressions, and value references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine
+from polyfuse.terms import Apply, Expr, Index, Inside, Ref
+
+
+def parts(op: ir.Op) -> Iterator[Affine | Expr]:
+    """Affine expressions and terms of one operation, without those of nested operations."""
+    match op:
+        case ir.Let(value=value):
+            yield value
+        case ir.Load(index=index, where=where, mask=mask):
+            yield from (*index, *where)
+            if mask is not None:
+                yield mask
+        case ir.Store(index=index, value=value, where=where, mask=mask):
+            yield from (*index, value, *where)
+            if mask is not None:
+                yield mask
+        case ir.AtomicUpdate(index=index, value=value, where=where, mask=mask):
+            yield from (*index, value, *where)
+            if mask is not None:
+                yield mask
+        case ir.Reduce(values=values) | ir.Combine(values=values):
+            yield from values
+        case ir.Contract(left=left, right=right):
+            yield from (left, right)
+        case ir.Scan(value=value):
+            yield value
+        case ir.For(extent=extent):
+            yield extent
+        case ir.If(condition=condition):
+            yield condition
+        case ir.Elect(group=group, count=count):
+            yield from (group, count)
+        case ir.Barrier():
+            return
+
+
+def flatten(ops: Sequence[ir.Op]) -> Iterator[ir.Op]:
+    """Every operation, nested ones included, in order."""
+    for op in ops:
+        yield op
+        match op:
+            case ir.For(body=body):
+                yield from flatten(body)
+            case ir.If(body=body, orelse=orelse):
+                yield from flatten(body)
+                yield from flatten(orelse)
+            case _:
+                pass
+
+
+def _leaves(part: Affine | Expr) -> Iterator[Affine | Ref]:
+    match part:
+        case Affine() | Ref():
+            yield part
+        case Index(affine=affine):
+            yield affine
+        case Inside(where=where):
+            yield from where
+        case Apply(operands=operands):
+            for operand in operands:
+                yield from _leaves(operand)
+        case _:
+            return
+
+
+def affine_names(ops: Sequence[ir.Op]) -> frozenset[str]:
+    """Every name in every affine expression."""
+    found: set[str] = set()
+    for op in flatten(ops):
+        for part in parts(op):
+            for leaf in _leaves(part):
+                if isinstance(leaf, Affine):
+                    found |= leaf.names()
+    return frozenset(found)
+
+
+def value_references(ops: Sequence[ir.Op]) -> list[Ref]:
+    """Every reference to a value, in order, with repetitions."""
+    return [leaf for op in flatten(ops) for part in parts(op) for leaf in _leaves(part) if isinstance(leaf, Ref)]

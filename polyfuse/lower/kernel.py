@@ -1,0 +1,515 @@
+"""Lowering: schedule to kernel IR, in the order of the order tree.
+
+    m  compute  [b0, 1024*c + 4*t + v]  combine over t         Let    m = -inf            (only around loops)
+                                                          ->   Reduce m = max(x) over c, v
+                                                               Combine m over bits 255
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine, digit
+from polyfuse.bindings import Layout
+from polyfuse.dtypes import DType, bool_
+from polyfuse.lower.border import border_conditions
+from polyfuse.lower.context import Context, kernel_context
+from polyfuse.lower.inspect import affine_names, value_references
+from polyfuse.lower.vectors import hoist_from_vector, vector_width
+from polyfuse.places.order import sources
+from polyfuse.scalars import MONOIDS
+from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, TreeItem
+from polyfuse.scop import Scop, Statement, neutral
+from polyfuse.sets import at_least_zero
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayUse:
+    """How a kernel sees one global array: its parameter name, and the layout it was promised."""
+
+    name: str
+    value: int
+    component: int
+    shape: tuple[Affine, ...]
+    dtype: DType
+    layout: Layout
+    readonly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel and the arrays, sizes and scalar arguments behind its parameters, in order."""
+
+    kernel: ir.Kernel
+    arrays: tuple[ArrayUse, ...]
+
+
+def lower(scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], index_bits: int = 32) -> Lowered:
+    """`layouts`: of the values that the kernel loads or stores; a missing one is C order, aligned to 16 bytes."""
+    return _Lowering(scop, schedule, layouts, index_bits).run()
+
+
+@dataclass(slots=True)
+class _Lowering:
+    scop: Scop
+    schedule: KernelSchedule
+    layouts: Mapping[int, Layout]
+    index_bits: int
+    by_name: dict[str, Placed] = field(default_factory=dict)
+    arrays: dict[tuple[int, int, bool], ArrayUse] = field(default_factory=dict)
+    context: Context = field(init=False)
+    slots: tuple[Digit, ...] = field(init=False)
+    boxes: dict[int, SharedBox] = field(default_factory=dict)
+    folded: dict[str, str] = field(default_factory=dict)  # multiplies that a contraction absorbs
+
+    def run(self) -> Lowered:
+        schedule = self.schedule
+        self.by_name = dict(schedule.by_name())
+        self.context = kernel_context(schedule, self.scop.program.symbols, self.scop.program.facts)
+        self.slots = schedule.of_kind("slot")
+        self.boxes = {box.value: box for box in schedule.shared}
+        self._declare_arrays()
+        self._fold_products()
+        body = self._body_with_border()
+        uses = tuple(self.arrays.values())
+        kernel = ir.Kernel(
+            name=schedule.name,
+            parameters=self._parameters(uses, body),
+            grid=_grid(schedule),
+            threads=schedule.threads,
+            digits=tuple(
+                ir.ThreadDigit(d.name, d.stride, d.count) for d in schedule.of_kind("thread") if d.name != "t"
+            ),
+            slots=tuple(ir.Slot(s.name, s.count) for s in self.slots),
+            shared=tuple(self._buffer(box) for box in schedule.shared),
+            body=body,
+            index_bits=self.index_bits,
+            minimum_blocks=schedule.minimum_blocks,
+            notes=self._notes(),
+        )
+        return Lowered(kernel, uses)
+
+    # ---------------------------------------------------------------- declarations
+    def _declare_arrays(self) -> None:
+        moves = [p for p in self.schedule.placed if p.role in ("load", "store")]
+        names: set[str] = set()
+        for move in sorted(moves, key=lambda p: (p.role == "store", p.value, p.component)):
+            key = (move.value, move.component, move.role == "load")
+            if key in self.arrays:
+                continue
+            statement = self.scop.statements[move.value]
+            name = statement.name if not move.component else f"{statement.name}_{move.component}"
+            name = f"{name}_out" if move.role == "store" else f"{name}_in"
+            names.add(name)
+            self.arrays[key] = ArrayUse(
+                name,
+                move.value,
+                move.component,
+                self.scop.shape(move.value),
+                self.scop.dtype(move.value, move.component),
+                self.layouts.get(move.value, Layout()),
+                move.role == "load",
+            )
+
+    def _parameters(self, uses: Sequence[ArrayUse], body: tuple[ir.Op, ...]) -> tuple[ir.Parameter, ...]:
+        found: list[ir.Parameter] = []
+        sizes: dict[str, None] = {}
+        for use in uses:
+            strides: tuple[str | int, ...] | None = None
+            if use.layout.strides is not None:
+                strides = tuple(f"{use.name}_s{k}" if s is None else s for k, s in enumerate(use.layout.strides))
+                sizes |= dict.fromkeys(s for s in strides if isinstance(s, str))
+            else:
+                sizes |= dict.fromkeys(n for extent in use.shape[1:] for n in sorted(extent.names()))
+            found.append(
+                ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment)
+            )
+        sizes |= dict.fromkeys(sorted(n for n in affine_names(body) if not n.startswith("$")))
+        found += [ir.SizeParameter(n) for n in sizes]
+        scalars = dict.fromkeys(r for r in value_references(body) if r.name in self._scalar_names())
+        found += [ir.ScalarParameter(r.name, r.dtype) for r in scalars]
+        return tuple(found)
+
+    def _scalar_names(self) -> frozenset[str]:
+        arguments = self.scop.program.arguments
+        return frozenset(f"s{k}" for k, argument in enumerate(arguments) if argument.is_scalar)
+
+    def _buffer(self, box: SharedBox) -> ir.SharedBuffer:
+        dtype = self.scop.dtype(box.value).compute
+        return ir.SharedBuffer(f"{box.name}_tile", dtype, box.extents, box.pitch)
+
+    def _notes(self) -> tuple[tuple[str, str], ...]:
+        found = []
+        for placed in self.schedule.placed:
+            statement = self.scop.statements[placed.value]
+            source = getattr(statement, "source", None)
+            if placed.role == "compute" and source is not None:
+                found.append((placed.name, f"{source.file.rsplit('/', 1)[-1]}:{source.line}"))
+        return tuple(found)
+
+    def _body_with_border(self) -> tuple[ir.Op, ...]:
+        """The masked body, or both: without masks where the whole block lies inside, masked at the border."""
+        body = self._items(self.schedule.order, ())
+        worst = border_conditions(body, self.schedule.digits) if self.schedule.border else None
+        if not worst:
+            return body
+        self.context = Context((*self.context.constraints, *at_least_zero(worst)), self.context.digits)
+        return (ir.If(Inside(worst), self._items(self.schedule.order, ()), body),)
+
+    # ---------------------------------------------------------------- order tree
+    def _items(self, items: Sequence[TreeItem], loops: tuple[str, ...]) -> tuple[ir.Op, ...]:
+        out: list[ir.Op] = []
+        for item in items:
+            if isinstance(item, LoopNest):
+                finishing = self._reductions_ending(item, loops)
+                out += [op for p in finishing for op in self._initialise(p)]
+                extent = self.schedule.digit(item.digit).extent
+                out.append(ir.For(item.digit, extent, self._items(item.items, (*loops, item.digit))))
+                out += [op for p in finishing for op in self._finish(p)]
+            elif item == "barrier":
+                out.append(ir.Barrier())
+            else:
+                out += self._statement(self.by_name[item], loops)
+        return tuple(out)
+
+    def _reductions_ending(self, nest: LoopNest, loops: tuple[str, ...]) -> list[Placed]:
+        """The reductions inside whose outermost reduced loop is this one."""
+        found = []
+        for name in _leaves(nest):
+            placed = self.by_name.get(name)
+            if placed is not None and placed.role == "compute":
+                reduced = self._reduced_loops(placed)
+                if reduced and reduced[0] == nest.digit and not set(reduced) & set(loops):
+                    found.append(placed)
+        return found
+
+    def _over(self, placed: Placed) -> frozenset[str]:
+        """Digits along which a reduction sums, or a scan runs."""
+        statement = self.scop.statements[placed.value]
+        if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid is None:
+            return frozenset()
+        dims = statement.reduced if statement.scanned is None else (statement.scanned,)
+        return frozenset(n[1:] for d in dims for n in self._affine(placed.place[d]).names() if n.startswith("$"))
+
+    def _reduced_loops(self, placed: Placed) -> tuple[str, ...]:
+        over = self._over(placed)
+        return tuple(loop for loop, _ in placed.path if loop in over)
+
+    # ---------------------------------------------------------------- statements
+    def _statement(self, placed: Placed, loops: tuple[str, ...]) -> list[ir.Op]:
+        if placed.name in self.folded:
+            return []
+        match placed.role:
+            case "load":
+                return [self._load(placed)]
+            case "store":
+                return [self._store(placed)]
+            case "put":
+                return [self._put(placed)]
+            case "get":
+                return [self._get(placed)]
+            case _:
+                return self._compute(placed)
+
+    def _compute(self, placed: Placed) -> list[ir.Op]:
+        statement = self.scop.statements[placed.value]
+        assert isinstance(statement, Statement)
+        if statement.monoid is None:
+            return [ir.Let(placed.name, self._body(placed, statement, 0))]
+        if statement.scanned is not None:
+            return self._scan(placed, statement)
+        if self._reduced_loops(placed):
+            return self._accumulate(placed, statement)
+        return [*self._reduce(placed, statement, self._result_names(placed)), *self._combine(placed)]
+
+    def _result_names(self, placed: Placed) -> tuple[str, ...]:
+        statement = self.scop.statements[placed.value]
+        return tuple(placed.name if k == 0 else f"{placed.name}_{k}" for k in range(len(statement.dtypes)))
+
+    def _reduce(self, placed: Placed, statement: Statement, names: tuple[str, ...]) -> list[ir.Op]:
+        assert statement.monoid is not None
+        values = self._masked(placed, statement)
+        over = self._over(placed)
+        slots = tuple(s.name for s in self.slots if s.name in over)
+        if slots:
+            return [ir.Reduce(names, statement.monoid, values, slots)]
+        return [ir.Let(n, v) for n, v in zip(names, values, strict=True)]
+
+    def _masked(self, placed: Placed, statement: Statement) -> tuple[Expr, ...]:
+        """The operands, neutral where a padded digit leaves the reduced range."""
+        assert statement.monoid is not None
+        index = [self._affine(placed.place[d]) for d in statement.reduced]
+        where = self.context.inside(index, [statement.extents[d] for d in statement.reduced])
+        values = tuple(self._body(placed, statement, k) for k in range(len(statement.body)))
+        plain_sum = statement.monoid == "sum" and all(self._zero_outside(v, where) for v in values)
+        if not where or plain_sum:
+            return values
+        where = self._steady(where)
+        fill = neutral(statement.monoid, statement.dtypes)
+        return tuple(
+            Apply("where", (Inside(where), v, f), f.dtype) for v, f in zip(values, fill, strict=True)
+        )
+
+    def _zero_outside(self, term: Expr, where: tuple[Affine, ...]) -> bool:
+        """True for a loaded value whose own mask fills it with zeros wherever `where` fails."""
+        if not isinstance(term, Ref) or term.name not in self.by_name or self.by_name[term.name].role != "load":
+            return False
+        load = self.by_name[term.name]
+        affine = [(e, n) for e, n in zip(load.place, self.scop.shape(load.value), strict=True) if isinstance(e, Affine)]
+        return set(where) <= set(self.context.inside([e for e, _ in affine], [n for _, n in affine]))
+
+    def _steady(self, where: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """Conditions that do not vary along the innermost slot, where the sizes allow: they are then shared."""
+        if not self.slots:
+            return where
+        hoisted = hoist_from_vector(where, self.slots[-1], self.context)
+        return where if hoisted is None else hoisted
+
+    def _initialise(self, placed: Placed) -> list[ir.Op]:
+        statement = self.scop.statements[placed.value]
+        assert isinstance(statement, Statement) and statement.monoid is not None
+        fill = neutral(statement.monoid, statement.dtypes)
+        return [ir.Let(n, f) for n, f in zip(self._result_names(placed), fill, strict=True)]
+
+    def _accumulate(self, placed: Placed, statement: Statement) -> list[ir.Op]:
+        assert statement.monoid is not None
+        names = self._result_names(placed)
+        product = self._product(placed, statement)
+        if product is not None:
+            over = self._over(placed)
+            slots = tuple(s.name for s in self.slots if s.name in over)
+            return [ir.Contract(names[0], product[0], product[1], slots)]
+        parts = tuple(f"{n}_part" for n in names)
+        ops = self._reduce(placed, statement, parts)
+        refs = [Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True)]
+        new = [Ref(n, d.compute) for n, d in zip(parts, statement.dtypes, strict=True)]
+        if len(names) > 1:
+            return [*ops, *self._merge_state(statement, names, refs, new)]
+        function = MONOIDS[statement.monoid].function
+        return [*ops, ir.Let(names[0], Apply(function, (refs[0], new[0]), refs[0].dtype))]
+
+    def _merge_state(
+        self, statement: Statement, names: tuple[str, ...], old: list[Ref], new: list[Ref]
+    ) -> list[ir.Op]:
+        """argmax and argmin: the new pair wins if better, or the first NaN, or equal at a lower index."""
+        better = "greater" if statement.monoid == "argmax" else "less"
+        (v, i), (w, j) = old, new
+        wins: Expr = Apply(better, (w, v), bool_)
+        lower = Apply("less", (j, i), bool_)
+        tie: Expr = Apply("bitwise_and", (Apply("equal", (w, v), bool_), lower), bool_)
+        wins = Apply("bitwise_or", (wins, tie), bool_)
+        if v.dtype.is_float:
+            old_nan, new_nan = Apply("isnan", (v,), bool_), Apply("isnan", (w,), bool_)
+            first = Apply("bitwise_or", (Apply("invert", (old_nan,), bool_), lower), bool_)
+            wins = Apply("where", (new_nan, first, wins), bool_)
+        take = f"{names[0]}_wins"
+        choose = Ref(take, bool_)
+        return [
+            ir.Let(take, wins),
+            ir.Let(names[0], Apply("where", (choose, w, v), v.dtype)),
+            ir.Let(names[1], Apply("where", (choose, j, i), i.dtype)),
+        ]
+
+    def _finish(self, placed: Placed) -> list[ir.Op]:
+        return self._combine(placed)
+
+    def _combine(self, placed: Placed) -> list[ir.Op]:
+        """Across threads: all bits of the thread digits that the reduction sums over."""
+        statement = self.scop.statements[placed.value]
+        assert isinstance(statement, Statement) and statement.monoid is not None
+        over, bits = self._over(placed), 0
+        for d in self.schedule.of_kind("thread"):
+            if d.name in over:
+                bits |= (d.count - 1) * d.stride
+        if not bits:
+            return []
+        names = self._result_names(placed)
+        refs = tuple(Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True))
+        return [ir.Combine(names, statement.monoid, refs, bits)]
+
+    def _scan(self, placed: Placed, statement: Statement) -> list[ir.Op]:
+        assert statement.monoid is not None and statement.scanned is not None
+        over = self._over(placed)
+        slots = [s.name for s in self.slots if s.name in over]
+        bits = sum((d.count - 1) * d.stride for d in self.schedule.of_kind("thread") if d.name in over)
+        index = self._affine(placed.place[statement.scanned])
+        where = self.context.inside([index], [statement.extents[statement.scanned]])
+        value = self._body(placed, statement, 0)
+        fill = neutral(statement.monoid, statement.dtypes)[0]
+        if where:
+            value = Apply("where", (Inside(where), value, fill), fill.dtype)
+        total = f"{placed.name}_total"
+        scan = ir.Scan(
+            placed.name,
+            total,
+            statement.monoid,
+            value,
+            slots[-1] if slots else None,
+            bits,
+            statement.exclusive,
+            statement.reverse,
+        )
+        return [scan]
+
+    # ---------------------------------------------------------------- contractions
+    def _fold_products(self) -> None:
+        """A product that feeds one sum in a loop becomes a chain of fused multiply-adds."""
+        uses: dict[str, int] = {}
+        for placed in self.schedule.placed:
+            for source in sources(placed):
+                uses[source] = uses.get(source, 0) + 1
+        for placed in self.schedule.placed:
+            statement = self.scop.statements[placed.value]
+            if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid != "sum":
+                continue
+            if statement.scanned is not None or not self._reduced_loops(placed):
+                continue
+            if not isinstance(statement.body[0], Ref) or not statement.dtypes[0].is_float:
+                continue
+            producer = self.by_name[placed.providers[0]]
+            inner = self.scop.statements[producer.value]
+            if producer.role != "compute" or uses[producer.name] != 1 or producer.path != placed.path:
+                continue
+            if isinstance(inner, Statement) and inner.monoid is None and isinstance(inner.body[0], Apply):
+                if inner.body[0].function == "multiply" and inner.dtypes == statement.dtypes:
+                    self.folded[producer.name] = placed.name
+
+    def _product(self, placed: Placed, statement: Statement) -> tuple[Expr, Expr] | None:
+        producer = placed.providers[0]
+        if self.folded.get(producer) != placed.name:
+            return None
+        source = self.by_name[producer]
+        inner = self.scop.statements[source.value]
+        assert isinstance(inner, Statement)
+        term = self._body(source, inner, 0)
+        assert isinstance(term, Apply)
+        index = [self._affine(placed.place[d]) for d in statement.reduced]
+        where = self.context.inside(index, [statement.extents[d] for d in statement.reduced])
+        left, right = term.operands
+        if where and not (self._zero_outside(left, where) and self._zero_outside(right, where)):
+            zero = Const(0.0, term.dtype)
+            left = Apply("where", (Inside(where), left, zero), term.dtype)
+            right = Apply("where", (Inside(where), right, zero), term.dtype)
+        return left, right
+
+    # ---------------------------------------------------------------- bodies
+    def _body(self, placed: Placed, statement: Statement, component: int) -> Expr:
+        """The statement's term with reads replaced by the values that hold them, indices by places, in registers."""
+        at = {f"%{d}": self._affine(p) for d, p in enumerate(placed.place)}
+
+        def leaf(term: Ref | Const | Index | Inside) -> Expr:
+            match term:
+                case Ref(name, dtype) if name.startswith("r"):
+                    read = statement.reads[int(name[1:])]
+                    provider = self.by_name[placed.providers[int(name[1:])]]
+                    held = self._held(provider, read.component)
+                    return Ref(held, dtype.compute)
+                case Ref(name, dtype):
+                    return Ref(name, dtype.compute)
+                case Index(affine, dtype):
+                    return Index(affine.substitute(at), dtype.compute)
+                case Inside(where):
+                    return Inside(tuple(w.substitute(at) for w in where))
+                case Const(value, dtype):
+                    return Const(value, dtype.compute)
+
+        return in_registers(rewrite(statement.body[component], leaf))
+
+    def _held(self, provider: Placed, component: int) -> str:
+        return provider.name if provider.role != "compute" or not component else f"{provider.name}_{component}"
+
+    def _affine(self, entry: PlaceEntry) -> Affine:
+        assert isinstance(entry, Affine)
+        return entry
+
+    # ---------------------------------------------------------------- moves
+    def _load(self, placed: Placed) -> ir.Op:
+        use = self.arrays[(placed.value, placed.component, True)]
+        affine = [(e, n) for e, n in zip(placed.place, use.shape, strict=True) if isinstance(e, Affine)]
+        where = self.context.inside([e for e, _ in affine], [n for _, n in affine])
+        width, slot = self._vector(placed.place, use)
+        if slot is not None:
+            hoisted = hoist_from_vector(where, slot, self.context)
+            width, where = (1, where) if hoisted is None else (width, hoisted)
+        index = tuple(self._index(e, n) for e, n in zip(placed.place, use.shape, strict=True))
+        return ir.Load(placed.name, use.name, index, where, None, Const(0, use.dtype.compute), width)
+
+    def _index(self, entry: PlaceEntry, extent: Affine) -> Affine | Ref:
+        if isinstance(entry, Affine):
+            return entry
+        statement = self.scop.statements[self.by_name[entry].value]
+        return Ref(entry, statement.dtypes[0])
+
+    def _vector(self, place: tuple[PlaceEntry, ...], use: ArrayUse) -> tuple[int, Digit | None]:
+        layout = use.layout
+        if layout.strides is not None:
+            if not layout.strides or layout.strides[-1] != 1:
+                return 1, None
+            return 1, None
+        width, slot = vector_width(place, self.slots, use.shape, self.context)
+        if layout.alignment < min(16, width * use.dtype.itemsize):
+            return 1, None
+        return width, slot
+
+    def _store(self, placed: Placed) -> ir.Op:
+        use = self.arrays[(placed.value, placed.component, False)]
+        place = [self._affine(e) for e in placed.place]
+        where = list(self.context.inside(place, use.shape))
+        where += self._once(placed)
+        width, slot = self._vector(placed.place, use)
+        if slot is not None:
+            hoisted = hoist_from_vector(where, slot, self.context)
+            width, where = (1, where) if hoisted is None else (width, list(hoisted))
+        held = self._held(self.by_name[placed.providers[0]], placed.component)
+        return ir.Store(use.name, tuple(place), Ref(held, use.dtype.compute), tuple(where), None, width)
+
+    def _once(self, placed: Placed) -> list[Affine]:
+        """A replicated value is stored by the first thread (block) that holds it."""
+        used = placed.digits()
+        return [
+            -digit(d.name)
+            for d in self.schedule.digits
+            if d.kind in ("thread", "block") and d.name not in used and d.extent != Affine.of(1)
+        ]
+
+    def _put(self, placed: Placed) -> ir.Op:
+        box = self.boxes[placed.value]
+        local = tuple(self._affine(e) - o for e, o in zip(placed.place, box.origin, strict=True))
+        where = (*self.context.inside(local, [Affine.of(n) for n in box.extents]), *self._once_threads(placed))
+        held = self._held(self.by_name[placed.providers[0]], 0)
+        return ir.Store(f"{box.name}_tile", local, Ref(held, self.scop.dtype(placed.value).compute), where)
+
+    def _once_threads(self, placed: Placed) -> tuple[Affine, ...]:
+        used = placed.digits()
+        return tuple(-digit(d.name) for d in self.schedule.of_kind("thread") if d.name not in used and d.count > 1)
+
+    def _get(self, placed: Placed) -> ir.Op:
+        box = self.boxes[placed.value]
+        local = tuple(self._affine(e) - o for e, o in zip(placed.place, box.origin, strict=True))
+        return ir.Load(placed.name, f"{box.name}_tile", local)
+
+
+def _grid(schedule: KernelSchedule) -> tuple[Affine, ...]:
+    """Extents of the block digits ``b0, b1, ...``, 1 where one is missing."""
+    extents = {int(d.name[1:]): d.extent for d in schedule.of_kind("block")}
+    return tuple(extents.get(k, Affine.of(1)) for k in range(max(extents, default=0) + 1))
+
+
+def in_registers(term: Expr) -> Expr:
+    """16-bit floats widen: casts to them vanish and everything computes in float32."""
+    if not isinstance(term, Apply):
+        return term
+    operands = tuple(in_registers(o) for o in term.operands)
+    if term.function == "cast" and operands[0].dtype == term.dtype.compute and not isinstance(operands[0], Inside):
+        return operands[0]
+    return replace(term, operands=operands, dtype=term.dtype.compute)
+
+
+def _leaves(nest: LoopNest) -> list[str]:
+    found: list[str] = []
+    for item in nest.items:
+        found += _leaves(item) if isinstance(item, LoopNest) else [item]
+    return found

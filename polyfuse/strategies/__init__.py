@@ -1,0 +1,1 @@
+"""Strategies propose places and tile sizes from access relations; they decide nothing about legality."""

@@ -1,0 +1,197 @@
+"""Which dimensions of a group run together: the union of (statement, dimension) pairs linked by accesses.
+
+``e[i, j] = exp(x[i, j] - m[i])`` links e's i with x's dimension 0 and with m's i.  A link that would put two dimensions
+of one statement into one class (``x + x.T``) is left out; that access is then a transposition, not an alignment.
+Links are taken in the order: identical index, identical index of a common input, index with an offset.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from polyfuse.affine import Affine
+from polyfuse.places.proposal import Group
+from polyfuse.scop import Read, Statement
+
+Key = tuple[int, int]  # (statement or array, dimension); arrays that are only loaded have keys of their own
+
+
+@dataclass(frozen=True, slots=True)
+class AxisClass:
+    """Dimensions that run together.  `reduced_by`: reductions that sum over it.  `weight`: bytes of arrays whose last
+    dimension (unit stride) it is."""
+
+    number: int
+    extent: Affine
+    members: frozenset[Key]
+    reduced_by: frozenset[int]
+    scanned_by: frozenset[int]
+    weight: int
+
+    def size(self, hints: Mapping[str, int]) -> int:
+        return max(0, self.extent.evaluate(hints))
+
+
+@dataclass(slots=True)
+class _Union:
+    """Union-find that keeps, per class, the dimension each statement has in it."""
+
+    parent: dict[Key, Key] = field(default_factory=dict)
+    members: dict[Key, dict[int, int]] = field(default_factory=dict)
+
+    def add(self, key: Key) -> None:
+        if key not in self.parent:
+            self.parent[key] = key
+            self.members[key] = {key[0]: key[1]}
+
+    def find(self, key: Key) -> Key:
+        while self.parent[key] != key:
+            self.parent[key] = self.parent[self.parent[key]]
+            key = self.parent[key]
+        return key
+
+    def join(self, a: Key, b: Key) -> bool:
+        """False when some statement would have two dimensions in one class."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return True
+        small, large = sorted((a, b), key=lambda k: len(self.members[k]))
+        for owner, dim in self.members[small].items():
+            if self.members[large].get(owner, dim) != dim:
+                return False
+        self.parent[small] = large
+        self.members[large].update(self.members.pop(small))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The classes of a group, and the class of every (statement, dimension)."""
+
+    axes: tuple[AxisClass, ...]
+    of: Mapping[Key, AxisClass]
+
+    def statement(self, statement: Statement) -> tuple[AxisClass, ...]:
+        return tuple(self.of[(statement.id, d)] for d in range(len(statement.extents)))
+
+
+def _plain(entry: object) -> tuple[int, int] | None:
+    """(dimension, offset) of ``%k + offset``, else None."""
+    if not isinstance(entry, Affine) or len(entry.terms) != 1:
+        return None
+    atom, factor = entry.terms[0]
+    if factor != 1 or not isinstance(atom, str) or not atom.startswith("%"):
+        return None
+    return int(atom[1:]), entry.constant
+
+
+def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
+    """(priority, order, key of the reader, key of what is read)."""
+    found = []
+    order = 0
+    for statement in group.statements():
+        for read in statement.reads:
+            produced = read.source in group.body
+            kept = _kept(group, read)
+            for d, entry in enumerate(read.index):
+                plain = _plain(entry)
+                if plain is None:
+                    continue
+                offset = plain[1] != 0
+                priority = (2 if offset else 0) + (0 if produced else 1)
+                found.append((priority, order, (statement.id, plain[0]), (read.source, kept[d])))
+                order += 1
+    return sorted(found)
+
+
+def _kept(group: Group, read: Read) -> tuple[int, ...]:
+    source = group.scop.statements[read.source]
+    if read.source in group.body and isinstance(source, Statement):
+        return source.kept
+    return tuple(range(len(read.index)))
+
+
+def classify(group: Group, hints: Mapping[str, int]) -> Classes:
+    """The classes of `group`, numbered by first appearance in canonical order."""
+    union = _Union()
+    statements = group.statements()
+    for statement in statements:
+        for d in range(len(statement.extents)):
+            union.add((statement.id, d))
+    for _, _, reader, source in _links(group):
+        union.add(source)
+        union.join(reader, source)
+    weights = _weights(group, union, hints)
+    by_root: dict[Key, list[Key]] = defaultdict(list)
+    for key in union.parent:
+        by_root[union.find(key)].append(key)
+    axes: list[AxisClass] = []
+    of: dict[Key, AxisClass] = {}
+    for statement in statements:
+        for d in range(len(statement.extents)):
+            root = union.find((statement.id, d))
+            if (statement.id, d) in of:
+                continue
+            keys = [k for k in by_root[root] if k[0] in group.body]
+            axis = AxisClass(
+                len(axes),
+                _extent(group, keys, hints),
+                frozenset(keys),
+                frozenset(k[0] for k in keys if _role(group, k) == "reduced"),
+                frozenset(k[0] for k in keys if _role(group, k) == "scanned"),
+                weights.get(root, 0),
+            )
+            axes.append(axis)
+            of.update((k, axis) for k in keys)
+    return Classes(tuple(axes), of)
+
+
+def _extent(group: Group, keys: list[Key], hints: Mapping[str, int]) -> Affine:
+    """The largest extent of a member (they differ only across offsets)."""
+    extents = []
+    for owner, d in keys:
+        statement = group.scop.statements[owner]
+        assert isinstance(statement, Statement)
+        extents.append(statement.extents[d])
+    return max(extents, key=lambda e: (e.evaluate(hints), str(e)))
+
+
+def _role(group: Group, key: Key) -> str:
+    statement = group.scop.statements[key[0]]
+    assert isinstance(statement, Statement)
+    if key[1] in statement.reduced:
+        return "reduced"
+    return "scanned" if statement.scanned == key[1] else "kept"
+
+
+def _weights(group: Group, union: _Union, hints: Mapping[str, int]) -> dict[Key, int]:
+    """Bytes moved with unit stride along each class: loads by reads whose last index is plain, and stores."""
+    weights: dict[Key, int] = defaultdict(int)
+
+    def add(key: Key, value: int) -> None:
+        if key in union.parent:
+            weights[union.find(key)] += volume(group, value, hints)
+
+    seen: set[tuple[int, Key]] = set()
+    for statement in group.statements():
+        for read in statement.reads:
+            if read.source in group.loads and read.index:
+                plain = _plain(read.index[-1])
+                if plain is not None and (read.source, (statement.id, plain[0])) not in seen:
+                    seen.add((read.source, (statement.id, plain[0])))
+                    add((statement.id, plain[0]), read.source)
+        if statement.id in group.roots and statement.kept:
+            add((statement.id, statement.kept[-1]), statement.id)
+    return weights
+
+
+def volume(group: Group, value: int, hints: Mapping[str, int]) -> int:
+    """Bytes of a whole value at the hinted sizes."""
+    count = sum(d.itemsize for d in group.scop.statements[value].dtypes)
+    for extent in group.scop.shape(value):
+        count *= max(0, extent.evaluate(hints))
+    return count
+
+

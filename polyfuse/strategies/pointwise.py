@@ -1,0 +1,118 @@
+"""Elementwise groups: a thread owns whole vectors of consecutive elements, several of them, neighbours side by side.
+
+    y[i, j] = ...          i = b0*R + r*.. + ty,   j = b1*(U*TX*V) + u*(TX*V) + V*tx + v
+"""
+
+from __future__ import annotations
+
+from polyfuse.affine import Affine
+from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
+
+THREADS = 256
+BYTES_IN_FLIGHT = 64  # per thread and array: four 16-byte loads reach the copy speed (benchmarks/results)
+
+
+def pointwise(situation: Situation) -> list[Proposal]:
+    """Proposals for a group without reductions and scans."""
+    if situation.reductions or situation.scans:
+        return []
+    axes = situation.classes.statement(situation.lead)
+    covered = {a.number for a in axes}
+    if any(a.number not in covered for a in situation.classes.axes):
+        return []
+    inner = situation.inner if situation.inner is not None and situation.inner.number in covered else None
+    if inner is None and axes:
+        inner = axes[-1]
+    if situation.target.kind == "cpu":
+        return [_cpu(situation, axes, inner)]
+    return [_gpu(situation, axes, inner)]
+
+
+def _gpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None) -> Proposal:
+    if inner is None:
+        return Proposal("pointwise", (), (thread("t", 1, 32),), {})
+    others = sorted((a for a in axes if a is not inner), key=lambda a: (-a.size(situation.hints), a.number))
+    width = situation.tiles.get("vector") or situation.vector(inner.extent, flat=not others)
+    threads = situation.tiles.get("threads", THREADS)
+    lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
+    rows = threads // lanes
+    itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
+    unroll = situation.tiles.get("unroll") or max(1, BYTES_IN_FLIGHT // (itemsize * width))
+    if inner.size(situation.hints) < unroll * lanes * width:
+        unroll = 1
+    t_inner, t_outer = thread("tx", 1, lanes), thread("ty", lanes, rows)
+    u, v = slot("u", unroll), slot("v", width)
+    span = unroll * lanes * width
+    digits: list[Digit] = []
+    splits: dict[int, Affine] = {}
+    for k, axis in enumerate(others):
+        step = rows if k == 0 else 1
+        b = block(f"b{k + 1}", axis.extent.ceildiv(step))
+        digits.append(b)
+        splits[axis.number] = mixed((b, step), (t_outer if k == 0 else None, 1))
+    b = block("b0", inner.extent.ceildiv(span))
+    splits[inner.number] = mixed((b, span), (u, lanes * width), (t_inner, width), (v, 1))
+    digits = [*reversed(digits), b, t_inner, t_outer, u, v]
+    return Proposal(
+        "pointwise",
+        (("threads", threads), ("unroll", unroll), ("vector", width)),
+        kept_digits(digits, keep_threads=True),
+        anchors(situation, splits),
+        guards=situation.divisible(inner.extent, width) if others else (),
+        border=not others,
+    )
+
+
+def _cpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None) -> Proposal:
+    """A block is a run of about 16 KB per array; a core takes many blocks."""
+    if inner is None:
+        return Proposal("pointwise", (), (), {})
+    others = [a for a in axes if a is not inner]
+    width = situation.tiles.get("vector") or situation.vector(inner.extent, flat=not others)
+    while width > 1 and width >= 2 * inner.size(situation.hints):
+        width //= 2
+    steps = max(1, min(-(-inner.size(situation.hints) // width), 4096 // width))
+    v = slot("v", width)
+    digits: list[Digit] = []
+    splits: dict[int, Affine] = {}
+    for k, axis in enumerate(others):
+        b = block(f"b{k}", axis.extent)
+        digits.append(b)
+        splits[axis.number] = mixed((b, 1))
+    b = block(f"b{len(others)}", inner.extent.ceildiv(width * steps))
+    c = loop("c", Affine.of(steps))
+    splits[inner.number] = mixed((b, width * steps), (c, width), (v, 1))
+    return Proposal(
+        "pointwise",
+        (("steps", steps), ("vector", width)),
+        kept_digits([*digits, b, c, v]),
+        anchors(situation, splits),
+        loops=("c",) if steps > 1 else (),
+        border=True,
+    )
+
+
+def _dtypes(situation: Situation, value: int) -> list[object]:
+    return list(situation.scop.statements[value].dtypes)
+
+
+def kept_digits(digits: list[Digit], keep_threads: bool = False) -> tuple[Digit, ...]:
+    """Digits of extent 1 vanish (their weight is nothing), but threads stay so that the block keeps its size."""
+    return tuple(
+        d
+        for d in digits
+        if not (d.extent.is_constant and d.count == 1) or (keep_threads and d.kind == "thread" and d.count > 1)
+    )
+
+
+def anchors(situation: Situation, splits: dict[int, Affine]) -> dict[tuple[int, int], Affine]:
+    """Places for every statement's dimensions by class; roots and reductions use them, the rest derives."""
+    found: dict[tuple[int, int], Affine] = {}
+    for statement in situation.group.statements():
+        for d, axis in enumerate(situation.classes.statement(statement)):
+            if axis.number in splits:
+                found[(statement.id, d)] = splits[axis.number]
+    return found

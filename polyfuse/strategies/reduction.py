@@ -1,0 +1,190 @@
+"""Groups with reductions or scans: rows (the unit-stride class is reduced) and columns (it is kept).
+
+    rows      y[i, :]: i = rows*b0 + ty,  j = TX*V*c + V*tx + v      c in registers, or a loop when the row is long
+    columns   s[j]:    j = b0*TX*V + V*tx + v,  i = ty + TY*(u + U*r)   r a loop
+
+Classes that nothing reduces become blocks.  Further reduced classes become loops.  Several reductions, their prologues and
+epilogues share the same digits; which pass of a loop a statement runs in is derived.
+"""
+
+from __future__ import annotations
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard, Guard
+from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
+
+WARP_ROW = 1024  # elements a warp holds in registers: 32 a lane
+BLOCK_ROW = 16384  # elements a block of 512 threads holds in registers: 32 a thread
+CPU_STEPS = 64
+
+
+def reduction(situation: Situation) -> list[Proposal]:
+    """Proposals for a group with reductions or scans."""
+    if not situation.reductions and not situation.scans:
+        return []
+    inner = situation.inner
+    if inner is None:
+        return []
+    over = [a for a in situation.classes.axes if a.reduced_by or a.scanned_by]
+    if inner in over:
+        return [_rows(situation, inner, over)]
+    return [_columns(situation, inner, over), _rows(situation, over[-1], over)]
+
+
+def _blocks(situation: Situation, axes: list[AxisClass], first_step: int, ty: Digit | None) -> tuple[
+    list[Digit], dict[int, Affine]
+]:
+    """One block digit per parallel class; the first takes `first_step` rows, dealt to `ty`."""
+    digits: list[Digit] = []
+    splits: dict[int, Affine] = {}
+    for k, axis in enumerate(axes):
+        step = first_step if k == 0 else 1
+        b = block(f"b{k}", axis.extent.ceildiv(step))
+        digits.append(b)
+        splits[axis.number] = mixed((b, step), (ty if k == 0 else None, 1))
+    return digits, splits
+
+
+def _outer_loops(axes: list[AxisClass]) -> tuple[list[Digit], dict[int, Affine]]:
+    digits = [loop(f"k{n}", axis.extent) for n, axis in enumerate(axes)]
+    return digits, {axis.number: mixed((d, 1)) for axis, d in zip(axes, digits, strict=True)}
+
+
+def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Proposal:
+    parallel = [a for a in situation.classes.axes if a not in over]
+    parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
+    shape = _row_shape(situation, inner, bool(parallel))
+    tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
+    c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
+    looped = shape.trips != Affine.of(1)
+    digits, splits = _blocks(situation, parallel, shape.rows, ty)
+    loops, loop_splits = _outer_loops([a for a in over if a is not inner])
+    span = shape.lanes * shape.width
+    if inner.scanned_by:  # prefix order: loop, thread, slot
+        splits[inner.number] = mixed((r if looped else None, span), (tx, shape.width), (v, 1))
+    else:
+        splits[inner.number] = mixed(
+            (r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1)
+        )
+    splits |= loop_splits
+    ordered = [*digits, tx, ty, *loops, *([r] if looped else []), c, v]
+    return Proposal(
+        "rows",
+        (("threads", shape.lanes * shape.rows), ("lanes", shape.lanes), ("chunks", shape.chunks), ("vector", shape.width)),
+        kept_digits(ordered, keep_threads=True),
+        anchors(situation, splits),
+        loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
+        guards=shape.guards,
+    )
+
+
+class _RowShape:
+    """How one row is dealt: lanes of `width` elements, `chunks` times in registers, `trips` times in a loop."""
+
+    def __init__(
+        self, lanes: int, rows: int, chunks: int, width: int, trips: Affine, guards: tuple[AnyGuard, ...]
+    ) -> None:
+        self.lanes, self.rows, self.chunks, self.width = lanes, rows, chunks, width
+        self.trips, self.guards = trips, guards
+
+
+def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowShape:
+    n, extent = inner.size(situation.hints), inner.extent
+    if situation.target.kind == "cpu":
+        width = situation.vector(extent, flat=False)
+        while width > 1 and width >= 2 * n:
+            width //= 2
+        return _RowShape(1, 1, 1, width, extent.ceildiv(width), ())
+    width = situation.tiles.get("vector") or situation.vector(extent, flat=False)
+    guards = situation.divisible(extent, width)
+    if inner.scanned_by:
+        return _scan_shape(situation, inner, width, guards)
+    lanes, chunks, floor, capacity = _capacity(n, width)
+    if "threads" in situation.tiles and "lanes" not in situation.tiles:
+        lanes = situation.tiles["threads"]
+        chunks = min(8, max(1, -(-n // (lanes * width))))
+        floor, capacity = 0, lanes * chunks * width
+    trips = Affine.of(1)
+    if n > capacity:
+        trips = extent.ceildiv(lanes * chunks * width)
+        guards = (*guards, *_bucket(extent, capacity, None))
+    else:
+        guards = (*guards, *_bucket(extent, floor, capacity))
+    rows = max(1, 256 // lanes) if has_rows else 1
+    return _RowShape(lanes, rows, chunks, width, trips, guards)
+
+
+def _capacity(n: int, width: int) -> tuple[int, int, int, int]:
+    """(lanes, chunks, largest row of the class below, largest row of this class): a handful of classes in all, so that
+    many shapes share few kernels."""
+    table = (
+        [(32, 1, 0), (32, WARP_ROW // (32 * width), 32 * width), (256, 4096 // (256 * width), WARP_ROW)]
+        + [(512, BLOCK_ROW // (512 * width), 4096)]
+        if width > 1
+        else [(32, WARP_ROW // 32, 0), (1024, BLOCK_ROW // 1024, WARP_ROW)]
+    )
+    for lanes, chunks, floor in table:
+        chunks = max(1, chunks)
+        if n <= lanes * chunks * width:
+            return lanes, chunks, floor, lanes * chunks * width
+    return 512, max(1, 16 // width), BLOCK_ROW, BLOCK_ROW
+
+
+def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:
+    if extent.is_constant:
+        return ()
+    low = (Guard(extent - above - 1),) if above else ()
+    return (*low, Guard(Affine.of(up_to) - extent)) if up_to is not None else low
+
+
+def _scan_shape(
+    situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]
+) -> _RowShape:
+    n = inner.size(situation.hints)
+    lanes = min(1024, max(32, power_above(-(-n // (4 * width)))))
+    trips = inner.extent.ceildiv(lanes * width)
+    if lanes * width >= n:
+        guards = (*guards, *_bucket(inner.extent, 0, lanes * width))
+        trips = Affine.of(1)
+    return _RowShape(lanes, 1, 1, width, trips, guards)
+
+
+def _columns(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Proposal:
+    parallel = [a for a in situation.classes.axes if a not in over and a is not inner]
+    parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
+    over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
+    main, rest = over[-1], over[:-1]
+    cpu = situation.target.kind == "cpu"
+    width = situation.tiles.get("vector") or situation.vector(inner.extent, flat=False)
+    n = inner.size(situation.hints)
+    lanes = 1 if cpu else min(32, power_above(-(-n // width)))
+    rows = 1 if cpu else 256 // lanes
+    unroll = 1 if main.scanned_by else 8 if cpu else 4
+    if main.size(situation.hints) < rows * unroll:
+        unroll = 1
+    while rows > 1 and main.size(situation.hints) <= rows // 2:
+        rows //= 2
+    if main.scanned_by:
+        rows = 1
+    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
+    u, v = slot("u", unroll), slot("v", width)
+    r = loop("r", main.extent.ceildiv(rows * unroll))
+    digits, splits = _blocks(situation, parallel, 1, None)
+    digits = [d if d.name != "b0" else d for d in digits]
+    b = block(f"b{len(parallel)}", inner.extent.ceildiv(lanes * width))
+    loops, loop_splits = _outer_loops(rest)
+    splits[inner.number] = mixed((b, lanes * width), (tx, width), (v, 1))
+    splits[main.number] = mixed((r, rows * unroll), (u, rows), (ty, 1))
+    splits |= loop_splits
+    return Proposal(
+        "columns",
+        (("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)),
+        kept_digits([*digits, b, tx, ty, *loops, r, u, v], keep_threads=True),
+        anchors(situation, splits),
+        loops=tuple(d.name for d in [*loops, r]),
+        guards=situation.divisible(inner.extent, width) if not cpu else (),
+    )

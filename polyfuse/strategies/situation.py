@@ -1,0 +1,130 @@
+"""What every strategy looks at: the group, its classes, the machine, the sizes expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from polyfuse.affine import Affine, digit
+from polyfuse.bindings import AnyGuard, Guard, Layout
+from polyfuse.places.proposal import Group
+from polyfuse.schedule import Digit
+from polyfuse.scop import Scop, Statement
+from polyfuse.strategies.classes import AxisClass, Classes, classify
+from polyfuse.target import Target
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`hints`: a value for every size symbol.  `layouts`: of arrays that are not plain C order with 16-byte bases."""
+
+    group: Group
+    target: Target
+    hints: Mapping[str, int]
+    layouts: Mapping[int, Layout] = field(default_factory=dict)
+    tiles: Mapping[str, int] = field(default_factory=dict)  # the user's tile sizes, by parameter name
+
+    @property
+    def scop(self) -> Scop:
+        return self.group.scop
+
+    @cached_property
+    def classes(self) -> Classes:
+        return classify(self.group, self.hints)
+
+    @cached_property
+    def reductions(self) -> tuple[Statement, ...]:
+        return tuple(s for s in self.group.statements() if s.is_reduction)
+
+    @cached_property
+    def scans(self) -> tuple[Statement, ...]:
+        return tuple(s for s in self.group.statements() if s.scanned is not None)
+
+    @cached_property
+    def lead(self) -> Statement:
+        """The root with the largest domain: its dimensions give the grid."""
+        roots = [s for s in self.group.statements() if s.id in self.group.roots]
+        return max(roots, key=lambda s: (self.points(s), -s.id))
+
+    def points(self, statement: Statement) -> int:
+        count = 1
+        for axis in self.classes.statement(statement):
+            count *= axis.size(self.hints)
+        return count
+
+    def size(self, extent: Affine) -> int:
+        return max(0, extent.evaluate(self.hints))
+
+    @cached_property
+    def inner(self) -> AxisClass | None:
+        """The class along which most bytes lie with unit stride; ties go to the later dimension of the lead."""
+        axes = [a for a in self.classes.axes if a.weight > 0]
+        if not axes:
+            return self.classes.axes[-1] if self.classes.axes else None
+        return max(axes, key=lambda a: (a.weight, a.number))
+
+    def vector(self, extent: Affine, *, flat: bool) -> int:
+        """Elements per 16-byte access of the narrowest array, as far as sizes and alignments of this call allow.
+
+        `flat`: the extent is a whole contiguous array, so that rows need no common alignment.
+        """
+        values = self.group.loads | self.group.roots
+        dtypes = [d for v in values for d in self.scop.statements[v].dtypes if self.scop.shape(v)]
+        if not dtypes:
+            return 1
+        width = max(1, min(8, self.target.vector_bytes // min(d.itemsize for d in dtypes)))
+        if self.target.kind == "cpu":
+            return self._cpu_vector([d.compute.itemsize for d in dtypes])
+        for value in values:
+            layout = self.layouts.get(value)
+            if layout is None or not self.scop.shape(value):
+                continue
+            if layout.strides is not None:
+                return 1
+            width = min(width, max(1, layout.alignment // self.scop.dtype(value).itemsize))
+        while width > 1 and not flat and self.size(extent) % width:
+            width //= 2
+        return width if width > 1 or flat else 1
+
+    def _cpu_vector(self, itemsizes: list[int]) -> int:
+        """Two full vector registers of the widest type a value computes in."""
+        return max(1, 2 * self.target.vector_bytes // max(itemsizes))
+
+    def divisible(self, extent: Affine, width: int) -> tuple[AnyGuard, ...]:
+        """The guard that `width` divides `extent`, where that is not evident."""
+        if width == 1 or extent.is_constant:
+            return ()
+        if all(f % width == 0 for _, f in extent.terms) and extent.constant % width == 0:
+            return ()
+        return (Guard(extent, width),)
+
+
+def power_above(n: int) -> int:
+    """The least power of two that is at least `n`."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def block(name: str, extent: Affine) -> Digit:
+    return Digit(name, "block", extent)
+
+
+def thread(name: str, stride: int, extent: int) -> Digit:
+    return Digit(name, "thread", Affine.of(extent), stride)
+
+
+def slot(name: str, extent: int) -> Digit:
+    return Digit(name, "slot", Affine.of(extent))
+
+
+def loop(name: str, extent: Affine) -> Digit:
+    return Digit(name, "loop", extent)
+
+
+def mixed(*parts: tuple[Digit | None, int]) -> Affine:
+    """``sum(weight * digit)`` over the parts that exist."""
+    total = Affine.of(0)
+    for part, weight in parts:
+        if part is not None and not (part.extent.is_constant and part.count == 1):
+            total += digit(part.name) * weight
+    return total
