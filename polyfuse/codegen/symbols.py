@@ -32,8 +32,7 @@ def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[st
     table = {
         p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters if isinstance(p, SizeParameter)
     }
-    for axis in range(len(kernel.grid)):
-        table[f"$b{axis}"] = Symbol(Call("block", (Literal(axis),)), SCALAR, 1)
+    table |= _block_symbols(kernel, table)
     table["$t"] = Symbol(Call("thread", ()), SCALAR, 3)
     for digit in kernel.digits:
         table[f"${digit.name}"] = Symbol(Hoist(_thread_digit(digit, kernel.threads), digit.name), SCALAR, 3)
@@ -43,6 +42,23 @@ def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[st
         table[f"${slot.name}"] = Symbol(Hoist(value, slot.name, always=True), SLOTTED, 4)
     for loop in dict.fromkeys(_loops(kernel.body)):
         table[f"${loop}"] = Symbol(Name(namer.fresh(loop)), INTEGER, 2, loop=True)
+    return table
+
+
+def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol]) -> dict[str, Symbol]:
+    """Block indices.  Grids of several axes launch as one (`kernel.Kernel.grid`): axis 0 runs fastest."""
+    block = Call("block", (Literal(0),))
+    if len(kernel.grid) == 1:
+        return {"$b0": Symbol(block, SCALAR, 1)}
+    table: dict[str, Symbol] = {}
+    rest: Node = block
+    for axis, extent in enumerate(kernel.grid):
+        if axis == len(kernel.grid) - 1:
+            table[f"$b{axis}"] = Symbol(Hoist(rest, f"b{axis}"), SCALAR, 1)
+            break
+        count = Indices(sizes).tree(extent)
+        table[f"$b{axis}"] = Symbol(Hoist(Binary("%", rest, count), f"b{axis}"), SCALAR, 1)
+        rest = Binary("//", rest, count)
     return table
 
 

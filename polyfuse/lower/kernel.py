@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from polyfuse import kernel as ir
-from polyfuse.affine import Affine, digit
+from polyfuse.affine import Affine, digit, names_of
 from polyfuse.bindings import Layout
 from polyfuse.dtypes import DType, bool_
 from polyfuse.lower.border import border_conditions
@@ -127,7 +127,8 @@ class _Lowering:
             found.append(
                 ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment)
             )
-        sizes |= dict.fromkeys(sorted(n for n in affine_names(body) if not n.startswith("$")))
+        wanted = affine_names(body) | names_of(_grid(self.schedule)[:-1])  # several grid axes are decoded in the kernel
+        sizes |= dict.fromkeys(sorted(n for n in wanted if not n.startswith("$")))
         found += [ir.SizeParameter(n) for n in sizes]
         scalars = dict.fromkeys(r for r in value_references(body) if r.name in self._scalar_names())
         found += [ir.ScalarParameter(r.name, r.dtype) for r in scalars]
