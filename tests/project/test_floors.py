@@ -14,6 +14,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FACE = {"polyfuse", "polyfuse.__main__"}  # the public face joins core, frontends and backends
+FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
+    {"affine", "bindings", "dtypes", "errors", "options", "scalars", "target", "terms", "verdict", "version"},
+    {"expr"},
+    {"scop"},
+    {"sets"},
+    {"schedule", "places", "strategies", "grouping"},
+    {"kernel", "kernel_types", "lower", "codegen"},
+    {"plan", "run"},
+)
 HEAVY = {"islpy", "numba", "llvmlite", "sympy", "torch", "cupy", "cuda", "matplotlib"}
 
 
@@ -83,6 +92,35 @@ def test_the_core_imports_neither_frontends_nor_backends() -> None:
     users = importers("polyfuse.frontends") | importers("polyfuse.backends")
     core = {name for name in users if not below({name}, "polyfuse.frontends", "polyfuse.backends")}
     assert core <= FACE
+
+
+def floor(module: str) -> int | None:
+    """The floor of a module's room; None for rooms that no floor names (frontends, backends, the face, tools)."""
+    room = module.split(".")[1] if "." in module else ""
+    return next((level for level, rooms in enumerate(FLOORS) if room in rooms), None)
+
+
+def uses(package: str, *floors: int) -> set[tuple[str, str]]:
+    """Imports from modules of `package` into modules of these floors."""
+    pairs = {(name, use) for name, used in IMPORTS.items() if below({name}, package) for use in used & MODULES.keys()}
+    return {(name, use) for name, use in pairs if floor(use) in floors}
+
+
+def test_no_import_goes_up() -> None:
+    known = {name: level for name in MODULES if (level := floor(name)) is not None}
+    upward = {(name, use) for name, level in known.items() for use in IMPORTS[name] if known.get(use, 0) > level}
+    assert not upward
+    assert {known["polyfuse.expr"], known["polyfuse.scop"], known["polyfuse.kernel"]} == {1, 2, 5}
+
+
+def test_a_frontend_knows_the_tensor_dag_and_nothing_above() -> None:
+    assert uses("polyfuse.frontends", 1)
+    assert not uses("polyfuse.frontends", 2, 3, 4, 5, 6)
+
+
+def test_a_backend_knows_kernels_and_nothing_of_how_they_came_about() -> None:
+    assert uses("polyfuse.backends", 5)
+    assert not uses("polyfuse.backends", 1, 2, 3, 4, 6)
 
 
 def test_frontends_and_backends_do_not_know_each_other() -> None:
