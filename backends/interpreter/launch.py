@@ -29,11 +29,14 @@ class Elections:
 
     arrived: dict[tuple[str, int], dict[int, int]]
 
-    def arrive(self, counter: str, group: int, count: int, block: int, phase: int) -> dict[int, int] | None:
+    def arrive(self, counter: Memory, group: int, count: int, block: int, phase: int) -> dict[int, int] | None:
         """Registers an arrival; the phases of all members where `block` is the last of them."""
-        members = self.arrived.setdefault((counter, group), {})
+        witness = Witness(block, 0, counter.name, (group,))
+        if not 0 <= group < counter.data.size or counter.data[group] != 0:
+            raise CounterFault("an election's counter does not exist or is not zero at launch", witness)
+        members = self.arrived.setdefault((counter.name, group), {})
         if len(members) >= count or block in members:
-            raise CounterFault(f"more than {count} blocks reach an election", Witness(block, 0, counter, (group,)))
+            raise CounterFault(f"more than {count} arrivals at an election", witness)
         members[block] = phase
         return members if len(members) == count else None
 

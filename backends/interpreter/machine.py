@@ -14,7 +14,7 @@ import numpy as np
 
 from polyfuse.affine import Affine
 from polyfuse.backends.interpreter import collectives
-from polyfuse.backends.interpreter.faults import BarrierDivergence, KernelFault, MisalignedVector, OutOfBounds, Witness
+from polyfuse.backends.interpreter.faults import KernelFault, MisalignedVector, OutOfBounds, Witness
 from polyfuse.backends.interpreter.functions import apply
 from polyfuse.backends.interpreter.launch import (
     Elections,
@@ -26,7 +26,8 @@ from polyfuse.backends.interpreter.launch import (
     touched,
     tracker_for,
 )
-from polyfuse.backends.interpreter.memory import Memory, element_of
+from polyfuse.backends.interpreter.meeting import check_meeting
+from polyfuse.backends.interpreter.memory import BROKEN_VECTOR, Memory, broken_vectors, element_of
 from polyfuse.backends.interpreter.special import Array
 from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints
 from polyfuse.codegen.strides import element_strides
@@ -59,7 +60,6 @@ from polyfuse.kernel import (
 from polyfuse.kernel_types import memories
 
 WARP = 32
-VECTOR_BYTES = 16
 Steps = Generator[None, None, None]
 
 
@@ -258,14 +258,9 @@ class _Execution:
         block = int(self.blocks[0])
         group, count = int(self._affine(op.group).max()), int(self._affine(op.count).max())
         self.clock.barrier()
-        members = self.elections.arrive(op.counter, group, count, block, self.clock.phase)
+        members = self.elections.arrive(self.memory[op.counter], group, count, block, self.clock.phase)
         self.counts[op.counter, group] = count
-        self.clock.phase += 1
-        if members is not None:
-            if self.clock.seen is None:
-                self.clock.seen = np.full(int(np.prod(self.grid)), -1, np.int64)
-            for member, phase in members.items():
-                self.clock.seen[member] = max(phase, self.clock.seen[member])
+        self.clock.arrived(members, int(np.prod(self.grid)))
         shape = (1,) * (2 + len(self.kernel.slots))
         self._bind(op.name, np.full(shape, members is not None), active)
 
@@ -329,20 +324,10 @@ class _Execution:
         """The slots of a vector are consecutive in memory, aligned, and all accessed or none."""
         strides = [p.evaluate(self.sizes) for p in element_strides(self.buffers[op.array])]
         address = np.broadcast_to(element_of(entries, strides), used.shape)
-        axis = max(n for n in range(2, used.ndim) if used.shape[n] > 1)
-        split = (*used.shape[:axis], used.shape[axis] // op.vector, op.vector, *used.shape[axis + 1 :])
-        grouped, masks = address.reshape(split), used.reshape(split)
-        first = np.take(grouped, [0], axis + 1)
-        lead = (op.vector, *([1] * (used.ndim - axis - 1)))
-        bytes_each = self.memory[op.array].dtype.itemsize
-        unit = min(VECTOR_BYTES, op.vector * bytes_each)
-        wrong = (grouped != first + np.arange(op.vector).reshape(lead)) | (first * bytes_each % unit != 0)
-        bad = masks & (wrong | ~masks.all(axis=axis + 1, keepdims=True))
+        bad = broken_vectors(address, used, op.vector, self.memory[op.array].dtype.itemsize)
         if bad.any():
-            flat = bad.reshape(used.shape)
-            index = tuple(int(e[flat][0]) for e in entries)
-            sentence = f"a vector of {op.vector} elements is not aligned, not consecutive or only partly active"
-            raise self._fault(MisalignedVector, sentence, flat, op.array, index)
+            index = tuple(int(e[bad][0]) for e in entries)
+            raise self._fault(MisalignedVector, BROKEN_VECTOR, bad, op.array, index)
 
     def _element(self, array: str, entries: Sequence[Ints], used: Bools) -> Ints:
         """Flat elements: C order of the logical shape in global memory, pitches and one copy per block in shared."""
@@ -414,18 +399,8 @@ class _Execution:
         """All of each `together` threads are active or none; with `among`, all of those that were active before."""
         if active is None or not self.checks:
             return
-        shape = (len(self.blocks), self.kernel.threads)
-        takes = np.broadcast_to(active.reshape(active.shape[:2]), shape)
-        counted = np.ones(shape, np.bool_) if among is None else np.broadcast_to(among.reshape(among.shape[:2]), shape)
-        width = min(together, self.kernel.threads)
-        for start in range(0, self.kernel.threads, width):
-            here, there = takes[:, start : start + width], counted[:, start : start + width]
-            split = here.any(axis=1) & (there & ~here).any(axis=1)
-            if split.any():
-                row = int(np.argmax(split))
-                thread = start + int(np.argmax(there[row] & ~here[row]))
-                sentence = f"a thread does not reach {what} that others of its block reach"
-                raise BarrierDivergence(sentence, Witness(int(self.blocks[row]), thread))
+        before = None if among is None else among.reshape(among.shape[:2])
+        check_meeting(active.reshape(active.shape[:2]), before, self.blocks, self.kernel.threads, together, what)
 
     def _fault(
         self, kind: type[KernelFault], sentence: str, bad: Bools, buffer: str, index: tuple[int, ...]

@@ -21,6 +21,11 @@ ATOMICS: dict[str, Any] = {
     if monoid.state == 1
 }
 
+VECTOR_BYTES = 16
+"""The widest access of one instruction; wider vectors are split."""
+
+BROKEN_VECTOR = "the elements of a vector are not consecutive, not aligned or only partly accessed"
+
 
 @dataclass(slots=True)
 class Memory:
@@ -99,3 +104,19 @@ def element_of(index: Sequence[Ints], strides: Sequence[int]) -> Ints:
     for entry, stride in zip(index, strides, strict=True):
         total = total + entry * stride
     return total
+
+
+def broken_vectors(address: Ints, used: Bools, vector: int, itemsize: int) -> Bools:
+    """Where the slots of a vector are not consecutive, aligned, and all accessed or none.
+
+    `address` in elements and `used` have one shape ``(blocks, threads, *slots)``; vectors lie along its last slot axis
+    of extent above 1.
+    """
+    axis = max(n for n in range(2, used.ndim) if used.shape[n] > 1)
+    split = (*used.shape[:axis], used.shape[axis] // vector, vector, *used.shape[axis + 1 :])
+    grouped, masks = address.reshape(split), used.reshape(split)
+    first = np.take(grouped, [0], axis + 1)
+    lead = (vector, *([1] * (used.ndim - axis - 1)))
+    unit = min(VECTOR_BYTES, vector * itemsize)
+    wrong = (grouped != first + np.arange(vector).reshape(lead)) | (first * itemsize % unit != 0)
+    return np.asarray(masks & (wrong | ~masks.all(axis=axis + 1, keepdims=True))).reshape(used.shape)

@@ -7,7 +7,7 @@ ordered when the later one follows an `Elect` that the earlier block reached aft
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,16 @@ class Clock:
 
     def warp_barrier(self) -> None:
         self.warp_interval += 1
+
+    def arrived(self, members: Mapping[int, int] | None, blocks: int) -> None:
+        """After an election: a new phase, and for the elected block a view of what all `members` stored before."""
+        self.phase += 1
+        if members is None:
+            return
+        if self.seen is None:
+            self.seen = np.full(blocks, -1, np.int64)
+        for member, phase in members.items():
+            self.seen[member] = max(phase, int(self.seen[member]))
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""Checks of the invariants of each level, run between passes."""

@@ -1,0 +1,418 @@
+"""The rules of kernel IR that can be decided without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NoReturn, assert_never
+
+from polyfuse import dtypes
+from polyfuse.affine import Affine, FloorDiv
+from polyfuse.codegen.strides import element_strides
+from polyfuse.dtypes import DType
+from polyfuse.errors import KernelError
+from polyfuse.kernel import (
+    Apply,
+    ArrayParameter,
+    AtomicUpdate,
+    Barrier,
+    Combine,
+    Contract,
+    Elect,
+    Expr,
+    For,
+    If,
+    Index,
+    Inside,
+    Kernel,
+    Let,
+    Load,
+    Op,
+    Reduce,
+    Ref,
+    ScalarParameter,
+    Scan,
+    SharedBuffer,
+    SizeParameter,
+    Store,
+)
+from polyfuse.kernel_types import (
+    Memory,
+    Types,
+    ValueType,
+    access_axes,
+    expression_type,
+    memories,
+    slot_axes,
+    value_types,
+)
+from polyfuse.scalars import MONOIDS
+from polyfuse.verify.intervals import Interval, at_least_zero, interval
+from polyfuse.verify.kernel_terms import Scope
+
+MAX_THREADS = 1024
+MAX_SHARED_BYTES = 232_448
+"""Shared memory of one block at most: 227 KB on compute capability 9.0 (CUDA C++ Programming Guide, table 21)."""
+
+VECTOR_BYTES = 16
+WARP = 32
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """Checks `kernel`; returns nothing.
+
+    Raises:
+        KernelError: names unbound or clashing, dtypes or arities that disagree, unknown digits, vectors that cannot be
+            one access, barriers under divergent control, shared indices outside their box, too much shared memory.
+    """
+    _Verifier.of(kernel).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """What holds at a point of the kernel: loop digits with their ranges, conditions, whether control is uniform."""
+
+    ranges: Mapping[str, Interval]
+    given: tuple[Affine, ...] = ()
+    uniform: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Verifier:
+    kernel: Kernel
+    types: Types
+    memory: Mapping[str, Memory]
+    sizes: frozenset[str]
+    per_thread: frozenset[str]
+    """Digits that differ between the threads of a block, and slots."""
+
+    @staticmethod
+    def of(kernel: Kernel) -> _Verifier:
+        sizes = frozenset(p.name for p in kernel.parameters if isinstance(p, SizeParameter))
+        varying = {"$t"} | {f"${d.name}" for d in kernel.digits} | {f"${s.name}" for s in kernel.slots}
+        return _Verifier(kernel, value_types(kernel), memories(kernel), sizes, frozenset(varying))
+
+    def refuse(self, sentence: str, op: Op | None = None) -> NoReturn:
+        where = f", {_described(op)}" if op is not None else ""
+        raise KernelError(f"kernel {self.kernel.name}{where}: {sentence}")
+
+    def run(self) -> None:
+        kernel = self.kernel
+        self._check_frame()
+        self._check_memories()
+        ranges = {"$t": Interval(0, kernel.threads - 1)}
+        ranges |= {f"${d.name}": Interval(0, d.extent - 1) for d in kernel.digits}
+        ranges |= {f"${s.name}": Interval(0, s.extent - 1) for s in kernel.slots}
+        ranges |= {n: Interval(0, None) for n in self.sizes}
+        for axis, blocks in enumerate(kernel.grid):
+            ranges[f"$b{axis}"] = Interval(0, blocks.constant - 1 if blocks.is_constant else None)
+        values = {p.name: p.dtype.compute for p in kernel.parameters if isinstance(p, ScalarParameter)}
+        self._block(kernel.body, values, _Region(ranges))
+
+    # ------------------------------------------------------------------------------------------ the frame
+    def _check_frame(self) -> None:
+        kernel = self.kernel
+        named = [p.name for p in kernel.parameters] + [b.name for b in kernel.shared]
+        digits = [d.name for d in kernel.digits] + [s.name for s in kernel.slots]
+        for names in (named, [*digits, "t", *(f"b{k}" for k in range(3))]):
+            twice = {n for n in names if names.count(n) > 1}
+            if twice:
+                self.refuse(f"two things are named {sorted(twice)[0]}")
+        if not 1 <= len(kernel.grid) <= 3:
+            self.refuse(f"a grid has 1 to 3 axes, not {len(kernel.grid)}")
+        if not 1 <= kernel.threads <= MAX_THREADS:
+            self.refuse(f"a block has 1 to {MAX_THREADS} threads, not {kernel.threads}")
+        if kernel.index_bits not in (32, 64):
+            self.refuse(f"indices have 32 or 64 bits, not {kernel.index_bits}")
+        for digit in kernel.digits:
+            powers = all(n > 0 and n & (n - 1) == 0 for n in (digit.stride, digit.extent))
+            if not powers or digit.stride * digit.extent > kernel.threads:
+                self.refuse(f"the thread digit {digit.name} is no group of bits of a thread id below {kernel.threads}")
+        for slot in kernel.slots:
+            if slot.extent < 1:
+                self.refuse(f"the slot {slot.name} has extent {slot.extent}")
+
+    def _check_memories(self) -> None:
+        scope = Scope({}, self.sizes, self.refuse)
+        for extent in self.kernel.grid:
+            scope.affine(extent)
+        for p in self.kernel.parameters:
+            if not isinstance(p, ArrayParameter):
+                continue
+            for extent in p.shape:
+                scope.affine(extent)
+            if p.strides is not None:
+                if len(p.strides) != len(p.shape):
+                    self.refuse(f"{p.name} has {len(p.shape)} dimensions and {len(p.strides)} strides")
+                missing = [s for s in p.strides if isinstance(s, str) and s not in self.sizes]
+                if missing:
+                    self.refuse(f"the stride {missing[0]} of {p.name} is no size parameter")
+        used = sum(b.elements * b.dtype.itemsize for b in self.kernel.shared)
+        if used > MAX_SHARED_BYTES and self.kernel.threads > 1:
+            self.refuse(f"{used} bytes of shared memory; a block has {MAX_SHARED_BYTES} at most")
+        for buffer in self.kernel.shared:
+            if len(buffer.pitch) != len(buffer.shape):
+                self.refuse(f"{buffer.name} has {len(buffer.shape)} dimensions and {len(buffer.pitch)} pitches")
+
+    # ------------------------------------------------------------------------------------------ operations
+    def _block(self, body: Sequence[Op], values: dict[str, DType], region: _Region) -> None:
+        for op in body:
+            scope = Scope(values, frozenset(region.ranges), partial(self.refuse, op=op))
+            self._operation(op, scope, values, region)
+
+    def _operation(self, op: Op, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+        match op:
+            case Let(name, value):
+                self._bind(op, values, (name,), (scope.dtype(value),))
+            case Load():
+                self._access(op, scope, region)
+                dtype = self.memory[op.array].dtype.compute
+                if op.other is not None and scope.dtype(op.other) != dtype:
+                    self.refuse(f"masked slots get {op.other.dtype} where {op.array} is {dtype}", op)
+                self._bind(op, values, (op.name,), (dtype,))
+            case Store() | AtomicUpdate():
+                self._access(op, scope, region)
+                self._stored(op, scope)
+            case Reduce(names, monoid, operands, slots):
+                self._slots(op, slots)
+                self._bind(op, values, names, self._state(op, scope, monoid, operands))
+            case Contract():
+                self._contract(op, scope)
+            case Combine(names, monoid, operands, bits):
+                self._bits(op, bits, region)
+                self._bind(op, values, names, self._state(op, scope, monoid, operands))
+            case Scan():
+                self._scan(op, scope, values, region)
+            case For():
+                self._loop(op, scope, dict(values), region)
+            case If():
+                self._branch(op, scope, values, region)
+            case Barrier(block):
+                if block not in ("block", "warp"):
+                    self.refuse(f"a barrier's scope is block or warp, not {block}", op)
+                if block == "block" and not region.uniform:
+                    self.refuse("a barrier stands where some threads of the block may not come", op)
+            case Elect(name):
+                self._elect(op, scope, region)
+                self._bind(op, values, (name,), (dtypes.bool_,))
+            case _:
+                assert_never(op)
+
+    def _bind(self, op: Op, values: dict[str, DType], names: Sequence[str], kinds: Sequence[DType]) -> None:
+        if len(names) != len(kinds):
+            self.refuse(f"{len(names)} names for {len(kinds)} values", op)
+        for name, dtype in zip(names, kinds, strict=True):
+            if name in self.memory or name in self.sizes:
+                self.refuse(f"{name} is a parameter or a buffer and is bound as a value", op)
+            if self.types[name].dtype != dtype:
+                self.refuse(f"{name} is bound as {self.types[name].dtype} and as {dtype}", op)
+            values[name] = dtype
+
+    def _loop(self, op: For, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+        name = f"${op.digit}"
+        if name in region.ranges:
+            self.refuse(f"the loop digit {op.digit} hides another digit", op)
+        scope.affine(op.extent, frozenset(region.ranges) - self.per_thread)
+        high = interval(op.extent, region.ranges).high
+        inner = {**region.ranges, name: Interval(0, None if high is None else high - 1)}
+        self._block(op.body, values, replace(region, ranges=inner))
+
+    def _branch(self, op: If, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+        if scope.dtype(op.condition) != dtypes.bool_:
+            self.refuse("the condition is no bool", op)
+        if self._type(op.condition).axes:
+            self.refuse("the condition varies over slots: use a mask", op)
+        if op.uniform and _affine_names(op.condition) & self.per_thread:
+            self.refuse("the condition is declared uniform and reads thread digits", op)
+        given = region.given + (op.condition.where if isinstance(op.condition, Inside) else ())
+        uniform = region.uniform and op.uniform
+        taken, other = dict(values), dict(values)
+        self._block(op.body, taken, replace(region, given=given, uniform=uniform))
+        self._block(op.orelse, other, replace(region, uniform=uniform))
+        values.update({n: t for n, t in taken.items() if n in other})
+
+    def _contract(self, op: Contract, scope: Scope) -> None:
+        self._slots(op, op.slots)
+        kinds = {scope.dtype(op.left), scope.dtype(op.right), scope.dtype(Ref(op.name, self.types[op.name].dtype))}
+        if len(kinds) > 1 or next(iter(kinds)).kind == "b":
+            self.refuse(f"the accumulator and both factors need one number type, not {sorted(map(str, kinds))}", op)
+        if self.types[op.name].axes & set(op.slots):
+            self.refuse("the accumulator varies over a slot that is summed", op)
+
+    def _scan(self, op: Scan, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+        if op.slot is not None:
+            self._slots(op, (op.slot,))
+        self._bits(op, op.bits, region)
+        low = op.bits & -op.bits if op.bits else 1
+        if (op.bits // low) & (op.bits // low + 1):
+            self.refuse(f"the thread bits {op.bits:#x} of a scan are not contiguous", op)
+        kinds = self._state(op, scope, op.monoid, (op.value,))
+        self._bind(op, values, (op.name, op.total), (kinds[0], kinds[0]))
+
+    def _elect(self, op: Elect, scope: Scope, region: _Region) -> None:
+        counter = self.memory.get(op.counter)
+        if not isinstance(counter, ArrayParameter) or counter.dtype != dtypes.i32 or counter.readonly:
+            self.refuse(f"the counter {op.counter} is no writable array of i32", op)
+        for affine in (op.group, op.count):
+            scope.affine(affine, frozenset(region.ranges) - self.per_thread)
+        if not region.uniform:
+            self.refuse("an election stands where some threads of the block may not come", op)
+
+    # ------------------------------------------------------------------------------------------ collectives
+    def _slots(self, op: Op, slots: Sequence[str]) -> None:
+        known = [s.name for s in self.kernel.slots]
+        for slot in slots:
+            if slot not in known:
+                self.refuse(f"there is no slot {slot}; the kernel has {known}", op)
+
+    def _state(self, op: Op, scope: Scope, monoid: str, values: Sequence[Expr]) -> list[DType]:
+        """The dtypes of a monoid's state."""
+        found = MONOIDS.get(monoid)
+        if found is None:
+            self.refuse(f"there is no monoid {monoid}", op)
+        if len(values) != found.state:
+            self.refuse(f"{monoid} has a state of {found.state} values, not {len(values)}", op)
+        kinds = [scope.dtype(v) for v in values]
+        if kinds[0].kind not in found.kinds:
+            self.refuse(f"{monoid} does not take {kinds[0]}", op)
+        if len(kinds) > 1 and kinds[1].kind not in "iu":
+            self.refuse(f"the index of {monoid} is {kinds[1]}, not an integer", op)
+        return kinds
+
+    def _bits(self, op: Op, bits: int, region: _Region) -> None:
+        remaining = bits
+        while remaining:
+            bit = remaining & -remaining
+            remaining -= bit
+            if self.kernel.threads % (2 * bit):
+                self.refuse(f"{self.kernel.threads} threads are no whole groups over the thread-id bit {bit}", op)
+        if bits >= WARP and not region.uniform:
+            self.refuse("threads of several warps combine where some may not come", op)
+
+    # ------------------------------------------------------------------------------------------ accesses
+    def _access(self, op: Load | Store | AtomicUpdate, scope: Scope, region: _Region) -> None:
+        memory = self.memory.get(op.array)
+        if memory is None:
+            self.refuse(f"there is no array or buffer {op.array}", op)
+        if len(op.index) != len(memory.shape):
+            self.refuse(f"{op.array} has {len(memory.shape)} dimensions, the index {len(op.index)}", op)
+        for entry in op.index:
+            if isinstance(entry, Affine):
+                scope.affine(entry)
+            elif scope.dtype(entry).kind not in "iu":
+                self.refuse(f"the index {entry.name} is {entry.dtype}, not an integer", op)
+        for condition in op.where:
+            scope.affine(condition)
+        if op.mask is not None and scope.dtype(op.mask) != dtypes.bool_:
+            self.refuse("the mask is no bool", op)
+        if isinstance(memory, SharedBuffer):
+            self._boxed(op, memory, region)
+        if not isinstance(op, AtomicUpdate) and op.vector != 1:
+            self._vector(op, memory, region)
+
+    def _stored(self, op: Store | AtomicUpdate, scope: Scope) -> None:
+        memory = self.memory[op.array]
+        dtype = scope.dtype(op.value)
+        if dtype != memory.dtype.compute:
+            self.refuse(f"a {dtype} is stored to {op.array} of {memory.dtype}", op)
+        if isinstance(memory, ArrayParameter) and memory.readonly:
+            self.refuse(f"{op.array} is read-only", op)
+        if isinstance(op, AtomicUpdate):
+            self._state(op, scope, op.monoid, (op.value,))
+            return
+        spread = self._type(op.value).axes - access_axes(op.index, (), None, self.types, self.kernel)
+        if spread:
+            sentence = f"the value varies over slot {sorted(spread)[0]} and the index does not: it is stored twice"
+            self.refuse(sentence, op)
+
+    def _boxed(self, op: Load | Store | AtomicUpdate, buffer: SharedBuffer, region: _Region) -> None:
+        """Every index into shared memory stays within its dimension, by ranges of digits and conditions."""
+        given = (*region.given, *op.where)
+        for dimension, (entry, extent) in enumerate(zip(op.index, buffer.shape, strict=True)):
+            if not isinstance(entry, Affine):
+                continue
+            if not at_least_zero(entry, region.ranges, given):
+                self.refuse(f"index {entry} of dimension {dimension} of {buffer.name} may be negative", op)
+            if not at_least_zero(extent - 1 - entry, region.ranges, given):
+                sentence = f"index {entry} of dimension {dimension} of {buffer.name} may exceed {extent - 1}"
+                self.refuse(sentence, op)
+
+    def _vector(self, op: Load | Store, memory: Memory, region: _Region) -> None:
+        """Vector slots are consecutive, aligned, and read or written together."""
+        width = op.vector
+        if width < 1 or width & (width - 1):
+            self.refuse(f"a vector has a power of two of elements, not {width}", op)
+        axes = access_axes(op.index, op.where, op.mask, self.types, self.kernel)
+        wide = [s for s in self.kernel.slots if s.name in axes and s.extent > 1]
+        if not wide or wide[-1].extent % width:
+            self.refuse(f"a vector of {width} does not divide the last slot of the index", op)
+        slot = wide[-1].name
+        others = slot_axes(op.where, self.kernel) | (self._type(op.mask).axes if op.mask is not None else frozenset())
+        for entry in op.index:
+            others |= self._type(entry).axes if isinstance(entry, Ref) else frozenset()
+        if slot in others:
+            self.refuse(f"a condition or a gathered index varies over {slot} inside a vector", op)
+        strides = element_strides(memory)
+        steps = [
+            (entry.coefficient(f"${slot}"), stride.constant)
+            for entry, stride in zip(op.index, strides, strict=True)
+            if isinstance(entry, Affine) and f"${slot}" in entry.names()
+        ]
+        if any(stride is None for _, stride in steps) or sum(f * (s or 0) for f, s in steps) != 1:
+            self.refuse(f"the stride of slot {slot} is not 1", op)
+        if isinstance(memory, ArrayParameter) and memory.alignment < min(VECTOR_BYTES, width * memory.dtype.itemsize):
+            self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only", op)
+        self._aligned(op, memory, slot, region)
+
+    def _aligned(self, op: Load | Store, memory: Memory, slot: str, region: _Region) -> None:
+        """Constant parts of the address are multiples of the vector; what sizes multiply is a guard of the plan."""
+        total = Affine.of(0)
+        for entry, stride in zip(op.index, element_strides(memory), strict=True):
+            if isinstance(entry, Affine) and stride.constant is not None:
+                total += entry * stride.constant
+        if any(isinstance(atom, FloorDiv) for atom, _ in total.terms):
+            return
+        width = min(op.vector, max(1, VECTOR_BYTES // memory.dtype.itemsize))
+        parts = [(str(a), f) for a, f in total.terms if a != f"${slot}" and a not in self.sizes]
+        varying = [(n, f) for n, f in parts if region.ranges[n].high != 0]
+        symbolic = total.names() & self.sizes
+        for name, factor in [*varying, *([] if symbolic else [("the constant", total.constant)])]:
+            if factor % width:
+                self.refuse(f"a vector of {op.vector} is not aligned: {name} moves the address by {factor}", op)
+
+    def _type(self, expr: Expr) -> ValueType:
+        return expression_type(expr, self.types, self.kernel)
+
+
+def _affine_names(expr: Expr) -> frozenset[str]:
+    """Names of the affine expressions inside `expr`."""
+    match expr:
+        case Index(affine):
+            return affine.names()
+        case Inside(where):
+            return frozenset().union(*(a.names() for a in where))
+        case Apply(_, operands):
+            return frozenset().union(*(_affine_names(o) for o in operands))
+        case _:
+            return frozenset()
+
+
+def _described(op: Op) -> str:
+    """``Load xv from x`` and the like."""
+    kind = type(op).__name__
+    match op:
+        case Let(name) | Contract(name) | Elect(name) | Scan(name):
+            return f"{kind} {name}"
+        case Load(name, array):
+            return f"{kind} {name} from {array}"
+        case Store(array) | AtomicUpdate(array):
+            return f"{kind} to {array}"
+        case Reduce(names) | Combine(names):
+            return f"{kind} {', '.join(names)}"
+        case For(digit):
+            return f"{kind} {digit}"
+        case If() | Barrier():
+            return kind
+        case _:
+            assert_never(op)
