@@ -200,7 +200,7 @@ class Runtime:
         return Fragment(np.arange(self.kernel.threads).astype(self.index.numpy).reshape(1, -1), self.index)
 
     def block(self, axis: int) -> Fragment:
-        number = self.blocks // math.prod(self.grid[:axis]) % self.grid[axis]
+        number = self.blocks if axis == 0 else np.zeros_like(self.blocks)  # several axes launch as one
         return Fragment(number.astype(self.index.numpy).reshape(-1, 1), self.index)
 
     def index64(self, x: Operand) -> Fragment:

@@ -87,12 +87,12 @@ def _function(kernel: Kernel, tiles: TileTable) -> str:
     namer = Namer()
     names = {p.name: namer.fresh(p.name) for p in kernel.parameters}
     names |= {b.name: namer.fresh(b.name) for b in kernel.shared}
-    names |= {n: namer.fresh(n) for n in bound_names(kernel.body)}
+    scalars = frozenset(p.name for p in kernel.parameters if isinstance(p, ScalarParameter))
+    values = {n: names[n] for n in scalars} | {n: namer.fresh(n) for n in bound_names(kernel.body)}
     types = value_types(kernel)
     memory = memories(kernel)
     indices = with_bases(Indices(symbol_table(kernel, names, namer)), kernel, memory)
-    scalars = frozenset(p.name for p in kernel.parameters if isinstance(p, ScalarParameter))
-    expressions = Expressions(kernel, types, indices, names, scalars)
+    expressions = Expressions(kernel, types, indices, values, scalars)
     printer = _Printer(kernel, types, expressions, Linearizer(expressions, memory), names, tiles)
     buffers = [
         Assign((names[b.name],), Call("shared", (Name(dtype_text(b.dtype)), Literal(b.elements))))
@@ -106,7 +106,7 @@ def _function(kernel: Kernel, tiles: TileTable) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Printer:
-    """Prints the operations of one kernel."""
+    """Prints the operations of one kernel; `names` are those of parameters and buffers, values have their own."""
 
     kernel: Kernel
     types: Types
@@ -133,7 +133,7 @@ class _Printer:
                 axes = self.expressions.type_of(value).axes
                 access = self.linearizer.access(array, index, where, mask, 1, axes)
                 stored = self.expressions.fragment(value)
-                return Effect(self._call("atomic", array, access, stored, leading=(Literal(monoid),)))
+                return Effect(self._call("atomic", array, access, stored, leading=(Literal(monoid, f'"{monoid}"'),)))
             case Reduce(names, monoid, values, slots):
                 return self._assign(names, self._reduction(monoid, values, slots))
             case Contract():
@@ -194,7 +194,7 @@ class _Printer:
         left, right = self.expressions.type_of(op.left), self.expressions.type_of(op.right)
         missing = frozenset(op.slots) - left.axes - right.axes
         first = self._over(op.left, missing)
-        accumulator = Name(self.names[op.name])
+        accumulator = Name(self.expressions.names[op.name])
         return Call("contract", (accumulator, first, self.expressions.fragment(op.right), self._axes(op.slots)))
 
     def _scan(self, op: Scan) -> Node:
@@ -241,4 +241,4 @@ class _Printer:
     def _assign(self, names: Sequence[str], value: Node) -> Assign:
         note = "; ".join(text for name, text in self.kernel.notes if name in names and name not in self.noted)
         self.noted.update(names)
-        return Assign(tuple(self.names[n] for n in names), value, note)
+        return Assign(tuple(self.expressions.names[n] for n in names), value, note)

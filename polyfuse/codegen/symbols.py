@@ -54,10 +54,10 @@ def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol]) -> dict[str, Symbol
     rest: Node = block
     for axis, extent in enumerate(kernel.grid):
         if axis == len(kernel.grid) - 1:
-            table[f"$b{axis}"] = Symbol(Hoist(rest, f"b{axis}"), SCALAR, 1)
+            table[f"$b{axis}"] = Symbol(Hoist(rest, f"b{axis}", always=True), SCALAR, 1)
             break
         count = Indices(sizes).tree(extent)
-        table[f"$b{axis}"] = Symbol(Hoist(Binary("%", rest, count), f"b{axis}"), SCALAR, 1)
+        table[f"$b{axis}"] = Symbol(Hoist(Binary("%", rest, count), f"b{axis}", always=True), SCALAR, 1)
         rest = Binary("//", rest, count)
     return table
 

@@ -84,6 +84,7 @@ class _Verifier:
     types: Types
     memory: Mapping[str, Memory]
     sizes: frozenset[str]
+    scalars: frozenset[str]
     per_thread: frozenset[str]
     """Digits that differ between the threads of a block, and slots."""
 
@@ -91,7 +92,8 @@ class _Verifier:
     def of(kernel: Kernel) -> _Verifier:
         sizes = frozenset(p.name for p in kernel.parameters if isinstance(p, SizeParameter))
         varying = {"$t"} | {f"${d.name}" for d in kernel.digits} | {f"${s.name}" for s in kernel.slots}
-        return _Verifier(kernel, value_types(kernel), memories(kernel), sizes, frozenset(varying))
+        scalars = frozenset(p.name for p in kernel.parameters if isinstance(p, ScalarParameter))
+        return _Verifier(kernel, value_types(kernel), memories(kernel), sizes, scalars, frozenset(varying))
 
     def refuse(self, sentence: str, op: Op | None = None) -> NoReturn:
         where = f", {_described(op)}" if op is not None else ""
@@ -115,12 +117,12 @@ class _Verifier:
         kernel = self.kernel
         named = [p.name for p in kernel.parameters] + [b.name for b in kernel.shared]
         digits = [d.name for d in kernel.digits] + [s.name for s in kernel.slots]
-        for names in (named, [*digits, "t", *(f"b{k}" for k in range(3))]):
+        for names in (named, [*digits, "t", *(f"b{k}" for k in range(len(kernel.grid)))]):
             twice = {n for n in names if names.count(n) > 1}
             if twice:
                 self.refuse(f"two things are named {sorted(twice)[0]}")
-        if not 1 <= len(kernel.grid) <= 3:
-            self.refuse(f"a grid has 1 to 3 axes, not {len(kernel.grid)}")
+        if not kernel.grid:
+            self.refuse("a grid needs an axis")
         if not 1 <= kernel.threads <= MAX_THREADS:
             self.refuse(f"a block has 1 to {MAX_THREADS} threads, not {kernel.threads}")
         if kernel.index_bits not in (32, 64):
@@ -203,8 +205,8 @@ class _Verifier:
         if len(names) != len(kinds):
             self.refuse(f"{len(names)} names for {len(kinds)} values", op)
         for name, dtype in zip(names, kinds, strict=True):
-            if name in self.memory or name in self.sizes:
-                self.refuse(f"{name} is a parameter or a buffer and is bound as a value", op)
+            if name in self.scalars:
+                self.refuse(f"{name} is a parameter and is bound anew", op)
             if self.types[name].dtype != dtype:
                 self.refuse(f"{name} is bound as {self.types[name].dtype} and as {dtype}", op)
             values[name] = dtype
