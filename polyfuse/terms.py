@@ -9,6 +9,7 @@ from typing import Union
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
 
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A named value: in a statement's body ``r0, r1, ...`` are its reads and ``s0, s1, ...`` scalar arguments; in a kernel

@@ -1,7 +1,8 @@
 """Grouping: which values are stored, and which stores share a kernel.
 
-A plan is a partition of the stored values into kernels; what is not stored is recomputed where it is needed.  The search
-starts with everything stored (one kernel per statement) and makes moves, best first, each bounded, priced and proved.
+A plan is a partition of the stored values into kernels; what is not stored is recomputed where it is needed.  The
+search starts with everything stored (one kernel per statement) and makes moves, best first, each bounded, priced and
+proved.
 """
 
 from polyfuse.grouping.costs import Costs

@@ -9,7 +9,7 @@ from polyfuse.verdict import Verdict
 
 class Costs(Protocol):
     """Values are numbered ``0 .. count-1`` by canonical topological rank: operands before users, and the same numbers
-    however the user spelled or ordered the program.  Ties are broken by rank, so the plan is canonical if the ranks are.
+    however the user spelled or ordered the program.  Rank breaks ties, so the plan is canonical if the ranks are.
 
     A kernel is three sets of values: `roots` (those it stores), `body` (all that it computes, roots included) and
     `loads` (those it reads from memory).  Times are integer picoseconds: no tie depends on rounding.  Answers must be

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from polyfuse.grouping.partition import Partition
 
 HULL = 16  # kernels merged in one step; measured on random programs, 32 found nothing more
-SMALL = 16  # `thin` stores values at least this many times smaller than the one it replaces: a row's mean against the row
+SMALL = 16  # `thin` stores values at least this many times smaller than the one it replaces: a mean against its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def shift(state: Partition, root: int, target: int) -> Move:
 
 
 def apart(state: Partition, old: frozenset[int]) -> Move:
-    """Every value that only `old` computes, or that they store, in a kernel of its own; kernels outside that recompute a
-    value keep doing so."""
+    """Every value that only `old` computes, or that they store, in a kernel of its own; kernels outside that recompute
+    a value keep doing so."""
     body = set().union(*[state.kernels[k].body for k in old])
     alone = sorted(v for v in body if v in state.owner or state.users[v] <= old)
     return Move(old, tuple(frozenset((v,)) for v in alone))

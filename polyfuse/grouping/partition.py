@@ -35,7 +35,9 @@ class KernelGroup:
 class Partition:
     """Kernels by number (numbers are never reused), who stores, loads and computes each value, and a launch order."""
 
-    __slots__ = ("costs", "operands", "is_input", "pinned", "kernels", "names", "owner", "readers", "users", "order", "_next")
+    __slots__ = (
+        "_next", "costs", "is_input", "kernels", "names", "operands", "order", "owner", "pinned", "readers", "users"
+    )  # fmt: skip
 
     def __init__(self, costs: Costs) -> None:
         values = range(costs.count)
@@ -110,7 +112,7 @@ class Partition:
         return frozenset(body), frozenset(loads)
 
     def hull(self, a: int, b: int) -> frozenset[int]:
-        """`a`, `b` and every kernel on a path between them: the least superset that can be one kernel without a cycle."""
+        """`a`, `b` and every kernel on a path between them: the least superset that is one kernel without a cycle."""
         position = self.order.position
         if position[a] > position[b]:
             a, b = b, a
@@ -195,7 +197,7 @@ class Partition:
             self.order.renumber()
             position = self.order.position
             slots = sorted(position[k] for k in window)
-        for number, slot in zip(sequence, slots):
+        for number, slot in zip(sequence, slots, strict=True):
             if position[number] != slot:
                 self.order.place(number, slot)
         return True

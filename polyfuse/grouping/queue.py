@@ -60,13 +60,25 @@ class Queue:
         """Remembered, because a kernel's number fixes its content."""
         known = self._trials.get(move)
         if known is None:
-            state = self.state
-            gone = frozenset().union(*[state.kernels[k].roots for k in move.old])
-            made = frozenset().union(*move.new)
-            kernels = tuple([state.derived(roots, gone, made) for roots in move.new])
-            gain = sum([state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels])
+            kernels = self._outcome(move)
+            gain = sum([self.state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels])
             known = self._trials[move] = Trial(gain, kernels)
         return known
+
+    def _outcome(self, move: Move) -> tuple[KernelGroup, ...]:
+        """The kernels that a move makes, less the roots that nobody loads any more."""
+        state = self.state
+        gone = frozenset().union(*[state.kernels[k].roots for k in move.old])
+        wanted = move.new
+        while True:
+            made = frozenset().union(*wanted)
+            parts = [(roots, *state.closure(roots, gone, made)) for roots in wanted]
+            loaded = frozenset().union(*[loads for _, _, loads in parts])
+            vain = made - loaded - state.needed(made - loaded, move.old)
+            if not vain:
+                price = state.costs.price
+                return tuple([KernelGroup(r, body, loads, price(body, r, loads)) for r, body, loads in parts])
+            wanted = tuple([rest for roots in wanted if (rest := roots - vain)])
 
     def refusal(self, move: Move, trial: Trial) -> Verdict:
         """Legal, or the reason against the first kernel that may not be."""
@@ -119,7 +131,8 @@ class Queue:
         """Of `others`, the `count` kernels whose names are closest to that of `number`."""
         names = self.state.names
         name = names[number]
-        return heapq.nsmallest(count, [k for k in others if k != number], key=lambda k: (abs(names[k] - name), names[k]))
+        candidates = [k for k in others if k != number]
+        return heapq.nsmallest(count, candidates, key=lambda k: (abs(names[k] - name), names[k]))
 
     def _move(self, kind: Kind, arguments: tuple[int, ...]) -> Move | None:
         """The move as the partition is now; None if it no longer exists or reaches out of the window."""

@@ -15,8 +15,8 @@ Identity = tuple[frozenset[int], frozenset[int]]  # body and roots of a kernel
 @dataclass(frozen=True, slots=True)
 class Rules:
     """together: groups that one kernel computes, or none.  apart: groups of which a kernel computes one at most.
-    max_size: statements per kernel, 0 for no limit.  fusible: values that may share a kernel at all (None: every value).
-    refuted: kernels that the proof refused after they were planned."""
+    max_size: statements per kernel, 0 for no limit.  fusible: values that may share a kernel at all (None: every
+    value).  refuted: kernels that the proof refused after they were planned."""
 
     together: tuple[frozenset[int], ...] = ()
     apart: tuple[frozenset[int], ...] = ()

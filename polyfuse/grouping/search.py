@@ -137,8 +137,8 @@ def _grant(queue: Queue, wish: frozenset[int]) -> Verdict:
 
 
 def _entangled(kernels: tuple[KernelGroup, ...], values: frozenset[int]) -> frozenset[int]:
-    """`values` and all that is computed beside them or recomputed elsewhere: together they can be taken apart into single
-    statements, which need no proof."""
+    """`values` and all that is computed beside them or recomputed elsewhere: together they can be taken apart into
+    single statements, which need no proof."""
     while True:
         grown = values.union(*[kernel.body for kernel in kernels if not kernel.body.isdisjoint(values)])
         if grown == values:

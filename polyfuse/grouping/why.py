@@ -12,8 +12,8 @@ NOT_STORED = Verdict(Kind.LEGAL, "the value is not written to memory")
 
 
 def sharing(queue: Queue, u: int, v: int) -> Verdict:
-    """Why no kernel computes both `u` and `v`.  A reason against legality is preferred to none, a price to both: what is
-    legal but slower is the closest to being fused."""
+    """Why no kernel computes both `u` and `v`.  Where several kernels compute them, a price is preferred to a reason
+    against legality: what is legal but slower is the closest to being fused."""
     state = queue.state
     found: Verdict | None = None
     for a in sorted(state.users[u], key=state.names.__getitem__):
@@ -23,7 +23,9 @@ def sharing(queue: Queue, u: int, v: int) -> Verdict:
             verdict = _joined(queue, a, b)
             if found is None or verdict.kind is Kind.UNPROFITABLE:
                 found = verdict
-    return found or unknown("an input is read, not computed" if _reads(state, u, v) else "no output needs the value")
+    if found is not None:
+        return found
+    return unknown("an input is read, not computed" if _reads(state, u, v) else "no output needs the value")
 
 
 def storing(queue: Queue, value: int) -> Verdict:

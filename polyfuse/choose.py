@@ -1,0 +1,72 @@
+"""The best schedule of one group: every strategy proposes, the builder places, the price decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.cost import Cost, price
+from polyfuse.places.builder import Refused, build_schedule
+from polyfuse.places.proposal import Group
+from polyfuse.schedule import KernelSchedule
+from polyfuse.strategies.catalogue import propose
+from polyfuse.strategies.situation import Situation
+from polyfuse.verdict import Hazard, Verdict, illegal, unprofitable
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A schedule with its cost, or the reason why there is none."""
+
+    schedule: KernelSchedule | None
+    cost: Cost | None
+    verdict: Verdict | None = None
+
+
+def kernel_name(group: Group, limit: int = 4) -> str:
+    """Names list what the kernel holds: ``max_exp_sum_divide``."""
+    names = [s.name for s in group.statements()]
+    shown = names if len(names) <= limit else [*names[: limit - 2], *names[-2:]]
+    text = "_".join(shown)
+    return text if not text[0].isdigit() else f"k_{text}"
+
+
+def choose(situation: Situation, *, name: str = "", max_registers: int = 0) -> Choice:
+    """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue."""
+    best: Choice | None = None
+    refusal: Verdict | None = None
+    for proposal in propose(situation):
+        try:
+            schedule = build_schedule(name or kernel_name(situation.group), situation.group, proposal)
+        except Refused as reason:
+            refusal = refusal or reason.verdict
+            continue
+        cost = price(situation.scop, schedule, situation.target, situation.hints)
+        misfit = _fits(situation, schedule, cost, max_registers)
+        if misfit is not None:
+            refusal = refusal or misfit
+            continue
+        if best is None or best.cost is None or cost.seconds < best.cost.seconds:
+            best = Choice(schedule, cost)
+    if best is not None:
+        return best
+    return Choice(None, None, refusal or illegal(Hazard.SCOPE, _no_strategy(situation), rule="scope"))
+
+
+def _no_strategy(situation: Situation) -> str:
+    names = ", ".join(s.name for s in situation.group.statements())
+    return f"{names} share no parallel dimensions along which every value stays inside a block"
+
+
+def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_registers: int) -> Verdict | None:
+    target = situation.target
+    if cost.shared > target.shared_per_block:
+        return illegal(Hazard.CAPACITY, f"shared memory {cost.shared} > {target.shared_per_block} bytes", rule="capacity")
+    limit = max_registers or 2 * target.registers_per_thread
+    if target.kind == "cuda" and cost.registers > limit:
+        return unprofitable(
+            f"registers {cost.registers} > {limit}", registers=cost.registers, limit=limit, occupancy=cost.occupancy
+        )
+    if schedule.threads > target.threads_per_block:
+        return illegal(Hazard.CAPACITY, f"{schedule.threads} threads > {target.threads_per_block}", rule="capacity")
+    return None
+

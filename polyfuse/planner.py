@@ -1,0 +1,307 @@
+"""Propose -> prove -> price -> print: from a program to a plan, as one readable list of passes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import (
+    AnyGuard,
+    Binding,
+    Buffer,
+    FromArgument,
+    FromBuffer,
+    FromOutput,
+    FromSize,
+    FromStride,
+    Layout,
+    VolumeGuard,
+)
+from polyfuse.choose import Choice, choose, kernel_name
+from polyfuse.expr import Program
+from polyfuse.grouping.partition import KernelGroup
+from polyfuse.grouping.search import Grouping, search
+from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
+from polyfuse.legality import prove
+from polyfuse.lower.kernel import Lowered, lower
+from polyfuse.options import Options
+from polyfuse.places.proposal import Group
+from polyfuse.plan import Launch, LibraryCall, Plan, Step
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, build_scop
+from polyfuse.strategies.situation import Situation
+from polyfuse.target import Target
+from polyfuse.verdict import LEGAL, Verdict
+
+DEFAULT_SIZE = 8192  # of a symbol without a hint: large enough that rows and columns fill a device
+INT32_LIMIT = 2**31 - 2**16  # elements of an array whose offsets, padding included, stay within 32 bits
+
+fusion_log = logging.getLogger("polyfuse.fusion")
+
+
+def plan_program(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> Plan:
+    """The plan for one class of calls.  `layouts` has one entry per argument.  Raises PolyfuseError subclasses."""
+    scop = build_scop(program)  # views vanish into access relations
+    costs = ProgramCosts(scop, target, options, _hints(program), _layouts(scop, layouts))
+    grouping = _search(costs, options)  # the cheapest partition of stored values
+    grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
+    return _assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
+
+
+def _hints(program: Program) -> dict[str, int]:
+    hints = dict(program.hints)
+    for name in program.symbols:
+        hints.setdefault(name, DEFAULT_SIZE)
+    return hints
+
+
+def _layouts(scop: Scop, layouts: Sequence[Layout]) -> dict[int, Layout]:
+    found: dict[int, Layout] = {}
+    for statement in scop.statements:
+        if isinstance(statement, InputStatement) and statement.position < len(layouts):
+            layout = layouts[statement.position]
+            if layout != Layout():
+                found[statement.id] = layout
+    return found
+
+
+@dataclass
+class ProgramCosts:
+    """What the grouping search asks, answered by building the best schedule of each candidate kernel."""
+
+    scop: Scop
+    target: Target
+    options: Options
+    hints: Mapping[str, int]
+    layouts: Mapping[int, Layout]
+    choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return len(self.scop.statements)
+
+    def operands(self, value: int) -> tuple[int, ...]:
+        return self.scop.operands(value)
+
+    def is_input(self, value: int) -> bool:
+        return isinstance(self.scop.statements[value], InputStatement)
+
+    def is_output(self, value: int) -> bool:
+        return value in self.scop.outputs
+
+    def must_store(self, value: int) -> bool:
+        return isinstance(self.scop.statements[value], OpaqueStatement) or any(
+            isinstance(self.scop.statements[r], OpaqueStatement) for r in self.scop.readers.get(value, ())
+        )
+
+    def bytes(self, value: int) -> int:
+        count = sum(d.itemsize for d in self.scop.statements[value].dtypes)
+        for extent in self.scop.shape(value):
+            count *= max(0, extent.evaluate(self.hints))
+        return count
+
+    def floor(self, roots: frozenset[int], loads: frozenset[int]) -> int:
+        moved = sum(map(self.bytes, roots)) + sum(map(self.bytes, loads))
+        return int((self.target.launch + moved / self.target.bandwidth) * 1e12)
+
+    def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
+        choice = self.choice(body, roots, loads)
+        return choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
+
+    def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
+        return self.choice(body, roots, loads).verdict or LEGAL
+
+    def choice(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+        key = (body, roots)
+        found = self.choices.get(key)
+        if found is None:
+            found = self.choices[key] = self._choose(body, roots, loads)
+        return found
+
+    def _choose(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+        if any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body):
+            return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
+        situation = Situation(Group(self.scop, body, roots, loads), self.target, self.hints, self.layouts)
+        return choose(situation, max_registers=self.options.max_registers)
+
+
+def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:
+    from polyfuse.verdict import Hazard, illegal
+
+    name = next(scop.statements[v].name for v in body if isinstance(scop.statements[v], OpaqueStatement))
+    return illegal(Hazard.SCOPE, f"{name} is a library call, which no kernel contains", rule="opaque")
+
+
+def _search(costs: ProgramCosts, options: Options) -> Grouping:
+    fusible = None
+    if options.fuse == "none":
+        fusible = lambda value: False  # noqa: E731
+    elif options.fuse == "pointwise":
+        statements = costs.scop.statements
+
+        def fusible(value: int) -> bool:
+            statement = statements[value]
+            return isinstance(statement, Statement) and statement.monoid is None
+
+    together = _named(costs.scop, options.together)
+    apart = _named(costs.scop, options.apart)
+    return search(costs, together=together, apart=apart, max_size=options.max_fusion_size, fusible=fusible)
+
+
+def _named(scop: Scop, groups: Sequence[Sequence[str]]) -> list[frozenset[int]]:
+    from polyfuse.errors import OptionError
+
+    ids = {s.name: s.id for s in scop.statements}
+    for output, name in zip(scop.outputs, scop.program.output_names, strict=True):
+        ids.setdefault(name, output)
+    found = []
+    for group in groups:
+        missing = [name for name in group if name not in ids]
+        if missing:
+            raise OptionError(f"no value is called {missing[0]!r}", advice=f"values: {', '.join(sorted(ids))}")
+        found.append(frozenset(ids[name] for name in group))
+    return found
+
+
+def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
+    """Every final kernel through isl; a refuted one is marked and the search goes on without it."""
+    for _ in range(1 + len(grouping.kernels)):
+        refused: dict[KernelGroup, Verdict] = {}
+        for kernel in grouping.kernels:
+            schedule = costs.choice(kernel.body, kernel.roots, kernel.loads).schedule
+            if schedule is None:
+                continue
+            verdict = prove(costs.scop, schedule)
+            if not verdict:
+                fusion_log.info("refuted %s: %s", schedule.name, verdict)
+                refused[kernel] = verdict
+        if not refused:
+            return grouping
+        grouping = grouping.refute(refused)
+    return grouping
+
+
+# ---------------------------------------------------------------------------------------------- assembly
+
+
+def _assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> Plan:
+    scop, steps, names = costs.scop, [], dict[str, int]()
+    guards: dict[AnyGuard, None] = {}
+    bits = _index_bits(costs, guards)
+    stored = {root for kernel in grouping.kernels for root in kernel.roots}
+    for kernel in grouping.kernels:
+        choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+        if choice.schedule is None:
+            steps.append(_library_step(scop, kernel))
+            continue
+        group = Group(scop, kernel.body, kernel.roots, kernel.loads)
+        schedule = replace(choice.schedule, name=_unique(kernel_name(group), names))
+        guards |= dict.fromkeys(schedule.guards)
+        lowered = lower(scop, schedule, costs.layouts, bits)
+        steps.append(Launch(lowered.kernel, _bindings(scop, lowered), schedule))
+        fusion_log.info("fused %s -> %s (%d)", "+".join(s.name for s in group.statements()), schedule.name, len(kernel.body))
+    refusals = tuple(
+        (scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in grouping.log.items()
+    )
+    for u, v, verdict in refusals:
+        fusion_log.info("apart %s | %s: %s", u, v, verdict.sentence)
+    return Plan(
+        program=scop.program,
+        target=costs.target,
+        options=costs.options,
+        layouts=layouts,
+        guards=tuple(guards),
+        steps=tuple(steps),
+        buffers=_buffers(scop, steps, stored),
+        refusals=refusals,
+    )
+
+
+def _unique(name: str, taken: dict[str, int]) -> str:
+    taken[name] = taken.get(name, 0) + 1
+    return name if taken[name] == 1 else f"{name}_{taken[name]}"
+
+
+def _index_bits(costs: ProgramCosts, guards: dict[AnyGuard, None]) -> int:
+    """32-bit offsets where every array of the program is small enough; the guard keeps the plan to such calls."""
+    shapes = {s.shape for s in costs.scop.statements}
+    wide = False
+    for shape in shapes:
+        volume = 1
+        for extent in shape:
+            volume *= max(1, extent.evaluate(costs.hints))
+        wide = wide or volume > INT32_LIMIT
+    for shape in shapes:
+        if any(not extent.is_constant for extent in shape) and not wide:
+            guards[VolumeGuard(shape, INT32_LIMIT)] = None
+    return 64 if wide else 32
+
+
+def _bindings(scop: Scop, lowered: Lowered) -> tuple[Binding, ...]:
+    uses = {use.name: use for use in lowered.arrays}
+    strides = {
+        f"{use.name}_s{axis}": FromStride(_position(scop, use.value), axis)
+        for use in lowered.arrays
+        if use.layout.strides is not None
+        for axis in range(len(use.shape))
+    }
+
+    def bind(parameter: Parameter) -> Binding:
+        if isinstance(parameter, ArrayParameter):
+            use = uses[parameter.name]
+            return _home(scop, use.value, use.component)
+        if isinstance(parameter, ScalarParameter):
+            return FromArgument(int(parameter.name[1:]))
+        return strides.get(parameter.name) or FromSize(Affine.symbol(parameter.name))
+
+    return tuple(bind(p) for p in lowered.kernel.parameters)
+
+
+def _position(scop: Scop, value: int) -> int:
+    statement = scop.statements[value]
+    assert isinstance(statement, InputStatement)
+    return statement.position
+
+
+def _home(scop: Scop, value: int, component: int) -> Binding:
+    """Where a stored value lives: the caller's array, an output, or the workspace."""
+    statement = scop.statements[value]
+    if isinstance(statement, InputStatement):
+        return FromArgument(statement.position)
+    if value in scop.outputs and component == 0:
+        return FromOutput(scop.outputs.index(value))
+    return FromBuffer(_buffer_name(statement.name, component))
+
+
+def _buffer_name(name: str, component: int) -> str:
+    return name if not component else f"{name}.{component}"
+
+
+def _library_step(scop: Scop, kernel: KernelGroup) -> LibraryCall:
+    (value,) = kernel.body
+    statement = scop.statements[value]
+    assert isinstance(statement, OpaqueStatement)
+    operands = tuple(_home(scop, o, 0) for o in statement.operands)
+    return LibraryCall(statement.call, operands, (_home(scop, value, 0),))
+
+
+def _buffers(scop: Scop, steps: Sequence[Step], stored: set[int]) -> tuple[Buffer, ...]:
+    """Intermediates in memory with the first and last step that touches them."""
+    touched: dict[str, list[int]] = {}
+    for number, step in enumerate(steps):
+        bindings = step.bindings if isinstance(step, Launch) else (*step.operands, *step.results)
+        for binding in bindings:
+            if isinstance(binding, FromBuffer):
+                touched.setdefault(binding.name, []).append(number)
+    found = []
+    for value in sorted(stored):
+        statement = scop.statements[value]
+        for component, dtype in enumerate(statement.dtypes):
+            name = _buffer_name(statement.name, component)
+            if name in touched:
+                span = touched[name]
+                found.append(Buffer(name, dtype, statement.shape, min(span), max(span)))
+    return tuple(found)
+
+

@@ -1,0 +1,106 @@
+"""Ahead-of-time stages: lower to a plan, compile it, call it; named as JAX names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyfuse.bindings import Layout
+from polyfuse.errors import ArgumentError, StalePlanError
+from polyfuse.plan import Plan
+from polyfuse.run.arguments import Reading
+from polyfuse.run.arrays import HOST
+from polyfuse.run.captures import Watch
+from polyfuse.run.libraries.numpy_arrays import NUMPY
+from polyfuse.run.prepare import Call, Leaf, Ready, Setting, prepare
+from polyfuse.run.record import Record
+from polyfuse.run.services import Services, Traced, backend_name
+from polyfuse.run.sizes import hold
+from polyfuse.run.variants import PLANNING, Variant, Variants, device_of, fit, leaves_of, to_stage
+from polyfuse.run.workspace import Counters
+
+Read = Callable[[tuple[Any, ...], dict[str, Any]], Reading]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A plan and what is needed to run it.  `read` reads the arguments of a call."""
+
+    plan: Plan
+    traced: Traced
+    watch: Watch
+    read: Read
+    services: Services
+    variants: Variants
+
+    def as_text(self) -> str:
+        """The schedule."""
+        return str(self.plan)
+
+    def compile(self) -> Executable:
+        """Compile the kernels, which needs no device.  Raises CompileError."""
+        backend = self.services.backend(backend_name(self.plan.options, self.plan.target))
+        with PLANNING:
+            return Executable(self, self.variants.compile(self.plan, backend))
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A compiled plan.  Calls run it or raise StalePlanError: nothing is traced, planned or compiled again."""
+
+    lowered: Lowered
+    ready: Ready
+    counters: Counters = field(default_factory=Counters)
+    records: dict[tuple[Any, ...], Record] = field(default_factory=dict)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        reading = self.lowered.read(args, kwargs)
+        key = tuple(reading.key)
+        record = self.records.get(key)
+        if record is None or (record.is_conditional and not record.holds(reading.values, reading.leaves)):
+            record = self.records[key] = self._prepare(reading)
+            if record.is_conditional and not record.holds(reading.values, reading.leaves):
+                raise StalePlanError("a captured value changed since the plan was made")
+        return record.run(reading.values, reading.leaves)
+
+    def _prepare(self, reading: Reading) -> Record:
+        plan, lowered = self.ready.plan, self.lowered
+        call = fit(Variant(lowered.traced, lowered.watch), leaves_of(reading.leaves))
+        if call is None:
+            raise StalePlanError(
+                f"the plan of {plan.program.name} does not fit these arguments",
+                advice=f"It was made for {', '.join(f'{a.path}: {a.dtype}{list(a.shape)}' for a in plan.program.arguments)}.",
+            )
+        if not hold(plan.guards, call.sizes):
+            violated = next(g for g in plan.guards if not g.holds(call.sizes))
+            raise StalePlanError(f"the plan of {plan.program.name} holds only where {violated}")
+        device = device_of(call) or HOST
+        if device.kind != self.ready.backend.device:
+            raise ArgumentError(f"the plan is for {plan.target.name}, the arguments are on {device}")
+        staged = {*to_stage(call.leaves), *_misfits(call.leaves, plan.layouts)}
+        library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
+        setting = Setting(library, device, self.counters, lowered.services.frontend)
+        placed = Call(call.leaves, call.sizes, tuple(sorted(staged)))
+        return prepare(self.ready, lowered.traced, lowered.watch, placed, setting)
+
+
+def _misfits(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> list[int]:
+    """Arrays whose layout is outside the class of the plan: a C-order copy fits every class that contains C order."""
+    pairs = zip(leaves, layouts, strict=True)
+    return [k for k, (leaf, wanted) in enumerate(pairs) if leaf.facts is not None and not fits(leaf.facts.layout, wanted)]
+
+
+def fits(layout: Layout, wanted: Layout) -> bool:
+    """Whether an array of class `layout` may be read as one of class `wanted`."""
+    if layout.alignment < wanted.alignment:
+        return False
+    if wanted.strides is None or layout.strides is None:
+        return wanted.strides == layout.strides
+    return all(w is None or w == s for w, s in zip(wanted.strides, layout.strides, strict=True))
+
+
+def default_layouts(traced: Traced) -> tuple[Layout, ...]:
+    """The layouts of a plan made from shapes alone: C order, aligned."""
+    return tuple(Layout() for _ in traced.program.arguments)
+

@@ -1,0 +1,172 @@
+"""Reading the arguments of a call: a hashable key of everything a plan may depend on, and the values of its leaves.
+
+The order of leaves is that of the frontend's trees: containers in order, dictionaries in insertion order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from polyfuse.errors import ArgumentError
+from polyfuse.run.arrays import Library
+from polyfuse.run.foreign import adopt
+from polyfuse.run.libraries import library_of
+
+Reader = Callable[[Any], tuple[tuple[Any, ...], int]]
+
+SCALARS = frozenset((bool, int, float))
+_INT64 = range(-(1 << 63), 1 << 63)
+_LEAF = "leaf"
+_IMMUTABLE = (
+    str,
+    bytes,
+    type,
+    enum.Enum,
+    np.dtype,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    types.EllipsisType,
+    range,
+    slice,
+)
+
+_readers: dict[type, tuple[Library, Reader] | None] = {}
+
+
+def reader_of(kind: type) -> tuple[Library, Reader] | None:
+    """The library of arrays of type `kind` and its `read`, remembered by type; None for anything else."""
+    if kind not in _readers:
+        library = None if issubclass(kind, (np.generic, np.memmap)) else library_of(kind)
+        _readers[kind] = None if library is None else (library, library.read)
+    return _readers[kind]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two Python values are the same to a program: type and value, the sign of zero, NaN equal to itself."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is float:
+        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one call passed.
+
+    `key`: equal for calls that may share a prepared record.  `structure`: the part of it that is nesting and static
+    values.  `values`: the address of each array leaf, the value of each scalar leaf.  `leaves`: the leaves themselves,
+    arrays in their library's plain type.  `others`: leaves that are neither (tracers, specs), which `accepts` let
+    pass.  `back`: how the caller's kind of array is made from an output, where it is not one of the libraries'.
+    """
+
+    accepts: Callable[[Any], bool]
+    key: list[Any] = field(default_factory=list)
+    structure: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    leaves: list[Any] = field(default_factory=list)
+    others: list[Any] = field(default_factory=list)
+    back: Callable[[Any], Any] | None = None
+
+    def add(self, value: Any) -> None:
+        """Read one argument.  Raises ArgumentError; containers put the way to the leaf in front of its message."""
+        kind = type(value)
+        if kind in SCALARS:
+            if kind is int and value not in _INT64:
+                raise ArgumentError(f" = {value} does not fit 64 bits", advice="Pass a float, or declare it static.")
+            self.key.append(kind)
+            self._leaf(value, value)
+        elif (found := reader_of(kind)) is not None:
+            key, pointer = found[1](value)
+            self.key += key
+            self._leaf(value, pointer)
+        elif kind is tuple or kind is list:
+            self._children((kind, len(value)), value, "[{}]", range(len(value)))
+        elif kind is dict:
+            self._children((kind, tuple(value)), value.values(), "[{!r}]", value)
+        elif value is None:
+            self._token(None)
+        else:
+            self._other(value)
+
+    def _leaf(self, leaf: Any, value: Any) -> None:
+        self.structure.append(_LEAF)
+        self.values.append(value)
+        self.leaves.append(leaf)
+
+    def _token(self, token: Any) -> None:
+        self.key.append(token)
+        self.structure.append(token)
+
+    def _children(self, token: Any, children: Any, step: str, names: Any) -> None:
+        self._token(token)
+        for name, child in zip(names, children, strict=True):
+            try:
+                self.add(child)
+            except ArgumentError as error:
+                raise ArgumentError(step.format(name) + error.message, advice=error.advice) from None
+
+    def _other(self, value: Any) -> None:
+        """Everything that is not one of the common kinds."""
+        kind = type(value)
+        if self.accepts(value):
+            self._token(_LEAF)
+            self.others.append(value)
+        elif isinstance(value, dict):
+            self._children((kind, tuple(value)), value.values(), "[{!r}]", value)
+        elif isinstance(value, tuple) and hasattr(value, "_fields"):
+            self._children((kind, len(value)), value, ".{}", value._fields)
+        elif isinstance(value, (tuple, list)):
+            self._children((kind, len(value)), value, "[{}]", range(len(value)))
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names = [f.name for f in dataclasses.fields(value)]
+            self._children((kind, tuple(names)), [getattr(value, n) for n in names], ".{}", names)
+        elif (adopted := adopt(value)) is not None:
+            self.back = self.back or adopted.back
+            self.add(adopted.array)
+        else:
+            self.add_static(value, declared=False)
+
+    def add_static(self, value: Any, *, declared: bool) -> None:
+        """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user
+        declared it static."""
+        if not declared and not isinstance(value, _IMMUTABLE):
+            raise ArgumentError(
+                f" is a {type(value).__name__}, neither an array, a number nor a container of them",
+                advice='If it never changes, declare it: jit(static=("name",)).',
+            )
+        try:
+            hash(value)
+        except TypeError:
+            raise ArgumentError(
+                f" is static but not hashable: {type(value).__name__}", advice="Use a tuple or a frozen dataclass."
+            ) from None
+        exact = repr(value) if isinstance(value, (float, complex, tuple)) else None  # 0.0 == -0.0
+        self._token((type(value), value, exact))
+
+
+def read_arguments(
+    names: Sequence[str], arguments: Sequence[Any], static: frozenset[str], accepts: Callable[[Any], bool]
+) -> Reading:
+    """Read bound arguments; those named in `static` are taken as they are, those that `accepts` become `others`."""
+    reading = Reading(accepts)
+    for name, value in zip(names, arguments, strict=True):
+        try:
+            if name in static:
+                reading.add_static(value, declared=True)
+            else:
+                reading.add(value)
+        except ArgumentError as error:
+            raise ArgumentError(f"{name}{error.message}", advice=error.advice) from None
+    return reading

@@ -1,0 +1,47 @@
+"""A call bound to its arrays: everything but the launches is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyfuse.run.arrays import ArrayFacts
+from polyfuse.run.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """Call it, without arguments, to launch again into the same output arrays, which it returns.
+
+    `values` and `leaves` are those of the record; `outputs` are what kernels write, `copies` the targets that an output
+    has to be copied to, because they are strided or overlap an argument.
+    """
+
+    record: Record
+    values: tuple[Any, ...]
+    leaves: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    copies: tuple[tuple[Any, Any], ...]
+    result: Any
+
+    @staticmethod
+    def of(
+        record: Record, values: list[Any], leaves: list[Any], targets: Sequence[tuple[Any, ArrayFacts]] | None, out: Any
+    ) -> BoundCall:
+        outputs = [allocate() for allocate in record.allocators]
+        if targets is None:
+            return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), (), record.nested(list(outputs)))
+        copies = []
+        for k, (target, facts) in enumerate(targets):
+            if record.is_direct(facts, values):
+                outputs[k] = target
+            else:
+                copies.append((target, outputs[k]))
+        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), out)
+
+    def __call__(self) -> Any:
+        self.record.launch(list(self.values), list(self.leaves), list(self.outputs))
+        for target, output in self.copies:
+            self.record.library.copy(target, output)
+        return self.result

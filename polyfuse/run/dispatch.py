@@ -1,0 +1,269 @@
+"""What `jit` returns: a call is a look-up of its key, then a launch with prepared arguments.
+
+Steady state (same dtypes, shapes, strides and alignment as an earlier call)::
+
+    key of the arguments -> Record -> fill in addresses, allocate outputs, launch
+
+Otherwise, under one lock: find or make a trace, find or make a plan, prepare a record, run it.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from polyfuse.bindings import AnyGuard
+from polyfuse.errors import ArgumentError, OptionError
+from polyfuse.options import Options
+from polyfuse.plan import Plan
+from polyfuse.run.ahead import Executable, Lowered, default_layouts
+from polyfuse.run.arguments import SCALARS, Reading, read_arguments, reader_of
+from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
+from polyfuse.run.bound import BoundCall
+from polyfuse.run.captures import Watch
+from polyfuse.run.libraries.numpy_arrays import NUMPY
+from polyfuse.run.prepare import Call, Setting, prepare
+from polyfuse.run.record import Record
+from polyfuse.run.services import Backend, Services, Traced, backend_name
+from polyfuse.run.signature import Parameters
+from polyfuse.run.targets import Target, converted, read_targets
+from polyfuse.run.variants import PLANNING, Fitted, Variants, device_of, layouts_of, leaves_of, to_stage
+from polyfuse.run.workspace import Counters
+from polyfuse.target import Target as Machine
+from polyfuse.target import named
+
+_RECORDS = 4096  # exact keys kept per function; the oldest goes first
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """Counters since the function was made or its cache cleared.
+
+    `hits`: calls that only launched (racing threads may lose some).  `misses`: calls that prepared a record.
+    `compilations`: kernels.  `loads`: plans from the disk cache.  `records`: exact keys kept.  `guards`: per trace, the
+    conditions on sizes that it assumes.
+    """
+
+    hits: int
+    misses: int
+    traces: int
+    plans: int
+    loads: int
+    compilations: int
+    records: int
+    guards: tuple[tuple[AnyGuard, ...], ...]
+
+
+class Jitted:
+    """A compiled function; call it like the original.
+
+    `out=` takes an array, or nested arrays like the result, to write into.  Thread safe.  Raises ArgumentError for
+    arguments that no program can take, TraceError and its kinds for what the function does with them.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Options, services: Services) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._services = services
+        self._parameters = Parameters.of(function)
+        self._static = frozenset(options.static)
+        unknown = sorted(self._static - set(self._parameters.names))
+        if unknown:
+            raise OptionError(f"static={unknown[0]!r} is no parameter of {self._parameters.function}")
+        self._takes_out = "out" in self._parameters.names
+        self._is_plain = self._parameters.plain and not self._static
+        self._arity = len(self._parameters.names)
+        self._counters = Counters()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._records: dict[tuple[Any, ...], Record] = {}
+        self._variants = Variants(self._services)
+
+    def __repr__(self) -> str:
+        return f"<jitted {self._parameters.function}{self._parameters.signature}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    # ------------------------------------------------------------------------------------------ calls
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != self._arity or not self._is_plain:
+            return self._call(args, kwargs)
+        key: list[Any] = []
+        values: list[Any] = []
+        for value in args:
+            kind = type(value)
+            if kind is np.ndarray:
+                pointer = host_pointer(value)
+                key += (value.dtype, value.shape, value.strides, pointer % VECTOR_ALIGNMENT)
+                values.append(pointer)
+            elif kind in SCALARS:
+                key.append(kind)
+                values.append(value)
+            elif (found := reader_of(kind)) is not None:
+                part, pointer = found[1](value)
+                key += part
+                values.append(pointer)
+            else:
+                return self._call(args, kwargs)
+        record = self._records.get(tuple(key))
+        if record is None:
+            return self._call(args, kwargs)
+        leaves = list(args)
+        if record.is_conditional and not record.holds(values, leaves):
+            return self._call(args, kwargs)
+        self._variants.counts.hits += 1
+        return record.run(values, leaves)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Any call: keywords, nested and foreign arguments, `out=`, and every first call."""
+        out = None if self._takes_out else kwargs.pop("out", None)
+        arguments = self._parameters.bind(args, kwargs)
+        reading = self._read(arguments, self._services.frontend.is_tracer)
+        if reading.others:  # a jitted function inside another's trace
+            return self._parameters.apply(self._function, arguments)
+        record = self._record(reading, arguments)
+        if out is not None:
+            targets = read_targets(record, self._services.frontend.flatten(out, "out"))
+            record.run_into(reading.values, reading.leaves, targets)
+            return out
+        result = record.run(reading.values, reading.leaves)
+        return result if reading.back is None else converted(result, reading.back)
+
+    def _read(self, arguments: Sequence[Any], accepts: Callable[[Any], bool]) -> Reading:
+        return read_arguments(self._parameters.names, arguments, self._static, accepts)
+
+    def bind(self, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall:
+        """The call with these arrays, ready to be launched again and again: their contents may change, they may not.
+
+        Without `out` every launch writes the same arrays, which it returns.  Raises as the call does.
+        """
+        arguments = self._parameters.bind(args, kwargs)
+        reading = self._read(arguments, lambda value: False)
+        record = self._record(reading, arguments)
+        targets: list[Target] | None = None
+        if out is not None:
+            targets = read_targets(record, self._services.frontend.flatten(out, "out"))
+        return BoundCall.of(record, reading.values, reading.leaves, targets, out)
+
+    # ------------------------------------------------------------------------------------------ ahead of time
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """The plan for arguments or shape specs, without running anything.  Keywords that are no parameters of the
+        function are options: ``target``, ``fuse`` and the others of `Options`."""
+        return self.lower(*args, **kwargs).plan
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """As `plan`; the result can be compiled."""
+        wanted = {n: kwargs.pop(n) for n in list(kwargs) if n not in self._parameters.names}
+        options = self._options.updated(wanted)
+        arguments = self._parameters.bind(args, kwargs)
+        reading = self._read(arguments, self._services.frontend.is_spec)
+        with PLANNING:
+            if reading.others:
+                traced, watched, layouts, device = self._trace(arguments), Watch(), None, None
+                program = traced.program
+                self._variants.counts.traces += 1
+            else:
+                call = self._fitted(reading, arguments)
+                traced, watched = call.variant.traced, call.variant.watch
+                program = replace(traced.program, hints=call.sizes)
+                layouts, device = layouts_of(call.leaves, to_stage(call.leaves)), device_of(call)
+            plan = self._variants.plan(program, self._target(device, options), options, layouts or default_layouts(traced))
+        return Lowered(plan, traced, watched, self._reread, self._services, self._variants)
+
+    def compile(self, *args: Any, **kwargs: Any) -> Executable:
+        """As `lower`, compiled, which needs no device; running it does."""
+        return self.lower(*args, **kwargs).compile()
+
+    def _reread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading:
+        return self._read(self._parameters.bind(args, kwargs), lambda value: False)
+
+    # ------------------------------------------------------------------------------------------ caches
+    def cache_info(self) -> CacheInfo:
+        """What was found, made and assumed so far."""
+        counts = self._variants.counts
+        return CacheInfo(
+            hits=counts.hits,
+            misses=counts.misses,
+            traces=counts.traces,
+            plans=counts.plans,
+            loads=counts.loads,
+            compilations=counts.compilations,
+            records=len(self._records),
+            guards=tuple(variant.traced.guards for variant in self._variants.all()),
+        )
+
+    def cache_clear(self) -> None:
+        """Forget everything in memory; the disk cache stays."""
+        with PLANNING:
+            self._clear()
+
+    # ------------------------------------------------------------------------------------------ records
+    def _record(self, reading: Reading, arguments: Sequence[Any]) -> Record:
+        """The record of a call, prepared where it is new; the reading then holds the captured arrays too."""
+        key = tuple(reading.key)
+        record = self._records.get(key)
+        if record is not None and (not record.is_conditional or record.holds(reading.values, reading.leaves)):
+            self._variants.counts.hits += 1
+            return record
+        with PLANNING:
+            record = self._records.get(key)  # another thread may have made it meanwhile
+            if record is not None and (not record.is_conditional or record.holds(reading.values, reading.leaves)):
+                return record
+            record = self._prepare(reading, arguments)
+            if record.is_conditional and not record.holds(reading.values, reading.leaves):
+                raise ArgumentError("a captured value changed while the function was being compiled")
+            self._variants.counts.misses += 1
+            if len(self._records) >= _RECORDS:
+                self._records.pop(next(iter(self._records)))
+            self._records[key] = record
+            return record
+
+    def _prepare(self, reading: Reading, arguments: Sequence[Any]) -> Record:
+        call = self._fitted(reading, arguments)
+        device = device_of(call) or HOST
+        target = self._target(device, self._options)
+        backend = self._backend(device, target)
+        staged = to_stage(call.leaves)
+        ready = self._variants.ready(call, layouts_of(call.leaves, staged), target, self._options, backend)
+        library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
+        setting = Setting(library, device, self._counters, self._services.frontend)
+        variant = call.variant
+        return prepare(ready, variant.traced, variant.watch, Call(call.leaves, call.sizes, staged), setting)
+
+    def _fitted(self, reading: Reading, arguments: Sequence[Any]) -> Fitted:
+        leaves = leaves_of(reading.leaves)
+        key = tuple(reading.structure)
+        found = self._variants.find(key, leaves)
+        return found or self._variants.trace(key, leaves, self._function, lambda: self._trace(arguments))
+
+    def _trace(self, arguments: Sequence[Any]) -> Traced:
+        parameters, function = self._parameters, self._function
+
+        @functools.wraps(function)
+        def call(*values: Any) -> Any:
+            return parameters.apply(function, values)
+
+        called = function if parameters.plain else call
+        return self._services.frontend.trace(called, arguments, parameters.names, parameters.function)
+
+    def _target(self, device: Device | None, options: Options) -> Machine:
+        return named(options.target) if options.target is not None else self._services.target(device)
+
+    def _backend(self, device: Device, target: Machine) -> Backend:
+        """The back end for arrays on `device`.  Raises ArgumentError where it cannot reach them."""
+        backend = self._services.backend(backend_name(self._options, target))
+        if backend.device == device.kind:
+            return backend
+        advice = 'Pass device arrays, or backend="interpreter" to run its schedule without a GPU.'
+        raise ArgumentError(
+            f"back end {backend.name} needs arrays on a {backend.device} device, these are on {device}",
+            advice=advice if device.kind == "cpu" else "",
+        )

@@ -1,0 +1,84 @@
+"""CuPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+
+from polyfuse.dtypes import DType, from_numpy
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
+
+
+@dataclass(frozen=True, slots=True)
+class CuPyLibrary:
+    """`current`: CuPy's reader of the current stream."""
+
+    current: Callable[[], Any]
+    name: str = "cupy"
+
+    def facts(self, array: Any) -> ArrayFacts:
+        dtype = from_numpy(array.dtype)
+        if dtype is None:
+            raise unsupported_dtype(str(array.dtype), array.dtype.kind)
+        key, pointer = self.read(array)
+        whole = all(s % dtype.itemsize == 0 for s in array.strides)
+        strides = tuple(s // dtype.itemsize for s in array.strides) if whole else None
+        return ArrayFacts(pointer, array.shape, strides, dtype, Device("cuda", array.data.device_id), key)
+
+    def read(self, array: Any) -> tuple[tuple[Any, ...], int]:
+        data = array.data
+        pointer = data.ptr
+        where = data.device_id
+        return ("cupy", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT, where), pointer
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
+        empty, element = cupy.ndarray, dtype.numpy
+
+        def on_other_device() -> Any:
+            with cupy.cuda.Device(device.index):
+                return empty(shape, element)
+
+        return (lambda: empty(shape, element)) if cupy.cuda.runtime.getDeviceCount() == 1 else on_other_device
+
+    def pointer(self, array: Any) -> int:
+        return int(array.data.ptr)
+
+    def stream(self, device: Device) -> int:
+        del device  # CuPy's current stream belongs to its current device
+        return int(self.current().ptr)
+
+    def is_capturing(self, device: Device) -> bool:
+        del device
+        return bool(cupy.cuda.runtime.streamIsCapturing(self.current().ptr))
+
+    def contiguous(self, array: Any) -> Any:
+        return array.copy(order="C")
+
+    def copy(self, target: Any, source: Any) -> None:
+        cupy.copyto(target, source)
+
+    def zero(self, array: Any) -> None:
+        array.fill(0)
+
+    def view(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: DType) -> Any:
+        return cupy.ndarray(shape, dtype.numpy, memory.data + offset)
+
+    def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
+        function: Any = cupy
+        for part in name.split("."):
+            function = getattr(function, part)
+        return function(*operands, **settings)
+
+    def result(self, array: Any) -> Any:
+        return array
+
+
+CUPY = CuPyLibrary(cupy.cuda.get_current_stream)
+
+
+def library_of(kind: type) -> CuPyLibrary | None:
+    """CuPy's arrays; None for its other types."""
+    return CUPY if kind is cupy.ndarray else None

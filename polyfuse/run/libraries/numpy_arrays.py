@@ -1,0 +1,110 @@
+"""NumPy arrays; outputs come from the pooled allocator of the CPU backend once it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyfuse.dtypes import DType, from_numpy
+from polyfuse.errors import ArgumentError
+from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
+
+Empty = Callable[[tuple[int, ...], np.dtype[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NumPyLibrary:
+    """`empty`: the allocator, called with a shape and a dtype."""
+
+    empty: Empty = np.empty
+    name: str = "numpy"
+
+    def facts(self, array: Any) -> ArrayFacts:
+        dtype = from_numpy(array.dtype)
+        if dtype is None:
+            raise _wrong_dtype(array.dtype)
+        key, pointer = self.read(array)
+        whole = all(s % dtype.itemsize == 0 for s in array.strides)
+        strides = tuple(s // dtype.itemsize for s in array.strides) if whole else None
+        return ArrayFacts(pointer, array.shape, strides, dtype, HOST, key)
+
+    def read(self, array: Any) -> tuple[tuple[Any, ...], int]:
+        pointer = host_pointer(array)
+        return (array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT), pointer
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
+        del device  # there is one host
+        empty, element = self.empty, dtype.numpy
+        return lambda: empty(shape, element)
+
+    def pointer(self, array: Any) -> int:
+        return host_pointer(array)
+
+    def stream(self, device: Device) -> int:
+        del device
+        return 0
+
+    def is_capturing(self, device: Device) -> bool:
+        del device
+        return False
+
+    def contiguous(self, array: Any) -> Any:
+        fresh = self.empty(array.shape, array.dtype)
+        fresh[...] = array
+        return fresh
+
+    def copy(self, target: Any, source: Any) -> None:
+        target[...] = source
+
+    def zero(self, array: Any) -> None:
+        array[...] = 0
+
+    def view(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: DType) -> Any:
+        return np.ndarray(shape, dtype.numpy, memory, offset)
+
+    def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
+        function: Any = np
+        for part in name.split("."):
+            function = getattr(function, part)
+        return function(*operands, **settings)
+
+    def result(self, array: Any) -> Any:
+        return array[()]
+
+
+NUMPY = NumPyLibrary()
+
+
+def library_of(kind: type) -> NumPyLibrary | None:
+    """NumPy's library for arrays, memory maps and scalars (a scalar is an array of rank 0); None for its other types.
+
+    Raises ArgumentError for subclasses whose operators mean something else.
+    """
+    if kind is np.ndarray or issubclass(kind, (np.generic, np.memmap)):
+        return NUMPY
+    if issubclass(kind, np.ma.MaskedArray):
+        raise ArgumentError(
+            " is a masked array, which has no place in a kernel", advice="Pass x.filled(value), or x.data and x.mask as two arrays."
+        )
+    if issubclass(kind, np.ndarray):
+        raise ArgumentError(
+            f" is a {kind.__name__}, which changes what array operators mean", advice="Pass a plain array: numpy.asarray(x)."
+        )
+    return None
+
+
+def as_plain(array: Any) -> Any:
+    """A plain ndarray of the same memory; scalars become arrays of rank 0."""
+    return array if type(array) is np.ndarray else np.asarray(array).view(np.ndarray)
+
+
+def _wrong_dtype(dtype: np.dtype[Any]) -> ArgumentError:
+    if not dtype.isnative and from_numpy(dtype.newbyteorder("=")) is not None:
+        return ArgumentError(
+            f" has dtype {dtype}, in the byte order of other machines",
+            advice="Convert it once: x.astype(x.dtype.newbyteorder('=')).",
+        )
+    return unsupported_dtype(str(dtype), dtype.kind)

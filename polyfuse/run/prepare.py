@@ -1,0 +1,292 @@
+"""From a compiled plan and the arrays of one call to a `Record`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+from polyfuse.bindings import (
+    Binding,
+    FromArgument,
+    FromBuffer,
+    FromOutput,
+    FromProduct,
+    FromSize,
+    FromStride,
+)
+from polyfuse.dtypes import DType, u8
+from polyfuse.errors import KernelError
+from polyfuse.expr import Input, Shape
+from polyfuse.kernel import ArrayParameter, SizeParameter
+from polyfuse.plan import Launch, LibraryCall, Plan
+from polyfuse.run import steps
+from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides
+from polyfuse.run.captures import Watch
+from polyfuse.run.libraries.numpy_arrays import NumPyLibrary
+from polyfuse.run.record import Capture, Output, Record, Scratch
+from polyfuse.run.services import Backend, Bound, Compiled, Frontend, Launcher, Traced
+from polyfuse.run.sizes import evaluate
+from polyfuse.run.workspace import ALIGNMENT, Counters, buffer_bytes, pack
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A plan with its compiled kernels, one per launch."""
+
+    plan: Plan
+    kernels: tuple[Compiled, ...]
+    backend: Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An array or scalar leaf of a call, or a captured array.  `facts` and `library` are None for scalars."""
+
+    value: Any
+    facts: ArrayFacts | None = None
+    library: Library | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its leaves, captured arrays last; the sizes; which leaves are copied to C order first."""
+
+    leaves: Sequence[Leaf]
+    sizes: Mapping[str, int]
+    staged: tuple[int, ...] = ()
+
+    def number(self, binding: FromSize | FromProduct | FromStride) -> int:
+        """The value at launch of a binding that depends on sizes and strides only."""
+        match binding:
+            case FromSize(expression):
+                return expression.evaluate(self.sizes)
+            case FromProduct(factors):
+                product = 1
+                for factor in factors:
+                    product *= factor.evaluate(self.sizes)
+                return product
+            case FromStride(position, axis):
+                facts = self.leaves[position].facts
+                assert facts is not None, "strides of a leaf that is no array"
+                strides = c_strides(facts.shape) if position in self.staged else facts.strides
+                assert strides is not None, "an array without whole strides is staged"
+                return strides[axis]
+
+
+@dataclass(slots=True)
+class _Values:
+    """Positions in the values of a record."""
+
+    leaves: int
+    outputs: int
+    buffers: Mapping[str, int]
+    constants: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def first_constant(self) -> int:
+        return self.leaves + self.outputs + len(self.buffers)
+
+    def constant(self, number: int) -> int:
+        return self.first_constant + self.constants.setdefault(number, len(self.constants))
+
+    def slot(self, binding: Binding, call: Call) -> int:
+        """Where the value of `binding` is found."""
+        match binding:
+            case FromArgument(position):
+                return position
+            case FromOutput(position):
+                return self.leaves + position
+            case FromBuffer(name):
+                return self.leaves + self.outputs + self.buffers[name]
+            case FromSize() | FromProduct() | FromStride():
+                return self.constant(call.number(binding))
+            case _:
+                assert_never(binding)
+
+    def object(self, binding: Binding) -> int:
+        """Where the array of `binding` is found, once all constants are known."""
+        after = self.first_constant + len(self.constants)
+        match binding:
+            case FromArgument(position):
+                return after + position
+            case FromOutput(position):
+                return after + self.leaves + position
+            case FromBuffer(name):
+                return after + self.leaves + self.outputs + self.buffers[name]
+            case _:
+                raise KernelError(f"a library call reads {binding}, which is no array")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What records of one function share: where they run, and what the function keeps between calls."""
+
+    library: Library
+    device: Device
+    counters: Counters
+    frontend: Frontend
+
+
+def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Setting) -> Record:
+    """The record of calls that have exactly these leaves."""
+    plan, device = ready.plan, setting.device
+    library = _with_allocator(setting.library, ready.backend)
+    leaves, sizes = call.leaves, call.sizes
+    outputs = tuple(_output(node.shape, node.dtype, sizes, library, device) for node in plan.program.outputs)
+    scratch = _scratch(plan, sizes, library, device)
+    names = {b.name: k for k, (b, _) in enumerate(scratch.buffers)} if scratch else {}
+    values = _Values(len(leaves), len(outputs), names)
+    bound = _bind(ready, call, values, device)
+    launched = [c.launcher(b) if b is not None else None for c, b in zip(ready.kernels, bound, strict=True)]
+    found, needs_objects = _steps(plan, launched, values, library)
+    captured = leaves[len(leaves) - len(traced.captured) :]
+    return Record(
+        library=library,
+        device=device,
+        outputs=outputs,
+        allocators=tuple(o.allocate for o in outputs),
+        scratch=scratch,
+        constants=tuple(values.constants),
+        needs_objects=needs_objects,
+        steps=tuple(found),
+        finish=finisher(traced, setting.frontend, library, [o.shape for o in outputs]),
+        staged=tuple((k, library_at(leaves[k])) for k in call.staged),
+        captured=tuple(_captured(leaf, read) for leaf, read in zip(captured, watch.arrays, strict=True)),
+        fixed=traced.fixed,
+        watch=watch,
+        spans=tuple(_span(k, leaf.facts) for k, leaf in enumerate(leaves) if leaf.facts is not None),
+        counters=setting.counters,
+    )
+
+
+def library_at(leaf: Leaf) -> Library:
+    assert leaf.library is not None, f"{leaf.value!r} is no array"
+    return leaf.library
+
+
+def _with_allocator(library: Library, backend: Backend) -> Library:
+    empty = backend.empty()
+    return replace(library, empty=empty) if isinstance(library, NumPyLibrary) and empty is not None else library
+
+
+def _output(shape: Shape, dtype: DType, sizes: Mapping[str, int], library: Library, device: Device) -> Output:
+    extents = evaluate(shape, sizes)
+    return Output(extents, dtype, library.allocator(extents, dtype, device))
+
+
+def _captured(leaf: Leaf, read: Callable[[], Any]) -> Capture:
+    assert leaf.facts is not None
+    return Capture(read, library_at(leaf), leaf.facts.key)
+
+
+def _span(position: int, facts: ArrayFacts) -> tuple[int, int, int]:
+    if facts.strides is None:  # staged: the kernel reads a copy
+        return position, 0, 0
+    low, high = facts.span
+    return position, low - facts.pointer, high - facts.pointer
+
+
+def _scratch(plan: Plan, sizes: Mapping[str, int], library: Library, device: Device) -> Scratch | None:
+    if not plan.buffers:
+        return None
+    placement = pack([b for b in plan.buffers if not b.zeroed], sizes)
+    offsets, counted = [], 0
+    for buffer in plan.buffers:
+        if buffer.zeroed:
+            offsets.append(counted)
+            counted += -(-buffer_bytes(buffer, sizes) // ALIGNMENT) * ALIGNMENT
+        else:
+            offsets.append(placement.offsets[buffer.name])
+    buffers = tuple((b, evaluate(b.shape, sizes)) for b in plan.buffers)
+    allocate = library.allocator((placement.total,), u8, device)
+    return Scratch(allocate, buffers, tuple(offsets), placement.total, counted)
+
+
+def _bind(ready: Ready, call: Call, values: _Values, device: Device) -> list[Bound | None]:
+    """Every launch at these sizes; None for an empty grid."""
+    found: list[Bound | None] = []
+    for launch in ready.plan.launches:
+        slots = tuple(values.slot(binding, call) for binding in launch.bindings)
+        numbers = _numbers(launch, call)
+        grid = tuple(extent.evaluate(numbers) for extent in launch.kernel.grid)
+        found.append(Bound(launch, grid, slots, numbers, device) if all(extent > 0 for extent in grid) else None)
+    return found
+
+
+def _numbers(launch: Launch, call: Call) -> dict[str, int]:
+    """Size symbols, and the kernel's size parameters under their own names."""
+    numbers = dict(call.sizes)
+    for parameter, binding in zip(launch.kernel.parameters, launch.bindings, strict=True):
+        if isinstance(parameter, SizeParameter) and isinstance(binding, (FromSize, FromProduct, FromStride)):
+            numbers[parameter.name] = call.number(binding)
+    return numbers
+
+
+def _steps(
+    plan: Plan, launched: Sequence[Launcher | None], values: _Values, library: Library
+) -> tuple[list[Launcher], bool]:
+    """The steps in order, then copies for outputs that no step writes, then write-backs; whether any needs arrays."""
+    found: list[Launcher] = []
+    kernels = iter(launched)
+    for step in plan.steps:
+        match step:
+            case Launch():
+                launcher = next(kernels)
+                found += [launcher] if launcher is not None else []
+            case LibraryCall(call, operands, results):
+                reads = [values.object(b) for b in operands]
+                found.append(steps.library_call(library, call, reads, [values.object(b) for b in results]))
+    copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in plan.program.writes.items())]
+    found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
+    return found, bool(copies) or any(isinstance(s, LibraryCall) for s in plan.steps)
+
+
+def _passed_through(plan: Plan) -> list[tuple[Binding, Binding]]:
+    """Copies ``(target, source)`` for outputs that are arguments or earlier outputs: nothing computes them, and outputs
+    alias nothing.  Raises KernelError for any other output that no step writes."""
+    written = _written(plan)
+    copies: list[tuple[Binding, Binding]] = []
+    outputs = plan.program.outputs
+    for position, node in enumerate(outputs):
+        if position in written:
+            continue
+        twin = next((k for k in written if outputs[k] is node), None)
+        if twin is not None:
+            copies.append((FromOutput(position), FromOutput(twin)))
+        elif isinstance(node, Input):
+            copies.append((FromOutput(position), FromArgument(node.position)))
+        else:
+            raise KernelError(f"no step of the plan writes output {position} of {plan.program.name}")
+    return copies
+
+
+def _written(plan: Plan) -> set[int]:
+    written: set[int] = set()
+    for step in plan.steps:
+        if isinstance(step, LibraryCall):
+            written |= {b.position for b in step.results if isinstance(b, FromOutput)}
+            continue
+        for parameter, binding in zip(step.kernel.parameters, step.bindings, strict=True):
+            if isinstance(binding, FromOutput) and isinstance(parameter, ArrayParameter) and not parameter.readonly:
+                written.add(binding.position)
+    return written
+
+
+def finisher(
+    traced: Traced, frontend: Frontend, library: Library, shapes: Sequence[tuple[int, ...]]
+) -> Callable[[list[Any]], Any]:
+    """From the list of outputs to what the user's function would return."""
+    structure, result = traced.structure, library.result
+    scalars = [k for k, shape in enumerate(shapes) if not shape] if library.name == "numpy" else []
+    if frontend.is_leaf_structure(structure):
+        return (lambda outputs: result(outputs[0])) if scalars else (lambda outputs: outputs[0])
+
+    def finish(outputs: list[Any]) -> Any:
+        for k in scalars:
+            outputs[k] = result(outputs[k])
+        return frontend.unflatten(structure, outputs)
+
+    if frontend.is_flat_tuple(structure) and not scalars:
+        return tuple
+    return finish

@@ -1,0 +1,170 @@
+"""A prepared call: everything that calls with one key share, so that a call only fills in addresses and launches.
+
+The arguments of all launches live in one list of values, made per call::
+
+    leaves | outputs | buffers | constants | objects (where a step needs arrays rather than addresses)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyfuse.bindings import Buffer
+from polyfuse.dtypes import DType
+from polyfuse.run.arguments import same
+from polyfuse.run.arrays import ArrayFacts, Device, Library
+from polyfuse.run.captures import Watch
+from polyfuse.run.services import Launcher
+from polyfuse.run.workspace import Counters
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Global intermediates of one plan at fixed sizes.
+
+    `offsets`: per buffer, in bytes, into the workspace (`total` bytes) or, where `zeroed`, into the counters.
+    """
+
+    allocate: Callable[[], Any]
+    buffers: tuple[tuple[Buffer, tuple[int, ...]], ...]
+    offsets: tuple[int, ...]
+    total: int
+    counted: int
+
+    def take(self, library: Library, device: Device, stream: int, counters: Counters) -> tuple[Any, Any]:
+        """The workspace and the counters of one call, None where there are none."""
+        memory = self.allocate() if self.total else None
+        return memory, counters.take(library, device, stream, self.counted) if self.counted else None
+
+    def addresses(self, library: Library, memory: Any, zeroed: Any) -> list[int]:
+        base = library.pointer(memory) if memory is not None else 0
+        counter = library.pointer(zeroed) if zeroed is not None else 0
+        pairs = zip(self.buffers, self.offsets, strict=True)
+        return [(counter if buffer.zeroed else base) + offset for (buffer, _), offset in pairs]
+
+    def views(self, library: Library, memory: Any, zeroed: Any) -> list[Any]:
+        """The buffers as arrays."""
+        triples = zip(self.buffers, self.offsets, strict=True)
+        return [library.view(zeroed if b.zeroed else memory, o, shape, b.dtype) for (b, shape), o in triples]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    shape: tuple[int, ...]
+    dtype: DType
+    allocate: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A captured array: how it is read, and the key that it had when the record was made."""
+
+    read: Callable[[], Any]
+    library: Library
+    key: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One prepared call.
+
+    `library`: allocates outputs and names the stream.  `steps` run in order.  `finish` makes the caller's result of the
+    list of outputs.  `staged`: leaves that are copied first, because no kernel can read them in place.  `fixed`: leaves
+    whose value the trace depends on.  `spans`: per array leaf the bytes it reaches from its address, for overlap tests.
+    """
+
+    library: Library
+    device: Device
+    outputs: tuple[Output, ...]
+    allocators: tuple[Callable[[], Any], ...]
+    scratch: Scratch | None
+    constants: tuple[int, ...]
+    needs_objects: bool
+    steps: tuple[Launcher, ...]
+    finish: Callable[[list[Any]], Any]
+    nested: Callable[[list[Any]], Any]
+    staged: tuple[tuple[int, Library], ...]
+    captured: tuple[Capture, ...]
+    fixed: tuple[tuple[int, Any], ...]
+    watch: Watch
+    spans: tuple[tuple[int, int, int], ...]  # leaf, lowest byte, highest byte + 1
+    counters: Counters
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether `holds` must be asked before the record is used."""
+        return bool(self.captured or self.fixed or self.watch.plain)
+
+    def holds(self, values: list[Any], leaves: list[Any]) -> bool:
+        """Whether values that the key does not hold are as they were; appends the captured arrays."""
+        if not self.watch.holds() or not all(same(values[k], value) for k, value in self.fixed):
+            return False
+        found = [capture.read() for capture in self.captured]
+        for capture, array in zip(self.captured, found, strict=True):
+            try:
+                key, pointer = capture.library.read(array)
+            except (AttributeError, TypeError):  # rebound to something else
+                return False
+            if key != capture.key:
+                return False
+            values.append(pointer)
+        leaves += found
+        return True
+
+    def run(self, values: list[Any], leaves: list[Any]) -> Any:
+        """Launch into new outputs and return them as the caller's result.  Consumes both lists."""
+        outputs = [allocate() for allocate in self.allocators]
+        self.launch(values, leaves, outputs)
+        return self.finish(outputs)
+
+    def run_into(self, values: list[Any], leaves: list[Any], targets: Sequence[tuple[Any, ArrayFacts]]) -> None:
+        """Launch into the caller's arrays.
+
+        A kernel writes a target directly when it is contiguous, aligned, and shares no byte with an argument; otherwise
+        it writes a new array, which is then copied.
+        """
+        direct = [self.is_direct(facts, values) for _, facts in targets]
+        pairs = zip(direct, targets, self.allocators, strict=True)
+        outputs = [target if plain else allocate() for plain, (target, _), allocate in pairs]
+        self.launch(values, leaves, outputs)
+        for plain, (target, _), output in zip(direct, targets, outputs, strict=True):
+            if not plain:
+                self.library.copy(target, output)
+
+    def launch(self, values: list[Any], leaves: list[Any], outputs: list[Any]) -> None:
+        """Run the steps; `outputs` are arrays that kernels write.  Extends `values`."""
+        library = self.library
+        copies = self._stage(values, leaves) if self.staged else None  # alive until every step is queued
+        pointer = library.pointer
+        for output in outputs:
+            values.append(pointer(output))
+        stream = library.stream(self.device)
+        views: list[Any] = []
+        memory = zeroed = None  # alive as long as the copies are: the allocators are ordered by the stream
+        if self.scratch is not None:
+            memory, zeroed = self.scratch.take(library, self.device, stream, self.counters)
+            values += self.scratch.addresses(library, memory, zeroed)
+            views = self.scratch.views(library, memory, zeroed) if self.needs_objects else []
+        values += self.constants
+        if self.needs_objects:
+            values += [*leaves, *outputs, *views]
+        for step in self.steps:
+            step(values, stream)
+        del copies, memory, zeroed
+
+    def _stage(self, values: list[Any], leaves: list[Any]) -> list[Any]:
+        """Contiguous copies of the staged leaves, whose addresses replace theirs."""
+        copies = []
+        for position, library in self.staged:
+            copies.append(library.contiguous(leaves[position]))
+            values[position] = library.pointer(copies[-1])
+        return copies
+
+    def is_direct(self, target: ArrayFacts, values: Sequence[Any]) -> bool:
+        """Whether kernels may write `target` in place of a new output."""
+        if not target.is_contiguous or target.pointer % 16:
+            return False
+        first, last = target.span
+        return not any(first < values[k] + high and values[k] + low < last for k, low, high in self.spans)

@@ -1,0 +1,159 @@
+"""What the dispatcher needs from the other floors, as protocols: a frontend, a planner, back ends, a store.
+
+The public face joins the real ones; tests join their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from polyfuse.bindings import AnyGuard, Layout
+from polyfuse.expr import Program
+from polyfuse.options import Options
+from polyfuse.plan import Launch, Plan
+from polyfuse.run.arrays import Device
+from polyfuse.target import Target
+
+# ---------------------------------------------------------------------------------------------- frontends
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One trace of a function.
+
+    `program.arguments`: the array and scalar leaves of the call in order, then the captured arrays.  `structure`: how
+    the outputs nest.  `guards`: conditions on sizes under which the trace holds.  `fixed`: leaves of the call whose
+    Python value the trace depends on.  `captured`: arrays that the function closes over.
+    """
+
+    program: Program
+    structure: Hashable
+    guards: tuple[AnyGuard, ...] = ()
+    fixed: tuple[tuple[int, bool | int | float], ...] = ()
+    captured: tuple[Any, ...] = ()
+
+
+class Frontend(Protocol):
+    """Turns a function and its arguments into a program."""
+
+    def trace(self, function: Callable[..., Any], arguments: Sequence[Any], names: Sequence[str], name: str) -> Traced:
+        """Call `function` with tracers in place of the leaves of `arguments`: arrays, Python numbers, shape specs.
+        `names`: one per argument.  `name`: of the program."""
+
+    def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:
+        """Leaves with the paths by which a user reaches them."""
+
+    def unflatten(self, structure: Hashable, leaves: Sequence[Any]) -> Any:
+        """The nested value of that structure."""
+
+    def is_leaf_structure(self, structure: Hashable) -> bool:
+        """Whether the structure is that of a single leaf."""
+
+    def is_flat_tuple(self, structure: Hashable) -> bool:
+        """Whether the structure is a plain tuple of leaves."""
+
+    def is_tracer(self, value: Any) -> bool:
+        """Whether `value` stands for an array during a trace."""
+
+    def is_spec(self, value: Any) -> bool:
+        """Whether `value` is a shape specification."""
+
+
+class Planner(Protocol):
+    """Chooses and proves the schedule of a program."""
+
+    def __call__(self, program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan: ...
+
+
+# ---------------------------------------------------------------------------------------------- back ends
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One launch at fixed sizes.
+
+    A record keeps every argument of its launches in one list of values: pointers and numbers.  `slots`: for each
+    kernel parameter its index in that list.  `numbers`: size symbols and strides by name.
+    """
+
+    launch: Launch
+    grid: tuple[int, ...]
+    slots: tuple[int, ...]
+    numbers: Mapping[str, int] = field(hash=False)
+    device: Device
+
+
+Launcher = Callable[[list[Any], int], object]  # called with the record's values and the stream
+
+
+class Compiled(Protocol):
+    """One compiled kernel."""
+
+    def launcher(self, bound: Bound) -> Launcher:
+        """A function that starts the kernel; it may be called from several threads at once."""
+
+    def to_bytes(self) -> bytes:
+        """The object code, for the disk cache; empty where there is none."""
+
+
+class Backend(Protocol):
+    """Compiles kernels for one kind of target."""
+
+    name: str
+    device: str  # "cpu" or "cuda": where its kernels' arrays lie
+
+    def versions(self) -> tuple[str, ...]:
+        """Versions of everything that shapes the object code, for the key of the disk cache."""
+
+    def compile(self, launch: Launch, target: Target) -> Compiled:
+        """Print and compile one kernel.  Raises CompileError."""
+
+    def load(self, launch: Launch, target: Target, data: bytes) -> Compiled:
+        """The kernel whose `to_bytes` was `data`, which is trusted.  Raises ValueError where it does not load."""
+
+    def empty(self) -> Callable[..., Any] | None:
+        """An allocator of NumPy arrays with the arguments of ``np.empty``, where the back end has a better one."""
+
+
+# ---------------------------------------------------------------------------------------------- store
+
+
+class Store(Protocol):
+    """Plans and object code that outlive the process."""
+
+    def load(self, key: PlanKey, sizes: Mapping[str, int]) -> tuple[Plan, tuple[bytes, ...]] | None:
+        """A plan whose guards hold for `sizes`, with the object code of each launch; None for any failure."""
+
+    def save(self, key: PlanKey, plan: Plan, objects: Sequence[bytes]) -> None:
+        """Keep a plan.  Failures are logged, never raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKey:
+    """What a plan depends on; `backend` and `versions` are what its object code depends on."""
+
+    program: Program
+    options: Options
+    layouts: tuple[Layout, ...]
+    target: Target
+    backend: str
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that a jitted function calls.  `backend` and `target` raise DeviceError where there is no device;
+    `target` of None is the one that plans without arrays are made for."""
+
+    frontend: Frontend
+    planner: Planner
+    backend: Callable[[str], Backend]
+    target: Callable[[Device | None], Target]
+    store: Store | None = None
+
+
+def backend_name(options: Options, target: Target) -> str:
+    """The back end that runs plans for `target`."""
+    return options.backend or ("numba_cuda" if target.kind == "cuda" else "numba_cpu")

@@ -1,0 +1,67 @@
+"""Binding a call to a function's parameters: one value per parameter, in order, defaults filled in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyfuse.errors import ArgumentError
+
+_KINDS = inspect.Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of one function.
+
+    `names` in order.  `defaults`: of the trailing positional parameters.  `plain`: only ordinary parameters, so that a
+    positional call is its own binding.
+    """
+
+    signature: inspect.Signature
+    names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    plain: bool
+    function: str = field(default="the function")
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> Parameters:
+        signature = inspect.signature(function)
+        found = list(signature.parameters.values())
+        ordinary = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
+        defaults = tuple(p.default for p in found if p.kind in ordinary and p.default is not _KINDS.empty)
+        name = getattr(function, "__name__", "the function")
+        return Parameters(signature, tuple(p.name for p in found), defaults, all(p.kind in ordinary for p in found), name)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """One value per parameter; ``*args`` is a tuple and ``**kwargs`` a dictionary.  Raises ArgumentError."""
+        if self.plain and not kwargs:
+            missing = len(self.names) - len(args)
+            if missing == 0:
+                return args
+            if 0 < missing <= len(self.defaults):
+                return args + self.defaults[len(self.defaults) - missing :]
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.function}(): {error}", advice=f"Its signature is {self.signature}.") from None
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def apply(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        """Call `function` with what `bind` returned."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for parameter, value in zip(self.signature.parameters.values(), values, strict=True):
+            match parameter.kind:
+                case _KINDS.VAR_POSITIONAL:
+                    args += value
+                case _KINDS.VAR_KEYWORD:
+                    kwargs |= value
+                case _KINDS.KEYWORD_ONLY:
+                    kwargs[parameter.name] = value
+                case _:
+                    args.append(value)
+        return function(*args, **kwargs)

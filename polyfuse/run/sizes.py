@@ -1,0 +1,53 @@
+"""From the shapes of a call to the values of a program's size symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard
+from polyfuse.expr import Shape
+
+
+def solve(shapes: Sequence[Shape], actual: Sequence[tuple[int, ...]]) -> dict[str, int] | None:
+    """The value of every symbol, or None where the actual shapes do not fit the symbolic ones.
+
+    Sizes are solved one symbol at a time, ``2*N + 1 = 9`` gives ``N = 4``; what remains is checked.
+    """
+    equations: list[tuple[Affine, int]] = []
+    for shape, extents in zip(shapes, actual, strict=True):
+        if len(shape) != len(extents):
+            return None
+        equations += zip(shape, extents, strict=True)
+    values: dict[str, int] = {}
+    pending = equations
+    while pending:
+        waiting = []
+        for size, extent in pending:
+            unknown = size.names() - values.keys()
+            if len(unknown) > 1 or (unknown and not size.is_linear):
+                waiting.append((size, extent))
+            elif unknown and not _solve_one(size, extent, next(iter(unknown)), values):
+                return None
+            elif size.evaluate(values) != extent:
+                return None
+        if len(waiting) == len(pending):
+            return None  # a symbol that no equation isolates
+        pending = waiting
+    return values
+
+
+def _solve_one(size: Affine, extent: int, unknown: str, values: dict[str, int]) -> bool:
+    known = size.substitute({n: v for n, v in values.items() if n in size.names()})
+    value, remainder = divmod(extent - known.constant, known.coefficient(unknown))
+    values[unknown] = value
+    return remainder == 0 and value >= 0
+
+
+def hold(guards: Iterable[AnyGuard], sizes: Mapping[str, int]) -> bool:
+    return all(guard.holds(sizes) for guard in guards)
+
+
+def evaluate(shape: Iterable[Affine], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Concrete extents."""
+    return tuple(size.evaluate(sizes) for size in shape)

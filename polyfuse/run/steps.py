@@ -1,0 +1,38 @@
+"""Steps of a prepared call that are not kernel launches: library calls and copies between whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polyfuse.expr import Call
+from polyfuse.run.arrays import Library
+from polyfuse.run.services import Launcher
+
+
+def library_call(library: Library, call: Call, operands: Sequence[int], results: Sequence[int]) -> Launcher:
+    """Call a library function (or the user's own); `operands` and `results` are positions of arrays in the values."""
+    settings = dict(call.settings)
+
+    def step(values: list[Any], stream: int) -> None:
+        del stream  # the library's current stream is the one that the launches use
+        arrays = [values[k] for k in operands]
+        if call.function is not None:
+            answer = call.function(*arrays, **settings)
+        else:
+            answer = library.call(call.name, arrays, settings)
+        answers = answer if isinstance(answer, (tuple, list)) else (answer,)
+        for k, value in zip(results, answers, strict=True):
+            library.copy(values[k], value)
+
+    return step
+
+
+def copy(library: Library, target: int, source: int) -> Launcher:
+    """Copy between arrays at two positions of the values."""
+
+    def step(values: list[Any], stream: int) -> None:
+        del stream
+        library.copy(values[target], values[source])
+
+    return step

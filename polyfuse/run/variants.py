@@ -1,0 +1,243 @@
+"""Everything traced, planned and compiled for one function, found again by what a call looks like.
+
+    pattern of a call                  -> traces (by guards, fixed values, watched globals)
+    trace, target, options, layouts    -> plans with kernels (by guards on sizes)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from polyfuse.bindings import Layout
+from polyfuse.errors import ArgumentError, StalePlanError
+from polyfuse.expr import Program
+from polyfuse.options import Options
+from polyfuse.plan import Plan
+from polyfuse.run.arguments import SCALARS, same
+from polyfuse.run.arrays import Device
+from polyfuse.run.captures import Watch, watch
+from polyfuse.run.libraries import library_of
+from polyfuse.run.prepare import Leaf, Ready
+from polyfuse.run.services import Backend, PlanKey, Services, Traced
+from polyfuse.run.sizes import hold, solve
+from polyfuse.target import Target
+
+PLANNING = threading.RLock()  # isl's context, its operation budget and Numba's compiler are shared by the process
+_TRACES = 64  # per pattern of a call; guards on rebound globals could otherwise grow it without end
+
+_log = logging.getLogger("polyfuse.run")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One trace with what it reads outside its arguments, and the plans made of it."""
+
+    traced: Traced
+    watch: Watch
+    plans: dict[tuple[Any, ...], list[Ready]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A variant beside a call that it stands for: the leaves of the call, then the captured arrays; the sizes."""
+
+    variant: Variant
+    leaves: list[Leaf]
+    sizes: dict[str, int]
+
+    @property
+    def paths(self) -> list[str]:
+        """How the user reaches each leaf."""
+        return [argument.path for argument in self.variant.traced.program.arguments]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What `cache_info` reports; `hits` may miss calls of threads that race."""
+
+    hits: int = 0
+    misses: int = 0
+    traces: int = 0
+    plans: int = 0
+    loads: int = 0
+    compilations: int = 0
+
+
+@dataclass(slots=True)
+class Variants:
+    """The variants of one function; every method is called with `PLANNING` held."""
+
+    services: Services
+    counts: Counts = field(default_factory=Counts)
+    _traces: dict[tuple[Any, ...], list[Variant]] = field(default_factory=dict)
+
+    def all(self) -> list[Variant]:
+        return [variant for variants in self._traces.values() for variant in variants]
+
+    # ------------------------------------------------------------------------------------------ traces
+    def find(self, key: tuple[Any, ...], leaves: Sequence[Leaf]) -> Fitted | None:
+        """A variant that stands for a call of nesting `key` with these leaves."""
+        fitted = (fit(variant, leaves) for variant in self._traces.get(pattern(key, leaves), ()))
+        return next((f for f in fitted if f is not None), None)
+
+    def trace(
+        self, key: tuple[Any, ...], leaves: Sequence[Leaf], function: Callable[..., Any], make: Callable[[], Traced]
+    ) -> Fitted:
+        """A new variant from the trace that `make` makes."""
+        traced = make()
+        self.counts.traces += 1
+        variant = Variant(traced, watch(function, traced.captured))
+        variants = self._traces.setdefault(pattern(key, leaves), [])
+        variants.insert(0, variant)
+        del variants[_TRACES:]
+        fitted = fit(variant, leaves)
+        if fitted is None:
+            raise StalePlanError(f"the trace of {traced.program.name} does not fit the call that it was made for")
+        return fitted
+
+    # ------------------------------------------------------------------------------------------ plans
+    def ready(
+        self, call: Fitted, layouts: tuple[Layout, ...], target: Target, options: Options, backend: Backend
+    ) -> Ready:
+        """A compiled plan for this class of calls: kept, from the store, or new."""
+        known = call.variant.plans.setdefault((layouts, target.name, options, backend.name), [])
+        sizes = call.sizes
+        for ready in known:
+            if hold(ready.plan.guards, sizes):
+                return ready
+        program = replace(call.variant.traced.program, hints=sizes)
+        key = PlanKey(program, options, layouts, target, backend.name, backend.versions())
+        ready = self._stored(key, sizes, backend) or self._made(key, sizes, backend)
+        known.insert(0, ready)
+        return ready
+
+    def plan(self, program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
+        self.counts.plans += 1
+        return self.services.planner(program, target, options, layouts)
+
+    def compile(self, plan: Plan, backend: Backend) -> Ready:
+        kernels = tuple(backend.compile(launch, plan.target) for launch in plan.launches)
+        self.counts.compilations += len(kernels)
+        return Ready(plan, kernels, backend)
+
+    def _stored(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready | None:
+        store = self.services.store
+        found = store.load(key, sizes) if store is not None else None
+        if found is None:
+            return None
+        plan, objects = found
+        try:
+            pairs = zip(plan.launches, objects, strict=True)
+            kernels = tuple(backend.load(launch, plan.target, data) for launch, data in pairs)
+        except ValueError as error:
+            _log.warning("cache entry of %s does not load: %s", key.program.name, error)
+            return None
+        self.counts.loads += 1
+        return Ready(plan, kernels, backend)
+
+    def _made(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready:
+        plan = self.plan(key.program, key.target, key.options, key.layouts)
+        if not hold(plan.guards, sizes):
+            violated = next(g for g in plan.guards if not g.holds(sizes))
+            raise StalePlanError(f"the plan of {key.program.name} excludes the call it was made for: {violated}")
+        ready = self.compile(plan, backend)
+        if self.services.store is not None:
+            self.services.store.save(key, plan, [kernel.to_bytes() for kernel in ready.kernels])
+        return ready
+
+
+def pattern(key: tuple[Any, ...], leaves: Sequence[Leaf]) -> tuple[Any, ...]:
+    """What a trace depends on: nesting, static values, dtypes, ranks, and which sizes are 0 or 1."""
+    return (key, *(_leaf_pattern(leaf) for leaf in leaves))
+
+
+def _leaf_pattern(leaf: Leaf) -> tuple[Any, ...]:
+    if leaf.facts is None:
+        return (type(leaf.value),)
+    return (leaf.facts.dtype.name, *(extent if extent < 2 else None for extent in leaf.facts.shape))
+
+
+def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
+    """`variant` for a call with these leaves, captured arrays as they are now; None where the trace does not hold."""
+    traced = variant.traced
+    if not variant.watch.holds() or not all(same(leaves[k].value, v) for k, v in traced.fixed):
+        return None
+    captured = [captured_leaf(read()) for read in variant.watch.arrays]
+    every = [*leaves, *(leaf for leaf in captured if leaf is not None)]
+    arguments = traced.program.arguments
+    if len(every) != len(arguments):
+        return None
+    shapes, actual = [], []
+    for leaf, argument in zip(every, arguments, strict=True):
+        if leaf.facts is None:
+            continue
+        if leaf.facts.dtype != argument.dtype:
+            return None
+        shapes.append(argument.shape)
+        actual.append(leaf.facts.shape)
+    sizes = solve(shapes, actual)
+    if sizes is None or not hold(traced.guards, sizes):
+        return None
+    holds = all(fact.evaluate(sizes) >= 0 for fact in traced.program.facts)
+    return Fitted(variant, every, sizes) if holds else None
+
+
+def captured_leaf(array: Any) -> Leaf | None:
+    """A captured array as a leaf; None where the name was rebound to something that is no array."""
+    library = library_of(type(array))
+    if library is None:
+        return None
+    return Leaf(array, library.facts(array), library)
+
+
+def layouts_of(leaves: Sequence[Leaf], staged: Sequence[int]) -> tuple[Layout, ...]:
+    """One layout per argument; staged arrays are in C order by then, scalars have the default."""
+    plain = Layout()
+    return tuple(plain if leaf.facts is None or k in staged else leaf.facts.layout for k, leaf in enumerate(leaves))
+
+
+_SPAN_LIMIT = 1 << 31  # elements: offsets of 32-bit kernels
+
+
+def to_stage(leaves: Sequence[Leaf]) -> tuple[int, ...]:
+    """Arrays that no kernel reads in place: elements off their alignment, strides that are not whole elements, and
+    strided views whose offsets pass 32 bits although their sizes do not."""
+    found = []
+    for position, leaf in enumerate(leaves):
+        facts = leaf.facts
+        if facts is None:
+            continue
+        wide = facts.strides is not None and not facts.is_contiguous and facts.size < _SPAN_LIMIT
+        first, last = facts.span if wide else (0, 0)
+        if not facts.is_aligned or last - first >= _SPAN_LIMIT * facts.dtype.itemsize:
+            found.append(position)
+    return tuple(found)
+
+
+def leaves_of(values: Sequence[Any]) -> list[Leaf]:
+    """Leaves with their facts.  Raises ArgumentError for arrays that no kernel can take."""
+    found = []
+    for value in values:
+        library = None if type(value) in SCALARS else library_of(type(value))
+        found.append(Leaf(value, library.facts(value) if library is not None else None, library))
+    return found
+
+
+def device_of(call: Fitted) -> Device | None:
+    """The device of all array leaves; None where there are no arrays.  Raises ArgumentError for two devices."""
+    first: tuple[str, Device] | None = None
+    for leaf, path in zip(call.leaves, call.paths, strict=True):
+        if leaf.facts is None:
+            continue
+        if first is None:
+            first = path, leaf.facts.device
+        elif leaf.facts.device != first[1]:
+            raise ArgumentError(
+                f"{first[0]} is on {first[1]}, {path} is on {leaf.facts.device}",
+                advice="Move all arrays to one device; numbers may be passed as Python scalars.",
+            )
+    return first[1] if first is not None else None

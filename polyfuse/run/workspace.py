@@ -1,0 +1,82 @@
+"""Global intermediates of a plan in one allocation per call, and counters that outlive calls.
+
+Offsets are interval packing: buffers whose lifetimes meet get disjoint ranges; largest first, each at the lowest
+offset that fits (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020: greedy by size).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyfuse.bindings import Buffer
+from polyfuse.dtypes import u8
+from polyfuse.run.arrays import Device, Library
+from polyfuse.run.sizes import evaluate
+
+ALIGNMENT = 256  # bytes: what CUDA allocators give, and a multiple of every vector and cache line
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Byte offsets of buffers by name, inside `total` bytes."""
+
+    offsets: Mapping[str, int] = field(hash=False)
+    total: int
+
+
+def buffer_bytes(buffer: Buffer, sizes: Mapping[str, int]) -> int:
+    count = buffer.dtype.itemsize
+    for extent in evaluate(buffer.shape, sizes):
+        count *= extent
+    return count
+
+
+def pack(buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> Placement:
+    """Offsets for `buffers`; two share bytes only where their lifetimes (steps, ends included) are disjoint."""
+    needs = [(-(-buffer_bytes(b, sizes) // ALIGNMENT) * ALIGNMENT, b) for b in buffers]
+    placed: list[tuple[int, int, Buffer]] = []  # first byte, last byte + 1
+    for need, buffer in sorted(needs, key=lambda pair: (-pair[0], pair[1].first, pair[1].name)):
+        offset = 0
+        for low, high, other in sorted(placed, key=lambda entry: entry[0]):
+            apart = other.last < buffer.first or buffer.last < other.first
+            if not apart and low < offset + need and offset < high:
+                offset = high
+        placed.append((offset, offset + need, buffer))
+    return Placement({b.name: low for low, _, b in placed}, max((high for _, high, _ in placed), default=0))
+
+
+class Counters:
+    """Zeroed memory for last-block reductions: one block per device and stream, grown on demand.
+
+    Kernels leave every counter at zero, and launches on one stream follow each other, so that all plans may share it.
+    On the host a "stream" is a thread.  While a CUDA graph is captured each call gets memory of its own, zeroed inside
+    the graph: its replays may run beside other launches of the same stream.
+    """
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[Device, int], Any] = {}
+        self._threads = threading.local()
+        self._lock = threading.Lock()
+
+    def take(self, library: Library, device: Device, stream: int, size: int) -> Any:
+        """At least `size` zero bytes, as an array of `library` that must stay alive until the launches are queued."""
+        if library.is_capturing(device):
+            return self._fresh(library, device, size)
+        if device.kind == "cpu":
+            held = getattr(self._threads, "memory", {})
+            if library.name not in held or held[library.name][0] < size:
+                held = self._threads.memory = held | {library.name: (size, self._fresh(library, device, size))}
+            return held[library.name][1]
+        with self._lock:
+            known = self._streams.get((device, stream))
+            if known is None or known[0] < size:
+                known = self._streams[device, stream] = (size, self._fresh(library, device, size))
+            return known[1]
+
+    def _fresh(self, library: Library, device: Device, size: int) -> Any:
+        memory = library.allocator((size,), u8, device)()
+        library.zero(memory)
+        return memory

@@ -1,0 +1,42 @@
+"""The fallback that always exists: one thread per element of the lead, loops over everything that is reduced."""
+
+from __future__ import annotations
+
+from polyfuse.affine import Affine
+from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, thread
+
+
+def serial(situation: Situation) -> list[Proposal]:
+    """A single proposal; slow where it wins nothing else, right everywhere a statement stands alone."""
+    axes = situation.classes.axes
+    over = [a for a in axes if a.reduced_by or a.scanned_by]
+    kept = [a for a in axes if a not in over]
+    cpu = situation.target.kind == "cpu"
+    digits: list[Digit] = []
+    loops: list[Digit] = []
+    splits: dict[int, Affine] = {}
+    for k, axis in enumerate(kept):
+        last = axis is kept[-1]
+        lanes = 1 if cpu or not last else min(128, max(32, power_above(axis.size(situation.hints))))
+        b = block(f"b{k}", axis.extent.ceildiv(lanes))
+        t = thread("t", 1, lanes) if lanes > 1 else None
+        digits += [b, *([t] if t else [])]
+        splits[axis.number] = mixed((b, lanes), (t, 1))
+    if not kept and not cpu:
+        digits.append(thread("t", 1, 32))
+    for k, axis in enumerate(over):
+        r = loop(f"r{k}", axis.extent)
+        loops.append(r)
+        splits[axis.number] = mixed((r, 1))
+    return [
+        Proposal(
+            "serial",
+            (),
+            kept_digits([*digits, *loops], keep_threads=True),
+            anchors(situation, splits),
+            loops=tuple(d.name for d in loops),
+        )
+    ]
