@@ -19,7 +19,8 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 
 WARP_ROW = 1024  # elements a warp holds in registers: 32 a lane
 BLOCK_ROW = 16384  # elements a block of 512 threads holds in registers: 32 a thread
-CPU_STEPS = 64
+COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
+"""(lanes along the kept class, threads): fewer lanes leave more threads for the rows where columns are few."""
 
 
 def reduction(situation: Situation) -> list[Proposal]:
@@ -32,7 +33,10 @@ def reduction(situation: Situation) -> list[Proposal]:
     over = [a for a in situation.classes.axes if a.reduced_by or a.scanned_by]
     if inner in over:
         return [_rows(situation, inner, over)]
-    return [_columns(situation, inner, over), _rows(situation, over[-1], over)]
+    if situation.target.kind == "cpu":
+        return [_columns(situation, inner, over, 1, 1)]
+    wide = [_columns(situation, inner, over, lanes, threads) for lanes, threads in COLUMN_SHAPES]
+    return [*wide, _rows(situation, over[-1], over)]
 
 
 def _blocks(situation: Situation, axes: list[AxisClass], first_step: int, ty: Digit | None) -> tuple[
@@ -153,28 +157,21 @@ def _scan_shape(
     return _RowShape(lanes, 1, 1, width, trips, guards)
 
 
-def _columns(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Proposal:
+def _columns(
+    situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int
+) -> Proposal:
     parallel = [a for a in situation.classes.axes if a not in over and a is not inner]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]
-    cpu = situation.target.kind == "cpu"
     width = situation.tiles.get("vector") or situation.vector(inner.extent, flat=False)
-    n = inner.size(situation.hints)
-    lanes = 1 if cpu else min(32, power_above(-(-n // width)))
-    rows = 1 if cpu else 256 // lanes
-    unroll = 1 if main.scanned_by else 8 if cpu else 4
-    if main.size(situation.hints) < rows * unroll:
-        unroll = 1
-    while rows > 1 and main.size(situation.hints) <= rows // 2:
-        rows //= 2
-    if main.scanned_by:
-        rows = 1
+    while width > 1 and width >= 2 * inner.size(situation.hints):
+        width //= 2
+    lanes, rows, unroll = _column_shape(situation, inner, main, width, most_lanes, threads)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v = slot("u", unroll), slot("v", width)
     r = loop("r", main.extent.ceildiv(rows * unroll))
     digits, splits = _blocks(situation, parallel, 1, None)
-    digits = [d if d.name != "b0" else d for d in digits]
     b = block(f"b{len(parallel)}", inner.extent.ceildiv(lanes * width))
     loops, loop_splits = _outer_loops(rest)
     splits[inner.number] = mixed((b, lanes * width), (tx, width), (v, 1))
@@ -186,5 +183,21 @@ def _columns(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> P
         kept_digits([*digits, b, tx, ty, *loops, r, u, v], keep_threads=True),
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r]),
-        guards=situation.divisible(inner.extent, width) if not cpu else (),
+        guards=() if situation.target.kind == "cpu" else situation.divisible(inner.extent, width),
     )
+
+
+def _column_shape(
+    situation: Situation, inner: AxisClass, main: AxisClass, width: int, most_lanes: int, threads: int
+) -> tuple[int, int, int]:
+    """(lanes along the kept class, threads along the reduced one, rows a thread unrolls)."""
+    length = main.size(situation.hints)
+    lanes = min(most_lanes, power_above(-(-inner.size(situation.hints) // width)))
+    lanes = min(situation.tiles.get("lanes", lanes), threads)
+    if main.scanned_by:
+        return lanes, 1, 1
+    rows = max(1, situation.tiles.get("threads", threads) // lanes)
+    while rows > 1 and length <= rows // 2:
+        rows //= 2
+    unroll = situation.tiles.get("unroll") or (8 if situation.target.kind == "cpu" else 4)
+    return lanes, rows, unroll if length >= rows * unroll else 1
