@@ -98,6 +98,7 @@ def check_arguments(
             known = sizes
         if parameter.name not in known:
             raise ArgumentError(f"kernel {kernel.name} needs an argument for its parameter {parameter.name}")
+    for parameter in kernel.parameters:
         if isinstance(parameter, ArrayParameter):
             array, shape = arrays[parameter.name], tuple(n.evaluate(sizes) for n in parameter.shape)
             if array.dtype != parameter.dtype.numpy or array.shape != shape:

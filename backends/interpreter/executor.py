@@ -1,0 +1,74 @@
+"""The interpreter as a back end of the dispatcher: kernels of any target run on arrays of the host, checked."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from polyfuse.backends.interpreter.machine import run_kernel
+from polyfuse.kernel import ArrayParameter, ScalarParameter
+from polyfuse.options import Options
+from polyfuse.plan import Launch
+from polyfuse.run.arrays import c_strides
+from polyfuse.run.services import Bound, Launcher
+from polyfuse.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class InterpretedKernel:
+    """A kernel that needs no compilation."""
+
+    def launcher(self, bound: Bound) -> Launcher:
+        kernel, parameters = bound.launch.kernel, bound.launch.kernel.parameters
+
+        def launch(values: list[Any], stream: int) -> None:
+            del stream
+            given = {p.name: values[slot] for p, slot in zip(parameters, bound.slots, strict=True)}
+            arrays = {p.name: _array(p, given[p.name], bound) for p in parameters if isinstance(p, ArrayParameter)}
+            scalars = {p.name: given[p.name] for p in parameters if isinstance(p, ScalarParameter)}
+            run_kernel(kernel, arrays, bound.numbers, scalars)
+
+        return launch
+
+    def to_bytes(self) -> bytes:
+        return b""
+
+
+def _array(parameter: ArrayParameter, address: int, bound: Bound) -> np.ndarray[Any, Any]:
+    """The memory at `address` as the array that a parameter describes."""
+    shape = tuple(extent.evaluate(bound.numbers) for extent in parameter.shape)
+    dtype = parameter.dtype.numpy
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    given = parameter.strides or c_strides(shape)
+    strides = [(bound.numbers[s] if isinstance(s, str) else s) * dtype.itemsize for s in given]
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
+    memory = (ctypes.c_char * (high - low + dtype.itemsize)).from_address(address + low)
+    first: np.ndarray[Any, Any] = np.ndarray((1,), dtype, memory, -low)
+    return as_strided(first, shape, strides)
+
+
+@dataclass(frozen=True, slots=True)
+class InterpreterBackend:
+    """Runs plans of every target, slowly, with bounds, race and initialisation checks."""
+
+    name: str = "interpreter"
+    device: str = "cpu"
+
+    def versions(self) -> tuple[str, ...]:
+        return ()
+
+    def compile(self, launch: Launch, target: Target, options: Options) -> InterpretedKernel:
+        return InterpretedKernel()
+
+    def load(self, launch: Launch, target: Target, options: Options, data: bytes) -> InterpretedKernel:
+        return InterpretedKernel()
+
+    def empty(self) -> Callable[..., Any] | None:
+        return None

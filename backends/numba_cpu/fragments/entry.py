@@ -1,0 +1,277 @@
+"""From a kernel function to machine code: Numba types and lowers it, one LLVM pipeline optimises it.
+
+The object code exports one C function, ``void polyfuse_kernel(int64 *launch)``.  `launch` points to a record of 64-bit
+words (`LaunchWord`, then one word per parameter).  The function takes chunks of consecutive blocks from a counter in
+the record until none is left, so any number of threads may run it on one record at the same time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types as python_types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from llvmlite import binding, ir
+from numba.core import types
+from numba.core.compiler import Flags, compile_extra
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+
+from polyfuse.backends.numba_cpu.fragments.frame import CACHE_LINE, FRAME, SCRATCH, scratch_bytes
+from polyfuse.backends.numba_cpu.fragments.types import Fragment, Pointer
+from polyfuse.backends.numba_cpu.fragments.vectors import I32, I64, Builder, Value, stack_slot
+
+ENTRY = "polyfuse_kernel"
+# Larger scratch comes from the heap: threads that Numba does not own may have stacks of 512 KB.
+STACK_SCRATCH = 128 * 1024
+
+
+class LaunchWord(IntEnum):
+    """The fixed words of a launch record."""
+
+    NEXT = 0  # the first block that no thread has taken
+    CHUNK = 1  # blocks that a thread takes at a time
+    BLOCKS = 2  # blocks in all
+    EXTENT_0 = 3  # blocks along grid axis 0, the fastest
+    EXTENT_1 = 4
+    FAILED = 5  # set to 1 where scratch memory could not be allocated
+    PARAMETERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectCode:
+    """Relocatable machine code of one kernel, and the processor that it was compiled for."""
+
+    code: bytes
+    processor: str
+
+
+def host_processor() -> str:
+    """A digest of what object code depends on: the processor, its features and the LLVM version."""
+    parts = [
+        binding.get_process_triple(),
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+        str(binding.llvm_version_info),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def target_machine() -> Any:
+    """LLVM's code generator for this processor."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_triple(binding.get_process_triple())
+    return target.create_target_machine(
+        cpu=binding.get_host_cpu_name(),
+        features=binding.get_host_cpu_features().flatten(),
+        opt=2,
+        jit=True,
+    )
+
+
+def _flags() -> Any:
+    flags = Flags()
+    flags.no_compile = True
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.forceinline = True
+    flags.error_model = "numpy"
+    return flags
+
+
+def _lowered(function: Callable[..., None], arguments: Sequence[Any]) -> tuple[Any, str, ir.Module]:
+    """(LLVM module, name of the function in it, its llvmlite module) of a kernel function."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    modules: list[ir.Module] = []
+    library = cpu_target.target_context.codegen().create_library(function.__name__)
+    library.add_ir_module = modules.append  # kept as text: this project's own pipeline optimises it
+    result = compile_extra(
+        cpu_target.typing_context,
+        cpu_target.target_context,
+        function,
+        tuple(arguments),
+        types.void,
+        _flags(),
+        {},
+        library=library,
+    )
+    return modules[-1], result.fndesc.llvm_func_name, modules[-1]
+
+
+@global_compiler_lock
+def compile_function(
+    function: Callable[..., None], arguments: Sequence[Any], names: dict[str, Any], nontemporal: bool
+) -> ObjectCode:
+    """Compile `function`, whose global names are looked up in `names` first.
+
+    `arguments`: one Numba type per parameter, `Pointer` or a weak 0-d `Fragment`.  `nontemporal`: whether some store
+    bypasses the cache.  Raises Numba's errors where the function does not type.
+    """
+    merged = python_types.FunctionType(
+        function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__
+    )
+    _, symbol, module = _lowered(merged, arguments)
+    scratch = scratch_bytes(module)
+    _add_entry(module, symbol, arguments, scratch, nontemporal)
+    machine = target_machine()
+    optimised = _optimised(module, machine)
+    return ObjectCode(machine.emit_object(optimised), host_processor())
+
+
+def _optimised(module: ir.Module, machine: Any) -> Any:
+    """The LLVM module after the standard pipeline, without the loop and superword vectorisers: fragments are vectors
+    already, and the two would cost a third of the time."""
+    from numba.core import cgutils
+
+    module.triple = binding.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    parsed = binding.parse_assembly(cgutils.normalize_ir_text(str(module)))
+    for function in parsed.functions:
+        if not function.is_declaration and function.name != ENTRY:
+            function.linkage = "internal"
+    parsed.verify()
+    options = binding.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(parsed, builder)
+    return parsed
+
+
+# ---------------------------------------------------------------------------------------------- the entry point
+
+
+def _add_entry(module: ir.Module, symbol: str, arguments: Sequence[Any], scratch: int, nontemporal: bool) -> None:
+    kernel = module.globals[symbol]
+    entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType()]), ENTRY)
+    entry.args[0].add_attribute("noalias")
+    builder = ir.IRBuilder(entry.append_basic_block("entry"))
+    record = entry.args[0]
+    words = {word: _word(builder, record, word) for word in (LaunchWord.CHUNK, LaunchWord.BLOCKS)}
+    extents = [_word(builder, record, word) for word in (LaunchWord.EXTENT_0, LaunchWord.EXTENT_1)]
+    parameters = [_parameter(builder, record, k, ty) for k, ty in enumerate(arguments)]
+    frame = stack_slot(builder, FRAME)
+    result = builder.alloca(kernel.args[0].type.pointee)
+    failed, finish = entry.append_basic_block("failed"), entry.append_basic_block("finish")
+    memory, allocated = _scratch(builder, scratch, failed)
+    _set_field(builder, frame, 0, ir.Constant(ir.PointerType(), None))
+    _set_field(builder, frame, SCRATCH, memory)
+
+    def run_block(inner: Builder, places: Sequence[Value]) -> None:
+        for axis, place in enumerate(places):
+            _set_field(inner, frame, 1 + axis, place)
+        inner.call(kernel, [result, frame, *parameters])
+
+    _chunk_loop(builder, record, words, extents, run_block, finish)
+    if allocated is not None:
+        builder.call(_library(module, "free", ir.VoidType(), [ir.PointerType()]), [allocated])
+    if nontemporal:
+        _store_fence(builder)
+    builder.ret_void()
+    builder.position_at_end(failed)
+    builder.store(I64(1), _address(builder, record, LaunchWord.FAILED))
+    builder.ret_void()
+
+
+def _address(builder: Builder, record: Value, word: int) -> Value:
+    return builder.gep(record, [I64(word)], source_etype=I64)
+
+
+def _word(builder: Builder, record: Value, word: int) -> Value:
+    return builder.load(_address(builder, record, word), typ=I64)
+
+
+def _set_field(builder: Builder, frame: Value, index: int, value: Value) -> None:
+    builder.store(value, builder.gep(frame, [I32(0), I32(index)], source_etype=FRAME))
+
+
+def _parameter(builder: Builder, record: Value, position: int, ty: Any) -> Value:
+    """One parameter from its word; narrow numbers lie in the low bytes."""
+    address = _address(builder, record, LaunchWord.PARAMETERS + position)
+    if isinstance(ty, Pointer):
+        return builder.load(address, typ=ir.PointerType())
+    assert isinstance(ty, Fragment)
+    if ty.dtype.kind == "b":
+        return builder.trunc(builder.load(address, typ=I64), ir.IntType(1))
+    return builder.load(address, typ=ty.dtype.register)
+
+
+def _library(module: ir.Module, name: str, result: ir.Type, operands: Sequence[ir.Type]) -> Value:
+    known = module.globals.get(name)
+    return known or ir.Function(module, ir.FunctionType(result, operands), name)
+
+
+def _scratch(builder: Builder, size: int, failed: Value) -> tuple[Value, Value | None]:
+    """(aligned address, what to free): one scratch memory for all blocks that a call runs."""
+    if size == 0:
+        return ir.Constant(ir.PointerType(), None), None
+    if size <= STACK_SCRATCH:
+        buffer = stack_slot(builder, ir.ArrayType(ir.IntType(8), size))
+        buffer.align = CACHE_LINE
+        return buffer, None
+    malloc = _library(builder.module, "malloc", ir.PointerType(), [I64])
+    raw = builder.call(malloc, [I64(size + CACHE_LINE)])
+    null = builder.icmp_unsigned("==", builder.ptrtoint(raw, I64), I64(0))
+    found = builder.append_basic_block("scratch")
+    builder.cbranch(null, failed, found)
+    builder.position_at_end(found)
+    up = builder.add(builder.ptrtoint(raw, I64), I64(CACHE_LINE - 1))
+    return builder.inttoptr(builder.and_(up, I64(-CACHE_LINE)), ir.PointerType()), raw
+
+
+def _store_fence(builder: Builder) -> None:
+    """Order non-temporal stores before whatever tells other threads that the kernel is done."""
+    if binding.get_process_triple().startswith("x86_64"):
+        builder.call(_library(builder.module, "llvm.x86.sse.sfence", ir.VoidType(), []), [])
+    else:
+        builder.fence("release")
+
+
+def _chunk_loop(
+    builder: Builder,
+    record: Value,
+    words: dict[LaunchWord, Value],
+    extents: Sequence[Value],
+    run_block: Callable[[Builder, Sequence[Value]], None],
+    finish: Value,
+) -> None:
+    """``while (lo = next += chunk) < blocks: for block in lo .. min(lo + chunk, blocks)``, block ids counted along."""
+    blocks = words[LaunchWord.BLOCKS]
+    take, chunk, block = (builder.append_basic_block(name) for name in ("take", "chunk", "block"))
+    builder.branch(take)
+    builder.position_at_end(take)
+    lo = builder.atomic_rmw("add", _address(builder, record, LaunchWord.NEXT), words[LaunchWord.CHUNK], "monotonic")
+    builder.cbranch(builder.icmp_signed("<", lo, blocks), chunk, finish)
+    builder.position_at_end(chunk)
+    end = builder.add(lo, words[LaunchWord.CHUNK])
+    hi = builder.select(builder.icmp_signed("<", end, blocks), end, blocks)
+    rest = builder.udiv(lo, extents[0])
+    firsts = [builder.urem(lo, extents[0]), builder.urem(rest, extents[1]), builder.udiv(rest, extents[1])]
+    builder.branch(block)
+    builder.position_at_end(block)
+    number = builder.phi(I64)
+    places = [builder.phi(I64) for _ in range(3)]
+    for phi, first in zip([number, *places], [lo, *firsts], strict=True):
+        phi.add_incoming(first, chunk)
+    run_block(builder, places)
+    following = [builder.add(number, I64(1)), *_successor(builder, places, extents)]
+    for phi, value in zip([number, *places], following, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following[0], hi), block, take)
+    builder.position_at_end(finish)
+
+
+def _successor(builder: Builder, places: Sequence[Value], extents: Sequence[Value]) -> list[Value]:
+    """The block ids after `places`, axis 0 fastest."""
+    one, zero = I64(1), I64(0)
+    x = builder.add(places[0], one)
+    wrap_x = builder.icmp_signed("==", x, extents[0])
+    y = builder.select(wrap_x, builder.add(places[1], one), places[1])
+    wrap_y = builder.icmp_signed("==", y, extents[1])
+    z = builder.select(wrap_y, builder.add(places[2], one), places[2])
+    return [builder.select(wrap_x, zero, x), builder.select(wrap_y, zero, y), z]

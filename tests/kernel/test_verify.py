@@ -1,0 +1,154 @@
+"""What the verifier refuses, and that it says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from polyfuse import dtypes
+from polyfuse.affine import Affine, digit
+from polyfuse.dtypes import f32, i32
+from polyfuse.errors import KernelError
+from polyfuse.kernel import (
+    AtomicUpdate,
+    Barrier,
+    Combine,
+    Const,
+    Contract,
+    Elect,
+    For,
+    If,
+    Index,
+    Inside,
+    Kernel,
+    Let,
+    Load,
+    Op,
+    Reduce,
+    Scan,
+    SharedBuffer,
+    Slot,
+    Store,
+    ThreadDigit,
+)
+from polyfuse.verify.kernel import verify_kernel
+from tests.kernel import kernels
+from tests.kernel.kernels import B0, LANE, N, T, V, array, call, ref, sizes
+
+ZERO = Const(0.0, f32)
+LOAD = Load("xv", "x", (B0, 4 * T + V))
+AT_RISK = Inside((T - 8,))
+
+
+def kernel(*body: Op, **fields: object) -> Kernel:
+    base = Kernel(
+        "bad",
+        (array("x", N, 256), array("y", N, 256, out=True), array("n", 4, dtype=i32, out=True), *sizes("N")),
+        (N,), 64, (ThreadDigit("lane", 1, 32),), (Slot("u", 2), Slot("v", 4)),
+        (SharedBuffer("s", f32, (64, 4), (4, 1)),), body,
+    )  # fmt: skip
+    return replace(base, **fields)  # type: ignore[arg-type]
+
+
+REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
+    "unbound": (lambda: kernel(Let("a", ref("b"))), "b is read before it is bound"),
+    "bound in one branch": (
+        lambda: kernel(If(Inside((B0 - 1,)), (Let("a", ZERO),)), Let("b", ref("a"))),
+        "a is read before it is bound",
+    ),
+    "bound in a loop only": (
+        lambda: kernel(For("k", N, (Let("a", ZERO),)), Let("b", ref("a"))),
+        "a is read before it is bound",
+    ),
+    "dtype of a name": (lambda: kernel(LOAD, Let("a", ref("xv", i32))), "xv is f32 and is read as i32"),
+    "name of two dtypes": (lambda: kernel(Let("a", ZERO), Let("a", Const(0, i32))), "a is bound as f32 and as i32"),
+    "operands": (lambda: kernel(Let("a", call("add", ZERO, Const(0, i32)))), "add meets the dtypes f32, i32"),
+    "result": (lambda: kernel(Let("a", call("less", ZERO, ZERO))), "less of f32 gives bool, not f32"),
+    "kind": (lambda: kernel(Let("a", call("exp", Const(1, i32), dtype=i32))), "exp does not take i32"),
+    "literal": (lambda: kernel(Let("a", Const(0.5, i32))), "0.5 is no i32"),
+    "function": (lambda: kernel(Let("a", call("frobnicate", ZERO))), "no scalar function frobnicate"),
+    "operand count": (lambda: kernel(Let("a", call("add", ZERO))), "add takes 2 operands, not 1"),
+    "bitcast": (lambda: kernel(Let("a", call("bitcast", ZERO, dtype=dtypes.f64))), "changes the width"),
+    "symbol": (lambda: kernel(Let("a", Index(digit("q") + 1, i32))), r"reads \$q, which is no size or digit"),
+    "arity": (lambda: kernel(replace(LOAD, index=(B0,))), "x has 2 dimensions, the index 1"),
+    "array": (lambda: kernel(replace(LOAD, array="z")), "there is no array or buffer z"),
+    "stored dtype": (lambda: kernel(Store("y", (B0, T), Const(1, i32))), "a i32 is stored to y of f32"),
+    "read-only": (lambda: kernel(Store("x", (B0, T), ZERO)), "x is read-only"),
+    "value wider than index": (lambda: kernel(LOAD, Store("y", (B0, T), ref("xv"))), "varies over slot v"),
+    "mask": (lambda: kernel(replace(LOAD, mask=ZERO)), "the mask is no bool"),
+    "other": (lambda: kernel(replace(LOAD, other=Const(0, i32))), "masked slots get i32"),
+    "slot": (lambda: kernel(LOAD, Reduce(("m",), "max", (ref("xv"),), ("w",))), "there is no slot w"),
+    "monoid": (lambda: kernel(LOAD, Reduce(("m",), "mean", (ref("xv"),), ("v",))), "there is no monoid mean"),
+    "state": (lambda: kernel(LOAD, Reduce(("m",), "argmax", (ref("xv"),), ("v",))), "a state of 2 values, not 1"),
+    "bits": (lambda: kernel(LOAD, Combine(("m",), "max", (ref("xv"),), 64)), "no whole groups over .* bit 64"),
+    "scan bits": (lambda: kernel(LOAD, Scan("p", "t", "sum", ref("xv"), "v", 5)), "0x5 of a scan are not contiguous"),
+    "contract": (lambda: kernel(LOAD, Contract("acc", ref("xv"), ref("xv"), ("v",))), "acc is read before it is bound"),
+    "contract over its own slot": (
+        lambda: kernel(LOAD, Let("acc", ref("xv")), Contract("acc", ref("xv"), ref("xv"), ("v",))),
+        "the accumulator varies over a slot that is summed",
+    ),
+    "barrier": (lambda: kernel(If(AT_RISK, (Barrier(),), uniform=False)), "a barrier stands where some threads"),
+    "combine": (
+        lambda: kernel(Let("a", ZERO), If(AT_RISK, (Combine(("m",), "max", (ref("a"),), 63),), uniform=False)),
+        "threads of several warps combine where some may not come",
+    ),
+    "false uniformity": (lambda: kernel(If(AT_RISK, ())), "declared uniform and reads thread digits"),
+    "condition over slots": (lambda: kernel(If(Inside((V - 1,)), ())), "varies over slots: use a mask"),
+    "condition": (lambda: kernel(If(ZERO, ())), "the condition is no bool"),
+    "trip count": (lambda: kernel(For("k", T, ())), r"reads \$t"),
+    "loop digit": (lambda: kernel(For("lane", N, ())), "the loop digit lane hides another digit"),
+    "counter": (lambda: kernel(Elect("last", "y", Affine.of(0), N)), "y is no writable array of i32"),
+    "atomic": (
+        lambda: kernel(AtomicUpdate("n", (Affine.of(0),), "argmax", Const(1, i32))),
+        "argmax has a state of 2 values, not 1",
+    ),
+    "shared index too large": (lambda: kernel(Load("a", "s", (T + 1, V))), r"index \$t \+ 1 .* may exceed 63"),
+    "shared index negative": (lambda: kernel(Load("a", "s", (T, V - 1))), r"index \$v - 1 .* may be negative"),
+    "shared index unbounded": (lambda: kernel(Load("a", "s", (B0, V))), r"index \$b0 .* may exceed 63"),
+    "vector of three": (lambda: kernel(replace(LOAD, vector=3)), "a power of two of elements, not 3"),
+    "vector too wide": (lambda: kernel(replace(LOAD, vector=8)), "does not divide the last slot"),
+    "vector stride": (lambda: kernel(Load("a", "x", (B0, T + 2 * V), vector=4)), "the stride of slot v is not 1"),
+    "vector across rows": (lambda: kernel(Load("a", "x", (B0 + V, T), vector=4)), "the stride of slot v is not 1"),
+    "vector mask": (lambda: kernel(replace(LOAD, vector=4, where=(N - V,))), "varies over v inside a vector"),
+    "vector offset": (lambda: kernel(Load("a", "x", (B0, 2 * T + V), vector=4)), r"\$t moves the address by 2"),
+    "vector base": (
+        lambda: kernel(replace(LOAD, vector=4), parameters=(array("x", N, 256, alignment=4), *sizes("N"))),
+        "x is aligned to 4 bytes only",
+    ),
+    "threads": (lambda: kernel(threads=2048), "1 to 1024 threads, not 2048"),
+    "thread digit": (lambda: kernel(digits=(ThreadDigit("q", 1, 3),)), "q is no group of bits"),
+    "two names": (lambda: kernel(slots=(Slot("lane", 2),)), "two things are named lane"),
+    "shared memory": (
+        lambda: kernel(shared=(SharedBuffer("s", f32, (300, 300), (300, 1)),)),
+        "360000 bytes of shared memory",
+    ),
+    "shape": (lambda: kernel(parameters=(array("x", N),)), "reads N, which is no size"),
+    "stride": (lambda: kernel(parameters=(array("x", 4, strides=("p",)), *sizes("N"))), "the stride p of x is no size"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    build, sentence = REFUSED[name]
+    with pytest.raises(KernelError, match=sentence) as caught:
+        verify_kernel(build())
+    assert str(caught.value).startswith("kernel bad")
+
+
+def test_conditions_bound_shared_indices() -> None:
+    verify_kernel(kernel(Load("a", "s", (T + 1, V), where=(62 - T,))))
+    verify_kernel(kernel(If(Inside((62 - T,)), (Load("a", "s", (T + 1, V)),), uniform=False)))
+    verify_kernel(kernel(Load("a", "s", ((T + 1) % 64, V))))
+    verify_kernel(kernel(Load("a", "s", (LANE + 32, T // 16))))
+
+
+def test_a_name_bound_in_both_branches_is_bound() -> None:
+    both = If(Inside((B0 - 1,)), (Let("a", ZERO),), (Let("a", Const(1.0, f32)),))
+    verify_kernel(kernel(both, Let("b", ref("a"))))
+
+
+@pytest.mark.parametrize("name", kernels.CASES)
+def test_good_kernels_pass(name: str) -> None:
+    verify_kernel(kernels.CASES[name]().kernel)
