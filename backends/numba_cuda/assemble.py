@@ -1,0 +1,96 @@
+"""PTX to machine code: by ptxas where one is found, else by the driver's compiler.
+
+Both compile the whole program.  (nvJitLink would compile PTX as relocatable code, which is slower in places.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources
+from polyfuse.errors import CompileError
+
+
+@functools.cache
+def find_ptxas() -> str | None:
+    """The path of ptxas: on the search path, in the toolkit, or in the packages of NVIDIA and Triton."""
+    places = [shutil.which("ptxas")]
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places += [os.path.join(root, "bin", "ptxas") for root in roots if root]
+    for package, pattern in (("nvidia", "*/bin/ptxas"), ("triton", "backends/nvidia/bin/ptxas")):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            places += [str(path) for path in sorted(Path(folder).glob(pattern))]
+    return next((place for place in places if place and os.access(place, os.X_OK)), None)
+
+
+def assemble(kernel: CompiledKernel) -> CompiledKernel:
+    """The kernel with `cubin` and `resources`.
+
+    Uses ptxas, which needs no GPU, or else the driver for the current device.  Raises `CompileError` when the text is
+    not accepted, `DeviceError` when neither assembler nor driver is there.
+    """
+    if kernel.cubin is not None:
+        return kernel
+    path = find_ptxas()
+    return _by_ptxas(kernel, path) if path else _by_driver(kernel)
+
+
+def _by_ptxas(kernel: CompiledKernel, path: str) -> CompiledKernel:
+    major, minor = kernel.capability
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(kernel.ptx)
+        command = [path, "-v", f"-arch=sm_{major}{minor}", str(source), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompileError(f"ptxas refuses kernel {kernel.entry}:\n{done.stderr.strip()[:2000]}")
+        return replace(kernel, cubin=target.read_bytes(), resources=resources_from(done.stderr))
+
+
+def resources_from(log: str) -> Resources:
+    """The figures of ``ptxas -v`` for a program of one kernel."""
+
+    def number(pattern: str) -> int:
+        found = re.search(pattern, log)
+        return int(found[1]) if found else 0
+
+    return Resources(
+        registers=number(r"Used (\d+) registers"),
+        local_bytes=number(r"(\d+) bytes stack frame"),
+        spilled_bytes=number(r"(\d+) bytes spill stores"),
+    )
+
+
+def _by_driver(kernel: CompiledKernel) -> CompiledKernel:
+    from polyfuse.backends.numba_cuda.driver import check, current_context, driver
+
+    with current_context():
+        api = driver()
+        option = api.CUjit_option
+        log = bytearray(8192)
+        options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+        options += [option.CU_JIT_INFO_LOG_BUFFER, option.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, option.CU_JIT_LOG_VERBOSE]
+        facts = bytearray(8192)
+        values = [log, len(log), facts, len(facts), 1]
+        state = check(api.cuLinkCreate(len(options), options, values), "creating a linker")
+        text = kernel.ptx.encode() + b"\0"
+        kind = api.CUjitInputType.CU_JIT_INPUT_PTX
+        (status,) = api.cuLinkAddData(state, kind, text, len(text), kernel.entry.encode(), 0, [], [])
+        if int(status):
+            message = log.split(b"\0")[0].decode(errors="replace")
+            raise CompileError(f"the driver refuses kernel {kernel.entry} ({status.name}):\n{message[:2000]}")
+        address, size = check(api.cuLinkComplete(state), f"linking {kernel.entry}")
+        cubin = ctypes.string_at(int(address), size)
+        check(api.cuLinkDestroy(state), "destroying a linker")
+        found = resources_from(facts.split(b"\0")[0].decode(errors="replace"))
+        return replace(kernel, cubin=cubin, resources=found)

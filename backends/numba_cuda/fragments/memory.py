@@ -1,0 +1,275 @@
+"""Loads and stores of tiles: addresses, vector accesses, predicated accesses, the read-only path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
+from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen, widest
+from polyfuse.backends.numba_cuda.fragments.slots import (
+    assembly,
+    broadcast_shape,
+    dtype_of,
+    index_of,
+    is_scalar,
+    pack,
+    shape_of,
+    spread,
+)
+from polyfuse.backends.numba_cuda.fragments.values import (
+    F32,
+    F64,
+    GLOBAL,
+    I8,
+    I16,
+    I32,
+    I64,
+    Builder,
+    Fragment,
+    Pointer,
+    Tile,
+    TileType,
+    Value,
+    boolean,
+    register_dtype,
+)
+from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
+
+_CONSTRAINT: dict[Any, str] = {I8: "h", I16: "h", I32: "r", I64: "l", F32: "f", F64: "d"}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tile at an offset of a pointer, with the argument types of the call: what load, store and atomic share."""
+
+    pointer: Pointer
+    tile: Tile
+    offset: Any
+    sizes: Any
+    mask: Any
+
+    @property
+    def access(self) -> Access:
+        """The instruction: vectors only where offset and mask do not vary inside them."""
+        axis = self.tile.vector_axis
+        varies = axis is not None and any(
+            _extent(argument, axis, len(self.tile.shape)) > 1 for argument in (self.offset, self.mask)
+        )
+        return widest(self.pointer.dtype, 1 if varies else self.tile.vector)
+
+
+def _extent(argument: Any, axis: int, rank: int) -> int:
+    """The extent of an argument along a tile axis, shapes aligned at the right."""
+    shape = shape_of(argument)
+    position = axis - (rank - len(shape))
+    return shape[position] if position >= 0 else 1
+
+
+def placed(pointer: Any, offset: Any, tile: Any, sizes: Any, mask: Any) -> Placed | None:
+    """Check the arguments of a memory operation; raises TypingError, None when they are of another kind."""
+    if not isinstance(pointer, Pointer) or not isinstance(tile, TileType):
+        return None
+    if not (isinstance(offset, Fragment) or is_scalar(offset)) or not isinstance(dtype_of(offset), types.Integer):
+        raise TypingError(f"the offset of a memory access is an integer, not {offset}")
+    wanted = tile.tile.sizes
+    count = len(sizes) if isinstance(sizes, types.BaseTuple) else 0
+    if count != len(wanted):
+        raise TypingError(f"this tile takes the sizes {wanted}, {count} given")
+    mask = mask if given(mask) and not isinstance(mask, types.NoneType) else None
+    if mask is not None and dtype_of(mask) != boolean:
+        raise TypingError(f"a mask is boolean, not {mask}")
+    _fits(offset, tile.tile)
+    _fits(mask, tile.tile)
+    return Placed(pointer, tile.tile, offset, sizes, mask)
+
+
+def _fits(argument: Any, tile: Tile) -> None:
+    if broadcast_shape(tile.shape, shape_of(argument)) != tile.shape:
+        raise TypingError(f"{argument} does not broadcast to the tile {tile}")
+
+
+def addresses(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[Value]:
+    """One address per access; distances known at compile time stay constants, which become instruction immediates."""
+    tile, step = where.tile, where.access.width
+    if isinstance(where.offset, Fragment) and where.offset.size > 1:
+        starts = spread(b, where.offset, offset, where.offset.dtype, tile.shape)[::step]
+    else:
+        starts = [index_of(b, where.offset, offset)] * (len(tile.offsets()) // step)
+    runtime = dict(zip(tile.sizes, _sizes(b, where, sizes), strict=True))
+    bases: dict[Any, Value] = {}
+    found = []
+    for start, (constant, factors) in zip(starts, tile.offsets()[::step], strict=True):
+        if (start, ()) not in bases:
+            bases[start, ()] = b.gep(pointer, [start])
+        if (start, factors) not in bases:
+            terms = [b.mul(runtime[name], ir.Constant(runtime[name].type, factor)) for name, factor in factors]
+            total = terms[0]
+            for term in terms[1:]:
+                total = b.add(total, term)
+            bases[start, factors] = b.gep(bases[start, ()], [total])
+        base = bases[start, factors]
+        found.append(b.gep(base, [ir.Constant(I32, constant)]) if constant else base)
+    return found
+
+
+def _sizes(b: Builder, where: Placed, sizes: Value) -> list[Value]:
+    if not where.tile.sizes:
+        return []
+    values = cgutils.unpack_tuple(b, sizes, len(where.tile.sizes))
+    return [index_of(b, kind, value) for kind, value in zip(where.sizes.types, values, strict=True)]
+
+
+def predicates(b: Builder, where: Placed, mask: Value) -> list[Value | None]:
+    """One condition per access, or None where the call has no mask."""
+    count = len(where.tile.offsets()) // where.access.width
+    if where.mask is None:
+        return [None] * count
+    return list(spread(b, where.mask, mask, boolean, where.tile.shape)[:: where.access.width])
+
+
+def space_name(pointer: Pointer) -> str:
+    """The state space in PTX."""
+    return "global" if pointer.space == GLOBAL else "shared"
+
+
+def _plain_load(b: Builder, where: Placed, address: Value) -> list[Value]:
+    access = where.access
+    kind = ir.VectorType(access.word, access.count) if access.count > 1 else access.word
+    value = b.load(b.bitcast(address, kind.as_pointer(where.pointer.space)))
+    value.align = access.size
+    if where.pointer.readonly:
+        value.set_metadata("invariant.load", b.module.add_metadata([]))
+    if access.count == 1:
+        return [value]
+    return [b.extract_element(value, ir.Constant(I32, k)) for k in range(access.count)]
+
+
+def _braces(first: int, count: int) -> str:
+    names = ", ".join(f"${k}" for k in range(first, first + count))
+    return f"{{{names}}}" if count > 1 else names
+
+
+def _instruction(name: str, where: Placed, cached: str) -> str:
+    access = where.access
+    vector = f".v{access.count}" if access.count > 1 else ""
+    return f"{name}.{space_name(where.pointer)}{cached}{vector}.b{8 * access.size // access.count}"
+
+
+def _masked_load(b: Builder, where: Placed, address: Value, mask: Value, other: list[Value]) -> list[Value]:
+    """A predicated load, as the assembler likes it: no branch, and the words keep `other` where it is off."""
+    access = where.access
+    count, word = access.count, I16 if access.word == I8 else access.word
+    letter = _CONSTRAINT[word]
+    load = _instruction("ld", where, ".nc" if where.pointer.readonly and where.pointer.space == GLOBAL else "")
+    lines = [
+        "{",
+        ".reg .pred p;",
+        f"setp.ne.u32 p, ${count}, 0;",
+        f"@p {load} {_braces(0, count)}, [${count + 1}];",
+        "}",
+    ]
+    constraints = [f"={letter}"] * count + ["r", "l"] + [str(k) for k in range(count)]
+    result = ir.LiteralStructType([word] * count) if count > 1 else word
+    fill = [b.zext(value, I16) if access.word == I8 else value for value in other]
+    arguments = [b.zext(mask, I32), b.ptrtoint(address, I64), *fill]
+    volatile = not where.pointer.readonly
+    if volatile:
+        constraints.append("~{memory}")
+    value = assembly(b, "\n".join(lines), ",".join(constraints), result, arguments, effect=volatile)
+    words = [b.extract_value(value, k) for k in range(count)] if count > 1 else [value]
+    return [b.trunc(w, I8) if access.word == I8 else w for w in words]
+
+
+@operation
+def load(
+    pointer: Any, offset: Any, tile: Any, sizes: Any = (), mask: Any = None, other: Any = 0
+) -> tuple[Fragment, Emit] | None:
+    """Read a tile; slots masked off get `other` and touch no memory."""
+    where = placed(pointer, offset, tile, sizes, mask)
+    if where is None:
+        return None
+    access, shape = where.access, where.tile.shape
+    fragment = Fragment(register_dtype(where.pointer.dtype), shape)
+
+    def emit(b: Builder, p: Value, at: Value, _: Value, n: Value, m: Value, fill: Value) -> Value:
+        targets = addresses(b, where, p, at, n)
+        if where.mask is None:
+            words = [word for address in targets for word in _plain_load(b, where, address)]
+            return pack(b, fragment, widen(b, access, words))
+        kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
+        others = narrow(b, access, spread(b, kind, value, fragment.dtype, shape))
+        words = []
+        for k, (address, predicate) in enumerate(zip(targets, predicates(b, where, m), strict=True)):
+            unread = others[k * access.count : (k + 1) * access.count]
+            words += _masked_load(b, where, address, predicate, unread)
+        return pack(b, fragment, widen(b, access, words))
+
+    return fragment, emit
+
+
+def _plain_store(b: Builder, where: Placed, address: Value, words: list[Value]) -> None:
+    value = words[0]
+    if len(words) > 1:
+        value = ir.Constant(ir.VectorType(where.access.word, len(words)), ir.Undefined)
+        for k, word in enumerate(words):
+            value = b.insert_element(value, word, ir.Constant(I32, k))
+    b.store(value, b.bitcast(address, value.type.as_pointer(where.pointer.space))).align = where.access.size
+
+
+def _masked_store(b: Builder, where: Placed, address: Value, mask: Value, words: list[Value]) -> None:
+    words = [b.zext(word, I16) if word.type == I8 else word for word in words]
+    store = f"@p {_instruction('st', where, '')} [$1], {_braces(2, len(words))};"
+    text = "\n".join(["{", ".reg .pred p;", "setp.ne.u32 p, $0, 0;", store, "}"])
+    constraints = ",".join(["r", "l"] + [_CONSTRAINT[words[0].type]] * len(words) + ["~{memory}"])
+    arguments = [b.zext(mask, I32), b.ptrtoint(address, I64), *words]
+    assembly(b, text, constraints, ir.VoidType(), arguments, effect=True)
+
+
+def stored_value(value: Any, where: Placed) -> None:
+    """Raise TypingError where a value has not the register type of its memory or does not broadcast to the tile."""
+    pointer = where.pointer
+    strong = isinstance(value, Fragment) and not value.weak
+    if strong and value.dtype != register_dtype(pointer.dtype):
+        raise TypingError(f"cannot store {value} through {pointer}: use cast()")
+    if not isinstance(value, Fragment) and not is_scalar(value):
+        raise TypingError(f"cannot store {value}")
+    _fits(value, where.tile)
+
+
+@operation
+def store(
+    pointer: Any, offset: Any, tile: Any, value: Any, sizes: Any = (), mask: Any = None
+) -> tuple[Any, Emit] | None:
+    """Write a tile; `value` broadcasts to it."""
+    where = placed(pointer, offset, tile, sizes, mask)
+    if where is None:
+        return None
+    stored_value(value, where)
+    access = where.access
+
+    def emit(b: Builder, p: Value, at: Value, _: Value, v: Value, n: Value, m: Value) -> None:
+        slots = spread(b, value, v, register_dtype(where.pointer.dtype), where.tile.shape)
+        words = narrow(b, access, slots)
+        targets = zip(addresses(b, where, p, at, n), predicates(b, where, m), strict=True)
+        for k, (address, predicate) in enumerate(targets):
+            part = words[k * access.count : (k + 1) * access.count]
+            if predicate is None:
+                _plain_store(b, where, address, part)
+            else:
+                _masked_store(b, where, address, predicate, part)
+
+    return types.void, emit
+
+
+@operation
+def advance(pointer: Any, offset: Any) -> tuple[Pointer, Emit] | None:
+    """The pointer plus an offset in elements, in 64-bit arithmetic."""
+    if not isinstance(pointer, Pointer):
+        return None
+
+    def emit(b: Builder, p: Value, at: Value) -> Value:
+        (wide,) = spread(b, offset, at, types.int64, ())
+        return b.gep(p, [wide])
+
+    return pointer, emit

@@ -1,0 +1,45 @@
+"""The names that a kernel may use."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+from polyfuse.backends.numba_cuda.fragments.atomics import atomic
+from polyfuse.backends.numba_cuda.fragments.blocks import block, block64, elect, thread, thread64
+from polyfuse.backends.numba_cuda.fragments.conversion import (
+    bitcast,
+    cast,
+    constant,
+    full,
+    index64,
+    inside,
+    slots,
+    slots64,
+    where,
+)
+from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
+from polyfuse.backends.numba_cuda.fragments.memory import advance, load, store
+from polyfuse.backends.numba_cuda.fragments.reductions import REDUCTIONS, contract
+from polyfuse.backends.numba_cuda.fragments.scans import SCANS
+from polyfuse.backends.numba_cuda.fragments.threads import THREADS, barrier, shared, warp_barrier
+from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
+
+_NAMED = (advance, atomic, barrier, bitcast, block, cast, constant, contract, elect, full, index64, inside, load) + (
+    shared,
+    slots,
+    store,
+    thread,
+    warp_barrier,
+    where,
+)
+
+
+def namespace(index_bits: int = 32) -> dict[str, Any]:
+    """Every operation and dtype by name; with `index_bits` = 64 thread, block and slots are int64."""
+    names: dict[str, Any] = {"Tile": Tile, "Size": Size, "inf": inf, "nan": nan}
+    names |= DTYPES | ELEMENTWISE | REDUCTIONS | THREADS | SCANS
+    names |= {operation.__name__: operation for operation in _NAMED}
+    if index_bits == 64:
+        names |= {"thread": thread64, "block": block64, "slots": slots64}
+    return names

@@ -1,0 +1,112 @@
+"""Launching compiled kernels through the driver, at a few microseconds of host time a launch."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from polyfuse.backends.numba_cuda.assemble import assemble
+from polyfuse.backends.numba_cuda.compile import STATIC_SHARED_LIMIT, CompiledKernel, Resources
+from polyfuse.backends.numba_cuda.driver import check, current_context, driver, failure
+from polyfuse.errors import DeviceError
+
+_NO_CONTEXT, _FOREIGN_CONTEXT = 201, 400  # CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE
+
+
+class Launcher:
+    """A kernel on one device: loaded on the first launch, then launched from one packed argument buffer.
+
+    Safe to use from several threads.  The module stays loaded as long as the launcher lives.
+    """
+
+    __slots__ = (
+        "_api",
+        "_buffer",
+        "_call",
+        "_function",
+        "_lock",
+        "_module",
+        "_pack",
+        "_pointers",
+        "_pointers_address",
+        "device",
+        "kernel",
+    )
+
+    def __init__(self, kernel: CompiledKernel, device: int = 0) -> None:
+        self.kernel, self.device = kernel, device
+        self._lock = threading.Lock()
+        self._function: Any = None
+        self._module: Any = None
+        # "@": every argument at its natural alignment, as the driver reads it through its pointer
+        layout = struct.Struct("@" + kernel.argument_format)
+        self._buffer = ctypes.create_string_buffer(max(layout.size, 1))
+        self._pack = layout.pack_into
+        base = ctypes.addressof(self._buffer)
+        places = [base + _offset(kernel.argument_format, k) for k in range(len(kernel.argument_format))]
+        self._pointers = (ctypes.c_void_p * max(len(places), 1))(*places)
+        self._pointers_address = ctypes.addressof(self._pointers)
+
+    def launch(self, grid: Sequence[int], arguments: Sequence[int | float | bool], stream: int = 0) -> None:
+        """Enqueue the kernel on `stream` (a raw handle).
+
+        `grid`: 1 to 3 extents in blocks; with an extent of 0 nothing is launched.  `arguments`: device addresses,
+        sizes and scalars in the order of the kernel's parameters.  Raises `DeviceError`.
+        """
+        x, y, z = grid if len(grid) == 3 else (*grid, 1, 1)[:3]
+        if x <= 0 or y <= 0 or z <= 0:
+            return
+        if self._function is None:
+            self.load()
+        with self._lock:
+            try:
+                self._pack(self._buffer, 0, *arguments)
+            except struct.error as error:
+                raise DeviceError(f"arguments of {self.kernel.entry}: {error}, {len(arguments)} given") from error
+            status = self._enqueue(x, y, z, stream)
+            if status and int(status) in (_NO_CONTEXT, _FOREIGN_CONTEXT):
+                with current_context(self.device):  # this thread has no context yet, or another device's
+                    status = self._enqueue(x, y, z, stream)
+        if status:
+            shape = f"a grid of {x} x {y} x {z} blocks of {self.kernel.threads} threads"
+            raise failure(status, f"launching {self.kernel.entry} on {shape}")
+
+    def _enqueue(self, x: int, y: int, z: int, stream: int) -> Any:
+        kernel = self.kernel
+        (status,) = self._call(
+            self._function, x, y, z, kernel.threads, 1, 1, kernel.dynamic_shared, stream, self._pointers_address, 0
+        )
+        return int(status) and status
+
+    def load(self) -> None:
+        """Assemble and load the kernel, as the first launch does.  Raises `DeviceError` and `CompileError`."""
+        with self._lock:
+            if self._function is not None:
+                return
+            api = driver()
+            with current_context(self.device):
+                self.kernel = assemble(self.kernel)
+                name = self.kernel.entry
+                self._module = check(api.cuModuleLoadData(self.kernel.cubin), f"loading {name}")
+                function = check(api.cuModuleGetFunction(self._module, name.encode()), f"finding {name}")
+                if self.kernel.dynamic_shared > STATIC_SHARED_LIMIT:
+                    attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    size = self.kernel.dynamic_shared
+                    check(api.cuFuncSetAttribute(function, attribute, size), f"{name} needs {size} bytes shared")
+            self._call = api.cuLaunchKernel
+            self._function = function
+
+    def resources(self) -> Resources:
+        """Registers and local memory per thread, as assembled for this device."""
+        self.load()
+        found = self.kernel.resources
+        assert found is not None
+        return found
+
+
+def _offset(formats: str, position: int) -> int:
+    """Where argument `position` starts in the packed buffer."""
+    return struct.calcsize("@" + formats[: position + 1]) - struct.calcsize("@" + formats[position])
