@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Union
 
 from polyfuse.affine import Affine
@@ -61,7 +62,25 @@ class VolumeGuard:
         return f"{'*'.join(f'({n})' for n in self.shape) or '1'} {'>' if self.exceeds else '<='} {self.limit}"
 
 
-AnyGuard = Union[Guard, VolumeGuard]
+@dataclass(frozen=True, slots=True)
+class DerivedGuard:
+    """A guard on symbols of which some stand for products of sizes."""
+
+    guard: Guard
+    derived: tuple[tuple[str, tuple[Affine, ...]], ...]
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        values = dict(sizes)
+        for name, factors in self.derived:
+            values[name] = prod(f.evaluate(sizes) for f in factors)
+        return self.guard.holds(values)
+
+    def __str__(self) -> str:
+        meaning = ", ".join(f"{name} = {'*'.join(f'({f})' for f in factors)}" for name, factors in self.derived)
+        return f"{self.guard} where {meaning}"
+
+
+AnyGuard = Union[Guard, VolumeGuard, DerivedGuard]
 
 # ---------------------------------------------------------------------------------------------- buffers
 

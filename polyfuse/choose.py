@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from polyfuse.collapse import collapse
 from polyfuse.cost import Cost, price
 from polyfuse.places.builder import Refused, build_schedule
-from polyfuse.places.proposal import Group
+from polyfuse.places.proposal import Group, Proposal
 from polyfuse.schedule import KernelSchedule
 from polyfuse.strategies.catalogue import propose
 from polyfuse.strategies.situation import Situation
@@ -20,6 +21,7 @@ class Choice:
     schedule: KernelSchedule | None
     cost: Cost | None
     verdict: Verdict | None = None
+    group: Group | None = None  # the group as scheduled, over a SCoP with collapsed dimensions
 
 
 def kernel_name(group: Group, limit: int = 4) -> str:
@@ -32,24 +34,32 @@ def kernel_name(group: Group, limit: int = 4) -> str:
 
 def choose(situation: Situation, *, name: str = "", max_registers: int = 0) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue."""
-    best: Choice | None = None
-    refusal: Verdict | None = None
-    for proposal in propose(situation):
-        try:
-            schedule = build_schedule(name or kernel_name(situation.group), situation.group, proposal)
-        except Refused as reason:
-            refusal = refusal or reason.verdict
-            continue
-        cost = price(situation.scop, schedule, situation.target, situation.hints)
-        misfit = _fits(situation, schedule, cost, max_registers)
-        if misfit is not None:
-            refusal = refusal or misfit
-            continue
-        if best is None or best.cost is None or cost.seconds < best.cost.seconds:
-            best = Choice(schedule, cost)
-    if best is not None:
-        return best
-    return Choice(None, None, refusal or illegal(Hazard.SCOPE, _no_strategy(situation), rule="scope"))
+    situation = replace(situation, group=collapse(situation.group, situation.layouts))
+    situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
+    refusals: list[Verdict] = []
+    for tier in propose(situation):
+        placed = [c for p in tier if (c := _placed(situation, p, name, max_registers, refusals)) is not None]
+        if placed:
+            return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)
+    reason = refusals[0] if refusals else illegal(Hazard.SCOPE, _no_strategy(situation), rule="scope")
+    return Choice(None, None, reason)
+
+
+def _placed(
+    situation: Situation, proposal: Proposal, name: str, max_registers: int, refusals: list[Verdict]
+) -> Choice | None:
+    """The proposal as a priced schedule, or None with the reason added to `refusals`."""
+    try:
+        schedule = build_schedule(name or kernel_name(situation.group), situation.group, proposal)
+    except Refused as reason:
+        refusals.append(reason.verdict)
+        return None
+    cost = price(situation.scop, schedule, situation.target, situation.hints)
+    misfit = _fits(situation, schedule, cost, max_registers)
+    if misfit is not None:
+        refusals.append(misfit)
+        return None
+    return Choice(schedule, cost, None, situation.group)
 
 
 def _no_strategy(situation: Situation) -> str:
@@ -69,4 +79,3 @@ def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_regist
     if schedule.threads > target.threads_per_block:
         return illegal(Hazard.CAPACITY, f"{schedule.threads} threads > {target.threads_per_block}", rule="capacity")
     return None
-

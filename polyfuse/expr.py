@@ -364,7 +364,8 @@ class Program:
 
     `facts`: affine expressions over size symbols known to be >= 0 (beyond sizes being positive).  `hints`: typical
     values of the symbols, for the price only.  `names` and `sources` are keyed by node digest and never part of keys.
-    `writes`: argument position -> output position, for donated or in-place updated arguments.
+    `writes`: argument position -> output position, for donated or in-place updated arguments.  `derived`: fresh symbols
+    that stand for products of sizes (collapsed dimensions), with their factors.
     """
 
     name: str
@@ -376,12 +377,13 @@ class Program:
     names: Mapping[bytes, str] = field(default_factory=dict)
     sources: Mapping[bytes, Source] = field(default_factory=dict)
     writes: Mapping[int, int] = field(default_factory=dict)
+    derived: tuple[tuple[str, tuple[Affine, ...]], ...] = ()
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """Size symbols in order of first appearance in the arguments."""
         found = dict.fromkeys(n for a in self.arguments for size in a.shape for n in sorted(size.names()))
-        return tuple(found)
+        return (*found, *(name for name, _ in self.derived))
 
     @property
     def digest(self) -> bytes:

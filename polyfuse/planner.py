@@ -11,11 +11,14 @@ from polyfuse.bindings import (
     AnyGuard,
     Binding,
     Buffer,
+    DerivedGuard,
     FromArgument,
     FromBuffer,
     FromOutput,
+    FromProduct,
     FromSize,
     FromStride,
+    Guard,
     Layout,
     VolumeGuard,
 )
@@ -36,6 +39,8 @@ from polyfuse.verdict import LEGAL, Verdict
 
 DEFAULT_SIZE = 8192  # of a symbol without a hint: large enough that rows and columns fill a device
 INT32_LIMIT = 2**31 - 2**16  # elements of an array whose offsets, padding included, stay within 32 bits
+
+Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
 
 fusion_log = logging.getLogger("polyfuse.fusion")
 
@@ -169,10 +174,11 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
     for _ in range(1 + len(grouping.kernels)):
         refused: dict[KernelGroup, Verdict] = {}
         for kernel in grouping.kernels:
-            schedule = costs.choice(kernel.body, kernel.roots, kernel.loads).schedule
-            if schedule is None:
+            choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+            schedule = choice.schedule
+            if schedule is None or choice.group is None:
                 continue
-            verdict = prove(costs.scop, schedule)
+            verdict = prove(choice.group.scop, schedule)
             if not verdict:
                 fusion_log.info("refuted %s: %s", schedule.name, verdict)
                 refused[kernel] = verdict
@@ -192,14 +198,14 @@ def _assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ..
     stored = {root for kernel in grouping.kernels for root in kernel.roots}
     for kernel in grouping.kernels:
         choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-        if choice.schedule is None:
+        if choice.schedule is None or choice.group is None:
             steps.append(_library_step(scop, kernel))
             continue
-        group = Group(scop, kernel.body, kernel.roots, kernel.loads)
+        group = choice.group
         schedule = replace(choice.schedule, name=_unique(kernel_name(group), names))
-        guards |= dict.fromkeys(schedule.guards)
-        lowered = lower(scop, schedule, costs.layouts, bits)
-        steps.append(Launch(lowered.kernel, _bindings(scop, lowered), schedule))
+        guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
+        lowered = lower(group.scop, schedule, costs.layouts, bits)
+        steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))
         fusion_log.info("fused %s -> %s (%d)", "+".join(s.name for s in group.statements()), schedule.name, len(kernel.body))
     refusals = tuple(
         (scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in grouping.log.items()
@@ -238,7 +244,16 @@ def _index_bits(costs: ProgramCosts, guards: dict[AnyGuard, None]) -> int:
     return 64 if wide else 32
 
 
-def _bindings(scop: Scop, lowered: Lowered) -> tuple[Binding, ...]:
+def _on_sizes(guard: AnyGuard, derived: Derived) -> AnyGuard:
+    """The guard in terms that a call knows: products of sizes are spelled out."""
+    if not isinstance(guard, Guard):
+        return guard
+    used = tuple((name, factors) for name, factors in derived if name in guard.expression.names())
+    return DerivedGuard(guard, used) if used else guard
+
+
+def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, ...]:
+    products = dict(derived)
     uses = {use.name: use for use in lowered.arrays}
     strides = {
         f"{use.name}_s{axis}": FromStride(_position(scop, use.value), axis)
@@ -253,6 +268,8 @@ def _bindings(scop: Scop, lowered: Lowered) -> tuple[Binding, ...]:
             return _home(scop, use.value, use.component)
         if isinstance(parameter, ScalarParameter):
             return FromArgument(int(parameter.name[1:]))
+        if parameter.name in products:
+            return FromProduct(products[parameter.name])
         return strides.get(parameter.name) or FromSize(Affine.symbol(parameter.name))
 
     return tuple(bind(p) for p in lowered.kernel.parameters)

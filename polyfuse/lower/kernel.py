@@ -127,7 +127,9 @@ class _Lowering:
             found.append(
                 ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment)
             )
-        wanted = affine_names(body) | names_of(_grid(self.schedule)[:-1])  # several grid axes are decoded in the kernel
+        grid = _grid(self.schedule)
+        wanted = affine_names(body) | names_of(grid[:-1])  # several grid axes are decoded in the kernel
+        wanted |= names_of(grid) & {name for name, _ in self.scop.program.derived}  # and the launch evaluates products
         sizes |= dict.fromkeys(sorted(n for n in wanted if not n.startswith("$")))
         found += [ir.SizeParameter(n) for n in sizes]
         scalars = dict.fromkeys(r for r in value_references(body) if r.name in self._scalar_names())

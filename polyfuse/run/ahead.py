@@ -10,14 +10,14 @@ from polyfuse.bindings import Layout
 from polyfuse.errors import ArgumentError, StalePlanError
 from polyfuse.plan import Plan
 from polyfuse.run.arguments import Reading
-from polyfuse.run.arrays import HOST
+from polyfuse.run.arrays import HOST, c_strides
 from polyfuse.run.captures import Watch
 from polyfuse.run.libraries.numpy_arrays import NUMPY
-from polyfuse.run.prepare import Call, Leaf, Ready, Setting, prepare
+from polyfuse.run.prepare import Call, Ready, Setting, prepare
 from polyfuse.run.record import Record
 from polyfuse.run.services import Services, Traced, backend_name
 from polyfuse.run.sizes import hold
-from polyfuse.run.variants import PLANNING, Variant, Variants, device_of, fit, leaves_of, to_stage
+from polyfuse.run.variants import PLANNING, Fitted, Variant, Variants, device_of, fit, leaves_of, to_stage
 from polyfuse.run.workspace import Counters
 
 Read = Callable[[tuple[Any, ...], dict[str, Any]], Reading]
@@ -68,36 +68,42 @@ class Executable:
         plan, lowered = self.ready.plan, self.lowered
         call = fit(Variant(lowered.traced, lowered.watch), leaves_of(reading.leaves))
         if call is None:
-            raise StalePlanError(
-                f"the plan of {plan.program.name} does not fit these arguments",
-                advice=f"It was made for {', '.join(f'{a.path}: {a.dtype}{list(a.shape)}' for a in plan.program.arguments)}.",
-            )
+            made_for = ", ".join(f"{a.path}: {a.dtype}{list(a.shape)}" for a in plan.program.arguments)
+            raise StalePlanError(f"the plan of {plan.program.name} does not fit these arguments; it is for {made_for}")
         if not hold(plan.guards, call.sizes):
             violated = next(g for g in plan.guards if not g.holds(call.sizes))
             raise StalePlanError(f"the plan of {plan.program.name} holds only where {violated}")
         device = device_of(call) or HOST
         if device.kind != self.ready.backend.device:
             raise ArgumentError(f"the plan is for {plan.target.name}, the arguments are on {device}")
-        staged = {*to_stage(call.leaves), *_misfits(call.leaves, plan.layouts)}
+        staged = {*to_stage(call.leaves), *_misfits(call, plan.layouts)}
         library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
         setting = Setting(library, device, self.counters, lowered.services.frontend)
         placed = Call(call.leaves, call.sizes, tuple(sorted(staged)))
         return prepare(self.ready, lowered.traced, lowered.watch, placed, setting)
 
 
-def _misfits(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> list[int]:
-    """Arrays whose layout is outside the class of the plan: a C-order copy fits every class that contains C order."""
-    pairs = zip(leaves, layouts, strict=True)
-    return [k for k, (leaf, wanted) in enumerate(pairs) if leaf.facts is not None and not fits(leaf.facts.layout, wanted)]
+def _misfits(call: Fitted, layouts: Sequence[Layout]) -> list[int]:
+    """Arrays outside the layout class of the plan, which are copied to C order.  Raises StalePlanError where that is
+    outside it as well."""
+    found = []
+    for position, (leaf, wanted) in enumerate(zip(call.leaves, layouts, strict=True)):
+        facts = leaf.facts
+        if facts is None or fits(facts.shape, facts.strides, facts.pointer, wanted):
+            continue
+        if not fits(facts.shape, c_strides(facts.shape), 0, wanted):
+            raise StalePlanError(f"the plan was made for another memory order of {call.paths[position]}")
+        found.append(position)
+    return found
 
 
-def fits(layout: Layout, wanted: Layout) -> bool:
-    """Whether an array of class `layout` may be read as one of class `wanted`."""
-    if layout.alignment < wanted.alignment:
+def fits(shape: Sequence[int], strides: Sequence[int] | None, pointer: int, wanted: Layout) -> bool:
+    """Whether an array with these strides (in elements) and address belongs to a layout class."""
+    if strides is None or pointer % wanted.alignment:
         return False
-    if wanted.strides is None or layout.strides is None:
-        return wanted.strides == layout.strides
-    return all(w is None or w == s for w, s in zip(wanted.strides, layout.strides, strict=True))
+    expected = wanted.strides if wanted.strides is not None else c_strides(shape)
+    empty = 0 in shape
+    return empty or all(n == 1 or w is None or w == s for n, s, w in zip(shape, strides, expected, strict=True))
 
 
 def default_layouts(traced: Traced) -> tuple[Layout, ...]:

@@ -175,7 +175,8 @@ class Jitted:
                 traced, watched = call.variant.traced, call.variant.watch
                 program = replace(traced.program, hints=call.sizes)
                 layouts, device = layouts_of(call.leaves, to_stage(call.leaves)), device_of(call)
-            plan = self._variants.plan(program, self._target(device, options), options, layouts or default_layouts(traced))
+            target = self._target(device, options)
+            plan = self._variants.plan(program, target, options, layouts or default_layouts(traced))
         return Lowered(plan, traced, watched, self._reread, self._services, self._variants)
 
     def compile(self, *args: Any, **kwargs: Any) -> Executable:

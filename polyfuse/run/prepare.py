@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, assert_never
 
 from polyfuse.bindings import (
@@ -141,6 +142,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     launched = [c.launcher(b) if b is not None else None for c, b in zip(ready.kernels, bound, strict=True)]
     found, needs_objects = _steps(plan, launched, values, library)
     captured = leaves[len(leaves) - len(traced.captured) :]
+    nested = nester(traced.structure, setting.frontend)
     return Record(
         library=library,
         device=device,
@@ -150,7 +152,8 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
         constants=tuple(values.constants),
         needs_objects=needs_objects,
         steps=tuple(found),
-        finish=finisher(traced, setting.frontend, library, [o.shape for o in outputs]),
+        finish=finisher(nested, library, [o.shape for o in outputs]),
+        nested=nested,
         staged=tuple((k, library_at(leaves[k])) for k in call.staged),
         captured=tuple(_captured(leaf, read) for leaf, read in zip(captured, watch.arrays, strict=True)),
         fixed=traced.fixed,
@@ -273,20 +276,24 @@ def _written(plan: Plan) -> set[int]:
     return written
 
 
-def finisher(
-    traced: Traced, frontend: Frontend, library: Library, shapes: Sequence[tuple[int, ...]]
-) -> Callable[[list[Any]], Any]:
-    """From the list of outputs to what the user's function would return."""
-    structure, result = traced.structure, library.result
-    scalars = [k for k, shape in enumerate(shapes) if not shape] if library.name == "numpy" else []
+def nester(structure: Hashable, frontend: Frontend) -> Callable[[list[Any]], Any]:
+    """From the list of outputs to the structure that the user's function returns."""
     if frontend.is_leaf_structure(structure):
-        return (lambda outputs: result(outputs[0])) if scalars else (lambda outputs: outputs[0])
+        return itemgetter(0)
+    return tuple if frontend.is_flat_tuple(structure) else lambda outputs: frontend.unflatten(structure, outputs)
+
+
+def finisher(
+    nested: Callable[[list[Any]], Any], library: Library, shapes: Sequence[tuple[int, ...]]
+) -> Callable[[list[Any]], Any]:
+    """As `nested`, with NumPy scalars for outputs of rank 0, as NumPy's own functions return them."""
+    scalars = [k for k, shape in enumerate(shapes) if not shape] if library.name == "numpy" else []
+    if not scalars:
+        return nested
 
     def finish(outputs: list[Any]) -> Any:
         for k in scalars:
-            outputs[k] = result(outputs[k])
-        return frontend.unflatten(structure, outputs)
+            outputs[k] = library.result(outputs[k])
+        return nested(outputs)
 
-    if frontend.is_flat_tuple(structure) and not scalars:
-        return tuple
     return finish

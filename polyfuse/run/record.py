@@ -70,9 +70,10 @@ class Capture:
 class Record:
     """One prepared call.
 
-    `library`: allocates outputs and names the stream.  `steps` run in order.  `finish` makes the caller's result of the
-    list of outputs.  `staged`: leaves that are copied first, because no kernel can read them in place.  `fixed`: leaves
-    whose value the trace depends on.  `spans`: per array leaf the bytes it reaches from its address, for overlap tests.
+    `library`: allocates outputs and names the stream.  `steps` run in order.  `nested` makes the caller's structure of
+    the list of outputs, `finish` also the library's scalars where an output has rank 0.  `staged`: leaves that are
+    copied first, because no kernel can read them in place.  `fixed`: leaves whose value the trace depends on.  `spans`:
+    per array leaf the bytes it reaches from its address, for overlap tests.
     """
 
     library: Library

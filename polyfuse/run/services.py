@@ -107,10 +107,10 @@ class Backend(Protocol):
     def versions(self) -> tuple[str, ...]:
         """Versions of everything that shapes the object code, for the key of the disk cache."""
 
-    def compile(self, launch: Launch, target: Target) -> Compiled:
+    def compile(self, launch: Launch, target: Target, options: Options) -> Compiled:
         """Print and compile one kernel.  Raises CompileError."""
 
-    def load(self, launch: Launch, target: Target, data: bytes) -> Compiled:
+    def load(self, launch: Launch, target: Target, options: Options, data: bytes) -> Compiled:
         """The kernel whose `to_bytes` was `data`, which is trusted.  Raises ValueError where it does not load."""
 
     def empty(self) -> Callable[..., Any] | None:

@@ -33,7 +33,8 @@ class Parameters:
         ordinary = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
         defaults = tuple(p.default for p in found if p.kind in ordinary and p.default is not _KINDS.empty)
         name = getattr(function, "__name__", "the function")
-        return Parameters(signature, tuple(p.name for p in found), defaults, all(p.kind in ordinary for p in found), name)
+        plain = all(p.kind in ordinary for p in found)
+        return Parameters(signature, tuple(p.name for p in found), defaults, plain, name)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """One value per parameter; ``*args`` is a tuple and ``**kwargs`` a dictionary.  Raises ArgumentError."""

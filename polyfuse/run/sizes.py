@@ -27,9 +27,10 @@ def solve(shapes: Sequence[Shape], actual: Sequence[tuple[int, ...]]) -> dict[st
             unknown = size.names() - values.keys()
             if len(unknown) > 1 or (unknown and not size.is_linear):
                 waiting.append((size, extent))
-            elif unknown and not _solve_one(size, extent, next(iter(unknown)), values):
+                continue
+            if unknown and not _solve_one(size, extent, next(iter(unknown)), values):
                 return None
-            elif size.evaluate(values) != extent:
+            if size.evaluate(values) != extent:
                 return None
         if len(waiting) == len(pending):
             return None  # a symbol that no equation isolates

@@ -120,7 +120,7 @@ class Variants:
         return self.services.planner(program, target, options, layouts)
 
     def compile(self, plan: Plan, backend: Backend) -> Ready:
-        kernels = tuple(backend.compile(launch, plan.target) for launch in plan.launches)
+        kernels = tuple(backend.compile(launch, plan.target, plan.options) for launch in plan.launches)
         self.counts.compilations += len(kernels)
         return Ready(plan, kernels, backend)
 
@@ -132,7 +132,7 @@ class Variants:
         plan, objects = found
         try:
             pairs = zip(plan.launches, objects, strict=True)
-            kernels = tuple(backend.load(launch, plan.target, data) for launch, data in pairs)
+            kernels = tuple(backend.load(launch, plan.target, plan.options, data) for launch, data in pairs)
         except ValueError as error:
             _log.warning("cache entry of %s does not load: %s", key.program.name, error)
             return None

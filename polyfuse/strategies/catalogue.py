@@ -13,11 +13,14 @@ from polyfuse.strategies.situation import Situation
 STRATEGIES = (
     pointwise,  # elementwise groups
     reduction,  # rows and columns of one or several reductions
-    serial,  # always there: a thread per element of the lead, loops over what is reduced
+)
+
+FALLBACKS = (
+    serial,  # a thread per element of the lead, loops over what is reduced: slow, but a lone statement always has it
 )
 
 
-def propose(situation: Situation) -> Iterator[Proposal]:
-    """All proposals for the group, best guesses first."""
-    for strategy in STRATEGIES:
-        yield from strategy(situation)
+def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
+    """Tiers of proposals: a later tier counts only where nothing of an earlier one can be placed."""
+    for tier in (STRATEGIES, FALLBACKS):
+        yield (proposal for strategy in tier for proposal in strategy(situation))

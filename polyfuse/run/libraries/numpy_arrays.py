@@ -87,11 +87,13 @@ def library_of(kind: type) -> NumPyLibrary | None:
         return NUMPY
     if issubclass(kind, np.ma.MaskedArray):
         raise ArgumentError(
-            " is a masked array, which has no place in a kernel", advice="Pass x.filled(value), or x.data and x.mask as two arrays."
+            " is a masked array, which has no place in a kernel",
+            advice="Pass x.filled(value), or x.data and x.mask as two arrays.",
         )
     if issubclass(kind, np.ndarray):
         raise ArgumentError(
-            f" is a {kind.__name__}, which changes what array operators mean", advice="Pass a plain array: numpy.asarray(x)."
+            f" is a {kind.__name__}, which changes what array operators mean",
+            advice="Pass a plain array: numpy.asarray(x).",
         )
     return None
 

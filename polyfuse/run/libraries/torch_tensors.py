@@ -138,4 +138,4 @@ def _check(array: Any, device: Device) -> None:
         kind = "c" if array.dtype.is_complex else ""
         raise unsupported_dtype(str(array.dtype).removeprefix("torch."), kind)
     if getattr(array, "is_quantized", False) or torch._C._functorch.is_functorch_wrapped_tensor(array):
-        raise ArgumentError(" is inside a torch function transform and has no memory", advice="Call outside of vmap or grad.")
+        raise ArgumentError(" is inside a torch function transform and has no memory", advice="Call outside of vmap.")

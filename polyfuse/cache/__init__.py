@@ -1,0 +1,1 @@
+"""The disk cache: plans and object code that outlive the process."""

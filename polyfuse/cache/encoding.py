@@ -1,0 +1,152 @@
+"""Plans as JSON, and back: frozen dataclasses of a fixed list of modules, nothing that could execute.
+
+A document is a list of objects in post-order; an object refers to earlier ones by position::
+
+    {"objects": [["Affine", [["t", ...], 0]], ...], "root": ["o", 17]}
+
+    value     JSON
+    -----     ----
+    number, text, bool, None                as they are; floats as ["f", hexadecimal]
+    tuple, mapping, set, bytes, element type, enum member    ["t", ...] ["m", [key, value]...] ["s", ...] ["b", hex] ["d", name] ["e", type, name]
+    dataclass                               ["o", position]
+    node, program of the call               ["n", digest] ["p"]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyfuse import dtypes, expr
+from polyfuse.dtypes import DType
+from polyfuse.expr import Node, Program
+
+_MODULES = ("affine", "bindings", "errors", "expr", "kernel", "options", "plan", "schedule", "target", "terms", "verdict")
+
+
+class UnstorableError(Exception):
+    """A value that has no stored form, such as a user's function."""
+
+
+@functools.cache
+def _classes() -> Mapping[str, type]:
+    """Every dataclass and enumeration that a plan may hold, by name."""
+    found: dict[str, type] = {}
+    for name in _MODULES:
+        module = importlib.import_module(f"polyfuse.{name}")
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                if dataclasses.is_dataclass(value) or issubclass(value, enum.Enum):
+                    found[value.__name__] = value
+    return found
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """Fields that the constructor takes; derived ones begin with an underscore."""
+    return tuple(f.name for f in dataclasses.fields(kind) if f.init and not f.name.startswith("_"))
+
+
+@dataclass(slots=True)
+class _Encoder:
+    program: Program
+    objects: list[Any] = field(default_factory=list)
+    positions: dict[int, int] = field(default_factory=dict)
+    alive: list[Any] = field(default_factory=list)  # ids stay unique while their objects live
+
+    def value(self, value: Any) -> Any:
+        match value:
+            case None | bool() | int() | str() if type(value) in (type(None), bool, int, str):
+                return value
+            case float() if type(value) is float:
+                return ["f", value.hex()]
+            case tuple():
+                return ["t", *map(self.value, value)]
+            case frozenset():
+                return ["s", *sorted(map(self.value, value), key=repr)]
+            case bytes():
+                return ["b", value.hex()]
+            case DType():
+                return ["d", value.name]
+            case enum.Enum():
+                return ["e", type(value).__name__, value.name]
+            case Mapping():
+                return ["m", *([self.value(k), self.value(v)] for k, v in value.items())]
+            case Program() if value is self.program or value.digest == self.program.digest:
+                return ["p"]
+        return self.object(value)
+
+    def object(self, value: Any) -> Any:
+        if isinstance(value, expr._Node):
+            return ["n", value.digest.hex()]
+        known = _classes().get(type(value).__name__)
+        if known is not type(value):
+            raise UnstorableError(f"a {type(value).__name__} has no stored form")
+        position = self.positions.get(id(value))
+        if position is None:
+            fields = [self.value(getattr(value, name)) for name in _fields(type(value))]
+            position = self.positions[id(value)] = len(self.objects)
+            self.objects.append([type(value).__name__, fields])
+            self.alive.append(value)
+        return ["o", position]
+
+
+@dataclass(slots=True)
+class _Decoder:
+    program: Program
+    nodes: Mapping[str, Node]
+    objects: list[Any] = field(default_factory=list)
+
+    def value(self, data: Any) -> Any:
+        if not isinstance(data, list):
+            return data
+        match data:
+            case ["o", int(position)]:
+                return self.objects[position]
+            case ["t", *items]:
+                return tuple(map(self.value, items))
+            case ["f", str(text)]:
+                return float.fromhex(text)
+            case ["d", str(name)]:
+                return dtypes.BY_NAME[name]
+            case ["m", *pairs]:
+                return {self.value(k): self.value(v) for k, v in pairs}
+            case ["s", *items]:
+                return frozenset(map(self.value, items))
+            case ["b", str(text)]:
+                return bytes.fromhex(text)
+            case ["e", str(kind), str(name)]:
+                return _classes()[kind][name]  # type: ignore[index]
+            case ["n", str(digest)]:
+                return self.nodes[digest]
+            case ["p"]:
+                return self.program
+        raise ValueError(f"unknown form {data!r:.80}")
+
+    def object(self, data: Any) -> None:
+        name, fields = data
+        kind = _classes()[name]
+        self.objects.append(kind(**dict(zip(_fields(kind), map(self.value, fields), strict=True))))
+
+
+def encode(value: Any, program: Program) -> dict[str, Any]:
+    """`value` as JSON data; `program` and its nodes become references.  Raises UnstorableError."""
+    encoder = _Encoder(program)
+    root = encoder.value(value)
+    return {"objects": encoder.objects, "root": root}
+
+
+def decode(data: Mapping[str, Any], program: Program) -> Any:
+    """What `encode` was given, with `program` in the place of the program.
+
+    Raises ValueError, KeyError, IndexError or TypeError for data that `encode` did not make.
+    """
+    decoder = _Decoder(program, {n.digest.hex(): n for n in expr.topological(program.outputs)})
+    for entry in data["objects"]:
+        decoder.object(entry)
+    return decoder.value(data["root"])
