@@ -109,6 +109,8 @@ class Model:
         self.count = len(program.ops)
         self.forbid = forbid
         self.asked = {"price": 0, "legal": 0}
+        self._bytes = [4 * op.elements for op in program.ops]
+        self._work = [op.flops * op.instances for op in program.ops]
         self._prices: dict[tuple[Values, Values], int] = {}
 
     def operands(self, value: int) -> tuple[int, ...]:
@@ -124,26 +126,22 @@ class Model:
         return self.program.ops[value].kind == "opaque"
 
     def bytes(self, value: int) -> int:
-        return 4 * self.program.ops[value].elements
+        return self._bytes[value]
 
     def floor(self, roots: Values, loads: Values) -> int:
-        return int(max(sum(map(self.bytes, roots | loads)) / DEVICE, LATENCY)) + LAUNCH
+        return int(max(sum(map(self._bytes.__getitem__, roots | loads)) / DEVICE, LATENCY)) + LAUNCH
 
     def price(self, body: Values, roots: Values, loads: Values) -> int:
         self.asked["price"] += 1
         known = self._prices.get((body, roots))
         if known is None:
-            flops = sum(self._flops(v, body) for v in body)
+            ops = self.program.ops
+            tiled = {o for v in body if ops[v].kind == "dot" for o in ops[v].operands}  # computed once per column tile
+            flops = sum(self._work[v] * (4 if v in tiled else 1) for v in body)
             crowded = max(0, len(roots) + len(loads) - 12) * 100_000
             busy = max(self.floor(roots, loads) - LAUNCH, int(flops / RATE))
             known = self._prices[body, roots] = LAUNCH + busy + crowded
         return known
-
-    def _flops(self, value: int, body: Values) -> int:
-        """A contraction's operands that the kernel computes are computed once per column tile."""
-        op = self.program.ops[value]
-        again = any(value in self.program.ops[u].operands and self.program.ops[u].kind == "dot" for u in body)
-        return op.flops * op.instances * (4 if again else 1)
 
     def legal(self, body: Values, roots: Values, loads: Values) -> Verdict:
         self.asked["legal"] += 1

@@ -99,7 +99,7 @@ def blocks(statements: int, seed: int = 0) -> Program:
     """About `statements` statements: residual blocks, normalisations, softmaxes, chains, column sums."""
     chance, b = random.Random(seed), Builder()
     x, outputs = b.input(), list[int]()
-    while len(b.ops) < statements:
+    while sum(op.kind != "input" for op in b.ops) < statements:
         match chance.randrange(5):
             case 0:
                 x = b.map("residual", x, b.dot(b.map("relu", b.dot(b.layernorm(x), b.input())), b.input()))
