@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polyfuse.affine import names_of
 from polyfuse.backends.interpreter.faults import CounterFault, Witness
 from polyfuse.backends.interpreter.memory import Memory
 from polyfuse.backends.interpreter.special import Array
@@ -85,7 +86,7 @@ def touched(kernel: Kernel) -> tuple[set[str], set[str]]:
 def check_arguments(
     kernel: Kernel, arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, object]
 ) -> None:
-    """Every parameter has an argument of its dtype and shape.
+    """Every parameter has an argument of its dtype and shape, and every size symbol of a shape or the grid a value.
 
     Raises:
         ArgumentError: the argument is missing or does not fit.
@@ -98,6 +99,9 @@ def check_arguments(
             known = sizes
         if parameter.name not in known:
             raise ArgumentError(f"kernel {kernel.name} needs an argument for its parameter {parameter.name}")
+    extents = [n for p in kernel.parameters if isinstance(p, ArrayParameter) for n in p.shape]
+    for symbol in sorted(names_of([*kernel.grid, *extents]) - set(sizes)):
+        raise ArgumentError(f"kernel {kernel.name} needs a value for the size {symbol}")
     for parameter in kernel.parameters:
         if isinstance(parameter, ArrayParameter):
             array, shape = arrays[parameter.name], tuple(n.evaluate(sizes) for n in parameter.shape)

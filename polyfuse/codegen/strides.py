@@ -50,6 +50,10 @@ class Polynomial:
             return 0
         return self.terms[0][1] if self.terms[0][0] == () else None
 
+    def atoms(self) -> Affine:
+        """The sum of all factors that occur: what a kernel must know to compute the value."""
+        return sum((Affine(((atom, 1),)) for monomial, _ in self.terms for atom in monomial), Affine.of(0))
+
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """The value for concrete sizes."""
         total = 0

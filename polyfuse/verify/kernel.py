@@ -137,13 +137,11 @@ class _Verifier:
 
     def _check_memories(self) -> None:
         scope = Scope({}, self.sizes, self.refuse)
-        for extent in self.kernel.grid:
+        for extent in self.kernel.grid[:-1]:  # several axes launch as one, which the kernel takes apart
             scope.affine(extent)
         for p in self.kernel.parameters:
             if not isinstance(p, ArrayParameter):
                 continue
-            for extent in p.shape:
-                scope.affine(extent)
             if p.strides is not None:
                 if len(p.strides) != len(p.shape):
                     self.refuse(f"{p.name} has {len(p.shape)} dimensions and {len(p.strides)} strides")
@@ -299,7 +297,9 @@ class _Verifier:
             self.refuse(f"there is no array or buffer {op.array}", op)
         if len(op.index) != len(memory.shape):
             self.refuse(f"{op.array} has {len(memory.shape)} dimensions, the index {len(op.index)}", op)
-        for entry in op.index:
+        for entry, stride in zip(op.index, element_strides(memory), strict=True):
+            if entry != Affine.of(0):
+                scope.affine(stride.atoms(), self.sizes)  # a product of sizes that the kernel computes
             if isinstance(entry, Affine):
                 scope.affine(entry)
             elif scope.dtype(entry).kind not in "iu":

@@ -124,7 +124,8 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
         lambda: kernel(shared=(SharedBuffer("s", f32, (300, 300), (300, 1)),)),
         "360000 bytes of shared memory",
     ),
-    "shape": (lambda: kernel(parameters=(array("x", N),)), "reads N, which is no size"),
+    "row stride": (lambda: kernel(Load("a", "x", (B0, T)), parameters=(array("x", 9, N),)), "reads N, which is no"),
+    "grid of two axes": (lambda: kernel(grid=(N, N), parameters=()), "reads N, which is no size"),
     "stride": (lambda: kernel(parameters=(array("x", 4, strides=("p",)), *sizes("N"))), "the stride p of x is no size"),
 }
 
