@@ -60,12 +60,8 @@ class Linearizer:
         return Access(self._offset(index, strides), layout, tuple(sizes.values()), self.mask(where, mask))
 
     def mask(self, where: Sequence[Affine], mask: Expr | None) -> Node | None:
-        """``where`` and ``mask`` as one condition, hoisted where it is affine alone."""
-        indices = self.expressions.indices
-        node = indices.conjunction(where)
-        if node is not None:
-            loops = frozenset().union(*(indices.loops(a) for a in where))
-            node = Hoist(node, "mask", loops)
+        """``where`` and ``mask`` as one condition."""
+        node = self.expressions.condition(where) if where else None
         if mask is None:
             return node
         data = self.expressions.fragment(mask)

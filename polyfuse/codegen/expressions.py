@@ -10,7 +10,7 @@ from polyfuse.affine import Affine
 from polyfuse.codegen.indices import INTEGER, SCALAR, Indices, Symbol
 from polyfuse.codegen.language import INFIX, PREFIX, dtype_text
 from polyfuse.codegen.literals import literal
-from polyfuse.codegen.tree import Binary, Call, Items, Literal, Name, Node, Unary
+from polyfuse.codegen.tree import Binary, Call, Hoist, Items, Literal, Name, Node, Unary
 from polyfuse.dtypes import DType
 from polyfuse.kernel import Apply, Const, Expr, Index, Inside, Kernel, Ref
 from polyfuse.kernel_types import Types, ValueType, expression_type
@@ -61,7 +61,9 @@ class Expressions:
     def condition(self, where: Sequence[Affine]) -> Node:
         """A conjunction as a boolean fragment."""
         node = self.indices.conjunction(where)
-        return node if node is not None else Call("constant", (Literal(True), Name("boolean")))
+        if node is None:
+            return Call("constant", (Literal(True), Name("boolean")))
+        return Hoist(node, "mask", frozenset().union(*(self.indices.loops(a) for a in where)))
 
     def is_weak(self, expr: Expr) -> bool:
         return isinstance(expr, Const) or (isinstance(expr, Ref) and expr.name in self.scalars)

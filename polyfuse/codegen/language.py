@@ -45,6 +45,9 @@ VOCABULARY: frozenset[str] = frozenset(
 )
 """Every name that the runtimes define; no user name may hide one."""
 
+CALLED: frozenset[str] = VOCABULARY - set(INFIX) - set(PREFIX) | {"range", "float"}
+"""Names that printed text may call: a kernel of such a name would hide the operation."""
+
 
 def dtype_text(dtype: DType) -> str:
     """The spelling of `dtype` in printed kernels."""

@@ -6,9 +6,14 @@ import builtins
 import keyword
 import re
 
-from polyfuse.codegen.language import VOCABULARY
+from polyfuse.codegen.language import CALLED, VOCABULARY
 
 RESERVED: frozenset[str] = VOCABULARY.union(keyword.kwlist, keyword.softkwlist, dir(builtins))
+
+
+def function_name(kernel_name: str) -> str:
+    """The printed function of a kernel: its own name, unless that is an operation of the language (``exp``)."""
+    return f"{kernel_name}_" if kernel_name in CALLED or keyword.iskeyword(kernel_name) else kernel_name
 
 
 class Namer:

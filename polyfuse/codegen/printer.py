@@ -33,7 +33,7 @@ from polyfuse.codegen.expressions import Expressions
 from polyfuse.codegen.indices import INTEGER, Indices
 from polyfuse.codegen.language import dtype_text
 from polyfuse.codegen.literals import literal
-from polyfuse.codegen.names import Namer
+from polyfuse.codegen.names import Namer, function_name
 from polyfuse.codegen.statements import Assign, Branch, Effect, Loop, Statement, lines
 from polyfuse.codegen.symbols import symbol_table, with_bases
 from polyfuse.codegen.tiles import TileTable
@@ -65,13 +65,14 @@ IDEMPOTENT = frozenset(("max", "min", "fmax", "fmin", "any", "all", "bitor", "bi
 def print_kernel(kernel: Kernel) -> str:
     """`kernel` as a module part: `Tile` constants, then the function.
 
-    Parameters of the function are ``kernel.parameters`` in order; arrays are pointers, sizes and scalars plain numbers.
+    The function is called `names.function_name`: the kernel's name unless that hides an operation.
+    Its parameters are ``kernel.parameters`` in order; arrays are pointers, sizes and scalars plain numbers.
     """
     return print_module((kernel,))
 
 
 def print_module(kernels: Sequence[Kernel]) -> str:
-    """Several kernels as one module part that shares its constants; functions keep the kernels' names."""
+    """Several kernels as one module part that shares its constants."""
     tiles = TileTable()
     functions = [_function(kernel, tiles) for kernel in kernels]
     body = "\n\n\n".join(functions)
@@ -101,7 +102,7 @@ def _function(kernel: Kernel, tiles: TileTable) -> str:
     body = lines([*buffers, *printer.block(kernel.body)], namer)
     header = [f"# {line}".rstrip() for line in kernel.header]
     parameters = ", ".join(names[p.name] for p in kernel.parameters)
-    return "\n".join([*header, f"def {kernel.name}({parameters}):", *body])
+    return "\n".join([*header, f"def {function_name(kernel.name)}({parameters}):", *body])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from polyfuse import dtypes
 from polyfuse.affine import Affine, FloorDiv, digit
 from polyfuse.codegen.indices import INTEGER, SCALAR, SLOTTED, Indices, Symbol
 from polyfuse.codegen.literals import literal
-from polyfuse.codegen.names import Namer
+from polyfuse.codegen.names import Namer, function_name
 from polyfuse.codegen.printer import print_kernel, print_module
 from polyfuse.codegen.statements import Assign, lines
 from polyfuse.codegen.tree import Binary, Hoist, Literal, Name, Node, Unary, spliced, text
@@ -263,6 +263,12 @@ def test_names_are_free_identifiers() -> None:
     assert [namer.fresh(n) for n in wanted] == [
         "x", "x_2", "lambda_", "sum_", "reduce_sum_", "float32_", "h_", "v2nd", "value", "INF_",
     ]  # fmt: skip
+
+
+def test_a_kernel_does_not_hide_an_operation() -> None:
+    names = ["softmax", "exp", "sum", "add", "load", "lambda"]
+    assert [function_name(n) for n in names] == ["softmax", "exp_", "sum", "add", "load_", "lambda_"]
+    assert "def exp_(" in print_kernel(replace(kernels.softmax().kernel, name="exp"))
 
 
 @pytest.mark.parametrize(
