@@ -111,6 +111,16 @@ def index64(x: Any) -> tuple[Fragment, Emit] | None:
 
 
 @operation
+def scalar(x: Any) -> tuple[Any, Emit] | None:
+    """A fragment of one slot as Numba's number, for `range`."""
+    if is_scalar(x):
+        return types.unliteral(x), lambda b, v: v
+    if not isinstance(x, Fragment) or x.size != 1:
+        return None
+    return x.dtype, lambda b, v: v
+
+
+@operation
 def bitcast(x: Any, dtype: Any) -> tuple[Fragment, Emit] | None:
     """The bits of a value as another type of the same width."""
     if not isinstance(x, Fragment) and not is_scalar(x):

@@ -14,6 +14,7 @@ from polyfuse.backends.numba_cuda.fragments.conversion import (
     full,
     index64,
     inside,
+    scalar,
     slots,
     slots64,
     where,
@@ -25,13 +26,11 @@ from polyfuse.backends.numba_cuda.fragments.scans import SCANS
 from polyfuse.backends.numba_cuda.fragments.threads import THREADS, barrier, shared, warp_barrier
 from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 
-_NAMED = (advance, atomic, barrier, bitcast, block, cast, constant, contract, elect, full, index64, inside, load) + (
-    shared,
-    slots,
-    store,
-    thread,
-    warp_barrier,
-    where,
+_NAMED = (
+    *(advance, atomic, load, shared, store),
+    *(block, slots, thread),
+    *(barrier, elect, warp_barrier),
+    *(bitcast, cast, constant, contract, full, index64, inside, scalar, where),
 )
 
 

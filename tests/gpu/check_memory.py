@@ -1,0 +1,95 @@
+"""Loads and stores: every dtype and width, masks, gathers, run-time strides, shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from polyfuse import dtypes
+from polyfuse.dtypes import DType
+from tests.gpu.checks import TEXT, Check, check, random_values
+
+
+def memory_checks() -> Iterator[Check]:
+    for t in dtypes.ALL:
+        x = random_values(t.name, 4096)
+        for bits in (32, 64) if t.name in ("bf16", "f32", "i8", "f64") else (32,):
+            copies, widths = [], [1, 2, 4, 8, 16]
+            for w in widths:
+                copies.append(f"store(y{w}, 16 * thread(), W{w}, load(x, 16 * thread(), W{w}))")
+            tiles = "\n".join(f"W{w} = Tile((16,), (1,), vector={w})" for w in widths)
+            yield check(
+                f"copy {t} index {bits}",
+                "\n".join(copies),
+                {"x": x},
+                {f"y{w}": x for w in widths},
+                tiles,
+                index_bits=bits,
+            )
+        yield from masked(t, x)
+        yield from gathered(t, x)
+        yield from through_shared(t, x)
+
+
+def masked(t: DType, x: np.ndarray) -> Iterator[Check]:
+    n, kept = 4096 - 37, np.arange(4096) < 4096 - 37
+    one = np.ones((), t.numpy)
+    whole = np.where(np.arange(4096) // 8 * 8 + 7 < n, x, one)  # by vectors of 8: all or nothing
+    single = np.where(kept, x, one)
+    stored = np.where(kept, x, np.zeros((), t.numpy))
+    body = """
+at = 16 * thread()
+s = slots((16,), 0)
+g = at + 8 * slots((2, 1), 0)
+store(whole, at, PAIR, load(x, at, PAIR, mask=inside(n - 8 - g), other=1))
+store(single, at, ROW, load(x, at, ROW, mask=at + s < n, other=1))
+store(stored, at, ROW, load(x, at, ROW), mask=inside(n - 1 - at - s))
+store(late, at, PAIR, load(x, at, PAIR), mask=g + 8 <= n)
+"""
+    late = np.where(np.arange(4096) // 8 * 8 + 8 <= n, x, np.zeros((), t.numpy))
+    tiles = "ROW = Tile((16,), (1,), vector=8)\nPAIR = Tile((2, 8), (8, 1), vector=8)"
+    expected = {"whole": whole, "single": single, "stored": stored, "late": late}
+    yield check(f"masked {t}", body, {"x": x}, expected, tiles, sizes={"n": n})
+
+
+def gathered(t: DType, x: np.ndarray) -> Iterator[Check]:
+    rng = np.random.default_rng(3)
+    index = rng.integers(0, 1024, 1024).astype(np.int32)
+    wide = (rng.permutation(1024) * 4).astype(np.int64)
+    body = """
+i = load(index, 4 * thread(), LINE)
+store(a, 4 * thread(), LINE, load(x, i, ANY))
+j = load(wide, 4 * thread(), LINE)
+store(b, 16 * thread(), ROWS, load(x, j, GROUP))
+store(c, j, GROUP, load(x, 16 * thread(), ROWS))
+store(d, 4 * thread(), LINE, load(advance(x, 256), 1 + thread(), STRIDED, (m, n)))
+"""
+    tiles = """
+LINE, ANY = Tile((4, 1), (1, 0)), Tile((4, 1), (0, 0))
+GROUP, ROWS = Tile((4, 4), (0, 1), vector=4), Tile((4, 4), (4, 1), vector=4)
+STRIDED = Tile((2, 2), (2 * Size("m"), Size("n")))
+"""
+    tiles = tiles.replace("STRIDED = Tile((2, 2), (2 * Size", "STRIDED = Tile((2, 2), (2 * Size")
+    c = np.zeros_like(x)
+    c.reshape(-1, 4)[wide // 4] = x.reshape(-1, 4)
+    start = 257 + np.arange(256)[:, None, None]
+    m, n = 100, 9
+    d = x[(start + 2 * m * np.arange(2)[:, None] + n * np.arange(2)).reshape(-1)]
+    expected = {"a": x[index], "b": x.reshape(-1, 4)[wide // 4].reshape(-1), "c": c, "d": d}
+    body = body.replace("store(d, 4 * thread(), LINE,", "store(d, 4 * thread(), FOUR,")
+    tiles += "FOUR = Tile((2, 2), (2, 1))\n"
+    yield check(f"gather {t}", body, {"x": x, "index": index, "wide": wide}, expected, tiles, sizes={"m": m, "n": n})
+
+
+def through_shared(t: DType, x: np.ndarray) -> Iterator[Check]:
+    body = f"""
+s = shared({TEXT[t.name]}, 4096)
+store(s, 16 * thread(), ROW, load(x, 16 * thread(), ROW))
+barrier()
+store(y, thread(), COLUMN, load(s, thread(), COLUMN, mask=thread() < 255, other=0), mask=thread() < 255)
+"""
+    tiles = "ROW, COLUMN = Tile((16,), (1,), vector=16), Tile((16,), (256,))"
+    y = x.copy()
+    y[255::256] = np.zeros((), t.numpy)
+    yield check(f"shared {t}", body, {"x": x}, {"y": y}, tiles)
