@@ -1,66 +1,24 @@
-"""Executes kernel IR on NumPy: all threads of a block in lock step, many blocks at once where they cannot meet.
-
-A value is an array ``(blocks, threads, *slots)`` in which any extent may be 1.  Threads that do not take a branch are
-masked; barriers and collective operations check that a whole block (or warp) takes part.
-"""
+"""Executes kernel IR on NumPy: all threads of a block in lock step, many blocks at once where they cannot meet."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, assert_never
+from collections.abc import Generator, Mapping
 
 import numpy as np
 
-from polyfuse.affine import Affine
-from polyfuse.backends.interpreter import collectives
-from polyfuse.backends.interpreter.faults import KernelFault, MisalignedVector, OutOfBounds, Witness
-from polyfuse.backends.interpreter.functions import apply
+from polyfuse.backends.interpreter.execution import Execution, Steps
 from polyfuse.backends.interpreter.launch import (
     Elections,
     batches,
     check_arguments,
     communicates,
     interleave,
-    shared_memories,
     touched,
     tracker_for,
 )
-from polyfuse.backends.interpreter.meeting import check_meeting
-from polyfuse.backends.interpreter.memory import BROKEN_VECTOR, Memory, broken_vectors, element_of
+from polyfuse.backends.interpreter.memory import Memory
 from polyfuse.backends.interpreter.special import Array
-from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints
-from polyfuse.codegen.strides import element_strides
-from polyfuse.dtypes import DType
-from polyfuse.kernel import (
-    Apply,
-    ArrayParameter,
-    AtomicUpdate,
-    Barrier,
-    Combine,
-    Const,
-    Contract,
-    Elect,
-    Expr,
-    For,
-    If,
-    Index,
-    Inside,
-    Kernel,
-    Let,
-    Load,
-    Op,
-    Reduce,
-    Ref,
-    ScalarParameter,
-    Scan,
-    SharedBuffer,
-    Store,
-)
-from polyfuse.kernel_types import memories
-
-WARP = 32
-Steps = Generator[None, None, None]
+from polyfuse.kernel import ArrayParameter, Kernel, ScalarParameter
 
 
 def run_kernel(
@@ -97,7 +55,7 @@ def run_kernel(
 
     def programs() -> Generator[Steps, None, None]:
         for blocks in groups:
-            yield _Execution(kernel, sizes, grid, blocks, memory, dict(values), elections, counts, checks).run()
+            yield Execution(kernel, sizes, grid, blocks, memory, dict(values), elections, counts, checks).run()
 
     interleave(programs(), None if together else seed)
     elections.complete(counts)
@@ -125,285 +83,3 @@ def _global_memories(
             memory.tracker = tracker_for(memory, data.size, shared_memory=False, reads_matter=p.name in loaded)
         result[p.name] = memory
     return result, copies
-
-
-@dataclass(slots=True)
-class _Execution:
-    """Some blocks in lock step."""
-
-    kernel: Kernel
-    sizes: Mapping[str, int]
-    grid: tuple[int, ...]
-    blocks: Ints
-    memory: dict[str, Memory]
-    values: dict[str, Array]
-    elections: Elections
-    counts: dict[tuple[str, int], int]
-    checks: bool
-    clock: Clock = field(default_factory=Clock)
-    digits: dict[str, Any] = field(default_factory=dict)
-    affines: dict[Affine, Array] = field(default_factory=dict)
-    loops: set[str] = field(default_factory=set)
-    buffers: dict[str, ArrayParameter | SharedBuffer] = field(default_factory=dict)
-    unit: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def run(self) -> Steps:
-        """Executes the kernel; pauses wherever another block may run."""
-        kernel, rank = self.kernel, len(self.kernel.slots)
-        self.buffers = memories(kernel)
-        self.memory = self.memory | shared_memories(kernel, len(self.blocks), self.checks)
-        self.digits = dict(self.sizes)
-        rest = self.blocks.reshape(-1, 1, *([1] * rank))
-        for axis, extent in enumerate(self.grid):
-            self.digits[f"$b{axis}"] = rest % extent
-            rest = rest // extent
-        thread = np.arange(kernel.threads, dtype=np.int64).reshape(1, -1, *([1] * rank))
-        self.digits["$t"] = thread
-        self.unit = self.blocks.reshape(-1, 1, *([1] * rank)) * kernel.threads + thread
-        for digit in kernel.digits:
-            self.digits[f"${digit.name}"] = thread // digit.stride % digit.extent
-        for axis, slot in enumerate(kernel.slots):
-            shape = [1] * (2 + rank)
-            shape[2 + axis] = slot.extent
-            self.digits[f"${slot.name}"] = np.arange(slot.extent, dtype=np.int64).reshape(shape)
-        yield from self._block(kernel.body, None)
-
-    # ------------------------------------------------------------------------------------------ operations
-    def _block(self, body: Sequence[Op], active: Bools | None) -> Steps:
-        for op in body:
-            yield from self._step(op, active)
-
-    def _step(self, op: Op, active: Bools | None) -> Steps:
-        match op:
-            case Let(name, value):
-                self._bind(name, self._value(value), active)
-            case Load():
-                self._bind(op.name, self._load(op, active), active)
-            case Store() | AtomicUpdate():
-                self._store(op, active)
-            case Reduce(names, monoid, values, slots):
-                operands = [self._over(self._value(v), slots) for v in values]
-                state = collectives.reduce(monoid, operands, self._axes(slots))
-                for name, result in zip(names, state, strict=True):
-                    self._bind(name, result, active)
-            case Contract():
-                self._bind(op.name, self._contract(op), active)
-            case Combine(names, monoid, values, bits):
-                self._gather_threads(bits, active)
-                operands = [self._value(v) for v in values]
-                for name, result in zip(
-                    names, collectives.combine_threads(monoid, operands, bits, self.kernel.threads), strict=True
-                ):
-                    self._bind(name, result, active)
-            case Scan():
-                self._scan(op, active)
-            case For(digit, extent, body):
-                yield from self._loop(f"${digit}", extent, body, active)
-            case If():
-                yield from self._branch(op, active)
-            case Barrier(scope):
-                self._meet(active, self.kernel.threads if scope == "block" else WARP, "a barrier")
-                self.clock.barrier() if scope == "block" else self.clock.warp_barrier()
-                yield
-            case Elect():
-                yield
-                self._elect(op, active)
-            case _:
-                assert_never(op)
-
-    def _bind(self, name: str, value: Array, active: Bools | None) -> None:
-        """Binds `name`; threads that are not active keep what they had."""
-        if active is not None and name in self.values:
-            value = np.where(active, value, self.values[name])
-        self.values[name] = value
-
-    def _loop(self, digit: str, extent: Affine, body: Sequence[Op], active: Bools | None) -> Steps:
-        trips = self._affine(extent)
-        varies = trips.min() != trips.max()
-        self.loops.add(digit)
-        for k in range(int(trips.max())):
-            self.digits[digit] = k
-            inside = (k < trips) if active is None else active & (k < trips)
-            yield from self._block(body, inside if varies else active)
-        self.loops.discard(digit)
-
-    def _branch(self, op: If, active: Bools | None) -> Steps:
-        condition = self._value(op.condition)
-        for taken, body in ((condition, op.body), (~condition, op.orelse)):
-            inside: Bools = taken if active is None else taken & active
-            if not body or not inside.any():
-                continue
-            if op.uniform and self.checks:
-                self._meet(inside, self.kernel.threads, "a branch declared uniform", active)
-            yield from self._block(body, None if inside.all() else inside)
-
-    def _contract(self, op: Contract) -> Array:
-        left, right = self._over(self._value(op.left), op.slots), self._value(op.right)
-        return collectives.contract(self.values[op.name], left, right, self._axes(op.slots))
-
-    def _scan(self, op: Scan, active: Bools | None) -> None:
-        self._gather_threads(op.bits, active)
-        slots = (op.slot,) if op.slot else ()
-        value = self._over(self._value(op.value), slots)
-        axis = self._axes(slots)[0] if op.slot else None
-        prefix, total = collectives.scan(
-            op.monoid, value, axis, op.bits, self.kernel.threads, op.exclusive, op.reverse
-        )
-        self._bind(op.name, prefix, active)
-        self._bind(op.total, total, active)
-
-    def _elect(self, op: Elect, active: Bools | None) -> None:
-        """One arrival of this block; election mode runs one block at a time, so values are 0-d here."""
-        self._meet(active, self.kernel.threads, "an election")
-        block = int(self.blocks[0])
-        group, count = int(self._affine(op.group).max()), int(self._affine(op.count).max())
-        self.clock.barrier()
-        members = self.elections.arrive(self.memory[op.counter], group, count, block, self.clock.phase)
-        self.counts[op.counter, group] = count
-        self.clock.arrived(members, int(np.prod(self.grid)))
-        shape = (1,) * (2 + len(self.kernel.slots))
-        self._bind(op.name, np.full(shape, members is not None), active)
-
-    # ------------------------------------------------------------------------------------------ memory
-    def _load(self, op: Load, active: Bools | None) -> Array:
-        entries, used = self._indices(op.array, op.index, op.where, op.mask, active)
-        if op.vector > 1 and self.checks:
-            self._check_vectors(op, entries, used)
-        other = op.other.value if op.other is not None else 0
-        element = self._element(op.array, entries, used)
-        return self.memory[op.array].load(element, used, self._units(used), self.clock, other)
-
-    def _store(self, op: Store | AtomicUpdate, active: Bools | None) -> None:
-        value = self._value(op.value)
-        entries, used = self._indices(op.array, op.index, op.where, op.mask, active, value)
-        if isinstance(op, Store) and op.vector > 1 and self.checks:
-            self._check_vectors(op, entries, used)
-        element = self._element(op.array, entries, used)
-        memory, units = self.memory[op.array], self._units(used)
-        value = np.broadcast_to(value, used.shape)
-        if isinstance(op, Store):
-            memory.store(element, used, value, units, self.clock)
-        else:
-            memory.update(op.monoid, element, used, value, units, self.clock)
-
-    def _indices(
-        self,
-        array: str,
-        index: Sequence[Affine | Ref],
-        where: Sequence[Affine],
-        mask: Expr | None,
-        active: Bools | None,
-        value: Array | None = None,
-    ) -> tuple[list[Ints], Bools]:
-        """Index per dimension and the elements that are accessed, all of one shape ``(blocks, threads, *slots)``."""
-        entries = [self._affine(i) if isinstance(i, Affine) else self.values[i.name].astype(np.int64) for i in index]
-        conditions = [self._affine(a) >= 0 for a in where]
-        conditions += [self._value(mask)] if mask is not None else []
-        conditions += [active] if active is not None else []
-        full = np.ones((len(self.blocks), self.kernel.threads, *([1] * len(self.kernel.slots))), np.bool_)
-        shapes = [e.shape for e in (*entries, *conditions)] + ([value.shape] if value is not None else [])
-        used = np.broadcast_to(full, np.broadcast_shapes(full.shape, *shapes))
-        for condition in conditions:
-            used = used & condition
-        entries = [np.broadcast_to(e, used.shape) for e in entries]
-        if self.checks:
-            self._check_bounds(array, entries, used)
-        return entries, used
-
-    def _check_bounds(self, array: str, entries: Sequence[Ints], used: Bools) -> None:
-        buffer = self.buffers[array]
-        shape = buffer.shape if isinstance(buffer, SharedBuffer) else self.memory[array].shape
-        for dimension, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
-            bad = used & ((entry < 0) | (entry >= extent))
-            if bad.any():
-                index = tuple(int(e[bad][0]) for e in entries)
-                sentence = f"index {index[dimension]} of dimension {dimension} is outside 0 .. {extent - 1}"
-                raise self._fault(OutOfBounds, sentence, bad, array, index)
-
-    def _check_vectors(self, op: Load | Store, entries: Sequence[Ints], used: Bools) -> None:
-        """The slots of a vector are consecutive in memory, aligned, and all accessed or none."""
-        strides = [p.evaluate(self.sizes) for p in element_strides(self.buffers[op.array])]
-        address = np.broadcast_to(element_of(entries, strides), used.shape)
-        bad = broken_vectors(address, used, op.vector, self.memory[op.array].dtype.itemsize)
-        if bad.any():
-            index = tuple(int(e[bad][0]) for e in entries)
-            raise self._fault(MisalignedVector, BROKEN_VECTOR, bad, op.array, index)
-
-    def _element(self, array: str, entries: Sequence[Ints], used: Bools) -> Ints:
-        """Flat elements: C order of the logical shape in global memory, pitches and one copy per block in shared."""
-        buffer = self.buffers[array]
-        if isinstance(buffer, SharedBuffer):
-            rows = np.arange(len(self.blocks), dtype=np.int64).reshape(-1, *([1] * (used.ndim - 1)))
-            return np.broadcast_to(element_of(entries, buffer.pitch) + rows * buffer.elements, used.shape)
-        strides, running = [], 1
-        for extent in reversed(self.memory[array].shape):
-            strides.append(running)
-            running *= extent
-        return np.broadcast_to(element_of(entries, strides[::-1]), used.shape)
-
-    def _units(self, used: Bools) -> Ints:
-        return np.broadcast_to(self.unit, used.shape)
-
-    # ------------------------------------------------------------------------------------------ values
-    def _value(self, expr: Expr) -> Array:
-        match expr:
-            case Ref(name):
-                return self.values[name]
-            case Const(value, dtype):
-                return self._constant(value, dtype)
-            case Index(affine, dtype):
-                return self._affine(affine).astype(dtype.compute.numpy)
-            case Inside(where):
-                result = np.ones((1,) * (2 + len(self.kernel.slots)), np.bool_)
-                for affine in where:
-                    result = result & (self._affine(affine) >= 0)
-                return result
-            case Apply(function, operands, dtype):
-                return apply(function, [self._value(o) for o in operands], dtype)
-            case _:
-                assert_never(expr)
-
-    def _constant(self, value: bool | int | float, dtype: DType) -> Array:
-        return np.full((1,) * (2 + len(self.kernel.slots)), value, dtype.compute.numpy)
-
-    def _affine(self, affine: Affine) -> Array:
-        known = self.affines.get(affine)
-        if known is None:
-            shape = (1,) * (2 + len(self.kernel.slots))
-            known = np.zeros(shape, np.int64) + affine.evaluate(self.digits)
-            if not affine.names() & self.loops:
-                self.affines[affine] = known
-        return known
-
-    def _axes(self, slots: Sequence[str]) -> list[int]:
-        """Array axes of slots."""
-        return [2 + k for k, s in enumerate(self.kernel.slots) if s.name in slots]
-
-    def _over(self, value: Array, slots: Sequence[str]) -> Array:
-        """`value` repeated along `slots`, so that a reduction counts every slot."""
-        shape = list(value.shape)
-        for axis in self._axes(slots):
-            shape[axis] = self.kernel.slots[axis - 2].extent
-        return np.broadcast_to(value, shape)
-
-    # ------------------------------------------------------------------------------------------ meeting
-    def _gather_threads(self, bits: int, active: Bools | None) -> None:
-        """A collective operation over thread-id `bits`: a block meets where warps do, else each warp does."""
-        if bits >= WARP:
-            self._meet(active, self.kernel.threads, "a collective operation")
-            self.clock.barrier()
-        elif bits:
-            self._meet(active, WARP, "a collective operation")
-
-    def _meet(self, active: Bools | None, together: int, what: str, among: Bools | None = None) -> None:
-        """All of each `together` threads are active or none; with `among`, all of those that were active before."""
-        if active is None or not self.checks:
-            return
-        before = None if among is None else among.reshape(among.shape[:2])
-        check_meeting(active.reshape(active.shape[:2]), before, self.blocks, self.kernel.threads, together, what)
-
-    def _fault(
-        self, kind: type[KernelFault], sentence: str, bad: Bools, buffer: str, index: tuple[int, ...]
-    ) -> KernelFault:
-        position = np.unravel_index(int(np.argmax(bad)), bad.shape)
-        return kind(sentence, Witness(int(self.blocks[position[0]]), int(position[1]), buffer, index))

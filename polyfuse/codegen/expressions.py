@@ -63,6 +63,8 @@ class Expressions:
         node = self.indices.conjunction(where)
         if node is None:
             return Call("constant", (Literal(True), Name("boolean")))
+        if isinstance(node, Hoist):
+            return node
         return Hoist(node, "mask", frozenset().union(*(self.indices.loops(a) for a in where)))
 
     def is_weak(self, expr: Expr) -> bool:

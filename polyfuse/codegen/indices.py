@@ -8,12 +8,12 @@ signed integers, and one instruction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from polyfuse.affine import Affine, Atom, FloorDiv
 from polyfuse.codegen.strides import Polynomial
-from polyfuse.codegen.tree import Binary, Call, Hoist, Literal, Node
+from polyfuse.codegen.tree import Binary, Call, Hoist, Literal, Node, children
 
 INTEGER, SCALAR, SLOTTED = 0, 1, 2
 """What an index expression is: a Python integer, a 0-d fragment, a fragment over slots."""
@@ -97,9 +97,15 @@ class Indices:
         ordered = sorted(dict.fromkeys(where), key=self.kind)
         result: Node | None = None
         for affine in ordered:
-            part = self.condition(affine)
+            part = self._named_condition(affine)
             result = part if result is None else Binary("&", result, part)
         return result
+
+    def _named_condition(self, affine: Affine) -> Node:
+        """A condition that gets a line of its own where several conjunctions hold it: ``rows = row + v < M``."""
+        node = self.condition(affine)
+        named = {base.wanted for base in _hoists(node)} & {"plane", "row", "col"}
+        return Hoist(node, f"{named.pop()}s" if len(named) == 1 else "mask", self.loops(affine))
 
     def polynomial(self, value: Polynomial) -> Node:
         """A stride: products of sizes."""
@@ -181,6 +187,13 @@ class Indices:
         if self.kind(numerator) == SLOTTED:
             return Call("remainder" if remainder else "floor_divide", (inner, Literal(denominator)))
         return Binary("%" if remainder else "//", inner, Literal(denominator))
+
+
+def _hoists(node: Node) -> Iterator[Hoist]:
+    if isinstance(node, Hoist):
+        yield node
+    for child in children(node):
+        yield from _hoists(child)
 
 
 def _expanded(remainder: Remainder) -> Affine:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NoReturn, assert_never
 
 from polyfuse import dtypes
-from polyfuse.affine import Affine, FloorDiv
+from polyfuse.affine import Affine
 from polyfuse.codegen.strides import element_strides
 from polyfuse.dtypes import DType
 from polyfuse.errors import KernelError
@@ -44,18 +44,17 @@ from polyfuse.kernel_types import (
     access_axes,
     expression_type,
     memories,
-    slot_axes,
     value_types,
 )
 from polyfuse.scalars import MONOIDS
-from polyfuse.verify.intervals import Interval, at_least_zero, interval
+from polyfuse.verify.intervals import Interval, interval
+from polyfuse.verify.kernel_accesses import AccessRules, Region
 from polyfuse.verify.kernel_terms import Scope
 
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 232_448
 """Shared memory of one block at most: 227 KB on compute capability 9.0 (CUDA C++ Programming Guide, table 21)."""
 
-VECTOR_BYTES = 16
 WARP = 32
 
 
@@ -67,15 +66,6 @@ def verify_kernel(kernel: Kernel) -> None:
             one access, barriers under divergent control, shared indices outside their box, too much shared memory.
     """
     _Verifier.of(kernel).run()
-
-
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """What holds at a point of the kernel: loop digits with their ranges, conditions, whether control is uniform."""
-
-    ranges: Mapping[str, Interval]
-    given: tuple[Affine, ...] = ()
-    uniform: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +100,7 @@ class _Verifier:
         for axis, blocks in enumerate(kernel.grid):
             ranges[f"$b{axis}"] = Interval(0, blocks.constant - 1 if blocks.is_constant else None)
         values = {p.name: p.dtype.compute for p in kernel.parameters if isinstance(p, ScalarParameter)}
-        self._block(kernel.body, values, _Region(ranges))
+        self._block(kernel.body, values, Region(ranges))
 
     # ------------------------------------------------------------------------------------------ the frame
     def _check_frame(self) -> None:
@@ -156,12 +146,12 @@ class _Verifier:
                 self.refuse(f"{buffer.name} has {len(buffer.shape)} dimensions and {len(buffer.pitch)} pitches")
 
     # ------------------------------------------------------------------------------------------ operations
-    def _block(self, body: Sequence[Op], values: dict[str, DType], region: _Region) -> None:
+    def _block(self, body: Sequence[Op], values: dict[str, DType], region: Region) -> None:
         for op in body:
             scope = Scope(values, frozenset(region.ranges), partial(self.refuse, op=op))
             self._operation(op, scope, values, region)
 
-    def _operation(self, op: Op, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+    def _operation(self, op: Op, scope: Scope, values: dict[str, DType], region: Region) -> None:
         match op:
             case Let(name, value):
                 self._bind(op, values, (name,), (scope.dtype(value),))
@@ -209,7 +199,7 @@ class _Verifier:
                 self.refuse(f"{name} is bound as {self.types[name].dtype} and as {dtype}", op)
             values[name] = dtype
 
-    def _loop(self, op: For, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+    def _loop(self, op: For, scope: Scope, values: dict[str, DType], region: Region) -> None:
         name = f"${op.digit}"
         if name in region.ranges:
             self.refuse(f"the loop digit {op.digit} hides another digit", op)
@@ -218,7 +208,7 @@ class _Verifier:
         inner = {**region.ranges, name: Interval(0, None if high is None else high - 1)}
         self._block(op.body, values, replace(region, ranges=inner))
 
-    def _branch(self, op: If, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+    def _branch(self, op: If, scope: Scope, values: dict[str, DType], region: Region) -> None:
         if scope.dtype(op.condition) != dtypes.bool_:
             self.refuse("the condition is no bool", op)
         if self._type(op.condition).axes:
@@ -240,7 +230,7 @@ class _Verifier:
         if self.types[op.name].axes & set(op.slots):
             self.refuse("the accumulator varies over a slot that is summed", op)
 
-    def _scan(self, op: Scan, scope: Scope, values: dict[str, DType], region: _Region) -> None:
+    def _scan(self, op: Scan, scope: Scope, values: dict[str, DType], region: Region) -> None:
         if op.slot is not None:
             self._slots(op, (op.slot,))
         self._bits(op, op.bits, region)
@@ -250,7 +240,7 @@ class _Verifier:
         kinds = self._state(op, scope, op.monoid, (op.value,))
         self._bind(op, values, (op.name, op.total), (kinds[0], kinds[0]))
 
-    def _elect(self, op: Elect, scope: Scope, region: _Region) -> None:
+    def _elect(self, op: Elect, scope: Scope, region: Region) -> None:
         counter = self.memory.get(op.counter)
         if not isinstance(counter, ArrayParameter) or counter.dtype != dtypes.i32 or counter.readonly:
             self.refuse(f"the counter {op.counter} is no writable array of i32", op)
@@ -280,7 +270,7 @@ class _Verifier:
             self.refuse(f"the index of {monoid} is {kinds[1]}, not an integer", op)
         return kinds
 
-    def _bits(self, op: Op, bits: int, region: _Region) -> None:
+    def _bits(self, op: Op, bits: int, region: Region) -> None:
         remaining = bits
         while remaining:
             bit = remaining & -remaining
@@ -291,7 +281,7 @@ class _Verifier:
             self.refuse("threads of several warps combine where some may not come", op)
 
     # ------------------------------------------------------------------------------------------ accesses
-    def _access(self, op: Load | Store | AtomicUpdate, scope: Scope, region: _Region) -> None:
+    def _access(self, op: Load | Store | AtomicUpdate, scope: Scope, region: Region) -> None:
         memory = self.memory.get(op.array)
         if memory is None:
             self.refuse(f"there is no array or buffer {op.array}", op)
@@ -308,10 +298,11 @@ class _Verifier:
             scope.affine(condition)
         if op.mask is not None and scope.dtype(op.mask) != dtypes.bool_:
             self.refuse("the mask is no bool", op)
+        checks = AccessRules(self.kernel, self.types, self.sizes, partial(self.refuse, op=op))
         if isinstance(memory, SharedBuffer):
-            self._boxed(op, memory, region)
+            checks.stays_inside(op, memory, region)
         if not isinstance(op, AtomicUpdate) and op.vector != 1:
-            self._vector(op, memory, region)
+            checks.vector(op, memory, region)
 
     def _stored(self, op: Store | AtomicUpdate, scope: Scope) -> None:
         memory = self.memory[op.array]
@@ -327,61 +318,6 @@ class _Verifier:
         if spread:
             sentence = f"the value varies over slot {sorted(spread)[0]} and the index does not: it is stored twice"
             self.refuse(sentence, op)
-
-    def _boxed(self, op: Load | Store | AtomicUpdate, buffer: SharedBuffer, region: _Region) -> None:
-        """Every index into shared memory stays within its dimension, by ranges of digits and conditions."""
-        given = (*region.given, *op.where)
-        for dimension, (entry, extent) in enumerate(zip(op.index, buffer.shape, strict=True)):
-            if not isinstance(entry, Affine):
-                continue
-            if not at_least_zero(entry, region.ranges, given):
-                self.refuse(f"index {entry} of dimension {dimension} of {buffer.name} may be negative", op)
-            if not at_least_zero(extent - 1 - entry, region.ranges, given):
-                sentence = f"index {entry} of dimension {dimension} of {buffer.name} may exceed {extent - 1}"
-                self.refuse(sentence, op)
-
-    def _vector(self, op: Load | Store, memory: Memory, region: _Region) -> None:
-        """Vector slots are consecutive, aligned, and read or written together."""
-        width = op.vector
-        if width < 1 or width & (width - 1):
-            self.refuse(f"a vector has a power of two of elements, not {width}", op)
-        axes = access_axes(op.index, op.where, op.mask, self.types, self.kernel)
-        wide = [s for s in self.kernel.slots if s.name in axes and s.extent > 1]
-        if not wide or wide[-1].extent % width:
-            self.refuse(f"a vector of {width} does not divide the last slot of the index", op)
-        slot = wide[-1].name
-        others = slot_axes(op.where, self.kernel) | (self._type(op.mask).axes if op.mask is not None else frozenset())
-        for entry in op.index:
-            others |= self._type(entry).axes if isinstance(entry, Ref) else frozenset()
-        if slot in others:
-            self.refuse(f"a condition or a gathered index varies over {slot} inside a vector", op)
-        strides = element_strides(memory)
-        steps = [
-            (entry.coefficient(f"${slot}"), stride.constant)
-            for entry, stride in zip(op.index, strides, strict=True)
-            if isinstance(entry, Affine) and f"${slot}" in entry.names()
-        ]
-        if any(stride is None for _, stride in steps) or sum(f * (s or 0) for f, s in steps) != 1:
-            self.refuse(f"the stride of slot {slot} is not 1", op)
-        if isinstance(memory, ArrayParameter) and memory.alignment < min(VECTOR_BYTES, width * memory.dtype.itemsize):
-            self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only", op)
-        self._aligned(op, memory, slot, region)
-
-    def _aligned(self, op: Load | Store, memory: Memory, slot: str, region: _Region) -> None:
-        """Constant parts of the address are multiples of the vector; what sizes multiply is a guard of the plan."""
-        total = Affine.of(0)
-        for entry, stride in zip(op.index, element_strides(memory), strict=True):
-            if isinstance(entry, Affine) and stride.constant is not None:
-                total += entry * stride.constant
-        if any(isinstance(atom, FloorDiv) for atom, _ in total.terms):
-            return
-        width = min(op.vector, max(1, VECTOR_BYTES // memory.dtype.itemsize))
-        parts = [(str(a), f) for a, f in total.terms if a != f"${slot}" and a not in self.sizes]
-        varying = [(n, f) for n, f in parts if region.ranges[n].high != 0]
-        symbolic = total.names() & self.sizes
-        for name, factor in [*varying, *([] if symbolic else [("the constant", total.constant)])]:
-            if factor % width:
-                self.refuse(f"a vector of {op.vector} is not aligned: {name} moves the address by {factor}", op)
 
     def _type(self, expr: Expr) -> ValueType:
         return expression_type(expr, self.types, self.kernel)

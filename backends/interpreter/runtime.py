@@ -1,0 +1,303 @@
+"""The operations of the fragment language on NumPy, for all threads of some blocks in lock step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from polyfuse import dtypes
+from polyfuse.backends.interpreter import collectives
+from polyfuse.backends.interpreter.faults import MisalignedVector, OutOfBounds
+from polyfuse.backends.interpreter.fragment import Fragment, FragmentError, Operand, as_fragment, lifted, meet, operate
+from polyfuse.backends.interpreter.functions import apply
+from polyfuse.backends.interpreter.launch import Elections, shared_memories
+from polyfuse.backends.interpreter.layouts import Pointer, Size, Tile
+from polyfuse.backends.interpreter.meeting import check_meeting
+from polyfuse.backends.interpreter.memory import BROKEN_VECTOR, broken_vectors
+from polyfuse.backends.interpreter.special import Array
+from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints
+from polyfuse.codegen.language import DTYPE_NAMES
+from polyfuse.dtypes import DType
+from polyfuse.kernel import Kernel
+from polyfuse.scalars import FUNCTIONS, MONOIDS
+
+WARP = 32
+
+
+@dataclass(slots=True)
+class Runtime:
+    """The operations of the language for some blocks in lock step."""
+
+    kernel: Kernel
+    grid: tuple[int, ...]
+    blocks: Ints
+    elections: Elections
+    counts: dict[tuple[str, int], int]
+    checks: bool
+    clock: Clock = field(default_factory=Clock)
+    active: Bools | None = None
+    buffers: int = 0
+
+    def namespace(self) -> dict[str, Any]:
+        """The names that a printed module may use."""
+        names: dict[str, Any] = {text: dtypes.BY_NAME[short] for short, text in DTYPE_NAMES.items()}
+        names |= {f: partial(operate, f) for f in FUNCTIONS}
+        for monoid in MONOIDS:
+            names[f"reduce_{monoid}"] = partial(self.reduce, monoid)
+            names[f"threads_{monoid}"] = partial(self.combine, monoid)
+            names[f"scan_{monoid}"] = partial(self.scan, monoid)
+        own = (
+            "thread block slots load store atomic advance shared full constant cast bitcast scalar contract barrier "
+            "warp_barrier elect inside index64"
+        ).split()
+        names |= {n: getattr(self, n) for n in own}
+        return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
+
+    # ------------------------------------------------------------------------------------------ indices
+    @property
+    def index(self) -> DType:
+        return dtypes.i64 if self.kernel.index_bits == 64 else dtypes.i32
+
+    def thread(self) -> Fragment:
+        return Fragment(np.arange(self.kernel.threads).astype(self.index.numpy).reshape(1, -1), self.index)
+
+    def block(self, axis: int) -> Fragment:
+        number = self.blocks if axis == 0 else np.zeros_like(self.blocks)  # several axes launch as one
+        return Fragment(number.astype(self.index.numpy).reshape(-1, 1), self.index)
+
+    def index64(self, x: Operand) -> Fragment:
+        return self.cast(x if isinstance(x, Fragment) else self.constant(x, dtypes.i64), dtypes.i64)
+
+    def slots(self, shape: tuple[int, ...], axis: int) -> Fragment:
+        lead = [1] * len(shape)
+        lead[axis] = shape[axis]
+        return Fragment(np.arange(shape[axis]).astype(self.index.numpy).reshape(1, 1, *lead), self.index)
+
+    def inside(self, *conditions: Operand) -> Fragment:
+        result = self.constant(True, dtypes.bool_)
+        for condition in conditions:
+            result = result & (as_fragment(condition, self.index) >= 0)
+        return result
+
+    # ------------------------------------------------------------------------------------------ values
+    def constant(self, value: Operand, dtype: DType) -> Fragment:
+        if isinstance(value, Fragment):
+            raise FragmentError("constant() takes a Python number; cast() converts fragments")
+        if isinstance(value, int) and dtype.is_float:
+            value = float(value)
+        return as_fragment(value, dtype)
+
+    def full(self, shape: tuple[int, ...], value: Operand, dtype: DType) -> Fragment:
+        base = as_fragment(value, dtype)
+        (array,) = lifted([base], len(shape))
+        return Fragment(np.broadcast_to(array, (*array.shape[:2], *shape)), dtype.compute)
+
+    def cast(self, x: Fragment, dtype: DType) -> Fragment:
+        return Fragment(apply("cast", [x.array], dtype), dtype.compute)
+
+    def bitcast(self, x: Fragment, dtype: DType) -> Fragment:
+        if x.dtype.itemsize != dtype.itemsize:
+            raise FragmentError(f"bitcast from {x.dtype} to {dtype}: widths differ")
+        return Fragment(apply("bitcast", [x.array], dtype), dtype)
+
+    def scalar(self, x: Fragment) -> int:
+        values = np.unique(x.array)
+        if x.shape or values.size != 1:
+            raise FragmentError("scalar() takes a 0-d fragment that is equal in all threads")
+        return int(values[0])
+
+    # ------------------------------------------------------------------------------------------ memory
+    def shared(self, dtype: DType, count: int) -> Pointer:
+        memory = list(shared_memories(self.kernel, len(self.blocks), self.checks).values())[self.buffers]
+        self.buffers += 1
+        if memory.dtype != dtype or memory.shape != (count,):
+            raise FragmentError(f"shared buffer {memory.name} is {memory.dtype}{list(memory.shape)}")
+        return Pointer(memory, 0, count)
+
+    def advance(self, pointer: Pointer, offset: Operand) -> Pointer:
+        step = offset.array.astype(np.int64) if isinstance(offset, Fragment) else int(offset)
+        return Pointer(pointer.memory, pointer.origin + step, pointer.copies)
+
+    def load(
+        self,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        sizes: Sequence[int] = (),
+        mask: Operand | None = None,
+        other: Operand = 0,
+    ) -> Fragment:
+        element, used = self._elements(pointer, offset, tile, sizes, mask)
+        compute = pointer.memory.dtype.compute
+        missing = float(other) if compute.is_float and isinstance(other, int) else other
+        default = as_fragment(bool(missing) if compute.kind == "b" else missing, compute).array.reshape(-1)[0]
+        return Fragment(pointer.memory.load(element, used, self._units(used), self.clock, default), compute)
+
+    def store(
+        self,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        value: Operand,
+        sizes: Sequence[int] = (),
+        mask: Operand | None = None,
+    ) -> None:
+        element, used = self._elements(pointer, offset, tile, sizes, mask)
+        pointer.memory.store(element, used, self._stored(pointer, value, used), self._units(used), self.clock)
+
+    def atomic(
+        self,
+        monoid: str,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        value: Operand,
+        sizes: Sequence[int] = (),
+        mask: Operand | None = None,
+    ) -> None:
+        element, used = self._elements(pointer, offset, tile, sizes, mask)
+        stored = self._stored(pointer, value, used)
+        pointer.memory.update(monoid, element, used, stored, self._units(used), self.clock)
+
+    def _stored(self, pointer: Pointer, value: Operand, used: Bools) -> Array:
+        (array,) = lifted([as_fragment(value, pointer.memory.dtype.compute)], used.ndim - 2)
+        try:
+            return np.broadcast_to(array, used.shape)
+        except ValueError as error:
+            raise FragmentError(f"a value of shape {array.shape[2:]} for a tile of {used.shape[2:]}") from error
+
+    def _units(self, used: Bools) -> Ints:
+        unit = self.blocks.reshape(-1, 1) * self.kernel.threads + np.arange(self.kernel.threads)
+        return np.broadcast_to(unit.reshape(*unit.shape, *([1] * (used.ndim - 2))), used.shape)
+
+    def _elements(
+        self, pointer: Pointer, offset: Operand, tile: Tile, sizes: Sequence[int], mask: Operand | None
+    ) -> tuple[Ints, Bools]:
+        """Flat elements of the memory and which of them are accessed, of shape ``(blocks, threads, *tile.shape)``."""
+        memory, rank = pointer.memory, len(tile.shape)
+        lead = (len(self.blocks), self.kernel.threads)
+        shape = (*lead, *tile.shape)
+        (start,) = lifted([as_fragment(offset, self.index)], rank)
+        address = start.astype(np.int64) + tile.offsets(sizes)
+        if isinstance(pointer.origin, int):
+            address = address + pointer.origin
+        else:
+            address = address + pointer.origin.reshape(*pointer.origin.shape[:2], *([1] * rank))
+        used = np.ones(shape, np.bool_)
+        if self.active is not None:
+            used &= self.active.reshape(*self.active.shape, *([1] * rank))
+        if mask is not None:
+            used &= lifted([as_fragment(mask, dtypes.bool_)], rank)[0]
+        if address.ndim != len(shape) or np.broadcast_shapes(address.shape, shape) != shape:
+            raise FragmentError(f"an offset of shape {start.shape[2:]} for a tile of {tile.shape}")
+        address = np.broadcast_to(address, shape)
+        self._check(pointer, tile, address, used)
+        if pointer.copies:
+            address = address + np.arange(len(self.blocks)).reshape(-1, *([1] * (rank + 1))) * memory.shape[0]
+        return address, used
+
+    def _check(self, pointer: Pointer, tile: Tile, address: Ints, used: Bools) -> None:
+        memory = pointer.memory
+        bad = used & ((address < 0) | (address >= math.prod(memory.shape)))
+        if bad.any():
+            unit, element = int(self._units(used)[bad][0]), int(address[bad][0])
+            sentence = f"element {element} of {memory.name} lies outside its {math.prod(memory.shape)} elements"
+            raise memory.fault(OutOfBounds, sentence, unit, element, None)
+        if tile.vector > 1 and self.checks:
+            broken = broken_vectors(address, used, tile.vector, memory.dtype.itemsize)
+            if broken.any():
+                unit, element = int(self._units(used)[broken][0]), int(address[broken][0])
+                raise memory.fault(MisalignedVector, BROKEN_VECTOR, unit, element, None)
+
+    # ------------------------------------------------------------------------------------------ collectives
+    def reduce(self, monoid: str, *arguments: Any) -> Fragment | tuple[Fragment, ...]:
+        *values, axes = arguments
+        arrays = lifted(values)
+        state = collectives.reduce(monoid, arrays, [2 + a for a in axes])
+        return _state(state, values)
+
+    def combine(self, monoid: str, *arguments: Any) -> Fragment | tuple[Fragment, ...]:
+        *values, bits, threads = arguments
+        self._meet(bits, threads)
+        return _state(collectives.combine_threads(monoid, lifted(values), bits, threads), values)
+
+    def scan(
+        self, monoid: str, x: Fragment, axis: int | None, bits: int, threads: int, exclusive: bool, reverse: bool
+    ) -> tuple[Fragment, Fragment]:
+        self._meet(bits, threads)
+        place = None if axis is None else 2 + axis
+        prefix, total = collectives.scan(monoid, x.array, place, bits, threads, exclusive, reverse)
+        return Fragment(prefix, x.dtype), Fragment(total, x.dtype)
+
+    def contract(self, accumulator: Fragment, x: Fragment, y: Fragment, axes: tuple[int, ...]) -> Fragment:
+        meet([accumulator, x, y])
+        start, left, right = lifted([accumulator, x, y])
+        return Fragment(collectives.contract(start, left, right, [2 + a for a in axes]), accumulator.dtype)
+
+    def _meet(self, bits: int, threads: int) -> None:
+        if threads != self.kernel.threads:
+            raise FragmentError(f"a collective operation of {threads} threads in a block of {self.kernel.threads}")
+        if bits:
+            self._check_meeting(threads if bits >= WARP else WARP, "a collective operation")
+        if bits >= WARP:
+            self.clock.barrier()
+
+    # ------------------------------------------------------------------------------------------ structure
+    def barrier(self) -> None:
+        self._check_meeting(self.kernel.threads, "a barrier")
+        self.clock.barrier()
+
+    def warp_barrier(self) -> None:
+        self._check_meeting(WARP, "a barrier")
+        self.clock.warp_barrier()
+
+    def elect(self, counter: Pointer, group: Operand, count: Operand) -> Fragment:
+        """See `Elections`; blocks that elect run one at a time, so group and count have one value."""
+        self._check_meeting(self.kernel.threads, "an election")
+        place, members = self.scalar(as_fragment(group, self.index)), self.scalar(as_fragment(count, self.index))
+        block, name = int(self.blocks[0]), counter.memory.name
+        self.clock.barrier()
+        arrived = self.elections.arrive(counter.memory, place, members, block, self.clock.phase)
+        self.counts[name, place] = members
+        self.clock.arrived(arrived, math.prod(self.grid))
+        return self.constant(arrived is not None, dtypes.bool_)
+
+    def branch(self, condition: Fragment) -> Iterator[None]:
+        """Runs a body once with those threads active for which `condition` holds, if there are any."""
+        if condition.dtype != dtypes.bool_ or math.prod(condition.shape) != 1:
+            raise FragmentError("the condition of an `if` is a bool fragment of one slot")
+        outer = self.active
+        taken = condition.array.reshape(condition.array.shape[:2])
+        inside: Bools = taken if outer is None else outer & taken
+        if inside.any():
+            self.active = None if inside.all() else inside
+            yield
+            self.active = outer
+
+    def assign(self, names: Sequence[str], variables: Mapping[str, Any], values: Sequence[Any]) -> tuple[Any, ...]:
+        """The values that `names` have after an assignment: inactive threads keep theirs, types stay."""
+        return tuple(self._kept(n, variables.get(n), v) for n, v in zip(names, values, strict=True))
+
+    def _kept(self, name: str, old: Any, new: Any) -> Any:
+        if not isinstance(old, Fragment):
+            return new
+        if not isinstance(new, Fragment) or (new.dtype, new.shape) != (old.dtype, old.shape):
+            raise FragmentError(f"{name} changes its type from {old.dtype}{old.shape}")
+        if self.active is None:
+            return new
+        active = self.active.reshape(*self.active.shape, *([1] * len(new.shape)))
+        return Fragment(np.where(active, new.array, old.array), new.dtype)
+
+    def _check_meeting(self, together: int, what: str) -> None:
+        if self.active is not None and self.checks:
+            check_meeting(self.active, None, self.blocks, self.kernel.threads, together, what)
+
+
+def _state(state: Sequence[Array], values: Sequence[Fragment]) -> Fragment | tuple[Fragment, ...]:
+    result = tuple(Fragment(s, v.dtype) for s, v in zip(state, values, strict=True))
+    return result[0] if len(result) == 1 else result

@@ -1,0 +1,93 @@
+"""Rules of single accesses: shared indices within their box, vectors that can be one access."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from polyfuse.affine import Affine, FloorDiv
+from polyfuse.codegen.strides import element_strides
+from polyfuse.kernel import ArrayParameter, AtomicUpdate, Expr, Kernel, Load, Ref, SharedBuffer, Store
+from polyfuse.kernel_types import Memory, Types, ValueType, access_axes, expression_type, slot_axes
+from polyfuse.verify.intervals import Interval, at_least_zero
+
+VECTOR_BYTES = 16
+"""The widest access of one instruction; wider vectors are split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What holds at a point of the kernel: loop digits with their ranges, conditions, whether control is uniform."""
+
+    ranges: Mapping[str, Interval]
+    given: tuple[Affine, ...] = ()
+    uniform: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """Checks one operation of `kernel`; `refuse` raises with the operation's name."""
+
+    kernel: Kernel
+    types: Types
+    sizes: frozenset[str]
+    refuse: Callable[[str], NoReturn]
+
+    def stays_inside(self, op: Load | Store | AtomicUpdate, buffer: SharedBuffer, region: Region) -> None:
+        """Every index into shared memory stays within its dimension, by ranges of digits and conditions."""
+        given = (*region.given, *op.where)
+        for dimension, (entry, extent) in enumerate(zip(op.index, buffer.shape, strict=True)):
+            if not isinstance(entry, Affine):
+                continue
+            if not at_least_zero(entry, region.ranges, given):
+                self.refuse(f"index {entry} of dimension {dimension} of {buffer.name} may be negative")
+            if not at_least_zero(extent - 1 - entry, region.ranges, given):
+                sentence = f"index {entry} of dimension {dimension} of {buffer.name} may exceed {extent - 1}"
+                self.refuse(sentence)
+
+    def vector(self, op: Load | Store, memory: Memory, region: Region) -> None:
+        """Vector slots are consecutive, aligned, and read or written together."""
+        width = op.vector
+        if width < 1 or width & (width - 1):
+            self.refuse(f"a vector has a power of two of elements, not {width}")
+        axes = access_axes(op.index, op.where, op.mask, self.types, self.kernel)
+        wide = [s for s in self.kernel.slots if s.name in axes and s.extent > 1]
+        if not wide or wide[-1].extent % width:
+            self.refuse(f"a vector of {width} does not divide the last slot of the index")
+        slot = wide[-1].name
+        others = slot_axes(op.where, self.kernel) | (self._type(op.mask).axes if op.mask is not None else frozenset())
+        for entry in op.index:
+            others |= self._type(entry).axes if isinstance(entry, Ref) else frozenset()
+        if slot in others:
+            self.refuse(f"a condition or a gathered index varies over {slot} inside a vector")
+        strides = element_strides(memory)
+        steps = [
+            (entry.coefficient(f"${slot}"), stride.constant)
+            for entry, stride in zip(op.index, strides, strict=True)
+            if isinstance(entry, Affine) and f"${slot}" in entry.names()
+        ]
+        if any(stride is None for _, stride in steps) or sum(f * (s or 0) for f, s in steps) != 1:
+            self.refuse(f"the stride of slot {slot} is not 1")
+        if isinstance(memory, ArrayParameter) and memory.alignment < min(VECTOR_BYTES, width * memory.dtype.itemsize):
+            self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only")
+        self._aligned(op, memory, slot, region)
+
+    def _aligned(self, op: Load | Store, memory: Memory, slot: str, region: Region) -> None:
+        """Constant parts of the address are multiples of the vector; what sizes multiply is a guard of the plan."""
+        total = Affine.of(0)
+        for entry, stride in zip(op.index, element_strides(memory), strict=True):
+            if isinstance(entry, Affine) and stride.constant is not None:
+                total += entry * stride.constant
+        if any(isinstance(atom, FloorDiv) for atom, _ in total.terms):
+            return
+        width = min(op.vector, max(1, VECTOR_BYTES // memory.dtype.itemsize))
+        parts = [(str(a), f) for a, f in total.terms if a != f"${slot}" and a not in self.sizes]
+        varying = [(n, f) for n, f in parts if region.ranges[n].high != 0]
+        symbolic = total.names() & self.sizes
+        for name, factor in [*varying, *([] if symbolic else [("the constant", total.constant)])]:
+            if factor % width:
+                self.refuse(f"a vector of {op.vector} is not aligned: {name} moves the address by {factor}")
+
+    def _type(self, expr: Expr) -> ValueType:
+        return expression_type(expr, self.types, self.kernel)
