@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from polyfuse.affine import Affine, Atom
+from polyfuse.affine import Affine, Atom, digit
 from polyfuse.schedule import Digit
 
 
@@ -67,3 +67,62 @@ def enclosing_box(
         origin.append(spans[0].base + low)
         extents.append(high - low + 1)
     return Box(tuple(origin), tuple(extents))
+
+
+def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple[Affine, ...]:
+    """How the block's threads run over a box, per dimension from 0: vectors and lanes along the last dimension, the
+    remaining threads along the one before, slots for the rest.  New digits are added to `digits`."""
+    if not box.extents:
+        return ()
+    last = box.extents[-1]
+    aligned = vector > 1 and last % vector == 0 and all(f % vector == 0 for _, f in box.origin[-1].terms)
+    width = vector if aligned and box.origin[-1].constant % vector == 0 else 1
+    lanes = min(threads, _power_below(max(1, last // width)))
+    spread: list[Affine] = []
+    for d, extent in enumerate(box.extents):
+        if d == len(box.extents) - 1:
+            spread.append(
+                _run(digits, d, _thread(digits, 1, lanes), lanes, -(-extent // width), width)
+                + _slot(digits, f"w{width}", width)
+            )
+        elif d == len(box.extents) - 2:
+            rows = threads // lanes
+            spread.append(_run(digits, d, _thread(digits, lanes, rows), rows, extent, 1))
+        else:
+            spread.append(_slot(digits, f"p{d}x{extent}", extent))
+    return tuple(spread)
+
+
+def _run(digits: dict[str, Digit], dim: int, thread: Affine, threads: int, extent: int, weight: int) -> Affine:
+    """``weight * (threads * slot + thread)`` covers ``weight * extent``."""
+    count = -(-extent // threads)
+    return (thread + _slot(digits, f"p{dim}x{count}", count) * threads) * weight
+
+
+def _thread(digits: dict[str, Digit], stride: int, extent: int) -> Affine:
+    if extent <= 1:
+        return Affine.of(0)
+    name = f"d{stride}x{extent}"
+    digits.setdefault(name, Digit(name, "thread", Affine.of(extent), stride))
+    return digit(name)
+
+
+def _slot(digits: dict[str, Digit], name: str, extent: int) -> Affine:
+    """A slot of that extent: boxes that run over the same dimension in as many steps share it."""
+    if extent <= 1:
+        return Affine.of(0)
+    digits.setdefault(name, Digit(name, "slot", Affine.of(extent)))
+    return digit(name)
+
+
+def _power_below(n: int) -> int:
+    return 1 << (n.bit_length() - 1)
+
+
+def odd_pitch(extents: Sequence[int]) -> tuple[int, ...]:
+    """Elements between neighbours: rows of an odd length, so that a walk down a column meets every bank."""
+    pitch = [1] * len(extents)
+    for d in range(len(extents) - 2, -1, -1):
+        row = extents[d + 1] * pitch[d + 1]
+        pitch[d] = row + 1 if d == len(extents) - 2 and row % 2 == 0 else row
+    return tuple(pitch)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
-from polyfuse.places.boxes import Unbounded, enclosing_box
+from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch
 from polyfuse.places.order import order_tree, with_barriers
 from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.threads import refine_threads
@@ -56,7 +56,8 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     builder = _Builder(group, proposal)
     builder.run()
     placed = tuple(builder.finished(d) for d in builder.drafts.values())
-    digits, placed, boxes = refine_threads(proposal.digits, placed, tuple(builder.boxes))
+    ordered = sorted(builder.digits.values(), key=lambda d: d.kind == "slot" and d.name.startswith("w"))
+    digits, placed, boxes = refine_threads(tuple(ordered), placed, tuple(builder.boxes))
     order = with_barriers(order_tree(placed), placed)
     return KernelSchedule(
         name=name,
@@ -82,6 +83,7 @@ class _Builder:
         self.needs: dict[int, list[_Need]] = defaultdict(list)
         self.drafts: dict[str, _Draft] = {}
         self.boxes: list[SharedBox] = []
+        self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
         self.depth = {loop: self._depths(loop) for loop in self.loops}
 
@@ -227,33 +229,33 @@ class _Builder:
 
     # ---------------------------------------------------------------- shared memory
     def _stage(self, value: int, needs: list[_Need], staging: Staging) -> list[_Need]:
-        """One `put` writes the box that all `needs` lie in; each need becomes a `get`; the put is the only need left."""
-        places: list[tuple[Affine, ...]] = []
-        for need in needs:
-            if any(isinstance(entry, str) for entry in need.place):
-                raise Refused(illegal(Hazard.SCOPE, "a gathered value cannot be staged", rule="gather"))
-            places.append(tuple(e for e in need.place if isinstance(e, Affine)))
+        """One `put` writes the box that all staged needs lie in; each of them becomes a `get`; the put is a need."""
+        spared = [n for n in needs if staging.unless and _runs_along(n.place, staging.unless)]
+        staged = [n for n in needs if n not in spared]
+        if not staged:
+            return needs
+        if any(isinstance(entry, str) for need in staged for entry in need.place):
+            raise Refused(illegal(Hazard.SCOPE, "a gathered value cannot be staged", rule="stored"))
+        places = [tuple(e for e in need.place if isinstance(e, Affine)) for need in staged]
         name = self.scop.statements[value].name
         try:
             box = enclosing_box(places, self.digits, staging.loops)
         except Unbounded as reason:
             raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
-        passes = dict(needs[0].passes)
-        put_place = tuple(o + s for o, s in zip(box.origin, staging.spread, strict=True))
+        spread = deal(box, self.threads, staging.vector, self.digits)
+        passes = dict(staged[0].passes)
+        put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
         self.drafts[put] = _Draft(Placed(put, "put", value, put_place, self._path(put_place, passes)), [""])
         by_place: dict[tuple[object, ...], list[_Need]] = defaultdict(list)
-        for need, place in zip(needs, places, strict=True):
-            by_place[(place, self._path(place, need.passes))].append(need)
+        for need in staged:
+            by_place[(need.place, self._path(need.place, need.passes))].append(need)
         for (place, path), same in by_place.items():
             get = self._fresh(f"{name}_s")
             self.drafts[get] = _Draft(Placed(get, "get", value, place, path), [put])  # type: ignore[arg-type]
             self._provide(same, get)
-        pitch = [1] * len(box.extents)
-        for d in range(len(box.extents) - 2, -1, -1):
-            pitch[d] = pitch[d + 1] * box.extents[d + 1]
-        self.boxes.append(SharedBox(value, name, box.origin, box.extents, tuple(pitch)))
-        return [_Need(put_place, passes, needs[0].component, put, 0)]
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, odd_pitch(box.extents)))
+        return [*spared, _Need(put_place, passes, staged[0].component, put, 0)]
 
     def finished(self, draft: _Draft) -> Placed:
         """The placed statement with its providers known: a gather's index is its consumer's operand."""
@@ -274,3 +276,7 @@ class _Builder:
 def _consumer(entry: str) -> str:
     """The consumer in a pending gather index ``consumer?operand``."""
     return entry.split("?")[0]
+
+
+def _runs_along(place: tuple[PlaceEntry, ...], name: str) -> bool:
+    return bool(place) and isinstance(place[-1], Affine) and f"${name}" in place[-1].names()

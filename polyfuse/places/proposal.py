@@ -32,13 +32,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Keep a value in shared memory.  `rows` and `columns`: how its box is dealt to threads: per dimension of the value
-    the digits that run over the box, as an affine expression starting at 0 (``16*q + t1``), and its extent after
-    rounding up to whole digits.  `loops`: loops that the box is pinned to."""
+    """Keep a value in shared memory for the needs that `unless` does not spare.
 
-    spread: tuple[Affine, ...]
-    covered: tuple[int, ...]
+    `loops`: loops that the box is pinned to: each iteration has a box of its own contents.  `unless`: a digit; needs
+    whose last index runs along it are served from memory directly (they are coalesced already).  `vector`: elements a
+    thread moves at once where the box is aligned.
+    """
+
     loops: tuple[str, ...] = ()
+    unless: str = ""
+    vector: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.places.proposal import Proposal
+from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.reduction import reduction
 from polyfuse.strategies.serial import serial
 from polyfuse.strategies.situation import Situation
+from polyfuse.strategies.tiles import tiles
 
 STRATEGIES = (
     pointwise,  # elementwise groups
+    tiles,  # transposed reads and stencils through shared memory
     reduction,  # rows and columns of one or several reductions
+    contraction,  # sums of products with reuse
 )
 
 FALLBACKS = (

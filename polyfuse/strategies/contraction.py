@@ -1,0 +1,135 @@
+"""Contractions: a sum of products whose factors are each reused along a kept dimension.
+
+    y[i, j] = sum_k x[i, k] * w[k, j]      tile 128 x 128 x 16: x's and w's tiles through shared memory,
+                                           8 x 8 results a thread, epilogue on the registers
+
+What makes a contraction is the access relation: the reduced statement's factors each lack a kept class that the result
+has.  Whatever computes a factor is its prologue and runs when the tile is put.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.affine import Affine
+from polyfuse.places.proposal import Proposal, Staging
+from polyfuse.schedule import Digit
+from polyfuse.scop import Statement
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.situation import Situation, block, loop, mixed, slot, thread
+
+SHAPES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 32, 32, 2, 2))
+"""(rows, columns, depth, rows a thread, columns a thread): larger tiles read less, smaller ones fill the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`rows` are the kept classes that only the first factor has, `columns` those only the second has, `depth` the
+    reduced class, `batch` the kept classes of both; `factors` are the values that tiles hold."""
+
+    statement: Statement
+    rows: AxisClass
+    columns: AxisClass
+    depth: AxisClass
+    factors: tuple[int, ...]
+
+
+def contraction(situation: Situation) -> list[Proposal]:
+    """Proposals for groups around one contraction; several contractions of one kernel must share their classes."""
+    if situation.scans or situation.target.kind == "cpu":
+        return []
+    found = [c for s in situation.reductions if (c := recognise(situation, s)) is not None]
+    if not found or len({(c.rows.number, c.columns.number, c.depth.number) for c in found}) > 1:
+        return []
+    first = found[0]
+    over = [a for a in situation.classes.axes if a.reduced_by]
+    if any(a is not first.depth and not set(a.reduced_by) <= {c.statement.id for c in found} for a in over):
+        return []
+    factors = tuple(dict.fromkeys(v for c in found for v in c.factors))
+    return [_tiled(situation, first, factors, shape) for shape in SHAPES]
+
+
+def recognise(situation: Situation, statement: Statement) -> Contraction | None:
+    """The contraction that `statement` is, by its accesses; None for any other reduction."""
+    product = _product(situation, statement)
+    if product is None:
+        return None
+    axes = situation.classes.statement(product)
+    kept = {situation.classes.of[(statement.id, d)].number for d in statement.kept}
+    reduced = [situation.classes.of[(statement.id, d)] for d in statement.reduced]
+    has: list[tuple[int, frozenset[int]]] = []
+    for read in product.reads:
+        dims = {n for e in read.index if isinstance(e, Affine) for n in e.names() if n.startswith("%")}
+        has.append((read.source, frozenset(axes[int(n[1:])].number for n in dims)))
+    of = {a.number: a for a in situation.classes.axes}
+    missing = [(source, kept - classes) for source, classes in has]
+    lacking = [(source, lack) for source, lack in missing if lack]
+    if len(lacking) < 2 or not reduced:
+        return None
+    columns = {n for _, lack in lacking[:1] for n in lack}
+    rows = {n for _, lack in lacking[1:] for n in lack} - columns
+    if not rows or not columns:
+        return None
+    deep = max(reduced, key=lambda a: a.size(situation.hints))
+    if any(deep.number not in classes for source, classes in has if source in dict(lacking)):
+        return None
+    pick = lambda numbers: max((of[n] for n in numbers), key=lambda a: a.size(situation.hints))  # noqa: E731
+    first, second = pick(rows), pick(columns)
+    inner = situation.inner
+    if inner is first:  # the unit-stride class of the result runs along lanes
+        first, second = second, first
+    return Contraction(statement, first, second, deep, tuple(source for source, _ in lacking))
+
+
+def _product(situation: Situation, statement: Statement) -> Statement | None:
+    """The multiply that a sum reduces, when the group contains it."""
+    if statement.monoid != "sum" or len(statement.reads) != 1:
+        return None
+    source = statement.reads[0].source
+    found = situation.scop.statements[source]
+    inside = source in situation.group.body and isinstance(found, Statement) and found.monoid is None
+    return found if inside and isinstance(found, Statement) and len(found.reads) >= 2 else None
+
+
+def _tiled(
+    situation: Situation, c: Contraction, factors: tuple[int, ...], shape: tuple[int, int, int, int, int]
+) -> Proposal:
+    rows, columns, depth, per_row, per_column = shape
+    tx = thread("tx", 1, columns // per_column)
+    ty = thread("ty", tx.count, rows // per_row)
+    iv, jv = slot("iv", min(4, per_row)), slot("jv", min(4, per_column))
+    ih, jh = slot("ih", per_row // iv.count), slot("jh", per_column // jv.count)
+    kk = slot("kk", 4)
+    kt, kq = loop("kt", c.depth.extent.ceildiv(depth)), loop("kq", Affine.of(depth // kk.count))
+    b0, b1 = block("b0", c.columns.extent.ceildiv(columns)), block("b1", c.rows.extent.ceildiv(rows))
+    splits = {
+        c.rows.number: mixed((b1, rows), (ih, rows // ih.count), (ty, iv.count), (iv, 1)),
+        c.columns.number: mixed((b0, columns), (jh, columns // jh.count), (tx, jv.count), (jv, 1)),
+        c.depth.number: mixed((kt, depth), (kq, kk.count), (kk, 1)),
+    }
+    digits: list[Digit] = []
+    outer: list[Digit] = []
+    for axis in situation.classes.axes:
+        if axis.number in splits:
+            continue
+        if axis.reduced_by:
+            d = loop(f"k{len(outer)}", axis.extent)
+            outer.append(d)
+        else:
+            d = block(f"b{len(digits) + 2}", axis.extent)
+            digits.append(d)
+        splits[axis.number] = mixed((d, 1))
+    pinned = tuple(d.name for d in [*outer, kt])
+    width = situation.vector(c.depth.extent, flat=False)
+    return Proposal(
+        "contraction",
+        (("rows", rows), ("columns", columns), ("depth", depth), ("threads", tx.count * ty.count)),
+        kept_digits([b0, b1, *digits, tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], keep_threads=True),
+        anchors(situation, splits),
+        loops=(*pinned, "kq"),
+        staging={value: Staging(loops=pinned, vector=min(4, width)) for value in factors},
+        guards=(*situation.divisible(c.depth.extent, width), *situation.divisible(c.columns.extent, width))
+        if situation.size(c.columns.extent) % max(1, width) == 0
+        else situation.divisible(c.depth.extent, width),
+    )

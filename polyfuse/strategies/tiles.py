@@ -1,0 +1,130 @@
+"""Elementwise groups on two-dimensional tiles: transposed reads and stencils through shared memory.
+
+    z[i, j] = x[i, j] + y[j, i]        i = 64*b1 + 16*q + ty,  j = 64*b0 + 4*tx + v;  y's tile is put by rows, got by columns
+    u[i, j] = f(x[i-1, j], ...), y[i, j] = g(u[i, j-1], ...)      u (and x) in boxes with a halo; recomputed at their edges
+"""
+
+from __future__ import annotations
+
+from polyfuse.affine import Affine
+from polyfuse.places.proposal import Proposal, Staging
+from polyfuse.schedule import Digit
+from polyfuse.scop import Read
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.situation import Situation, block, mixed, slot, thread
+
+TILE = 64
+THREADS = 256
+STENCIL_ROWS, STENCIL_COLUMNS = 32, 64
+
+
+def tiles(situation: Situation) -> list[Proposal]:
+    """Proposals for elementwise groups in which some access runs along another class than the rest, or at offsets."""
+    if situation.reductions or situation.scans or situation.target.kind == "cpu":
+        return []
+    axes = situation.classes.statement(situation.lead)
+    inner = situation.inner
+    covered = {a.number for a in axes}
+    if inner is None or inner.number not in covered or any(a.number not in covered for a in situation.classes.axes):
+        return []
+    found = []
+    crossing = _crossing(situation, inner)
+    for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
+        values = [v for v, b in crossing if b is outer]
+        found.append(_transposed(situation, axes, inner, outer, values))
+    neighbours = _neighbours(situation)
+    if neighbours and len(axes) >= 2:
+        found.append(_stencil(situation, axes, inner, neighbours))
+    return found
+
+
+def _reads(situation: Situation) -> list[tuple[tuple[AxisClass, ...], Read]]:
+    return [
+        (situation.classes.statement(s), read) for s in situation.group.statements() for read in s.reads if read.index
+    ]
+
+
+def _crossing(situation: Situation, inner: AxisClass) -> list[tuple[int, AxisClass]]:
+    """Loaded arrays that are read with unit stride along another class than the inner one."""
+    found: dict[tuple[int, int], tuple[int, AxisClass]] = {}
+    for axes, read in _reads(situation):
+        last = read.index[-1]
+        if read.source not in situation.group.loads or not isinstance(last, Affine) or not read.affine:
+            continue
+        along = [axes[int(a[1:])] for a, f in last.terms if isinstance(a, str) and a[0] == "%" and abs(f) == 1]
+        elsewhere = {axes[int(n[1:])].number for e in read.index[:-1] if isinstance(e, Affine) for n in _dims(e)}
+        if along and along[0].number != inner.number and inner.number in elsewhere:
+            found[(read.source, along[0].number)] = (read.source, along[0])
+    return list(found.values())
+
+
+def _dims(entry: Affine) -> list[str]:
+    return [n for n in entry.names() if n.startswith("%")]
+
+
+def _transposed(
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass, values: list[int]
+) -> Proposal:
+    width = min(4, situation.vector(inner.extent, flat=False))
+    tx, ty = thread("tx", 1, TILE // 4), thread("ty", TILE // 4, THREADS // (TILE // 4))
+    q, v = slot("q", TILE // ty.count), slot("v", 4)
+    digits: list[Digit] = []
+    splits: dict[int, Affine] = {}
+    b0, b1 = block("b0", inner.extent.ceildiv(TILE)), block("b1", outer.extent.ceildiv(TILE))
+    splits[inner.number] = mixed((b0, TILE), (tx, 4), (v, 1))
+    splits[outer.number] = mixed((b1, TILE), (q, ty.count), (ty, 1))
+    for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
+        b = block(f"b{k + 2}", axis.extent)
+        digits.append(b)
+        splits[axis.number] = mixed((b, 1))
+    ordered = [b0, b1, *digits, tx, ty, q, v]
+    guards = (*situation.divisible(inner.extent, width), *situation.divisible(outer.extent, width))
+    aligned = situation.size(outer.extent) % max(1, width) == 0
+    return Proposal(
+        "tiles",
+        (("threads", THREADS), ("tile", TILE), ("vector", width)),
+        kept_digits(ordered, keep_threads=True),
+        anchors(situation, splits),
+        staging={value: Staging(unless="v", vector=width if aligned else 1) for value in values},
+        guards=guards if aligned else situation.divisible(inner.extent, width),
+    )
+
+
+def _neighbours(situation: Situation) -> list[int]:
+    """Values computed in the group (or loaded) that one statement reads at several constant offsets."""
+    found: list[int] = []
+    for statement in situation.group.statements():
+        by_source: dict[int, set[tuple[object, ...]]] = {}
+        for read in statement.reads:
+            by_source.setdefault(read.source, set()).add(tuple(read.index))
+        found += [source for source, places in by_source.items() if len(places) > 1]
+    return [v for v in dict.fromkeys(found) if v in situation.group.body]
+
+
+def _stencil(
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, staged: list[int]
+) -> Proposal:
+    rows = situation.tiles.get("rows", STENCIL_ROWS)
+    columns = situation.tiles.get("columns", STENCIL_COLUMNS)
+    others = [a for a in axes if a is not inner]
+    outer = others[-1]
+    tx, ty = thread("tx", 1, 32), thread("ty", 32, THREADS // 32)
+    q, h = slot("q", rows // ty.count), slot("h", columns // tx.count)
+    b0, b1 = block("b0", inner.extent.ceildiv(columns)), block("b1", outer.extent.ceildiv(rows))
+    splits = {
+        inner.number: mixed((b0, columns), (h, tx.count), (tx, 1)),
+        outer.number: mixed((b1, rows), (q, ty.count), (ty, 1)),
+    }
+    digits: list[Digit] = []
+    for k, axis in enumerate(others[:-1]):
+        b = block(f"b{k + 2}", axis.extent)
+        digits.append(b)
+        splits[axis.number] = mixed((b, 1))
+    return Proposal(
+        "stencil",
+        (("threads", THREADS), ("rows", rows), ("columns", columns)),
+        kept_digits([b0, b1, *digits, tx, ty, q, h], keep_threads=True),
+        anchors(situation, splits),
+        staging={value: Staging() for value in staged},
+    )
