@@ -6,10 +6,12 @@ A document is a list of objects in post-order; an object refers to earlier ones 
 
     value     JSON
     -----     ----
-    number, text, bool, None                as they are; floats as ["f", hexadecimal]
-    tuple, mapping, set, bytes, element type, enum member    ["t", ...] ["m", [key, value]...] ["s", ...] ["b", hex] ["d", name] ["e", type, name]
-    dataclass                               ["o", position]
-    node, program of the call               ["n", digest] ["p"]
+    text, integer, bool, None      as they are
+    float, bytes                   ["f", hexadecimal] ["b", hexadecimal]
+    tuple, set, mapping            ["t", ...] ["s", ...] ["m", [key, value] ...]
+    element type, enum member      ["d", name] ["e", type, name]
+    other dataclass                ["o", position]
+    node, program of the call      ["n", digest] ["p"]
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from polyfuse import dtypes, expr
 from polyfuse.dtypes import DType
 from polyfuse.expr import Node, Program
 
-_MODULES = ("affine", "bindings", "errors", "expr", "kernel", "options", "plan", "schedule", "target", "terms", "verdict")
+_MODULES = tuple("affine bindings errors expr kernel options plan schedule target terms verdict".split())
+
+
+_PLAIN = (type(None), bool, int, str)
 
 
 class UnstorableError(Exception):
@@ -34,20 +39,20 @@ class UnstorableError(Exception):
 
 
 @functools.cache
-def _classes() -> Mapping[str, type]:
+def _classes() -> Mapping[str, type[Any]]:
     """Every dataclass and enumeration that a plan may hold, by name."""
-    found: dict[str, type] = {}
+    found: dict[str, type[Any]] = {}
     for name in _MODULES:
         module = importlib.import_module(f"polyfuse.{name}")
         for value in vars(module).values():
-            if isinstance(value, type) and value.__module__ == module.__name__:
-                if dataclasses.is_dataclass(value) or issubclass(value, enum.Enum):
-                    found[value.__name__] = value
+            own = isinstance(value, type) and value.__module__ == module.__name__
+            if own and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum)):
+                found[value.__name__] = value
     return found
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[str, ...]:
+def _fields(kind: type[Any]) -> tuple[str, ...]:
     """Fields that the constructor takes; derived ones begin with an underscore."""
     return tuple(f.name for f in dataclasses.fields(kind) if f.init and not f.name.startswith("_"))
 
@@ -61,7 +66,7 @@ class _Encoder:
 
     def value(self, value: Any) -> Any:
         match value:
-            case None | bool() | int() | str() if type(value) in (type(None), bool, int, str):
+            case None | bool() | int() | str() if type(value) in _PLAIN:
                 return value
             case float() if type(value) is float:
                 return ["f", value.hex()]
@@ -81,7 +86,7 @@ class _Encoder:
                 return ["p"]
         return self.object(value)
 
-    def object(self, value: Any) -> Any:
+    def object(self, value: Any) -> list[Any]:
         if isinstance(value, expr._Node):
             return ["n", value.digest.hex()]
         known = _classes().get(type(value).__name__)

@@ -47,7 +47,8 @@ class DiskStore:
             try:
                 contents = directory.read(_name(digest, slot))
             except OSError as error:
-                return self._give_up("reading", error)
+                self._give_up("reading", error)
+                return None
             if contents is None:
                 if not _exists(directory, digest, slot):
                     return None

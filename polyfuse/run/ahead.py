@@ -11,7 +11,6 @@ from polyfuse.errors import ArgumentError, StalePlanError
 from polyfuse.plan import Plan
 from polyfuse.run.arguments import Reading
 from polyfuse.run.arrays import HOST, c_strides
-from polyfuse.run.captures import Watch
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.prepare import Call, Ready, Setting, prepare
 from polyfuse.run.record import Record
@@ -28,8 +27,7 @@ class Lowered:
     """A plan and what is needed to run it.  `read` reads the arguments of a call."""
 
     plan: Plan
-    traced: Traced
-    watch: Watch
+    variant: Variant
     read: Read
     services: Services
     variants: Variants
@@ -66,7 +64,7 @@ class Executable:
 
     def _prepare(self, reading: Reading) -> Record:
         plan, lowered = self.ready.plan, self.lowered
-        call = fit(Variant(lowered.traced, lowered.watch), leaves_of(reading.leaves))
+        call = fit(lowered.variant, leaves_of(reading.leaves))
         if call is None:
             made_for = ", ".join(f"{a.path}: {a.dtype}{list(a.shape)}" for a in plan.program.arguments)
             raise StalePlanError(f"the plan of {plan.program.name} does not fit these arguments; it is for {made_for}")
@@ -78,9 +76,9 @@ class Executable:
             raise ArgumentError(f"the plan is for {plan.target.name}, the arguments are on {device}")
         staged = {*to_stage(call.leaves), *_misfits(call, plan.layouts)}
         library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
-        setting = Setting(library, device, self.counters, lowered.services.frontend)
-        placed = Call(call.leaves, call.sizes, tuple(sorted(staged)))
-        return prepare(self.ready, lowered.traced, lowered.watch, placed, setting)
+        placed = Call(call.leaves, call.sizes, call.given, tuple(sorted(staged)))
+        variant, setting = lowered.variant, Setting(library, device, self.counters)
+        return prepare(self.ready, variant.traced, variant.watch, placed, setting)
 
 
 def _misfits(call: Fitted, layouts: Sequence[Layout]) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,14 +20,15 @@ from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Device:
     """Where memory lies: ``cpu`` or ``cuda`` and the ordinal of the device."""
 
     kind: str
-    index: int = 0
+    ordinal: int = 0
 
     def __str__(self) -> str:
-        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
+        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.ordinal}"
 
 
 HOST = Device("cpu")
@@ -116,7 +117,8 @@ def overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
 class Library(Protocol):
     """Arrays of one library.  Methods raise ArgumentError for arrays that no kernel can take."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def facts(self, array: Any) -> ArrayFacts:
         """Everything about `array`; slow path."""

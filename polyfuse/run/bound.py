@@ -29,16 +29,9 @@ class BoundCall:
     def of(
         record: Record, values: list[Any], leaves: list[Any], targets: Sequence[tuple[Any, ArrayFacts]] | None, out: Any
     ) -> BoundCall:
-        outputs = [allocate() for allocate in record.allocators]
-        if targets is None:
-            return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), (), record.nested(list(outputs)))
-        copies = []
-        for k, (target, facts) in enumerate(targets):
-            if record.is_direct(facts, values):
-                outputs[k] = target
-            else:
-                copies.append((target, outputs[k]))
-        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), out)
+        outputs, copies = record.place(values, targets or ())
+        result = out if targets is not None else record.nested(list(outputs))
+        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result)
 
     def __call__(self) -> Any:
         self.record.launch(list(self.values), list(self.leaves), list(self.outputs))

@@ -25,7 +25,6 @@ from polyfuse.run.ahead import Executable, Lowered, default_layouts
 from polyfuse.run.arguments import SCALARS, Reading, read_arguments, reader_of
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
 from polyfuse.run.bound import BoundCall
-from polyfuse.run.captures import Watch
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.prepare import Call, Setting, prepare
 from polyfuse.run.record import Record
@@ -76,6 +75,7 @@ class Jitted:
         unknown = sorted(self._static - set(self._parameters.names))
         if unknown:
             raise OptionError(f"static={unknown[0]!r} is no parameter of {self._parameters.function}")
+        self._donated = tuple(self._parameters.names[d] if isinstance(d, int) else d for d in options.donate)
         self._takes_out = "out" in self._parameters.names
         self._is_plain = self._parameters.plain and not self._static
         self._arity = len(self._parameters.names)
@@ -128,7 +128,8 @@ class Jitted:
         arguments = self._parameters.bind(args, kwargs)
         reading = self._read(arguments, self._services.frontend.is_tracer)
         if reading.others:  # a jitted function inside another's trace
-            return self._parameters.apply(self._function, arguments)
+            positional, named = self._parameters.spread(arguments)
+            return self._function(*positional, **named)
         record = self._record(reading, arguments)
         if out is not None:
             targets = read_targets(record, self._services.frontend.flatten(out, "out"))
@@ -167,17 +168,14 @@ class Jitted:
         reading = self._read(arguments, self._services.frontend.is_spec)
         with PLANNING:
             if reading.others:
-                traced, watched, layouts, device = self._trace(arguments), Watch(), None, None
-                program = traced.program
-                self._variants.counts.traces += 1
+                variant = self._variants.new(self._function, self._trace(arguments))
+                program, layouts, device = variant.traced.program, default_layouts(variant.traced), None
             else:
                 call = self._fitted(reading, arguments)
-                traced, watched = call.variant.traced, call.variant.watch
-                program = replace(traced.program, hints=call.sizes)
+                variant, program = call.variant, replace(call.variant.traced.program, hints=call.sizes)
                 layouts, device = layouts_of(call.leaves, to_stage(call.leaves)), device_of(call)
-            target = self._target(device, options)
-            plan = self._variants.plan(program, target, options, layouts or default_layouts(traced))
-        return Lowered(plan, traced, watched, self._reread, self._services, self._variants)
+            plan = self._variants.plan(program, self._target(device, options), options, layouts)
+        return Lowered(plan, variant, self._reread, self._services, self._variants)
 
     def compile(self, *args: Any, **kwargs: Any) -> Executable:
         """As `lower`, compiled, which needs no device; running it does."""
@@ -235,9 +233,9 @@ class Jitted:
         staged = to_stage(call.leaves)
         ready = self._variants.ready(call, layouts_of(call.leaves, staged), target, self._options, backend)
         library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
-        setting = Setting(library, device, self._counters, self._services.frontend)
-        variant = call.variant
-        return prepare(ready, variant.traced, variant.watch, Call(call.leaves, call.sizes, staged), setting)
+        setting = Setting(library, device, self._counters)
+        placed = Call(call.leaves, call.sizes, call.given, staged)
+        return prepare(ready, call.variant.traced, call.variant.watch, placed, setting)
 
     def _fitted(self, reading: Reading, arguments: Sequence[Any]) -> Fitted:
         leaves = leaves_of(reading.leaves)
@@ -246,14 +244,9 @@ class Jitted:
         return found or self._variants.trace(key, leaves, self._function, lambda: self._trace(arguments))
 
     def _trace(self, arguments: Sequence[Any]) -> Traced:
-        parameters, function = self._parameters, self._function
-
-        @functools.wraps(function)
-        def call(*values: Any) -> Any:
-            return parameters.apply(function, values)
-
-        called = function if parameters.plain else call
-        return self._services.frontend.trace(called, arguments, parameters.names, parameters.function)
+        args, kwargs = self._parameters.spread(arguments)
+        static = [v for n, v in zip(self._parameters.names, arguments, strict=True) if n in self._static]
+        return self._services.frontend.trace(self._function, args, kwargs, static, self._donated)
 
     def _target(self, device: Device | None, options: Options) -> Machine:
         return named(options.target) if options.target is not None else self._services.target(device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, assert_never
@@ -26,7 +26,7 @@ from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides
 from polyfuse.run.captures import Watch
 from polyfuse.run.libraries.numpy_arrays import NumPyLibrary
 from polyfuse.run.record import Capture, Output, Record, Scratch
-from polyfuse.run.services import Backend, Bound, Compiled, Frontend, Launcher, Traced
+from polyfuse.run.services import Backend, Bound, Compiled, Launcher, Traced
 from polyfuse.run.sizes import evaluate
 from polyfuse.run.workspace import ALIGNMENT, Counters, buffer_bytes, pack
 
@@ -51,10 +51,12 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: its leaves, captured arrays last; the sizes; which leaves are copied to C order first."""
+    """One call: its leaves, captured arrays last; the sizes by the program's symbols and by those the trace was given;
+    which leaves are copied to C order first."""
 
     leaves: Sequence[Leaf]
     sizes: Mapping[str, int]
+    given: Mapping[str, int]
     staged: tuple[int, ...] = ()
 
     def number(self, binding: FromSize | FromProduct | FromStride) -> int:
@@ -126,7 +128,6 @@ class Setting:
     library: Library
     device: Device
     counters: Counters
-    frontend: Frontend
 
 
 def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Setting) -> Record:
@@ -142,7 +143,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     launched = [c.launcher(b) if b is not None else None for c, b in zip(ready.kernels, bound, strict=True)]
     found, needs_objects = _steps(plan, launched, values, library)
     captured = leaves[len(leaves) - len(traced.captured) :]
-    nested = nester(traced.structure, setting.frontend)
+    nested = nester(traced, call.given)
     return Record(
         library=library,
         device=device,
@@ -158,6 +159,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
         captured=tuple(_captured(leaf, read) for leaf, read in zip(captured, watch.arrays, strict=True)),
         fixed=traced.fixed,
         watch=watch,
+        results=traced.results,
         spans=tuple(_span(k, leaf.facts) for k, leaf in enumerate(leaves) if leaf.facts is not None),
         counters=setting.counters,
     )
@@ -276,11 +278,15 @@ def _written(plan: Plan) -> set[int]:
     return written
 
 
-def nester(structure: Hashable, frontend: Frontend) -> Callable[[list[Any]], Any]:
-    """From the list of outputs to the structure that the user's function returns."""
-    if frontend.is_leaf_structure(structure):
-        return itemgetter(0)
-    return tuple if frontend.is_flat_tuple(structure) else lambda outputs: frontend.unflatten(structure, outputs)
+def nester(traced: Traced, given: Mapping[str, int]) -> Callable[[list[Any]], Any]:
+    """From the list of outputs to what the user's function returns."""
+    match traced.form:
+        case "single":
+            return itemgetter(0)
+        case "tuple":
+            return tuple
+        case "else":
+            return lambda outputs: traced.rebuild(outputs, given)
 
 
 def finisher(

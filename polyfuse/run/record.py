@@ -72,8 +72,9 @@ class Record:
 
     `library`: allocates outputs and names the stream.  `steps` run in order.  `nested` makes the caller's structure of
     the list of outputs, `finish` also the library's scalars where an output has rank 0.  `staged`: leaves that are
-    copied first, because no kernel can read them in place.  `fixed`: leaves whose value the trace depends on.  `spans`:
-    per array leaf the bytes it reaches from its address, for overlap tests.
+    copied first, because no kernel can read them in place.  `fixed`: leaves whose value the trace depends on.
+    `results`: outputs that the function returns, the others are arguments written in place.  `spans`: per array leaf
+    the bytes it reaches from its address, for overlap tests.
     """
 
     library: Library
@@ -90,6 +91,7 @@ class Record:
     captured: tuple[Capture, ...]
     fixed: tuple[tuple[int, Any], ...]
     watch: Watch
+    results: int
     spans: tuple[tuple[int, int, int], ...]  # leaf, lowest byte, highest byte + 1
     counters: Counters
 
@@ -103,6 +105,7 @@ class Record:
         if not self.watch.holds() or not all(same(values[k], value) for k, value in self.fixed):
             return False
         found = [capture.read() for capture in self.captured]
+        pointers = []
         for capture, array in zip(self.captured, found, strict=True):
             try:
                 key, pointer = capture.library.read(array)
@@ -110,7 +113,8 @@ class Record:
                 return False
             if key != capture.key:
                 return False
-            values.append(pointer)
+            pointers.append(pointer)
+        values += pointers
         leaves += found
         return True
 
@@ -126,13 +130,24 @@ class Record:
         A kernel writes a target directly when it is contiguous, aligned, and shares no byte with an argument; otherwise
         it writes a new array, which is then copied.
         """
-        direct = [self.is_direct(facts, values) for _, facts in targets]
-        pairs = zip(direct, targets, self.allocators, strict=True)
-        outputs = [target if plain else allocate() for plain, (target, _), allocate in pairs]
+        outputs, copies = self.place(values, targets)
         self.launch(values, leaves, outputs)
-        for plain, (target, _), output in zip(direct, targets, outputs, strict=True):
-            if not plain:
-                self.library.copy(target, output)
+        for target, output in copies:
+            self.library.copy(target, output)
+
+    def place(
+        self, values: Sequence[Any], targets: Sequence[tuple[Any, ArrayFacts]]
+    ) -> tuple[list[Any], list[tuple[Any, Any]]]:
+        """What the kernels write, where results go to `targets`; and pairs (target, new array) to be copied after."""
+        outputs, copies = [], []
+        for k, allocate in enumerate(self.allocators):
+            if k < len(targets) and self.is_direct(targets[k][1], values):
+                outputs.append(targets[k][0])
+                continue
+            outputs.append(allocate())
+            if k < len(targets):
+                copies.append((targets[k][0], outputs[k]))
+        return outputs, copies
 
     def launch(self, values: list[Any], leaves: list[Any], outputs: list[Any]) -> None:
         """Run the steps; `outputs` are arrays that kernels write.  Extends `values`."""

@@ -5,12 +5,12 @@ The public face joins the real ones; tests join their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from polyfuse.bindings import AnyGuard, Layout
-from polyfuse.expr import Program
+from polyfuse.expr import Program, Shape
 from polyfuse.options import Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import Device
@@ -23,13 +23,19 @@ from polyfuse.target import Target
 class Traced:
     """One trace of a function.
 
-    `program.arguments`: the array and scalar leaves of the call in order, then the captured arrays.  `structure`: how
-    the outputs nest.  `guards`: conditions on sizes under which the trace holds.  `fixed`: leaves of the call whose
-    Python value the trace depends on.  `captured`: arrays that the function closes over.
+    `program.arguments`: the array and scalar leaves of the call in order, then the captured arrays.  `shapes`: of the
+    array leaves in symbols that the trace had not yet equated or fixed; `guards`, over these symbols, say for which
+    sizes the trace holds.  `fixed`: leaves of the call whose Python value the trace depends on.  `captured`: arrays
+    that the function closes over.  `results`: how many of the program's outputs the function returns; further ones are
+    arguments written in place.  `form`: whether the result is a ``single`` output, a flat ``tuple`` of all of them, or
+    anything ``else``.  `rebuild` makes the result of the outputs and the sizes.
     """
 
     program: Program
-    structure: Hashable
+    shapes: tuple[Shape, ...]
+    results: int
+    form: Literal["single", "tuple", "else"]
+    rebuild: Callable[[Sequence[Any], Mapping[str, int]], Any]
     guards: tuple[AnyGuard, ...] = ()
     fixed: tuple[tuple[int, bool | int | float], ...] = ()
     captured: tuple[Any, ...] = ()
@@ -38,21 +44,22 @@ class Traced:
 class Frontend(Protocol):
     """Turns a function and its arguments into a program."""
 
-    def trace(self, function: Callable[..., Any], arguments: Sequence[Any], names: Sequence[str], name: str) -> Traced:
-        """Call `function` with tracers in place of the leaves of `arguments`: arrays, Python numbers, shape specs.
-        `names`: one per argument.  `name`: of the program."""
+    def trace(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        static: Sequence[Any],
+        donate: Sequence[str],
+    ) -> Traced:
+        """Call `function` with tracers in place of the arrays, Python numbers and shape specs in its arguments.
+
+        `static`: arguments that are passed on as they are, found by identity.  `donate`: names of arguments that the
+        function may write.
+        """
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:
         """Leaves with the paths by which a user reaches them."""
-
-    def unflatten(self, structure: Hashable, leaves: Sequence[Any]) -> Any:
-        """The nested value of that structure."""
-
-    def is_leaf_structure(self, structure: Hashable) -> bool:
-        """Whether the structure is that of a single leaf."""
-
-    def is_flat_tuple(self, structure: Hashable) -> bool:
-        """Whether the structure is a plain tuple of leaves."""
 
     def is_tracer(self, value: Any) -> bool:
         """Whether `value` stands for an array during a trace."""
@@ -101,16 +108,20 @@ class Compiled(Protocol):
 class Backend(Protocol):
     """Compiles kernels for one kind of target."""
 
-    name: str
-    device: str  # "cpu" or "cuda": where its kernels' arrays lie
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``: where the arrays of its kernels lie."""
 
     def versions(self) -> tuple[str, ...]:
         """Versions of everything that shapes the object code, for the key of the disk cache."""
 
-    def compile(self, launch: Launch, target: Target, options: Options) -> Compiled:
-        """Print and compile one kernel.  Raises CompileError."""
+    def compile(self, launch: Launch, plan: Plan) -> Compiled:
+        """Print and compile one kernel of `plan`.  Raises CompileError."""
 
-    def load(self, launch: Launch, target: Target, options: Options, data: bytes) -> Compiled:
+    def load(self, launch: Launch, plan: Plan, data: bytes) -> Compiled:
         """The kernel whose `to_bytes` was `data`, which is trusted.  Raises ValueError where it does not load."""
 
     def empty(self) -> Callable[..., Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,8 +51,8 @@ class Parameters:
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
-    def apply(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-        """Call `function` with what `bind` returned."""
+    def spread(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments that make the call which `bind` returned `values` for."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter, value in zip(self.signature.parameters.values(), values, strict=True):
@@ -65,4 +65,4 @@ class Parameters:
                     kwargs[parameter.name] = value
                 case _:
                     args.append(value)
-        return function(*args, **kwargs)
+        return args, kwargs

@@ -43,11 +43,13 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A variant beside a call that it stands for: the leaves of the call, then the captured arrays; the sizes."""
+    """A variant beside a call that it stands for: the leaves of the call, then the captured arrays; the sizes by
+    the program's symbols, and by those that the trace was given."""
 
     variant: Variant
     leaves: list[Leaf]
     sizes: dict[str, int]
+    given: dict[str, int]
 
     @property
     def paths(self) -> list[str]:
@@ -88,16 +90,19 @@ class Variants:
         self, key: tuple[Any, ...], leaves: Sequence[Leaf], function: Callable[..., Any], make: Callable[[], Traced]
     ) -> Fitted:
         """A new variant from the trace that `make` makes."""
-        traced = make()
-        self.counts.traces += 1
-        variant = Variant(traced, watch(function, traced.captured))
+        variant = self.new(function, make())
         variants = self._traces.setdefault(pattern(key, leaves), [])
         variants.insert(0, variant)
         del variants[_TRACES:]
         fitted = fit(variant, leaves)
         if fitted is None:
-            raise StalePlanError(f"the trace of {traced.program.name} does not fit the call that it was made for")
+            raise StalePlanError(f"the trace of {variant.traced.program.name} does not fit its own call")
         return fitted
+
+    def new(self, function: Callable[..., Any], traced: Traced) -> Variant:
+        """A variant that no call finds."""
+        self.counts.traces += 1
+        return Variant(traced, watch(function, traced.captured))
 
     # ------------------------------------------------------------------------------------------ plans
     def ready(
@@ -120,7 +125,7 @@ class Variants:
         return self.services.planner(program, target, options, layouts)
 
     def compile(self, plan: Plan, backend: Backend) -> Ready:
-        kernels = tuple(backend.compile(launch, plan.target, plan.options) for launch in plan.launches)
+        kernels = tuple(backend.compile(launch, plan) for launch in plan.launches)
         self.counts.compilations += len(kernels)
         return Ready(plan, kernels, backend)
 
@@ -132,7 +137,7 @@ class Variants:
         plan, objects = found
         try:
             pairs = zip(plan.launches, objects, strict=True)
-            kernels = tuple(backend.load(launch, plan.target, plan.options, data) for launch, data in pairs)
+            kernels = tuple(backend.load(launch, plan, data) for launch, data in pairs)
         except ValueError as error:
             _log.warning("cache entry of %s does not load: %s", key.program.name, error)
             return None
@@ -171,19 +176,17 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     arguments = traced.program.arguments
     if len(every) != len(arguments):
         return None
-    shapes, actual = [], []
-    for leaf, argument in zip(every, arguments, strict=True):
-        if leaf.facts is None:
-            continue
-        if leaf.facts.dtype != argument.dtype:
-            return None
-        shapes.append(argument.shape)
-        actual.append(leaf.facts.shape)
-    sizes = solve(shapes, actual)
-    if sizes is None or not hold(traced.guards, sizes):
+    pairs = [(a, leaf.facts) for a, leaf in zip(arguments, every, strict=True) if leaf.facts is not None]
+    if any(argument.dtype != facts.dtype for argument, facts in pairs):
         return None
-    holds = all(fact.evaluate(sizes) >= 0 for fact in traced.program.facts)
-    return Fitted(variant, every, sizes) if holds else None
+    actual = [facts.shape for _, facts in pairs]
+    given = solve(traced.shapes, actual[: len(traced.shapes)])
+    if given is None or not hold(traced.guards, given):
+        return None
+    sizes = solve([argument.shape for argument, _ in pairs], actual)
+    if sizes is None or any(fact.evaluate(sizes) < 0 for fact in traced.program.facts):
+        return None
+    return Fitted(variant, every, sizes, given)
 
 
 def captured_leaf(array: Any) -> Leaf | None:

@@ -38,7 +38,7 @@ class CuPyLibrary:
         empty, element = cupy.ndarray, dtype.numpy
 
         def on_other_device() -> Any:
-            with cupy.cuda.Device(device.index):
+            with cupy.cuda.Device(device.ordinal):
                 return empty(shape, element)
 
         return (lambda: empty(shape, element)) if cupy.cuda.runtime.getDeviceCount() == 1 else on_other_device

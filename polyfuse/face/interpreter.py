@@ -12,11 +12,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from polyfuse.backends.interpreter.machine import run_kernel
 from polyfuse.kernel import ArrayParameter, ScalarParameter
-from polyfuse.options import Options
-from polyfuse.plan import Launch
+from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import c_strides
 from polyfuse.run.services import Bound, Launcher
-from polyfuse.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def _array(parameter: ArrayParameter, address: int, bound: Bound) -> np.ndarray[
     reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
     low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
     memory = (ctypes.c_char * (high - low + dtype.itemsize)).from_address(address + low)
-    first: np.ndarray[Any, Any] = np.ndarray((1,), dtype, memory, -low)
+    first: np.ndarray[Any, Any] = np.ndarray((1,), dtype, memoryview(memory).cast("B"), -low)
     return as_strided(first, shape, strides)
 
 
@@ -64,10 +62,10 @@ class InterpreterBackend:
     def versions(self) -> tuple[str, ...]:
         return ()
 
-    def compile(self, launch: Launch, target: Target, options: Options) -> InterpretedKernel:
+    def compile(self, launch: Launch, plan: Plan) -> InterpretedKernel:
         return InterpretedKernel()
 
-    def load(self, launch: Launch, target: Target, options: Options, data: bytes) -> InterpretedKernel:
+    def load(self, launch: Launch, plan: Plan, data: bytes) -> InterpretedKernel:
         return InterpretedKernel()
 
     def empty(self) -> Callable[..., Any] | None:

@@ -1,0 +1,65 @@
+"""The services of real calls: frontend, planner, back ends and disk cache of this package, on this machine."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+
+from polyfuse.cache.store import DiskStore
+from polyfuse.errors import DeviceError, OptionError
+from polyfuse.face.numpy_like import NumPyFrontend
+from polyfuse.info import cache_directory
+from polyfuse.options import Environment
+from polyfuse.planner import plan_program
+from polyfuse.run.arrays import Device
+from polyfuse.run.services import Backend, Services, Store
+from polyfuse.target import A100, CPU, GENERIC, H100, H200, Target
+
+
+def services(environment: Environment) -> Services:
+    """What jitted functions call.  `environment` says where the cache lies, and whether there is one."""
+    return Services(NumPyFrontend(), plan_program, backend, target_of, _store(environment.cache))
+
+
+@functools.cache
+def _store(setting: str) -> Store | None:
+    """One store for the process, so that a cache that fails is reported once."""
+    path = cache_directory(setting)
+    return DiskStore(path) if path is not None else None
+
+
+@functools.cache
+def backend(name: str) -> Backend:
+    """The back end of that name.  Raises OptionError, or DeviceError where its packages are missing."""
+    match name:
+        case "numba_cpu":
+            from polyfuse.face.numba_cpu import CpuBackend
+
+            return CpuBackend()
+        case "interpreter":
+            from polyfuse.face.interpreter import InterpreterBackend
+
+            return InterpreterBackend()
+        case "numba_cuda":
+            if importlib.util.find_spec("numba_cuda") is None:
+                raise DeviceError("the CUDA back end is not installed", advice="pip install polyfuse[cuda]")
+            from polyfuse.face.numba_cuda import CudaBackend
+
+            return CudaBackend()
+    raise OptionError(f"unknown back end {name!r}", advice="use numba_cuda, numba_cpu or interpreter")
+
+
+@functools.cache
+def target_of(device: Device | None) -> Target:
+    """The machine model of a device; of None, for plans without arrays, the built-in H200."""
+    if device is None:
+        return H200
+    if device.kind == "cpu":
+        return CPU
+    from polyfuse.face.numba_cuda import describe
+
+    name, capability = describe(device.ordinal)
+    for known in (H200, H100, A100):
+        if known.name in name.lower():
+            return known
+    return next((t for t in (H100, A100) if t.capability == capability), GENERIC)

@@ -1,0 +1,115 @@
+"""The CPU back end of the dispatcher: printed kernels through Numba, run by address on the caller's threads."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import math
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from polyfuse.backends.numba_cpu.compile import CompiledKernel, compile_kernel
+from polyfuse.backends.numba_cpu.memory import empty
+from polyfuse.codegen.printer import print_kernel
+from polyfuse.kernel import ArrayParameter
+from polyfuse.plan import Launch, Plan
+from polyfuse.run.services import Bound, Launcher
+
+_HEADER = struct.Struct("<II")  # lengths of the names of streamed outputs and of the object code, per variant
+
+Streamed = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuKernel:
+    """One kernel in up to a few variants, by which outputs bypass the cache.  `cache_bytes`: of the last level."""
+
+    launch: Launch
+    cache_bytes: int
+    variants: dict[Streamed, CompiledKernel] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def variant(self, streamed: Streamed) -> CompiledKernel:
+        """The kernel whose stores to `streamed` bypass the cache, compiled where it is new."""
+        with self.lock:
+            if streamed not in self.variants:
+                kernel = self.launch.kernel
+                self.variants[streamed] = compile_kernel(
+                    print_kernel(kernel),
+                    kernel.name,
+                    kernel.parameters,
+                    index_bits=kernel.index_bits,
+                    nontemporal=streamed,
+                )
+            return self.variants[streamed]
+
+    def streamed(self, numbers: Mapping[str, int]) -> Streamed:
+        """Outputs larger than the last cache: writing them through it would first read every line from memory."""
+        volumes = self._volumes(numbers)
+        written = [p for p in self.launch.kernel.parameters if isinstance(p, ArrayParameter) and not p.readonly]
+        return tuple(p.name for p in written if volumes.get(p.name, 0) * p.dtype.itemsize > self.cache_bytes)
+
+    def _volumes(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """Elements of each array whose sizes are all known."""
+        arrays = [p for p in self.launch.kernel.parameters if isinstance(p, ArrayParameter)]
+        known = [p for p in arrays if all(extent.names() <= numbers.keys() for extent in p.shape)]
+        return {p.name: math.prod(extent.evaluate(numbers) for extent in p.shape) for p in known}
+
+    def launcher(self, bound: Bound) -> Launcher:
+        loaded = copy.copy(self.variant(self.streamed(bound.numbers)).loaded)
+        work = max(self._volumes(bound.numbers).values(), default=0)
+        loaded.block_elements = -(-work // math.prod(bound.grid))
+        run, grid, slots = loaded.run, bound.grid, bound.slots
+        if len(slots) < 2:
+            return lambda values, stream: run(grid, [values[k] for k in slots])
+        arguments = itemgetter(*slots)
+        return lambda values, stream: run(grid, arguments(values))
+
+    def to_bytes(self) -> bytes:
+        """The object code of every variant compiled so far."""
+        parts = []
+        for streamed, kernel in self.variants.items():
+            names, code = ",".join(streamed).encode(), kernel.to_bytes()
+            parts.append(_HEADER.pack(len(names), len(code)) + names + code)
+        return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuBackend:
+    """Compiles for the processor that it runs on."""
+
+    name: str = "numba_cpu"
+    device: str = "cpu"
+
+    def versions(self) -> tuple[str, ...]:
+        from polyfuse.backends.numba_cpu.fragments.entry import host_processor
+
+        packages = tuple(f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite"))
+        return (*packages, repr(host_processor()))
+
+    def compile(self, launch: Launch, plan: Plan) -> CpuKernel:
+        kernel = CpuKernel(launch, plan.target.l2_bytes)
+        kernel.variant(kernel.streamed(plan.program.hints))
+        return kernel
+
+    def load(self, launch: Launch, plan: Plan, data: bytes) -> CpuKernel:
+        variants: dict[Streamed, CompiledKernel] = {}
+        at = 0
+        while at < len(data):
+            try:
+                length, size = _HEADER.unpack_from(data, at)
+            except struct.error as error:
+                raise ValueError("not stored CPU kernels") from error
+            at += _HEADER.size
+            names = data[at : at + length].decode()
+            streamed = tuple(names.split(",")) if names else ()
+            variants[streamed] = CompiledKernel.from_bytes(data[at + length : at + length + size])
+            at += length + size
+        return CpuKernel(launch, plan.target.l2_bytes, variants)
+
+    def empty(self) -> Callable[..., Any] | None:
+        return empty

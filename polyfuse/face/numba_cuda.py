@@ -1,0 +1,109 @@
+"""The CUDA back end of the dispatcher: printed kernels through Numba, launched through the driver."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from polyfuse.backends.numba_cuda.assemble import assemble
+from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources, compile_kernel
+from polyfuse.backends.numba_cuda.driver import capability, check, driver
+from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
+from polyfuse.codegen.printer import print_kernel
+from polyfuse.errors import DeviceError
+from polyfuse.plan import Launch, Plan
+from polyfuse.run.services import Bound, Launcher
+
+_HEADER = struct.Struct("<II")  # lengths of the description and of the PTX text; the machine code follows
+
+
+@dataclass(frozen=True, slots=True)
+class CudaKernel:
+    """One compiled kernel, loaded on each device where it runs."""
+
+    kernel: CompiledKernel
+    loaded: dict[int, DriverLauncher] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def on(self, device: int) -> DriverLauncher:
+        """The kernel on one device, loaded once."""
+        with self.lock:
+            if device not in self.loaded:
+                self.loaded[device] = DriverLauncher(self.kernel, device)
+            return self.loaded[device]
+
+    def launcher(self, bound: Bound) -> Launcher:
+        driver = self.on(bound.device.ordinal)
+        driver.load()
+        launch, grid, slots = driver.launch, bound.grid, bound.slots
+        if len(slots) < 2:
+            return lambda values, stream: launch(grid, [values[k] for k in slots], stream)
+        arguments = itemgetter(*slots)
+        return lambda values, stream: launch(grid, arguments(values), stream)
+
+    def to_bytes(self) -> bytes:
+        """Description, PTX, machine code where there is some."""
+        fields = asdict(self.kernel)
+        ptx, cubin = fields.pop("ptx").encode(), self.kernel.cubin or b""
+        del fields["cubin"]
+        description = json.dumps(fields).encode()
+        return _HEADER.pack(len(description), len(ptx)) + description + ptx + cubin
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBackend:
+    """Compiles without a device; launching needs one."""
+
+    name: str = "numba_cuda"
+    device: str = "cuda"
+
+    def versions(self) -> tuple[str, ...]:
+        return tuple(f"{name} {importlib.metadata.version(name)}" for name in ("numba-cuda", "numba", "llvmlite"))
+
+    def compile(self, launch: Launch, plan: Plan) -> CudaKernel:
+        kernel = launch.kernel
+        compiled = compile_kernel(
+            print_kernel(kernel),
+            kernel.name,
+            kernel.parameters,
+            kernel.threads,
+            plan.target.capability,
+            kernel.minimum_blocks,
+            kernel.index_bits,
+            contract=plan.options.contract,
+            fastmath=plan.options.fastmath,
+        )
+        with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
+            compiled = assemble(compiled)
+        return CudaKernel(compiled)
+
+    def load(self, launch: Launch, plan: Plan, data: bytes) -> CudaKernel:
+        try:
+            length, text = _HEADER.unpack_from(data)
+            description = json.loads(data[_HEADER.size : _HEADER.size + length])
+            start = _HEADER.size + length
+            description["capability"] = tuple(description["capability"])
+            found = description.pop("resources")
+            resources = Resources(**found) if found is not None else None
+            ptx, cubin = data[start : start + text].decode(), data[start + text :] or None
+            return CudaKernel(CompiledKernel(**description, ptx=ptx, cubin=cubin, resources=resources))
+        except (struct.error, KeyError, TypeError, UnicodeDecodeError) as error:
+            raise ValueError(f"not a stored CUDA kernel: {error}") from error
+
+    def empty(self) -> Callable[..., Any] | None:
+        return None
+
+
+def describe(ordinal: int) -> tuple[str, tuple[int, int]]:
+    """Name and compute capability of a device.  Raises DeviceError."""
+    api = driver()
+    device = check(api.cuDeviceGet(ordinal), f"finding CUDA device {ordinal}")
+    name = check(api.cuDeviceGetName(256, device), "asking for the name of a device")
+    return name.split(b"\0")[0].decode(), capability(ordinal)

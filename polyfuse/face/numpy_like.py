@@ -1,0 +1,72 @@
+"""The NumPy-like frontend as the dispatcher knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from polyfuse.frontends.numpy_like import tree
+from polyfuse.frontends.numpy_like.specs import ArraySpec, ScalarSpec, specs_of_arrays
+from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.tracing import Output
+from polyfuse.frontends.numpy_like.tracing import Traced as TracedFunction
+from polyfuse.frontends.numpy_like.tracing import trace as trace_function
+from polyfuse.run.services import Traced
+
+
+@dataclass(frozen=True, slots=True)
+class NumPyFrontend:
+    """Traces NumPy code."""
+
+    def trace(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        static: Sequence[Any],
+        donate: Sequence[str],
+    ) -> Traced:
+        every = [*args, *kwargs.values()]
+        fixed = {id(value) for value in static}
+        described = iter(specs_of_arrays([value for value in every if id(value) not in fixed]))
+        specs = [value if id(value) in fixed else next(described) for value in every]
+        keywords = dict(zip(kwargs, specs[len(args) :], strict=True))
+        traced = trace_function(function, specs[: len(args)], keywords, donate=donate)
+        leaves = [leaf for spec in specs for _, leaf in tree.flatten(spec)[0]]
+        return Traced(
+            program=traced.program,
+            shapes=tuple(leaf.shape for leaf in leaves if isinstance(leaf, ArraySpec)),
+            results=traced.results,
+            form=_form(traced),
+            rebuild=lambda outputs, sizes: _fresh(traced).rebuild(outputs, sizes),
+            guards=traced.guards,
+            fixed=tuple((guard.position, guard.value) for guard in traced.scalar_guards),
+            captured=traced.captured,
+        )
+
+    def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:
+        return tree.flatten(value, prefix)[0]
+
+    def is_tracer(self, value: Any) -> bool:
+        return isinstance(value, Tracer)
+
+    def is_spec(self, value: Any) -> bool:
+        return isinstance(value, (ArraySpec, ScalarSpec))
+
+
+def _form(traced: TracedFunction) -> Literal["single", "tuple", "else"]:
+    count = len(traced.program.outputs)
+    positions = tuple(leaf.position if isinstance(leaf, Output) else None for leaf in traced.leaves)
+    if traced.structure == tree.LEAF and positions == (0,):
+        return "single"
+    flat = tree.Structure(tuple, tuple(range(count)), (tree.LEAF,) * count)
+    return "tuple" if traced.structure == flat and positions == tuple(range(count)) else "else"
+
+
+def _fresh(traced: TracedFunction) -> TracedFunction:
+    """The trace with its constant arrays copied: what one caller does to a result, no other sees."""
+    leaves = tuple(leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in traced.leaves)
+    return replace(traced, leaves=leaves)
