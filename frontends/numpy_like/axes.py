@@ -1,0 +1,37 @@
+"""Axis arguments: negative axes, tuples, None."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from polyfuse.errors import ShapeError
+
+Axis = Union[int, Sequence[int], None]
+
+
+def one(axis: Any, rank: int) -> int:
+    """`axis` as a non-negative integer.  Raises ShapeError."""
+    if not isinstance(axis, (int, np.integer)):
+        raise ShapeError(f"an axis is an integer, not {axis!r}")
+    if not -rank <= axis < rank:
+        raise ShapeError(f"axis {axis} is out of bounds for an array of rank {rank}")
+    return int(axis) % rank
+
+
+def many(axis: Axis, rank: int) -> tuple[int, ...]:
+    """Sorted distinct axes; None means all.  Raises ShapeError."""
+    if axis is None:
+        return tuple(range(rank))
+    found = [one(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]
+    if len(set(found)) < len(found):
+        raise ShapeError(f"axis {axis} names an axis twice")
+    return tuple(sorted(found))
+
+
+def sequence(axis: Axis, rank: int) -> list[int]:
+    """Distinct axes in the order given.  Raises ShapeError."""
+    many(axis, rank)
+    return [one(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]

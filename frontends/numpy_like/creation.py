@@ -1,0 +1,261 @@
+"""Arrays made inside the function: constants and index vectors, which cost no memory, of symbolic shapes too.
+
+Functions of `FUNCTIONS` take the trace first (no argument need be a tracer); those of `LIKE` an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from polyfuse import expr
+from polyfuse.affine import ZERO, Affine, dimension
+from polyfuse.dtypes import f64, i64
+from polyfuse.errors import ShapeError
+from polyfuse.expr import Shape
+from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.elementwise import ufunc, where
+from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, traces_in
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer, size_of
+from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
+from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.views import shape_argument
+
+ArrayLike = object
+
+
+def constant(value: float, trace: Trace, shape: Any, dtype: Any = None, **_: Any) -> Tracer:
+    """zeros, ones and empty (which is zeros)."""
+    wanted = numpy_dtype(dtype) if dtype is not None else f64
+    return Tracer(trace, nodes.full(shape_argument(trace, shape), value, wanted))
+
+
+def full(trace: Trace, shape: Any, fill_value: ArrayLike, dtype: Any = None, **_: Any) -> Tracer:
+    value = lift(trace, fill_value)
+    wanted = numpy_dtype(dtype) if dtype is not None else value.element
+    return Tracer(trace, nodes.broadcast(as_dtype(value, wanted), shape_argument(trace, shape)))
+
+
+def constant_like(value: float, x: ArrayLike, dtype: Any = None, *args: Any, shape: Any = None, **_: Any) -> Tracer:
+    (x,) = lift_all(x)
+    sizes = x.sizes if shape is None else shape_argument(x.trace, shape)
+    return Tracer(x.trace, nodes.full(sizes, value, numpy_dtype(dtype) if dtype is not None else x.element))
+
+
+def full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, *args: Any, shape: Any = None, **_: Any
+) -> Tracer:
+    x, _value = lift_all(x, fill_value)
+    sizes = x.sizes if shape is None else shape_argument(x.trace, shape)
+    value = as_dtype(lift(x.trace, fill_value), numpy_dtype(dtype) if dtype is not None else x.element)
+    return Tracer(x.trace, nodes.broadcast(value, sizes))
+
+
+# ---------------------------------------------------------------------------------------------- ranges
+
+
+def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, **_: Any) -> Tracer:
+    first, last = (0, start) if stop is None else (start, stop)
+    ends = [_affine(v) for v in (first, last)]
+    if is_integer(step) and None not in ends:
+        wanted = numpy_dtype(dtype) if dtype is not None else i64
+        begin, end = (e for e in ends if e is not None)
+        length = (end - begin).ceildiv(step) if step > 0 else (begin - end).ceildiv(-step)
+        length = length if trace.decide(length) else ZERO
+        ramp = nodes.iota((length,), dimension(0) * int(step) + begin)
+        return Tracer(trace, nodes.cast(ramp, wanted))
+    numbers = [float(v) for v in (first, last, step)]
+    count = max(ceil((numbers[1] - numbers[0]) / numbers[2]), 0)
+    sample = np.arange(first, first + 2 * step, step)
+    wanted = numpy_dtype(dtype) if dtype is not None else numpy_dtype(sample.dtype)
+    delta = (first + step) - first
+    return lift(trace, first) + Tracer(trace, nodes.cast(nodes.iota((Affine.of(count),), dimension(0)), wanted)) * delta
+
+
+def _affine(value: Any) -> Affine | None:
+    if isinstance(value, Tracer) and isinstance(value.node, expr.Constant) and value.element.kind in "iu":
+        value = int(value)
+    if isinstance(value, SymbolicSize) and value.affine is None:
+        value = int(value)
+    return affine_of(value) if isinstance(value, SymbolicSize) or is_integer(value) else None
+
+
+def linspace(
+    trace: Trace,
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    **_: Any,
+) -> Any:
+    """``start + step * arange(num)``, the last point exactly `stop`."""
+    first, last = (ufunc("multiply", lift(trace, v), 1.0) for v in (start, stop))
+    common = promotion.common((*(kind_of(v) for v in (first, last)), float))
+    (length,) = shape_argument(trace, num)
+    divisions = size_of(trace, length - 1 if endpoint else length)
+    index = Tracer(trace, nodes.cast(nodes.iota((length,), dimension(0)), common))
+    delta = last - first
+    step = ufunc("divide", delta, divisions) if not is_integer(divisions) or divisions > 0 else delta
+    ramp = (index[(slice(None),) + (None,) * step.ndim] if step.ndim else index) * step + first
+    if endpoint and not (length.is_constant and length.constant < 2):
+        at_end = index[(slice(None),) + (None,) * step.ndim] if step.ndim else index
+        ramp = where(ufunc("equal", at_end, Tracer(trace, nodes.iota((), length - 1), weak=int)), last, ramp)
+    wanted = numpy_dtype(dtype) if dtype is not None else common
+    if not wanted.is_float:
+        ramp = ufunc("floor", ramp)
+    result = Tracer(trace, nodes.cast(ramp.node, wanted))
+    result = trace.functions["moveaxis"](result, 0, axis) if axis else result
+    return (result, step) if retstep else result
+
+
+def logspace(
+    trace: Trace, start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None
+) -> Tracer:
+    result = ufunc("power", lift(trace, base), linspace(trace, start, stop, num, endpoint))
+    return result.astype(dtype) if dtype is not None else result
+
+
+# ---------------------------------------------------------------------------------------------- matrices, grids
+
+
+def eye(trace: Trace, N: Any, M: Any = None, k: int = 0, dtype: Any = None, **kwargs: Any) -> Tracer:
+    k = kwargs.get("n_cols_offset", k)
+    shape = shape_argument(trace, (N, N if M is None else M))
+    return _masked(trace, shape, "equal", k, dtype)
+
+
+def tri(trace: Trace, N: Any, M: Any = None, k: int = 0, dtype: Any = None, **_: Any) -> Tracer:
+    return _masked(trace, shape_argument(trace, (N, N if M is None else M)), "less_equal", k, dtype)
+
+
+def _masked(trace: Trace, shape: Shape, comparison: str, k: int, dtype: Any) -> Tracer:
+    """1 where ``column (comparison) row + k``."""
+    row, column = (Tracer(trace, nodes.iota(shape, dimension(d))) for d in (0, 1))
+    mask = ufunc(comparison, column, row + k)
+    return Tracer(trace, nodes.cast(mask.node, numpy_dtype(dtype) if dtype is not None else f64))
+
+
+def diag(v: ArrayLike, k: int = 0) -> Tracer:
+    """The diagonal of a matrix, or the matrix of a diagonal."""
+    (v,) = lift_all(v)
+    if v.ndim == 2:
+        return v.trace.functions["diagonal"](v, k)  # type: ignore[no-any-return]
+    if v.ndim != 1:
+        raise ShapeError("diag needs an array of rank 1 or 2")
+    size = v.sizes[0] + abs(k)
+    point = dimension(0) if k >= 0 else dimension(0) + k
+    index = dimension(1) - dimension(0) - k
+    pieces = [
+        expr.Piece((index, -index, point, v.sizes[0] - 1 - point), v.node, (point,)),
+        expr.Piece((), expr.constant(0, v.element), ()),
+    ]
+    return Tracer(v.trace, nodes.region((size, size), pieces))
+
+
+def indices(trace: Trace, dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    shape = shape_argument(trace, dimensions)
+    wanted = numpy_dtype(dtype)
+    grids = [Tracer(trace, nodes.cast(nodes.iota(shape, dimension(k)), wanted)) for k in range(len(shape))]
+    if sparse:
+        rank = range(len(shape))
+        return tuple(g[tuple(slice(None) if j == k else slice(0, 1) for j in rank)] for k, g in enumerate(grids))
+    return trace.functions["stack"](grids)
+
+
+def fromfunction(trace: Trace, function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+    sizes = shape_argument(trace, shape)
+    wanted = numpy_dtype(dtype)
+    grids = [Tracer(trace, nodes.cast(nodes.iota(sizes, dimension(k)), wanted)) for k in range(len(sizes))]
+    return function(*grids, **kwargs)
+
+
+def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Tracer]:
+    tracers = [v.reshape(-1) for v in lift_all(*vectors)]
+    rank = len(tracers)
+    place = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
+    shape: list[Affine] = [ZERO] * rank
+    for v, k in zip(tracers, place, strict=True):
+        shape[k] = v.sizes[0]
+    grids = []
+    for v, k in zip(tracers, place, strict=True):
+        if sparse:
+            grids.append(v[tuple(slice(None) if j == k else None for j in range(rank))])
+        else:
+            grids.append(Tracer(v.trace, nodes.view(v.node, shape, (dimension(k),))))
+    return grids
+
+
+# ---------------------------------------------------------------------------------------------- conversion
+
+
+def array(trace: Trace, value: Any, dtype: Any = None, copy: bool | None = True, **_: Any) -> Any:
+    """``np.array``: of tracers a copy or a stack; of constants a real array stays one until it meets a tracer."""
+    if isinstance(value, (list, tuple)) and any(True for _ in traces_in(value)):
+        value = trace.functions["stack"]([array(trace, v) for v in value])
+        copy = False
+    if not isinstance(value, (Tracer, SymbolicSize)):
+        return np.array(value, dtype=dtype)
+    tracer = lift(trace, value)
+    if dtype is not None and numpy_dtype(dtype) != tracer.element:
+        return Tracer(trace, as_dtype(tracer, numpy_dtype(dtype)))
+    return Tracer(trace, tracer.node) if copy or tracer.weak else tracer
+
+
+def asarray(trace: Trace, value: Any, dtype: Any = None, *args: Any, copy: bool | None = None, **_: Any) -> Any:
+    return array(trace, value, dtype, copy=bool(copy))
+
+
+def result_type(*values: Any) -> Any:
+    """``np.result_type``."""
+    kinds = []
+    for value in values:
+        if isinstance(value, (Tracer, SymbolicSize, bool, int, float)) or is_array(value):
+            known = next(iter(traces_in(values)))
+            kinds.append(kind_of(lift(known, value)))
+        else:
+            kinds.append(numpy_dtype(value))
+    return promotion.common(tuple(kinds)).numpy
+
+
+def broadcast_shape_sizes(trace: Trace, *shapes: Any) -> Sequence[Any]:
+    sizes = broadcast_shapes(trace, *(shape_argument(trace, s) for s in shapes))
+    return tuple(size_of(trace, n) for n in sizes)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "zeros": partial(constant, 0),
+    "ones": partial(constant, 1),
+    "empty": partial(constant, 0),
+    "full": full,
+    "arange": arange,
+    "linspace": linspace,
+    "logspace": logspace,
+    "eye": eye,
+    "identity": eye,
+    "tri": tri,
+    "indices": indices,
+    "fromfunction": fromfunction,
+    "array": array,
+    "asarray": asarray,
+    "asanyarray": asarray,
+    "ascontiguousarray": asarray,
+    "broadcast_shapes": broadcast_shape_sizes,
+}
+
+LIKE: dict[str, Callable[..., Any]] = {
+    "zeros_like": partial(constant_like, 0),
+    "ones_like": partial(constant_like, 1),
+    "empty_like": partial(constant_like, 0),
+    "full_like": full_like,
+    "diag": diag,
+    "meshgrid": meshgrid,
+    "result_type": result_type,
+}

@@ -1,0 +1,423 @@
+"""Elementwise functions: NumPy's ufuncs and what is composed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import log, pi
+from typing import Any
+
+import ml_dtypes
+
+from polyfuse import expr
+from polyfuse.dtypes import DType, bool_, f32, f64, u64
+from polyfuse.errors import DTypeError, UnsupportedError
+from polyfuse.expr import Node
+from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.specs import numpy_dtype
+from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ArrayLike = object
+
+# ---------------------------------------------------------------------------------------------- one scalar function
+
+_ON_BOOL = {"add": "bitwise_or", "multiply": "bitwise_and", "maximum": "bitwise_or", "minimum": "bitwise_and"}
+_ON_BOOL |= {"not_equal": "bitwise_xor"}
+_LOGICAL = {"logical_and": "bitwise_and", "logical_or": "bitwise_or", "logical_xor": "bitwise_xor"}
+_LOGICAL |= {"logical_not": "invert"}
+
+
+def combine(trace: Trace, function: str, operands: Sequence[Node]) -> Tracer:
+    """A scalar function of nodes of one dtype, broadcast together."""
+    shape = broadcast_shapes(trace, *(o.shape for o in operands))
+    aligned = [nodes.broadcast(o, shape) if o.rank else o for o in operands]
+    return Tracer(trace, nodes.broadcast(nodes.apply(function, aligned), shape))
+
+
+def ufunc(name: str, *values: ArrayLike) -> Tracer:
+    """NumPy's ufunc `name`: promotion, casts, broadcasting."""
+    tracers = lift_all(*values)
+    kinds = tuple(kind_of(t) for t in tracers)
+    inputs, _ = promotion.resolve(name, kinds)
+    if len(set(inputs)) > 1:
+        return _mixed_comparison(name, tracers)
+    operands = [as_dtype(t, d) for t, d in zip(tracers, inputs, strict=True)]
+    function = _ON_BOOL.get(name, name) if inputs[0] == bool_ else name
+    return combine(tracers[0].trace, function, operands)
+
+
+def logical(name: str, *values: ArrayLike) -> Tracer:
+    """logical_and and its kin: on truth values."""
+    tracers = lift_all(*values)
+    return combine(tracers[0].trace, _LOGICAL[name], [nodes.logical(t.node) for t in tracers])
+
+
+def _mixed_comparison(name: str, tracers: Sequence[Tracer]) -> Tracer:
+    """Compare int64 with uint64 by value, as NumPy does: a negative number is less than every unsigned one."""
+    a, b = tracers
+    if a.element.kind == "u":
+        mirrored = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
+        return _mixed_comparison(mirrored.get(name, name), (b, a))
+    negative = ufunc("less", a, 0)
+    unsigned = ufunc(name, Tracer(a.trace, nodes.cast(a.node, u64)), Tracer(b.trace, as_dtype(b, u64)))
+    return where(negative, name in ("less", "less_equal", "not_equal"), unsigned)
+
+
+def _map(name: str) -> Callable[..., Tracer]:
+    return partial(ufunc, name)
+
+
+def as_float(value: ArrayLike, *others: ArrayLike) -> Tracer:
+    """`value` in the dtype that NumPy's exp computes in."""
+    tracer = lift(trace_of(value, *others), value)
+    inputs, _ = promotion.resolve("exp", (kind_of(tracer),))
+    return Tracer(tracer.trace, as_dtype(tracer, inputs[0]))
+
+
+def _float_only(name: str, value: ArrayLike, otherwise: bool) -> Tracer:
+    """A predicate that is constant on integers."""
+    (x,) = lift_all(value)
+    if x.element.is_float:
+        return combine(x.trace, name, [x.node])
+    return Tracer(x.trace, nodes.full(x.sizes, otherwise, bool_))
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+def positive(x: ArrayLike) -> Tracer:
+    (x,) = lift_all(x)
+    return Tracer(x.trace, x.node, weak=x.weak)
+
+
+def absolute(x: ArrayLike) -> Tracer:
+    (x,) = lift_all(x)
+    return positive(x) if x.element.kind in "bu" else ufunc("absolute", x)
+
+
+def fabs(x: ArrayLike) -> Tracer:
+    return ufunc("absolute", as_float(x))
+
+
+def square(x: ArrayLike) -> Tracer:
+    return ufunc("multiply", x, x)
+
+
+def reciprocal(x: ArrayLike) -> Tracer:
+    (x,) = lift_all(x)
+    if x.element.is_float:
+        return ufunc("divide", Tracer(x.trace, expr.constant(1, x.element)), x)
+    one = Tracer(x.trace, expr.constant(1, x.element))
+    return where(equal(x, 0), 0, divide_truncating(one, x))
+
+
+def divide_truncating(a: Tracer, b: Tracer) -> Tracer:
+    """Integer division toward zero, as C."""
+    rest = combine(a.trace, "fmod", [a.node, b.node])
+    return combine(a.trace, "floor_divide", [(a - rest).node, b.node])
+
+
+def operator_power(x: ArrayLike, y: ArrayLike) -> Tracer:
+    """``x ** y``: NumPy's operator takes short cuts for some exponents."""
+    a, b = lift_all(x, y)
+    if isinstance(b.node, expr.Constant) and a.element.is_float and b.weak is not None:
+        exponent = float(b.node.value)
+        if exponent == 0.5:
+            return ufunc("sqrt", a)
+        if exponent == -1:
+            return reciprocal(a)
+    return power(a, b)
+
+
+def power(x: ArrayLike, y: ArrayLike) -> Tracer:
+    a, b = lift_all(x, y)
+    inputs, _ = promotion.resolve("power", (kind_of(a), kind_of(b)))
+    if inputs[0].kind in "iu" and isinstance(b.node, expr.Constant) and b.node.value < 0:
+        raise DTypeError(
+            "integers to negative integer powers are not allowed", advice="Use a float base: x.astype(np.float64) ** y."
+        )
+    return ufunc("power", a, b)
+
+
+def float_power(x: ArrayLike, y: ArrayLike) -> Tracer:
+    a, b = lift_all(x, y)
+    return combine(a.trace, "power", [as_dtype(a, f64), as_dtype(b, f64)])
+
+
+def divmod_(x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
+    return ufunc("floor_divide", x, y), ufunc("remainder", x, y)
+
+
+def modf(x: ArrayLike) -> tuple[Tracer, Tracer]:
+    x = as_float(x)
+    whole = ufunc("trunc", x)
+    rest = where(ufunc("isinf", x), 0, x - whole)
+    return ufunc("copysign", rest, x), whole
+
+
+def round_(x: ArrayLike, decimals: int = 0) -> Tracer:
+    """Half to even; NumPy scales by a power of ten."""
+    (x,) = lift_all(x)
+    if not x.element.is_float:
+        if decimals >= 0:
+            return positive(x)
+        scale = 10**-decimals
+        return ufunc("rint", ufunc("divide", x, scale)).astype(x.dtype) * scale
+    if decimals == 0:
+        return ufunc("rint", x)
+    scale = 10 ** abs(decimals)
+    if decimals > 0:
+        return ufunc("divide", ufunc("rint", ufunc("multiply", x, scale)), scale)
+    return ufunc("multiply", ufunc("rint", ufunc("divide", x, scale)), scale)
+
+
+def floor_like(name: str, x: ArrayLike) -> Tracer:
+    (x,) = lift_all(x)
+    return ufunc(name, x) if x.element.is_float or x.weak is float else positive(x)
+
+
+def fix(x: ArrayLike) -> Tracer:
+    return floor_like("trunc", x)
+
+
+def sign(x: ArrayLike) -> Tracer:
+    (x,) = lift_all(x)
+    promotion.resolve("sign", (kind_of(x),))
+    return ufunc("sign", x)
+
+
+def heaviside(x: ArrayLike, at_zero: ArrayLike) -> Tracer:
+    x, at_zero = lift_all(x, at_zero)
+    inputs, _ = promotion.resolve("heaviside", (kind_of(x), kind_of(at_zero)))
+    x, at_zero = (Tracer(t.trace, as_dtype(t, inputs[0])) for t in (x, at_zero))
+    step = where(less(x, 0), 0.0, where(ufunc("greater", x, 0), 1.0, at_zero))
+    return where(isnan(x), x, step)
+
+
+def fmax_like(name: str, x: ArrayLike, y: ArrayLike) -> Tracer:
+    """fmax and fmin: NaN is ignored; on integers the same as maximum and minimum."""
+    a, b = lift_all(x, y)
+    inputs, _ = promotion.resolve(name, (kind_of(a), kind_of(b)))
+    return ufunc(name if inputs[0].is_float else {"fmax": "maximum", "fmin": "minimum"}[name], a, b)
+
+
+def deg2rad(x: ArrayLike) -> Tracer:
+    return as_float(x) * (pi / 180)
+
+
+def rad2deg(x: ArrayLike) -> Tracer:
+    return as_float(x) * (180 / pi)
+
+
+def sinc(x: ArrayLike) -> Tracer:
+    x = as_float(x)
+    y = where(equal(x, 0), 1e-20, x) * pi
+    return ufunc("sin", y) / y
+
+
+def logaddexp(x: ArrayLike, y: ArrayLike) -> Tracer:
+    larger, distance = _log_sum_parts(x, y)
+    return larger + ufunc("log1p", ufunc("exp", -distance))
+
+
+def logaddexp2(x: ArrayLike, y: ArrayLike) -> Tracer:
+    larger, distance = _log_sum_parts(x, y)
+    return larger + ufunc("log1p", ufunc("exp2", -distance)) * (1 / log(2))
+
+
+def _log_sum_parts(x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
+    """The larger operand and the distance; 0 between equal infinities."""
+    a, b = lift_all(x, y)
+    inputs, _ = promotion.resolve("logaddexp", (kind_of(a), kind_of(b)))
+    a, b = (Tracer(t.trace, as_dtype(t, inputs[0])) for t in (a, b))
+    return ufunc("maximum", a, b), where(equal(a, b), 0, absolute(a - b))
+
+
+# ---------------------------------------------------------------------------------------------- comparisons, selection
+
+less, equal, isnan = _map("less"), _map("equal"), partial(_float_only, "isnan", otherwise=False)
+
+
+def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None) -> Tracer:
+    """``np.where`` with three arguments; the one-argument form has a data-dependent shape."""
+    if x is None or y is None:
+        raise UnsupportedError(
+            "np.where with one argument has a shape that depends on the values",
+            advice="Write np.where(condition, a, b), or multiply by the condition.",
+        )
+    condition, x, y = lift_all(condition, x, y)
+    dtype = promotion.common((kind_of(x), kind_of(y)))
+    return combine(x.trace, "where", [nodes.logical(condition.node), as_dtype(x, dtype), as_dtype(y, dtype)])
+
+
+def clip(
+    x: ArrayLike, a_min: ArrayLike = None, a_max: ArrayLike = None, *, min: ArrayLike = None, max: ArrayLike = None
+) -> Tracer:
+    """``minimum(maximum(x, low), high)``."""
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    result = positive(x)
+    if low is not None:
+        result = ufunc("maximum", result, low)
+    return result if high is None else ufunc("minimum", result, high)
+
+
+def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: ArrayLike = 0) -> Tracer:
+    """The choice of the first condition that holds."""
+    trace = trace_of(conditions, choices, default)
+    dtype = promotion.common(tuple(kind_of(lift(trace, c)) for c in (*choices, default)))
+    result = lift(trace, default)
+    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+        result = where(condition, lift(trace, choice), result)
+    return Tracer(trace, as_dtype(result, dtype))
+
+
+def piecewise(x: ArrayLike, conditions: Sequence[ArrayLike], functions: Sequence[Any], *args: Any, **kw: Any) -> Tracer:
+    """The last condition that holds decides; an extra function is the default."""
+    (x,) = lift_all(x)
+    values = [f(x, *args, **kw) if callable(f) else f for f in functions]
+    extra = len(values) - len(conditions)
+    result = lift(x.trace, values[-1] if extra else 0)
+    for condition, value in zip(conditions, values, strict=False):
+        result = where(condition, value, result)
+    shape = broadcast_shapes(x.trace, x.sizes, result.sizes)
+    return Tracer(x.trace, nodes.broadcast(as_dtype(result, x.element), shape))
+
+
+def nan_to_num(
+    x: ArrayLike, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tracer:
+    (x,) = lift_all(x)
+    if not x.element.is_float:
+        return positive(x)
+    largest = _largest(x.element)
+    result = where(isnan(x), nan, x)
+    result = where(equal(x, float("inf")), largest if posinf is None else posinf, result)
+    return where(equal(x, float("-inf")), -largest if neginf is None else neginf, result)
+
+
+def _largest(dtype: DType) -> float:
+    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+
+
+def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tracer:
+    a, b = lift_all(a, b)
+    near = ufunc("less_equal", absolute(a - b), atol + rtol * absolute(b))
+    result = (near & isfinite(b)) | equal(a, b)
+    return result | (isnan(a) & isnan(b)) if equal_nan else result
+
+
+isfinite = partial(_float_only, "isfinite", otherwise=True)
+isinf = partial(_float_only, "isinf", otherwise=False)
+
+
+def signbit(x: ArrayLike) -> Tracer:
+    (x,) = lift_all(x)
+    return combine(x.trace, "signbit", [x.node]) if x.element.is_float else less(x, 0)
+
+
+# ---------------------------------------------------------------------------------------------- casts
+
+
+def astype(x: ArrayLike, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
+    """A cast; always a fresh array, as the result of NumPy's default ``copy=True``."""
+    (x,) = lift_all(x)
+    return Tracer(x.trace, as_dtype(x, numpy_dtype(dtype)))
+
+
+def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
+    """``x.view(dtype)`` for dtypes of one width."""
+    if dtype is None:
+        return x[...]
+    wanted = numpy_dtype(dtype)
+    if wanted.itemsize != x.element.itemsize:
+        raise UnsupportedError(
+            f"x.view from {x.dtype} to {wanted.numpy} changes the number of elements",
+            advice="View as a dtype of the same width.",
+        )
+    return Tracer(x.trace, x.node if wanted == x.element else nodes.apply("bitcast", [x.node], wanted))
+
+
+def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
+    return positive(x)
+
+
+def weak(name: str, *values: ArrayLike) -> Tracer:
+    """A Python operator on Python scalars: the result is a Python scalar again."""
+    trace = trace_of(*values)
+    functions = {"pow": operator_power}
+    function = functions.get(name) or trace.functions[name]
+    result = function(*(lift(trace, v) for v in values))
+    return Tracer(trace, result.node, weak=promotion.weak_of(result.element))
+
+
+def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Tracer:
+    """``a * b + c`` with one rounding."""
+    tracers = lift_all(a, b, c)
+    dtype = promotion.common(tuple(kind_of(t) for t in tracers))
+    return combine(tracers[0].trace, "fma", [as_dtype(t, dtype if dtype.is_float else f32) for t in tracers])
+
+
+def name(x: Tracer, text: str) -> Tracer:
+    """Call the value `text` in plans and generated code."""
+    x.trace.names[x.node.digest] = text
+    return x
+
+
+_SAME_NAME = """add subtract multiply divide floor_divide remainder fmod negative less less_equal greater greater_equal
+    equal not_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift invert maximum minimum rint copysign nextafter sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin
+    arccos arctan sinh cosh tanh arcsinh arccosh arctanh arctan2 hypot cbrt rsqrt erf erfc lgamma tgamma""".split()
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{n: _map(n) for n in _SAME_NAME},
+    **{n: partial(logical, n) for n in _LOGICAL},
+    **{n: partial(floor_like, n) for n in ("floor", "ceil", "trunc")},
+    **{n: partial(fmax_like, n) for n in ("fmax", "fmin")},
+    "true_divide": _map("divide"),
+    "mod": _map("remainder"),
+    "bitwise_not": _map("invert"),
+    "abs": absolute,
+    "absolute": absolute,
+    "fabs": fabs,
+    "positive": positive,
+    "conjugate": positive,
+    "conj": positive,
+    "real": positive,
+    "square": square,
+    "reciprocal": reciprocal,
+    "power": power,
+    "pow": operator_power,
+    "float_power": float_power,
+    "divmod": divmod_,
+    "modf": modf,
+    "round": round_,
+    "around": round_,
+    "fix": fix,
+    "sign": sign,
+    "heaviside": heaviside,
+    "deg2rad": deg2rad,
+    "radians": deg2rad,
+    "rad2deg": rad2deg,
+    "degrees": rad2deg,
+    "sinc": sinc,
+    "logaddexp": logaddexp,
+    "logaddexp2": logaddexp2,
+    "isnan": isnan,
+    "isinf": isinf,
+    "isfinite": isfinite,
+    "signbit": signbit,
+    "isclose": isclose,
+    "where": where,
+    "clip": clip,
+    "select": select,
+    "piecewise": piecewise,
+    "nan_to_num": nan_to_num,
+    "astype": astype,
+    "view": bit_view,
+    "copy": copy,
+    "weak": weak,
+    "fma": fma,
+    "name": name,
+}
+

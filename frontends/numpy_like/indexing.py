@@ -1,0 +1,251 @@
+"""Indexing by arrays: gathers for reading, scatters for writing.  Basic indices are views (`slicing`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyfuse import expr
+from polyfuse.affine import ONE, ZERO, Affine, dimension
+from polyfuse.dtypes import i32, i64
+from polyfuse.errors import IndexingError
+from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
+from polyfuse.frontends.numpy_like import axes, nodes
+from polyfuse.frontends.numpy_like.bounds import highest, lowest
+from polyfuse.frontends.numpy_like.elementwise import select as select_values
+from polyfuse.frontends.numpy_like.elementwise import ufunc
+from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
+from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ArrayLike = object
+
+MASK_ADVICE = (
+    "Keep the shape: np.where(mask, x, fill), x.sum(where=mask), or x[:k] with a size that is known. "
+    "Assigning x[mask] = value works."
+)
+
+
+def getitem(x: Tracer, index: Any) -> Tracer:
+    """``x[index]``."""
+    items = items_of(index)
+    if all(is_basic(i) for i in items):
+        expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
+        return x.view(basic_path(x, expanded))
+    selection = select(x, items)
+    shape, operands, entries = selection.over_result()
+    return Tracer(x.trace, gather(selection.source.node, shape, operands, entries))
+
+
+def is_mask(item: Any) -> bool:
+    return (isinstance(item, (Tracer, np.ndarray)) and item.dtype == np.bool_) or isinstance(item, (bool, np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """An index with arrays: `source` after its basic part; `axes` of the source that arrays index, in order; the index
+    values, broadcast to `common`; the common axes stand at axis `place` of the result."""
+
+    source: Tracer
+    axes: tuple[int, ...]
+    indices: tuple[Node, ...]
+    common: Shape
+    place: int
+
+    def over_result(self) -> tuple[Shape, list[Node], list[IndexEntry]]:
+        """The result's shape, the index operands over its points, and one index entry per source axis."""
+        kept = [k for k in range(self.source.ndim) if k not in self.axes]
+        outer = [self.source.sizes[k] for k in kept]
+        shape = (*outer[: self.place], *self.common, *outer[self.place :])
+        width = len(self.common)
+        points = [j if j < self.place else j + width for j in range(len(kept))]
+        common_points = [dimension(self.place + j) for j in range(width)]
+        entries: list[IndexEntry] = [ZERO] * self.source.ndim
+        for k, j in zip(kept, points, strict=True):
+            entries[k] = dimension(j)
+        operands: list[Node] = []
+        for k, node in zip(self.axes, self.indices, strict=True):
+            entries[k] = self._entry(k, node, shape, common_points, operands)
+        return shape, operands, entries
+
+    def _entry(
+        self, axis: int, node: Node, shape: Shape, points: Sequence[Affine], operands: list[Node]
+    ) -> IndexEntry:
+        size = self.source.sizes[axis]
+        spread = node if node.rank == 0 else nodes.view(nodes.broadcast(node, self.common), shape, points)
+        affine = _affine_index(self.source.trace, spread, size)
+        if affine is not None:
+            return affine
+        wrapped = wrap_negative(self.source.trace, spread, size)
+        if wrapped not in operands:
+            operands.append(wrapped)
+        return DataIndex(operands.index(wrapped))
+
+
+def _affine_index(trace: Trace, node: Node, size: Affine) -> Affine | None:
+    """The index as an affine expression, when it is one and in bounds."""
+    if isinstance(node, expr.Map) and node.function == "cast" and node.dtype.kind == "i":
+        return _affine_index(trace, node.operands[0], size)
+    value = nodes.constant_value(node)
+    index = node.index if isinstance(node, Iota) else (Affine.of(int(value)) if value is not None else None)
+    if index is None:
+        return None
+    if trace.known(-highest(index, node.shape) - 1):
+        index = index + size
+    low, high = lowest(index, node.shape), size - 1 - highest(index, node.shape)
+    return index if trace.known(low) and trace.known(high) else None
+
+
+def wrap_negative(trace: Trace, node: Node, size: Affine) -> Node:
+    """Negative indices count from the end."""
+    if node.dtype.kind == "u" or (isinstance(node, expr.Reduce) and node.monoid.startswith("arg")):
+        return nodes.cast(node, i64) if node.dtype.kind == "u" else node
+    extent = nodes.cast(nodes.iota((), size), node.dtype)
+    zero = expr.constant(0, node.dtype)
+    wrapped = nodes.apply("add", [node, extent])
+    return nodes.where(nodes.apply("less", [node, zero]), wrapped, node)
+
+
+def gather(
+    source: Node, shape: Shape, operands: Sequence[Node], entries: Sequence[IndexEntry], bounds: str = "raise"
+) -> Node:
+    """A gather, or a view where every index is affine.  Views of the source compose into affine entries."""
+    if not operands:
+        return nodes.view(source, shape, [e for e in entries if isinstance(e, Affine)])
+    if isinstance(source, expr.View):
+        composed = _through_view(source, entries)
+        if composed is not None:
+            return gather(source.source, shape, operands, composed, bounds)
+    return expr.gather(source, shape, operands, entries, bounds)
+
+
+def _through_view(source: expr.View, entries: Sequence[IndexEntry]) -> list[IndexEntry] | None:
+    """Entries into what `source` looks at, where data indices pass through unchanged and in the same bounds."""
+    data = {f"%{k}": e for k, e in enumerate(entries) if isinstance(e, DataIndex)}
+    at = {f"%{k}": e for k, e in enumerate(entries) if isinstance(e, Affine)}
+    composed: list[IndexEntry] = []
+    for entry, size in zip(source.index, source.source.shape, strict=True):
+        used = entry.names() & data.keys()
+        if not used:
+            composed.append(entry.substitute(at))
+            continue
+        (name, *others) = sorted(used)
+        if others or entry != Affine.symbol(name) or source.shape[int(name[1:])] != size:
+            return None
+        composed.append(data[name])
+    unused = data.keys() - {n for e in source.index for n in e.names()}
+    return None if unused else composed
+
+
+# ---------------------------------------------------------------------------------------------- reading the index
+
+
+def select(x: Tracer, items: Sequence[Any]) -> Selection:
+    """Take an index apart that holds arrays.  Raises IndexingError for masks of unknown values."""
+    arrays = [_flattened_mask(i) for i in items]
+    parts = [part for group in arrays for part in group]
+    consumed = [int(p is not None and p is not Ellipsis) for p in parts]
+    expanded = expand_ellipsis(parts, x.sizes, consumed)
+    advanced = [k for k, p in enumerate(expanded) if not (p is None or isinstance(p, slice))]
+    basic = [slice(None) if k in advanced else p for k, p in enumerate(expanded)]
+    source = x.view(basic_path(x, basic))
+    indices = [index_array(x.trace, expanded[k]) for k in advanced]
+    common = broadcast_shapes(x.trace, *(i.sizes for i in indices))
+    adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
+    place = advanced[0] if adjacent else 0
+    return Selection(source, tuple(advanced), tuple(i.node for i in indices), common, place)
+
+
+def _flattened_mask(item: Any) -> list[Any]:
+    if not is_mask(item):
+        return [item]
+    if isinstance(item, np.ndarray) and item.ndim:
+        return list(np.nonzero(item))
+    raise IndexingError("x[mask] has a shape that depends on the values of the mask", advice=MASK_ADVICE)
+
+
+def index_array(trace: Trace, item: Any) -> Tracer:
+    """An index as an integer tracer.  Raises IndexingError."""
+    tracer = lift(trace, item)
+    if tracer.element.kind not in "iu":
+        raise IndexingError(
+            f"arrays used as indices are of integer type, not {tracer.dtype}",
+            advice="Cast them with .astype(np.int64).",
+        )
+    if tracer.element in (i32, i64) or tracer.element.kind == "u":
+        return tracer
+    return Tracer(trace, nodes.cast(tracer.node, i64))
+
+
+# ---------------------------------------------------------------------------------------------- take and its kin
+
+
+def _by_mode(x: Tracer, indices: Tracer, size: Affine, mode: str) -> tuple[Tracer, str]:
+    """Indices for NumPy's `mode`, and what is left to check."""
+    extent = Tracer(x.trace, nodes.iota((), size), weak=int)
+    if mode == "clip":
+        return ufunc("minimum", ufunc("maximum", indices, 0), extent - 1), "assume"
+    if mode == "wrap":
+        return ufunc("remainder", indices, extent), "assume"
+    return Tracer(x.trace, wrap_negative(x.trace, indices.node, size)), "raise"
+
+
+def take(
+    x: ArrayLike, indices: ArrayLike, axis: int | None = None, mode: str = "raise", *, bounds: str | None = None
+) -> Tracer:
+    """``np.take``; `bounds` is "raise", "clip" or "assume"."""
+    trace = trace_of(x, indices)
+    x = lift(trace, x)
+    chosen = index_array(trace, indices)
+    if axis is None:
+        x = x.reshape(-1)
+        axis = 0
+    axis = axes.one(axis, x.ndim)
+    if mode == "raise" and bounds is None:
+        return x[(slice(None),) * axis + (chosen,)]
+    wrapped, check = _by_mode(x, chosen, x.sizes[axis], "clip" if bounds == "clip" else mode)
+    selection = Selection(x, (axis,), (wrapped.node,), chosen.sizes, axis)
+    shape, operands, entries = selection.over_result()
+    return Tracer(trace, gather(x.node, shape, operands, entries, check if bounds is None else "assume"))
+
+
+def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Tracer:
+    x, indices = lift_all(x, indices)
+    if axis is None:
+        x = x.reshape(-1)
+        axis = 0
+    axis = axes.one(axis, x.ndim)
+    if indices.ndim != x.ndim:
+        raise IndexingError(f"take_along_axis needs indices of rank {x.ndim}, not {indices.ndim}")
+    outer = [ONE if k == axis else n for k, n in enumerate(x.sizes)]
+    shape = broadcast_shapes(x.trace, tuple(outer), indices.sizes)
+    chosen = nodes.broadcast(index_array(x.trace, indices).node, shape)
+    entries: list[IndexEntry] = [
+        DataIndex(0) if k == axis else (ZERO if x.sizes[k] == ONE else dimension(k)) for k in range(x.ndim)
+    ]
+    return Tracer(x.trace, gather(x.node, shape, [wrap_negative(x.trace, chosen, x.sizes[axis])], entries))
+
+
+def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
+    """Only for masks that are known while tracing."""
+    if not isinstance(condition, (list, tuple, np.ndarray)):
+        raise IndexingError("np.compress has a shape that depends on the values of the mask", advice=MASK_ADVICE)
+    return take(x, np.flatnonzero(np.asarray(condition)), axis)
+
+
+def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") -> Tracer:
+    index = lift_all(index, *choices)[0]
+    return select_values([index == k for k in range(len(choices))], list(choices))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "getitem": getitem,
+    "take": take,
+    "take_along_axis": take_along_axis,
+    "compress": compress,
+    "choose": choose,
+}

@@ -1,0 +1,354 @@
+"""Arrays put together from parts: concatenate, stack, pad, roll, tile, repeat, all as regions of affine views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse import expr
+from polyfuse.affine import ZERO, Affine, dimension, dimensions
+from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.expr import Piece, Shape
+from polyfuse.frontends.numpy_like import axes, nodes, promotion
+from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, mismatch, text_of, trace_of
+from polyfuse.frontends.numpy_like.sizes import is_integer
+from polyfuse.frontends.numpy_like.slicing import position
+from polyfuse.frontends.numpy_like.specs import numpy_dtype
+from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.views import atleast, expand_dims, unstack
+
+ArrayLike = object
+
+
+def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: Any = None, casting: str = "") -> Tracer:
+    tracers = lift_all(*arrays)
+    if axis is None:
+        tracers, axis = [x.reshape(-1) for x in tracers], 0
+    first = tracers[0]
+    if any(x.ndim == 0 for x in tracers):
+        raise ShapeError("arrays of rank 0 cannot be concatenated", advice="Use np.stack, or x[None].")
+    axis = axes.one(axis, first.ndim)
+    for x in tracers[1:]:
+        _check_alike(first, x, axis)
+    common = numpy_dtype(dtype) if dtype is not None else promotion.common(tuple(kind_of(x) for x in tracers))
+    return _joined([Tracer(x.trace, as_dtype(x, common)) for x in tracers], axis)
+
+
+def _check_alike(first: Tracer, x: Tracer, axis: int) -> None:
+    if x.ndim != first.ndim:
+        shown = f"{text_of(first.sizes)} and {text_of(x.sizes)}"
+        raise ShapeError(f"arrays of different rank cannot be concatenated: {shown}")
+    for k, (a, b) in enumerate(zip(first.sizes, x.sizes, strict=True)):
+        if k != axis and not first.trace.equal(a, b):
+            problem = f"arrays to concatenate along axis {axis} differ in axis {k}"
+            raise mismatch(problem, first.trace, (first.sizes, x.sizes), a, b, k)
+
+
+def _joined(parts: Sequence[Tracer], axis: int) -> Tracer:
+    """Parts of one dtype, one after the other along `axis`."""
+    point, end = dimension(axis), ZERO
+    pieces = []
+    for part in parts:
+        start, end = end, end + part.sizes[axis]
+        index = list(dimensions(part.ndim))
+        index[axis] = point - start
+        pieces.append(Piece((end - 1 - point,), part.node, tuple(index)))
+    shape = list(parts[0].sizes)
+    shape[axis] = end
+    pieces = [p for p, part in zip(pieces, parts, strict=True) if part.sizes[axis] != ZERO] or pieces[:1]
+    return Tracer(parts[0].trace, nodes.region(shape, [*pieces[:-1], Piece((), pieces[-1].source, pieces[-1].index)]))
+
+
+def stack(arrays: Sequence[ArrayLike] | Tracer, axis: int = 0, *, dtype: Any = None, casting: str = "") -> Tracer:
+    tracers = lift_all(*(unstack(arrays) if isinstance(arrays, Tracer) else arrays))
+    for x in tracers[1:]:
+        if len(x.sizes) != len(tracers[0].sizes):
+            raise ShapeError(f"arrays to stack differ: {text_of(tracers[0].sizes)} and {text_of(x.sizes)}")
+    axis = axes.one(axis, tracers[0].ndim + 1)
+    common = numpy_dtype(dtype) if dtype is not None else promotion.common(tuple(kind_of(x) for x in tracers))
+    strong = [Tracer(x.trace, as_dtype(x, common)) for x in tracers]
+    return concatenate([expand_dims(x, axis) for x in strong], axis)
+
+
+def vstack(arrays: Sequence[ArrayLike], **kwargs: Any) -> Tracer:
+    return concatenate([atleast(2, x) for x in lift_all(*arrays)], 0, **kwargs)
+
+
+def hstack(arrays: Sequence[ArrayLike], **kwargs: Any) -> Tracer:
+    parts = [atleast(1, x) for x in lift_all(*arrays)]
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1, **kwargs)
+
+
+def dstack(arrays: Sequence[ArrayLike]) -> Tracer:
+    return concatenate([atleast(3, x) for x in lift_all(*arrays)], 2)
+
+
+def column_stack(arrays: Sequence[ArrayLike]) -> Tracer:
+    return concatenate([x if x.ndim > 1 else expand_dims(atleast(1, x), 1) for x in lift_all(*arrays)], 1)
+
+
+def block(parts: Any) -> Tracer:
+    """Nested lists of blocks: the innermost lists are joined along the last axis."""
+    depth = _depth(parts)
+    trace = trace_of(parts)
+
+    def joined(part: Any, level: int) -> Tracer:
+        if not isinstance(part, list):
+            return _raised(lift(trace, part), depth)
+        return concatenate([joined(p, level + 1) for p in part], level - depth)
+
+    return joined(parts, 0)
+
+
+def _depth(parts: Any) -> int:
+    return 1 + max(map(_depth, parts)) if isinstance(parts, list) else 0
+
+
+def _raised(x: Tracer, rank: int) -> Tracer:
+    while x.ndim < rank:
+        x = expand_dims(x, 0)
+    return x
+
+
+def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Tracer:
+    return concatenate(lift_all(x, values), axis)
+
+
+# ---------------------------------------------------------------------------------------------- pad
+
+
+def _widths(x: Tracer, pad_width: Any) -> list[tuple[Affine, Affine]]:
+    """(before, after) for every axis, from NumPy's four spellings."""
+    if isinstance(pad_width, dict):
+        pairs = [(0, 0)] * x.ndim
+        for axis, width in pad_width.items():
+            pairs[axis] = width if isinstance(width, tuple) else (width, width)
+    elif is_integer(pad_width) or not isinstance(pad_width, (tuple, list, np.ndarray)):
+        pairs = [(pad_width, pad_width)] * x.ndim
+    elif not isinstance(pad_width[0], (tuple, list, np.ndarray)):
+        before, after = pad_width if len(pad_width) == 2 else (pad_width[0], pad_width[0])
+        pairs = [(before, after)] * x.ndim
+    else:
+        rows = [(w[0], w[-1]) for w in pad_width]
+        pairs = rows * x.ndim if len(rows) == 1 else rows
+    if len(pairs) != x.ndim:
+        raise ShapeError(f"pad_width names {len(pairs)} axes of an array of rank {x.ndim}")
+    found = [(position(x.trace, a, "a pad width"), position(x.trace, b, "a pad width")) for a, b in pairs]
+    if any(n.is_constant and n.constant < 0 for pair in found for n in pair):
+        raise ShapeError("pad widths cannot be negative", advice="Slice the array instead.")
+    return found
+
+
+def pad(x: ArrayLike, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **kwargs: Any) -> Tracer:
+    """constant, edge, reflect, symmetric, wrap; one axis after the other, as NumPy."""
+    (x,) = lift_all(x)
+    widths = _widths(x, pad_width)
+    values = _edge_values(constant_values, x.ndim)
+    if mode not in ("constant", "empty", "edge", "reflect", "symmetric", "wrap") or kwargs.get("reflect_type") == "odd":
+        raise UnsupportedError(
+            f"np.pad with mode {mode!r} is not supported",
+            advice="Supported are constant, edge, reflect, symmetric and wrap.",
+        )
+    for axis, (before, after) in enumerate(widths):
+        if before == after == ZERO:
+            continue
+        if mode in ("constant", "empty"):
+            x = _pad_constant(x, axis, before, after, values[axis])
+        else:
+            x = _pad_repeating(x, axis, before, after, mode)
+    return Tracer(x.trace, x.node)
+
+
+def _edge_values(values: Any, rank: int) -> list[tuple[Any, Any]]:
+    if not isinstance(values, (tuple, list)):
+        return [(values, values)] * rank
+    if not isinstance(values[0], (tuple, list)):
+        return [(values[0], values[-1])] * rank
+    pairs = [(v[0], v[-1]) for v in values]
+    return pairs * rank if len(pairs) == 1 else pairs
+
+
+def _grown(x: Tracer, axis: int, more: Affine) -> Shape:
+    return tuple(n + more if k == axis else n for k, n in enumerate(x.sizes))
+
+
+def _pad_constant(x: Tracer, axis: int, before: Affine, after: Affine, values: tuple[Any, Any]) -> Tracer:
+    point, size = dimension(axis), x.sizes[axis]
+    index = list(dimensions(x.ndim))
+    index[axis] = point - before
+    low, high = (as_dtype(lift(x.trace, v), x.element) for v in values)
+    inside = Piece((point - before, before + size - 1 - point), x.node, tuple(index))
+    start = [] if low is high else [Piece((before - 1 - point,), low, ())]
+    pieces = [*start, inside, Piece((), high, ())]
+    return Tracer(x.trace, nodes.region(_grown(x, axis, before + after), pieces))
+
+
+def _pad_repeating(x: Tracer, axis: int, before: Affine, after: Affine, mode: str) -> Tracer:
+    """The part before, the array, the part after: each reads the array at an affine index."""
+    point, size = dimension(axis), x.sizes[axis]
+    limit = size - 1 if mode == "reflect" else size
+    if mode != "edge" and not all(x.trace.decide(limit - w) for w in (before, after)):
+        raise UnsupportedError(f"np.pad with mode {mode!r} wider than the array", advice="Pad several times.")
+    if not x.trace.decide(size - 1):
+        raise ShapeError(f"an empty axis cannot be padded with mode {mode!r}")
+    last = before + size - 1
+    low, high = {
+        "edge": (ZERO, size - 1),
+        "reflect": (before - point, size - 1 - (point - last)),
+        "symmetric": (before - 1 - point, size - (point - last)),
+        "wrap": (point - before + size, point - before - size),
+    }[mode]
+    pieces = []
+    for where, entry in (((before - 1 - point,), low), ((last - point,), point - before), ((), high)):
+        index = list(dimensions(x.ndim))
+        index[axis] = Affine.of(entry)
+        pieces.append(Piece(where, x.node, tuple(index)))
+    return Tracer(x.trace, nodes.region(_grown(x, axis, before + after), pieces))
+
+
+# ---------------------------------------------------------------------------------------------- roll, tile, repeat
+
+
+def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Tracer:
+    (x,) = lift_all(x)
+    if axis is None:
+        return roll(x.reshape(-1), shift, 0).reshape(x.shape)
+    rolled = axes.sequence(axis, x.ndim) if isinstance(axis, (tuple, list)) else [axes.one(axis, x.ndim)]
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(rolled)
+    result = x
+    for amount, k in zip(shifts, rolled, strict=True):
+        result = _roll_one(result, position(x.trace, amount, "a shift"), k)
+    return Tracer(x.trace, result.node)
+
+
+def _roll_one(x: Tracer, shift: Affine, axis: int) -> Tracer:
+    """Element i comes from ``i - shift``, or from ``i - shift + n`` where that is negative."""
+    trace, size = x.trace, x.sizes[axis]
+    if size.is_constant and shift.is_constant:
+        shift = Affine.of(shift.constant % size.constant if size.constant else 0)
+    if not trace.decide(shift):
+        shift = shift + size
+    if not (trace.decide(shift) and trace.decide(size - shift)):
+        shift = Affine.of(trace.fixed(shift) % trace.fixed(size))
+    point = dimension(axis)
+    pieces = []
+    for where, entry in (((point - shift,), point - shift), ((), point - shift + size)):
+        index = list(dimensions(x.ndim))
+        index[axis] = entry
+        pieces.append(Piece(where, x.node, tuple(index)))
+    return Tracer(trace, nodes.region(x.sizes, pieces))
+
+
+def tile(x: ArrayLike, reps: Any) -> Tracer:
+    (x,) = lift_all(x)
+    counts = list(reps) if isinstance(reps, (tuple, list)) else [reps]
+    x = _raised(x, len(counts))
+    counts = [1] * (x.ndim - len(counts)) + counts
+    for axis, count in enumerate(counts):
+        x = _tile_one(x, axis, x.trace.fixed(position(x.trace, count, "a number of repetitions")))
+    return Tracer(x.trace, x.node)
+
+
+def _tile_one(x: Tracer, axis: int, count: int) -> Tracer:
+    size = x.sizes[axis]
+    if count == 1:
+        return x
+    if size.is_constant and size.constant > 0:
+        index = list(dimensions(x.ndim))
+        index[axis] = index[axis] % size.constant
+        shape = [size * count if k == axis else n for k, n in enumerate(x.sizes)]
+        return Tracer(x.trace, nodes.view(x.node, shape, index))
+    if count == 0:
+        return x[(slice(None),) * axis + (slice(0, 0),)]
+    return _joined([x] * count, axis)
+
+
+def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tracer:
+    (x,) = lift_all(x)
+    if axis is None:
+        x = x.reshape(-1)
+        axis = 0
+    axis = axes.one(axis, x.ndim)
+    if isinstance(repeats, (list, tuple, np.ndarray)):
+        sources = np.repeat(np.arange(x.trace.fixed(x.sizes[axis])), repeats)
+        return x[(slice(None),) * axis + (sources,)]
+    count = x.trace.fixed(position(x.trace, repeats, "a number of repetitions"))
+    if count == 0:
+        return x[(slice(None),) * axis + (slice(0, 0),)]
+    index = list(dimensions(x.ndim))
+    index[axis] = index[axis] // count
+    shape = [n * count if k == axis else n for k, n in enumerate(x.sizes)]
+    return Tracer(x.trace, nodes.view(x.node, shape, index))
+
+
+# ---------------------------------------------------------------------------------------------- triangles, differences
+
+
+def _triangle(x: ArrayLike, k: int, lower: bool) -> Tracer:
+    (x,) = lift_all(x)
+    if x.ndim == 1:
+        x = broadcast_rows(x)
+    row, column = (nodes.iota(x.sizes[-2:], dimension(d)) for d in (0, 1))
+    rows, columns = Tracer(x.trace, row), Tracer(x.trace, column)
+    keep = columns <= rows + k if lower else columns >= rows + k
+    zero = Tracer(x.trace, expr.constant(0, x.element))
+    where = x.trace.functions["where"]
+    return where(keep, x, zero)  # type: ignore[no-any-return]
+
+
+def broadcast_rows(x: Tracer) -> Tracer:
+    return Tracer(x.trace, nodes.broadcast(x.node, (x.sizes[0], x.sizes[0])))
+
+
+def tril(x: ArrayLike, k: int = 0) -> Tracer:
+    return _triangle(x, k, lower=True)
+
+
+def triu(x: ArrayLike, k: int = 0) -> Tracer:
+    return _triangle(x, k, lower=False)
+
+
+def diff(x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike = None, append: ArrayLike = None) -> Tracer:
+    (x,) = lift_all(x)
+    axis = axes.one(axis, x.ndim)
+    ends = [_edge(x, v, axis) for v in (prepend, append)]
+    parts = [p for p in (ends[0], x, ends[1]) if p is not None]
+    x = concatenate(parts, axis) if len(parts) > 1 else x
+    before = (slice(None),) * axis
+    for _ in range(n):
+        later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
+        x = later != earlier if x.element.kind == "b" else later - earlier
+    return x
+
+
+def _edge(x: Tracer, value: ArrayLike, axis: int) -> Tracer | None:
+    if value is None:
+        return None
+    edge = lift(x.trace, value)
+    if edge.ndim:
+        return edge
+    shape = [Affine.of(1) if k == axis else n for k, n in enumerate(x.sizes)]
+    return Tracer(x.trace, nodes.broadcast(as_dtype(edge, x.element), shape))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "concatenate": concatenate,
+    "concat": concatenate,
+    "stack": stack,
+    "vstack": vstack,
+    "row_stack": vstack,
+    "hstack": hstack,
+    "dstack": dstack,
+    "column_stack": column_stack,
+    "block": block,
+    "append": append,
+    "pad": pad,
+    "roll": roll,
+    "tile": tile,
+    "repeat": repeat,
+    "tril": tril,
+    "triu": triu,
+    "diff": diff,
+}

@@ -1,0 +1,172 @@
+"""From whatever meets a tracer (numbers, sizes, lists, real arrays) to tracers, and on to nodes of a dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse import expr
+from polyfuse.affine import ONE, Affine
+from polyfuse.dtypes import DType, i64
+from polyfuse.errors import DTypeError, ShapeError, TraceError
+from polyfuse.expr import Node, Shape
+from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
+from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
+from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+
+def traces_in(values: Iterable[Any]) -> Iterable[Trace]:
+    """The traces of tracers and sizes among nested values."""
+    for value in values:
+        if isinstance(value, (Tracer, SymbolicSize)):
+            yield value.trace
+        elif isinstance(value, (list, tuple)):
+            yield from traces_in(value)
+        elif isinstance(value, slice):
+            yield from traces_in((value.start, value.stop, value.step))
+
+
+def trace_of(*values: Any) -> Trace:
+    """The trace that `values` belong to.  Raises TraceError when there is none, or more than one."""
+    found: Trace | None = None
+    for trace in traces_in(values):
+        if found is not None and trace is not found:
+            raise TraceError(
+                "an array of another trace is used here: it outlived its function call",
+                advice="Pass arrays as arguments and return results; do not keep them in globals or attributes.",
+            )
+        found = trace
+    if found is None:
+        raise TraceError("no array of the jitted function among the arguments")
+    return found
+
+
+def lift(trace: Trace, value: Any) -> Tracer:
+    """`value` as a tracer: numbers weakly typed, sizes as runtime scalars, arrays captured as hidden arguments."""
+    match value:
+        case Tracer():
+            trace_of(value) if value.trace is trace else trace_of(value, Tracer(trace, expr.constant(0, i64)))
+            return value
+        case SymbolicSize():
+            return Tracer(trace, product_node(value.factors), weak=int)
+        case np.generic():
+            return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
+        case bool() | int() | float():
+            return _number(trace, value)
+        case list() | tuple():
+            return _sequence(trace, value)
+    if is_array(value):
+        return _array(trace, value)
+    hint = "Keep the real and the imaginary part in two arrays." if isinstance(value, complex) else ""
+    raise DTypeError(f"a value of type {type(value).__name__} cannot take part in array operations", advice=hint)
+
+
+def _number(trace: Trace, value: bool | int | float) -> Tracer:
+    weak = next(t for t in (bool, int, float) if isinstance(value, t))
+    try:
+        return Tracer(trace, expr.constant(value, promotion.default(weak)), weak=weak)
+    except OverflowError:
+        raise DTypeError(f"the integer {value} does not fit 64 bits") from None
+
+
+def _array(trace: Trace, value: Any) -> Tracer:
+    if value.ndim == 0 and isinstance(value, np.ndarray):
+        return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
+    return Tracer(trace, trace.capture(value))
+
+
+def _sequence(trace: Trace, value: Sequence[Any]) -> Tracer:
+    if any(True for _ in traces_in(value)):
+        return trace.call("stack", [lift(trace, v) for v in value])  # type: ignore[no-any-return]
+    array = np.asarray(value)
+    numpy_dtype(array.dtype)
+    return _array(trace, array)
+
+
+def lift_all(*values: Any) -> list[Tracer]:
+    trace = trace_of(*values)
+    return [lift(trace, v) for v in values]
+
+
+def product_node(factors: tuple[Affine, ...]) -> Node:
+    """The product of sizes as an int64 scalar."""
+    result: Node = expr.constant(1, i64)
+    for factor in factors:
+        result = nodes.apply("multiply", [result, nodes.iota((), factor)])
+    return result
+
+
+def kind_of(tracer: Tracer) -> promotion.Kind:
+    return tracer.weak or tracer.element
+
+
+def as_dtype(tracer: Tracer, dtype: DType) -> Node:
+    """The value of `tracer` in `dtype`.  Weak scalars take it directly, as NumPy does."""
+    node = tracer.node
+    if tracer.weak is None or node.dtype == dtype:
+        return nodes.cast(node, dtype)
+    if isinstance(node, expr.Scalar):
+        return expr.scalar(node.position, dtype)
+    if isinstance(node, expr.Constant):
+        return expr.constant(_fitting(node.value, dtype), dtype)
+    return nodes.cast(node, dtype)
+
+
+def _fitting(value: bool | int | float, dtype: DType) -> bool | int | float:
+    if dtype.kind in "iu" and isinstance(value, int):
+        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        if not limits.min <= value <= limits.max:
+            raise DTypeError(
+                f"the Python integer {value} is out of bounds for {dtype.numpy}",
+                advice="Cast the array to a wider dtype.",
+            )
+    return value
+
+
+# ---------------------------------------------------------------------------------------------- broadcasting
+
+
+def broadcast_shapes(trace: Trace, *shapes: Shape) -> Shape:
+    """NumPy's common shape.  Sizes equal by hint are equated (retrace).  Raises ShapeError naming the shapes."""
+    rank = max(map(len, shapes), default=0)
+    result = [ONE] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, start=rank - len(shape)):
+            result[axis] = _common_size(trace, result[axis], size, shapes, axis - rank)
+    return tuple(result)
+
+
+def _common_size(trace: Trace, a: Affine, b: Affine, shapes: Sequence[Shape], axis: int) -> Affine:
+    if a == b or b == ONE:
+        return a
+    if a == ONE:
+        return b
+    if trace.equal(a, b):
+        return a
+    for one, other in ((a, b), (b, a)):
+        if trace.equal(one, ONE):
+            return other
+    raise mismatch("shapes do not broadcast", trace, shapes, a, b, axis)
+
+
+def mismatch(problem: str, trace: Trace, shapes: Sequence[Shape], a: Affine, b: Affine, axis: int) -> ShapeError:
+    shown = " and ".join(text_of(s) for s in dict.fromkeys(shapes))
+    advice = f"Sizes {a} and {b} of axis {axis} differ."
+    names = (a.names() | b.names()) - trace.fresh
+    if names:
+        advice = f"Axis {axis} has sizes {a} and {b}; if they are equal, write the same letter in both specs."
+    elif hinted := [f"{n} = {trace.hint(n)}" for n in (a, b) if not n.is_constant]:
+        advice = f"Axis {axis} has sizes {a} and {b} (here {', '.join(hinted)})."
+    return ShapeError(f"{problem}: {shown}", advice=advice)
+
+
+def text_of(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def broadcast(tracer: Tracer, shape: Shape) -> Node:
+    return nodes.broadcast(tracer.node, shape)

@@ -1,0 +1,104 @@
+"""Where in the user's code a value was made, and what the user called it.
+
+Both come from the code object alone (instruction positions, and the store instruction that follows), so code without
+source (a REPL, ``exec``) has names too.  Recording costs a frame walk; text is looked up only when asked for.
+"""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FrameType
+
+import numpy as np
+
+from polyfuse import errors
+from polyfuse.errors import Source
+
+_INTERNAL = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, errors.__file__, np.__file__)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """An instruction of the user's code; `targets` are the names its result is stored under (several if unpacked)."""
+
+    code: CodeType
+    instruction: int
+    targets: tuple[str, ...] = ()
+
+    def source(self) -> Source:
+        """File, line, text and columns of the expression."""
+        line, end_line, column, end_column = _positions(self.code)[self.instruction // 2]
+        number = line or self.code.co_firstlineno
+        text = linecache.getline(self.code.co_filename, number).rstrip("\n")
+        if not text or column is None or end_column is None:
+            return Source(self.code.co_filename, number, text)
+        start = len(text.encode()[:column].decode())
+        stop = len(text.encode()[:end_column].decode()) if end_line == line else len(text)
+        return Source(self.code.co_filename, number, text, start, stop)
+
+
+@lru_cache(maxsize=1024)
+def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    return list(code.co_positions())
+
+
+def _user_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_INTERNAL):
+            yield frame
+        frame = frame.f_back
+
+
+def here() -> Location | None:
+    """The innermost instruction of user code that is being executed.
+
+    A value that a helper function returns takes its name where the helper's result is stored.
+    """
+    innermost: FrameType | None = None
+    for frame in _user_frames(sys._getframe(1)):
+        innermost = innermost or frame
+        targets = _targets(frame.f_code).get(frame.f_lasti, ())
+        if targets != _RETURNED:
+            return Location(innermost.f_code, innermost.f_lasti, targets)
+    return Location(innermost.f_code, innermost.f_lasti) if innermost else None
+
+
+_RETURNED = ("return",)  # a keyword, hence never a name
+
+
+@lru_cache(maxsize=1024)
+def _targets(code: CodeType) -> dict[int, tuple[str, ...]]:
+    """Instruction offset -> names that its result is stored under; `_RETURNED` when it is returned."""
+    plain = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "NOP", "EXTENDED_ARG", "COPY")]
+    found: dict[int, tuple[str, ...]] = {}
+    for position, instruction in enumerate(plain[:-1]):
+        following = plain[position + 1]
+        count = following.argval if following.opname == "UNPACK_SEQUENCE" else 1
+        first = position + (2 if following.opname == "UNPACK_SEQUENCE" else 1)
+        if following.opname == "RETURN_VALUE":
+            found[instruction.offset] = _RETURNED
+        elif names := _stored(plain[first : first + count], count):
+            found[instruction.offset] = names
+    return found
+
+
+def _stored(instructions: list[dis.Instruction], count: int) -> tuple[str, ...]:
+    """The names stored by the next instructions; superinstructions (3.13) store several."""
+    names: list[str] = []
+    for instruction in instructions:
+        if not instruction.opname.startswith(("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL")):
+            break
+        value = instruction.argval
+        if "LOAD" in instruction.opname:
+            names.append(value[0])
+            break
+        names += value if isinstance(value, tuple) else (value,)
+    return tuple(names[:count]) if len(names) >= count else ()

@@ -1,0 +1,155 @@
+"""The table of public functions, by NumPy's name, and NumPy's two protocols on top of it.
+
+To add a function: write it in the file of its topic, over the functions that are there, and name it in that file's
+``FUNCTIONS``.  Nothing registers itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from polyfuse.errors import UnsupportedError
+from polyfuse.frontends.numpy_like import (
+    activations,
+    contractions,
+    creation,
+    elementwise,
+    indexing,
+    joining,
+    reductions,
+    reshaping,
+    scans,
+    updates,
+    views,
+)
+from polyfuse.frontends.numpy_like.lifting import lift, trace_of
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+# Functions whose result has a shape that depends on values, or that have no affine form: what to write instead.
+ALTERNATIVES: Mapping[str, str] = {
+    "nonzero": "Its shape depends on the values; use np.where(condition, a, b), or x.sum(where=condition).",
+    "flatnonzero": "Its shape depends on the values; use np.where(condition, a, b), or np.argmax(condition).",
+    "argwhere": "Its shape depends on the values; use np.where(condition, a, b), or np.argmax(condition).",
+    "unique": "Its shape depends on the values; call it on the result, outside the jitted function.",
+    "extract": "Its shape depends on the values; use np.where(condition, x, 0).",
+    "trim_zeros": "Its shape depends on the values; slice with sizes that are known.",
+    "sort": "Sort outside the jitted function.",
+    "argsort": "Sort outside the jitted function.",
+    "median": "It needs a sort; call it outside the jitted function.",
+    "apply_along_axis": "Write the function with axis= over the whole array.",
+    "vectorize": "Write the function over whole arrays with np.where.",
+    "save": "Write the result to disk after the call.",
+}
+
+
+def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """``__array_function__``: NumPy's function by its name."""
+    module = (getattr(function, "__module__", None) or "numpy").removeprefix("numpy").lstrip(".")
+    name = f"{module}.{function.__name__}" if module else function.__name__
+    found = TABLE.get(name) or TABLE.get(name.rpartition("stride_tricks.")[2])
+    if found is None:
+        raise unsupported(name)
+    return with_out(found, args, dict(kwargs))
+
+
+def unsupported(name: str) -> UnsupportedError:
+    advice = ALTERNATIVES.get(name, "Call it outside the jitted function, or write it with supported functions.")
+    return UnsupportedError(f"np.{name} is not supported in a jitted function", advice=advice)
+
+
+def with_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call with NumPy's ``out=``: the result is written into the array given."""
+    out = kwargs.pop("out", None)
+    out = out[0] if isinstance(out, tuple) else out
+    result = function(*args, **kwargs)
+    if out is None:
+        return result
+    if not isinstance(out, Tracer):
+        raise UnsupportedError(
+            "out= is a real NumPy array, which a traced function cannot write",
+            advice="Make it inside the function with np.empty, or return the result.",
+        )
+    out[...] = result
+    return out
+
+
+def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """``__array_ufunc__``: calls, ``reduce``, ``accumulate``, ``outer``, ``at``."""
+    name, options = ufunc.__name__, dict(kwargs)
+    match method:
+        case "__call__":
+            return _call_ufunc(name, inputs, options)
+        case "reduce" if name in reductions.BY_UFUNC:
+            options.setdefault("axis", 0)
+            return with_out(reductions.BY_UFUNC[name], inputs, options)
+        case "accumulate":
+            return with_out(partial(scans.accumulate, name), inputs, options)
+        case "outer" if name in TABLE:
+            a, b = (lift(trace_of(*inputs), v) for v in inputs)
+            return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
+        case "at" if isinstance(inputs[0], Tracer):
+            return updates.ufunc_at(name, *inputs)
+    raise UnsupportedError(
+        f"np.{name}.{method} is not supported in a jitted function", advice="Write it with whole-array functions."
+    )
+
+
+def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    found = TABLE.get(name)
+    if found is None:
+        raise unsupported(name)
+    options.pop("casting", None)
+    options.pop("subok", None)
+    mask, dtype = options.pop("where", True), options.pop("dtype", None)
+    if dtype is not None and name not in ("matmul",):
+        inputs = tuple(elementwise.astype(lift(trace_of(*inputs), v), dtype) for v in inputs)
+    if mask is True:
+        return with_out(found, inputs, options)
+    out = options.pop("out", None)
+    base = (out[0] if isinstance(out, tuple) else out) if out is not None else 0
+    result = found(*inputs, **options)
+    chosen = elementwise.where(mask, result, base).astype(result.dtype)
+    return chosen if out is None else with_out(lambda: chosen, (), {"out": out})
+
+
+LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **elementwise.FUNCTIONS,
+        **activations.FUNCTIONS,
+        **views.FUNCTIONS,
+        **reshaping.FUNCTIONS,
+        **joining.FUNCTIONS,
+        **indexing.FUNCTIONS,
+        **updates.FUNCTIONS,
+        **reductions.FUNCTIONS,
+        **scans.FUNCTIONS,
+        **contractions.FUNCTIONS,
+        **creation.LIKE,
+    }
+)
+
+CREATION: Mapping[str, Callable[..., Any]] = MappingProxyType(creation.FUNCTIONS)
+
+
+def metadata(name: str) -> Callable[[Any], Any]:
+    return lambda x: getattr(lift(trace_of(x), x), name)
+
+
+TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **LIBRARY,
+        "shape": metadata("shape"),
+        "ndim": metadata("ndim"),
+        "size": lambda x, axis=None: lift(trace_of(x), x).size if axis is None else lift(trace_of(x), x).shape[axis],
+        "iscomplexobj": lambda x: False,
+        "isrealobj": lambda x: True,
+        "function": dispatch_function,
+        "ufunc": dispatch_ufunc,
+        "with_out": with_out,
+    }
+)

@@ -1,0 +1,210 @@
+"""reshape as an index map: axes are matched in groups of equal volume, and split and merged inside a group.
+
+Inside a group the flat index is formed and taken apart again, with constant factors only (``M*i + j`` has no affine
+form).  Where an inner size is symbolic, sizes of actual arrays are fixed by a guard; declared letters are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse.affine import ONE, ZERO, Affine, dimension
+from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.expr import Shape
+from polyfuse.frontends.numpy_like.lifting import lift_all, text_of
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize, is_integer, normal_factors, quotient, size_of
+from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.tracer import Path, Tracer
+
+ArrayLike = object
+Factors = tuple[Affine, ...]
+
+
+def size_factors(trace: Trace, size: Any) -> Factors:
+    """A size that the user wrote, as factors.  Raises ShapeError."""
+    if isinstance(size, SymbolicSize):
+        return size.factors
+    if is_integer(size) or isinstance(size, np.ndarray):
+        return (Affine.of(int(size)),)
+    if isinstance(size, Tracer):
+        return (Affine.of(size.__index__()),)
+    raise ShapeError(f"a size is an integer or a size of another array, not {size!r}")
+
+
+def reshape(x: ArrayLike, *shape: Any, order: str = "C", newshape: Any = None, copy: bool | None = None) -> Tracer:
+    """``x.reshape(2, -1)``, ``np.reshape(x, (2, -1))``; a view where NumPy gives one."""
+    (x,) = lift_all(x)
+    wanted = newshape if newshape is not None else (shape[0] if len(shape) == 1 else shape)
+    parts = list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
+    if order == "F":
+        flipped = reshape(x.T, tuple(reversed(parts)), copy=copy)
+        return flipped.T
+    sizes = [size_factors(x.trace, p) for p in parts]
+    target = _with_inferred(x, sizes)
+    _check_volume(x, target)
+    path = _path(x, target)
+    splits_only = all(len(source) <= 1 for source, _ in _groups(x.trace, x.sizes, target))
+    shares = x.path is None or x.path.contiguous or splits_only
+    result = x.view(path)
+    return result if shares and not copy else Tracer(x.trace, result.node)
+
+
+def _with_inferred(x: Tracer, sizes: list[Factors]) -> list[Factors]:
+    """The -1 in a shape replaced by what is left."""
+    unknown = [k for k, size in enumerate(sizes) if size == (Affine.of(-1),)]
+    if not unknown:
+        return sizes
+    if len(unknown) > 1:
+        raise ShapeError("only one size of a new shape may be -1")
+    known = tuple(f for size in sizes for f in size if size != (Affine.of(-1),))
+    sizes[unknown[0]] = _exact_quotient(x, known)
+    return sizes
+
+
+def _exact_quotient(x: Tracer, known: Factors) -> Factors:
+    rest = quotient((ONE, *x.sizes), (ONE, *known))
+    if rest is not None:
+        return rest
+    trace = x.trace
+    number, symbolic = normal_factors(x.sizes)
+    divisor, cancelled = normal_factors(known)
+    remaining = list(symbolic)
+    for factor in cancelled:
+        if factor in remaining:
+            remaining.remove(factor)
+        else:
+            remaining = []
+            break
+    if divisor and len(remaining) == 1:
+        return (trace.divide(remaining[0] * number, divisor),)
+    if divisor == 0 or _volume(trace, x.sizes) % _volume(trace, known):
+        raise ShapeError(f"cannot reshape {text_of(x.sizes)}: its size is no multiple of {size_of(trace, *known)}")
+    _fix(x, (*x.sizes, *known))
+    raise AssertionError("sizes without symbols have an exact quotient")
+
+
+def _volume(trace: Trace, factors: Sequence[Affine]) -> int:
+    volume = 1
+    for factor in factors:
+        volume *= trace.hint(factor)
+    return volume
+
+
+def _fix(x: Tracer, sizes: Sequence[Affine]) -> None:
+    """Fix symbolic sizes at their hints.  Raises UnsupportedError for declared letters."""
+    for size in sizes:
+        declared = sorted(size.names() - x.trace.fresh)
+        if declared:
+            raise UnsupportedError(
+                f"this reshape of {text_of(x.sizes)} merges or splits the symbolic size {size}",
+                advice=f"Write a number for {declared[0]} in the spec, or keep the axes apart.",
+            )
+    for size in sizes:
+        x.trace.fixed(size)
+
+
+def _check_volume(x: Tracer, target: Sequence[Factors]) -> None:
+    wanted = tuple(f for size in target for f in size)
+    if normal_factors(wanted) == normal_factors(x.sizes):
+        return
+    negative = any(f.is_constant and f.constant < 0 for f in wanted)
+    if _volume(x.trace, wanted) == _volume(x.trace, x.sizes) and not negative:
+        symbolic = [f for f in (*x.sizes, *wanted) if not f.is_constant]
+        if symbolic:
+            _fix(x, symbolic)
+    shown = ", ".join(str(size_of(x.trace, *size)) for size in target)
+    raise ShapeError(f"cannot reshape {text_of(x.sizes)} into ({shown}): the numbers of elements differ")
+
+
+def _groups(trace: Trace, source: Shape, target: Sequence[Factors]) -> list[tuple[list[int], list[int]]]:
+    """Consecutive axes of source and target of equal volume, as short as possible; unit axes are left out."""
+    left = [k for k, n in enumerate(source) if n != ONE]
+    right = [j for j, size in enumerate(target) if normal_factors(size) != (1, ())]
+    groups: list[tuple[list[int], list[int]]] = []
+    while left or right:
+        taken: tuple[list[int], list[int]] = ([], [])
+        while True:
+            a = normal_factors(tuple(source[k] for k in taken[0]))
+            b = normal_factors(tuple(f for j in taken[1] for f in target[j]))
+            if a == b and (taken[0] or taken[1]):
+                break
+            if not left and not right:
+                break
+            _extend(trace, taken, left, right, source, target)
+        groups.append(taken)
+    return groups
+
+
+def _extend(
+    trace: Trace,
+    taken: tuple[list[int], list[int]],
+    left: list[int],
+    right: list[int],
+    source: Shape,
+    target: Sequence[Factors],
+) -> None:
+    """Take one more axis on the side whose volume is smaller."""
+    a = _volume(trace, [source[k] for k in taken[0]])
+    b = _volume(trace, [f for j in taken[1] for f in target[j]])
+    if left and (not taken[0] or a <= b or not right) and (a <= b or not right):
+        taken[0].append(left.pop(0))
+    else:
+        taken[1].append(right.pop(0))
+
+
+def _path(x: Tracer, target: Sequence[Factors]) -> Path:
+    index, inverse = [ZERO] * x.ndim, [ZERO] * len(target)
+    shape = [ONE] * len(target)
+    if any(n == ZERO for n in x.sizes):
+        return _empty_path(x, target)
+    for source_axes, target_axes in _groups(x.trace, x.sizes, target):
+        _fix(x, [x.sizes[k] for k in source_axes[1:] if len(target_axes) != 1 or len(source_axes) != 1])
+        for j in target_axes:
+            shape[j] = _affine(x, target[j])
+        if len(source_axes) > 1 or len(target_axes) > 1:
+            _fix(x, [shape[j] for j in target_axes[1:]])
+        _connect(index, source_axes, x.sizes, target_axes, shape)
+        _connect(inverse, target_axes, shape, source_axes, x.sizes)
+    return Path(tuple(shape), tuple(index), tuple(inverse))
+
+
+def _empty_path(x: Tracer, target: Sequence[Factors]) -> Path:
+    shape = tuple(_affine(x, size) for size in target)
+    return Path(shape, (ZERO,) * x.ndim, (ZERO,) * len(target))
+
+
+def _affine(x: Tracer, size: Factors) -> Affine:
+    affine = SymbolicSize(x.trace, size).affine
+    if affine is None:
+        _fix(x, [f for f in size if not f.is_constant][1:])
+        raise AssertionError("a product of one symbolic size is affine")
+    return affine
+
+
+def _connect(
+    index: list[Affine], outer: Sequence[int], extents: Sequence[Affine], points: Sequence[int], sizes: Sequence[Affine]
+) -> None:
+    """Entries of axes `outer` (of `extents`) from the flat index of the points of axes `points` (of `sizes`)."""
+    flat, stride = ZERO, 1
+    for j in reversed(points):
+        flat = flat + dimension(j) * stride
+        stride *= sizes[j].constant if j != points[0] else 1
+    step = 1
+    for k in reversed(outer):
+        entry = flat // step
+        index[k] = entry % extents[k].constant if k != outer[0] else entry
+        step *= extents[k].constant if k != outer[0] else 1
+
+
+def ravel(x: ArrayLike, order: str = "C") -> Tracer:
+    return reshape(x, -1, order="C" if order in ("A", "K") else order)
+
+
+def flatten(x: ArrayLike, order: str = "C") -> Tracer:
+    return reshape(x, -1, order="C" if order in ("A", "K") else order, copy=True)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"reshape": reshape, "ravel": ravel, "flatten": flatten}

@@ -1,0 +1,99 @@
+"""Prefix operations along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from polyfuse import expr
+from polyfuse.affine import Affine
+from polyfuse.errors import UnsupportedError
+from polyfuse.frontends.numpy_like import axes, nodes, promotion
+from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, ufunc, where
+from polyfuse.frontends.numpy_like.joining import concatenate
+from polyfuse.frontends.numpy_like.lifting import as_dtype, lift_all
+from polyfuse.frontends.numpy_like.reductions import max_
+from polyfuse.frontends.numpy_like.specs import numpy_dtype
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ArrayLike = object
+
+
+def scan(x: Tracer, monoid: str, axis: int | None) -> Tracer:
+    """The inclusive scan in the dtype of `x`; None flattens first."""
+    if axis is None:
+        x = x.reshape(-1)
+        axis = 0
+    dtype = x.element
+    operand = nodes.cast(x.node, dtype.compute) if monoid in ("sum", "prod") else x.node
+    return Tracer(x.trace, nodes.cast(expr.scan(monoid, operand, axes.one(axis, x.ndim)), dtype))
+
+
+def cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Tracer:
+    """cumsum and cumprod: integers in 64 bits."""
+    (x,) = lift_all(a)
+    wanted = numpy_dtype(dtype) if dtype is not None else promotion.accumulator(x.element)
+    return scan(Tracer(x.trace, as_dtype(x, wanted)), monoid, axis)
+
+
+def cumulative_from(
+    monoid: str, x: ArrayLike, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tracer:
+    """The Array API's cumulative_sum and cumulative_prod."""
+    (x,) = lift_all(x)
+    axis = 0 if axis is None and x.ndim == 1 else axes.one(axis, x.ndim)
+    result = cumulative(monoid, x, axis, dtype)
+    if not include_initial:
+        return result
+    shape = [Affine.of(1) if k == axis else n for k, n in enumerate(result.sizes)]
+    first = nodes.full(shape, 0 if monoid == "sum" else 1, result.element)
+    return concatenate([Tracer(x.trace, first), result], axis)
+
+
+def nan_cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Tracer:
+    (x,) = lift_all(a)
+    return cumulative(monoid, where(isnan(x), 0 if monoid == "sum" else 1, x), axis, dtype)
+
+
+def logcumsumexp(a: ArrayLike, axis: int = -1) -> Tracer:
+    """``log(cumsum(exp(x)))``, shifted by the maximum of the axis."""
+    x = as_float(a)
+    top = max_(x, axis, keepdims=True)
+    finite = where(isfinite(top), top, 0)
+    return ufunc("log", scan(ufunc("exp", x - finite), "sum", axis)) + finite
+
+
+_MONOIDS = {"maximum": "max", "minimum": "min", "fmax": "fmax", "fmin": "fmin", "bitwise_or": "bitor"}
+_MONOIDS |= {"bitwise_and": "bitand", "bitwise_xor": "bitxor", "logical_or": "any", "logical_and": "all"}
+
+
+def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tracer:
+    """``np.<name>.accumulate``.  Raises UnsupportedError for operations that are not associative."""
+    if name in ("add", "multiply"):
+        return cumulative({"add": "sum", "multiply": "prod"}[name], a, axis, dtype)
+    monoid = _MONOIDS.get(name)
+    if monoid is None:
+        raise UnsupportedError(
+            f"np.{name}.accumulate is not supported: {name} is not associative",
+            advice="Use cumsum, cumprod, or maximum/minimum.accumulate.",
+        )
+    (x,) = lift_all(a)
+    if monoid in ("any", "all"):
+        x = Tracer(x.trace, nodes.logical(x.node))
+    elif x.element.kind == "b" and monoid.startswith("bit"):
+        monoid = {"bitor": "any", "bitand": "all"}.get(monoid, monoid)
+    elif monoid in ("fmax", "fmin") and not x.element.is_float:
+        monoid = monoid[1:]
+    return scan(x, monoid, axis)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "cumsum": partial(cumulative, "sum"),
+    "cumprod": partial(cumulative, "prod"),
+    "cumulative_sum": partial(cumulative_from, "sum"),
+    "cumulative_prod": partial(cumulative_from, "prod"),
+    "nancumsum": partial(nan_cumulative, "sum"),
+    "nancumprod": partial(nan_cumulative, "prod"),
+    "logcumsumexp": logcumsumexp,
+}

@@ -1,0 +1,143 @@
+"""Basic indexing: integers, slices of any step and sign, ellipsis and newaxis, as one view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse.affine import ONE, ZERO, Affine, dimension
+from polyfuse.errors import IndexingError
+from polyfuse.expr import Constant, Shape
+from polyfuse.frontends.numpy_like.lifting import text_of
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer
+from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.tracer import Path, Tracer
+
+
+def expand_ellipsis(items: Sequence[Any], shape: Shape, consumed: Sequence[int]) -> list[Any]:
+    """`items` with the ellipsis (or the missing end) replaced by full slices; `consumed`: axes that each item takes."""
+    dots = [k for k, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexingError("an index can only have a single ellipsis ('...')")
+    missing = len(shape) - sum(consumed)
+    if missing < 0:
+        raise IndexingError(f"too many indices: {sum(consumed)} for an array of shape {text_of(shape)}")
+    at = dots[0] if dots else len(items)
+    return [*items[:at], *[slice(None)] * missing, *items[at + 1 :]]
+
+
+def position(trace: Trace, value: Any, what: str) -> Affine:
+    """An integer position that the user wrote.  Raises IndexingError."""
+    if isinstance(value, Tracer) and isinstance(value.node, Constant):
+        value = int(value)
+    if isinstance(value, Tracer):
+        raise IndexingError(
+            f"{what} depends on a value, so the shape of the result does too",
+            advice="Index with an integer array such as np.arange(n) + start, or mark the argument as static.",
+        )
+    affine = affine_of(value) if isinstance(value, SymbolicSize) or is_integer(value) else None
+    if affine is None and isinstance(value, SymbolicSize):
+        affine = Affine.of(int(value))
+    if affine is None:
+        raise IndexingError(f"{what} is an integer, not {value!r}")
+    return affine
+
+
+def integer_index(trace: Trace, value: Any, size: Affine, axis: int) -> Affine:
+    """An index into an axis of `size`, wrapped if negative.  Raises IndexingError when it is out of bounds."""
+    at = position(trace, value, "an index")
+    wrapped = at if trace.decide(at) else at + size
+    if not trace.decide(wrapped) or not trace.decide(size - 1 - wrapped):
+        shown = f"{size} (here {trace.hint(size)})" if not size.is_constant else str(size)
+        raise IndexingError(f"index {at} is out of bounds for axis {axis} of size {shown}")
+    return wrapped
+
+
+def slice_bounds(trace: Trace, wanted: slice, size: Affine) -> tuple[Affine, Affine, int]:
+    """Start, length and step of a slice of an axis of `size`, clamped as Python does, by hint with guards."""
+    step = 1 if wanted.step is None else position(trace, wanted.step, "a slice step")
+    step = step if isinstance(step, int) else trace.fixed(step)
+    if step == 0:
+        raise IndexingError("a slice step cannot be 0")
+    low, high = (ZERO, size) if step > 0 else (Affine.of(-1), size - 1)
+    start = _clamped(trace, wanted.start, "the start of a slice", size, low, high, low if step > 0 else high)
+    stop = _clamped(trace, wanted.stop, "the end of a slice", size, low, high, high if step > 0 else low)
+    span = stop - start if step > 0 else start - stop
+    if not trace.decide(span - 1):
+        return ZERO, ZERO if not trace.known(span) or span == ZERO else span, step
+    return start, span.ceildiv(abs(step)), step
+
+
+def _clamped(
+    trace: Trace, value: Any, what: str, size: Affine, low: Affine, high: Affine, default: Affine
+) -> Affine:
+    if value is None:
+        return default
+    at = position(trace, value, what)
+    if not trace.decide(at):
+        at = at + size
+        return at if trace.decide(at - low) else low
+    return at if trace.decide(high - at) else high
+
+
+def basic_path(x: Tracer, items: Sequence[Any]) -> Path:
+    """The view for integers, slices and None; the ellipsis is already expanded."""
+    shape: list[Affine] = []
+    index: list[Affine] = []
+    inverse: list[Affine] = []
+    where: list[Affine] = []
+    contiguous = started = True
+    started = False
+    for item in items:
+        if item is None:
+            shape.append(ONE)
+            inverse.append(ZERO)
+            continue
+        axis = len(index)
+        size, point = x.sizes[axis], dimension(axis)
+        if not isinstance(item, slice):
+            at = integer_index(x.trace, item, size, axis)
+            index.append(at)
+            where += [] if size == ONE else [point - at, at - point]
+            contiguous = contiguous and not started
+            continue
+        start, length, step = slice_bounds(x.trace, item, size)
+        index.append(dimension(len(shape)) * step + start)
+        shape.append(length)
+        offset = point - start if step > 0 else start - point
+        inverse.append(offset // abs(step))
+        where += _range_conditions(offset, length, abs(step), size)
+        contiguous = contiguous and step == 1 and (not started or length == size)
+        started = started or length != ONE
+    return Path(tuple(shape), tuple(index), tuple(inverse), tuple(where), contiguous)
+
+
+def _range_conditions(offset: Affine, length: Affine, step: int, size: Affine) -> list[Affine]:
+    """``offset`` is one of ``0, step, ..., step * (length - 1)``."""
+    if length == size and step == 1:
+        return []
+    conditions = [offset, (length - 1) * step - offset]
+    if step > 1:
+        conditions.append((offset // step) * step - offset)
+    return conditions
+
+
+def is_basic(item: Any) -> bool:
+    if isinstance(item, Tracer):
+        return isinstance(item.node, Constant) and item.element.kind in "iu"
+    return item is None or item is Ellipsis or isinstance(item, (slice, SymbolicSize)) or is_integer(item)
+
+
+def items_of(index: Any) -> list[Any]:
+    """The parts of an index; lists become arrays."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    return [_as_array(p) if isinstance(p, list) else p for p in parts]
+
+
+def _as_array(part: list[Any]) -> Any:
+    array = np.asarray(part) if not any(isinstance(p, (Tracer, SymbolicSize)) for p in part) else None
+    if array is None:
+        return part
+    return array.astype(np.int64) if array.size == 0 else array

@@ -1,0 +1,230 @@
+"""The state of one trace: what is known about sizes, guards met on the way, captured arrays, names and lines.
+
+Every tracer holds its trace, so nothing is ambient.  A trace that must be repeated under a stronger assumption (two
+sizes equal, a size or scalar fixed) raises `Retrace`; `tracing.trace` starts again with the assumption as a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from polyfuse import expr
+from polyfuse.affine import Affine, FloorDiv
+from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
+from polyfuse.errors import PolyfuseError, ShapeError, TraceError
+from polyfuse.expr import Input, Node
+from polyfuse.frontends.numpy_like.bounds import is_nonnegative
+from polyfuse.frontends.numpy_like.locations import Location, here
+from polyfuse.frontends.numpy_like.specs import numpy_dtype
+
+LARGE = 1 << 20  # the size of a letter without a hint, for Python branches: "large enough to fill the device"
+Result = TypeVar("Result")
+
+
+class Retrace(BaseException):
+    """Trace again with `symbols` replaced, or with scalar argument `position` fixed.
+
+    Not an `Exception`: user code that catches exceptions must not swallow it.
+    """
+
+    def __init__(
+        self, symbols: Mapping[str, Affine] | None = None, guards: tuple[Guard, ...] = (), position: int | None = None
+    ) -> None:
+        super().__init__()
+        self.symbols, self.guards, self.position = dict(symbols or {}), guards, position
+
+
+@dataclass(slots=True)
+class Trace:
+    """One run of the user's function.  `fresh`: symbols that may be equated or fixed; `least`: their least values.
+    `scalars`: actual values of scalar arguments, where known.  `functions`: public functions by NumPy's name."""
+
+    functions: Mapping[str, Callable[..., Any]]
+    hints: dict[str, int]
+    fresh: frozenset[str]
+    least: Mapping[str, int]
+    arguments: int
+    scalars: Mapping[int, bool | int | float] = field(default_factory=dict)
+    guards: dict[AnyGuard, None] = field(default_factory=dict)
+    captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    locations: dict[bytes, Location] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
+    inside: bool = False
+
+    # ------------------------------------------------------------------------------------------ calls
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Run the public function `name`: the boundary where errors get the user's line and results their names."""
+        return self.run(self.functions[name], *args, **kwargs)
+
+    def run(self, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+        if self.inside:
+            return function(*args, **kwargs)
+        self.inside = True
+        try:
+            result = function(*args, **kwargs)
+        except PolyfuseError as error:
+            raise located(error) from None
+        finally:
+            self.inside = False
+        self.record(result)
+        return result
+
+    def record(self, result: Any) -> None:
+        """Remember where `result` (a tracer, or a sequence of them) was made and what the user calls it."""
+        if not hasattr(result, "node") and not isinstance(result, (tuple, list)):
+            return
+        location = here()
+        if location is None:
+            return
+        values = list(result) if isinstance(result, (tuple, list)) else [result]
+        for k, value in enumerate(values):
+            node = getattr(value, "node", None)
+            if node is None:
+                continue
+            self.locations.setdefault(node.digest, location)
+            if len(location.targets) == len(values) and not isinstance(node, Input):
+                self.names.setdefault(node.digest, location.targets[k])
+
+    # ------------------------------------------------------------------------------------------ sizes
+    def hint(self, size: Affine) -> int:
+        """The typical value of a size."""
+        return size.evaluate({n: self.hints.get(n, LARGE) for n in size.names()})
+
+    def decide(self, condition: Affine) -> bool:
+        """Whether ``condition >= 0``: known for all sizes, or decided by hint with a guard."""
+        if self.known(condition):
+            return True
+        if self.known(-condition - 1):
+            return False
+        holds = self.hint(condition) >= 0
+        self.guards[Guard(condition if holds else -condition - 1)] = None
+        return holds
+
+    def known(self, condition: Affine) -> bool:
+        """``condition >= 0`` for all sizes this trace stands for."""
+        bounded = condition.names() & self.least.keys()
+        shifted = condition.substitute({n: Affine.symbol(n) + (self.least[n] - 1) for n in bounded})
+        if is_nonnegative(shifted):
+            return True
+        return any(
+            isinstance(g, Guard) and not g.modulus and is_nonnegative(condition - g.expression) for g in self.guards
+        )
+
+    def decide_volume(self, factors: tuple[Affine, ...], limit: int) -> bool:
+        """Whether the product of `factors` exceeds `limit`, by hint with a guard."""
+        volume = 1
+        for factor in factors:
+            volume *= self.hint(factor)
+        self.guards[VolumeGuard(factors, limit, volume > limit)] = None
+        return volume > limit
+
+    def equal(self, a: Affine, b: Affine) -> bool:
+        """Whether two sizes are equal.  Sizes that are equal by hint become equal (retrace); letters that a user
+        declared stay different."""
+        difference = a - b
+        if difference.is_constant:
+            return difference.constant == 0
+        if self.known(difference - 1) or self.known(-difference - 1):
+            return False
+        if not difference.names() & self.fresh or self.hint(difference) != 0:
+            return False
+        raise Retrace(self._solve(difference))
+
+    def _solve(self, difference: Affine) -> dict[str, Affine]:
+        """A substitution of fresh symbols that makes ``difference`` vanish, given that it does at the hints."""
+        for atom, factor in reversed(difference.terms):
+            if isinstance(atom, str) and atom in self.fresh and not _occurs_inside(atom, difference):
+                rest = Affine(tuple(t for t in difference.terms if t[0] != atom), difference.constant)
+                if all(f % factor == 0 for _, f in rest.terms) and rest.constant % factor == 0:
+                    return {atom: Affine(tuple((a, -f // factor) for a, f in rest.terms), -rest.constant // factor)}
+        symbols = sorted(difference.names())
+        if not set(symbols) <= self.fresh:
+            raise ShapeError(
+                f"sizes {difference} and 0 would have to be equal", advice="Write equal letters for equal sizes."
+            )
+        return {name: Affine.of(self.hints[name]) for name in symbols}
+
+    def compare(self, a: Affine, b: Affine) -> bool:
+        """``a == b`` in the user's Python code: `equal`, else with a guard that keeps them apart."""
+        if self.equal(a, b):
+            return True
+        difference = a - b
+        if difference.is_constant or self.known(difference - 1) or self.known(-difference - 1):
+            return False
+        if self.hint(difference) == 0:
+            raise TraceError(
+                f"whether the sizes {a} and {b} are equal decides a Python branch, but their hints do not tell",
+                advice=f"Write one letter for both, or hints that differ, such as {a}~64.",
+            )
+        self.decide(difference - 1)
+        return False
+
+    def fixed(self, size: Affine) -> int:
+        """The size as a Python integer: fixed at its hint by a retrace.  Raises TraceError for declared letters."""
+        if size.is_constant:
+            return size.constant
+        declared = sorted(size.names() - self.fresh)
+        if declared:
+            raise TraceError(
+                f"Python needs the symbolic size {size} as an integer here",
+                advice=f"Write the number in the spec in place of {declared[0]}, or use array operations.",
+            )
+        raise Retrace({name: Affine.of(self.hints[name]) for name in size.names()})
+
+    def divide(self, size: Affine, divisor: int) -> Affine:
+        """``size / divisor`` known to be exact, by a retrace that makes a symbol a multiple.  Raises ShapeError."""
+        quotient = size // divisor
+        if quotient * divisor == size:
+            return quotient
+        if self.hint(size) % divisor and not (size.names() - self.hints.keys()):
+            raise ShapeError(f"size {size} (here {self.hint(size)}) is no multiple of {divisor}")
+        if len(size.terms) == 1 and size.constant == 0 and isinstance(size.terms[0][0], str):
+            name = size.terms[0][0]
+            if name in self.fresh:
+                raise Retrace({name: Affine.symbol(f"{name}_{divisor}") * divisor}, (Guard(size, divisor),))
+        if size.names() <= self.fresh:
+            self.fixed(size)
+        raise ShapeError(
+            f"size {size} is not known to be a multiple of {divisor}",
+            advice=f"Write it so in the spec, for example {divisor}*{sorted(size.names())[0]}.",
+        )
+
+    # ------------------------------------------------------------------------------------------ values
+    def capture(self, array: np.ndarray[Any, Any]) -> Node:
+        """A real array met by the function: a hidden argument."""
+        dtype = numpy_dtype(array.dtype)
+        position = next((k for k, known in enumerate(self.captured) if known is array), len(self.captured))
+        if position == len(self.captured):
+            self.captured.append(array)
+        return expr.input_(self.arguments + position, array.shape, dtype)
+
+    def scalar_value(self, node: Node) -> bool | int | float | None:
+        """The Python value of a rank-0 node, fixing the scalar argument that it is; None when it cannot be known."""
+        match node:
+            case expr.Constant():
+                return node.value
+            case expr.Scalar() if node.position in self.scalars:
+                raise Retrace(position=node.position)
+            case expr.Map():
+                for operand in node.operands:
+                    self.scalar_value(operand)
+            case expr.Iota():
+                return self.fixed(node.index)
+        return None
+
+
+def located(error: PolyfuseError) -> PolyfuseError:
+    """`error` with the user's line, if it has none yet."""
+    location = here() if error.source is None else None
+    if location is None:
+        return error
+    return type(error)(error.message, advice=error.advice, source=location.source())
+
+
+def _occurs_inside(name: str, expression: Affine) -> bool:
+    return any(isinstance(atom, FloorDiv) and name in atom.numerator.names() for atom, _ in expression.terms)
+

@@ -1,0 +1,458 @@
+"""The array that the user's function computes with while it is traced.
+
+A tracer looks at a buffer through a path of views.  Buffers hold the current node: writing replaces it, so that other
+views of the buffer see the write, as in NumPy, while every node stays immutable (SSA).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from polyfuse.affine import Affine, dimensions
+from polyfuse.dtypes import DType
+from polyfuse.errors import TraceError
+from polyfuse.expr import Node, Shape
+from polyfuse.frontends.numpy_like import nodes
+from polyfuse.frontends.numpy_like.sizes import Size, size_of
+from polyfuse.frontends.numpy_like.state import Trace, located
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Memory that tracers share.  `owner` names the argument whose memory it is, when writing is an error."""
+
+    node: Node
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A view of a buffer: point p reads ``buffer[index(p)]``; buffer point q lies in the view where all of `where` are
+    >= 0, at ``inverse(q)``.  `inverse` is None where the view cannot be written."""
+
+    shape: Shape
+    index: tuple[Affine, ...]
+    inverse: tuple[Affine, ...] | None
+    where: tuple[Affine, ...] = ()
+    contiguous: bool = True
+
+    def then(self, other: Path) -> Path:
+        """The view `other` of this view."""
+        at = {f"%{k}": e for k, e in enumerate(other.index)}
+        index = tuple(e.substitute(at) for e in self.index)
+        contiguous = self.contiguous and other.contiguous
+        if self.inverse is None or other.inverse is None:
+            return Path(other.shape, index, None, (), contiguous)
+        back = {f"%{k}": e for k, e in enumerate(self.inverse)}
+        inverse = tuple(e.substitute(back) for e in other.inverse)
+        where = self.where + tuple(c.substitute(back) for c in other.where)
+        return Path(other.shape, index, inverse, where, contiguous)
+
+
+def whole(shape: Shape) -> Path:
+    points = dimensions(len(shape))
+    return Path(shape, points, points)
+
+
+class Tracer:
+    """An array of unknown values.  Operators, methods and NumPy functions build the tensor DAG.
+
+    `weak`: bool, int or float for Python scalars, which only lift the kind of what they meet (NEP 50).
+    """
+
+    __slots__ = ("_seen", "_view", "buffer", "path", "trace", "weak")
+    __array_priority__ = 1000
+    is_leaf = True
+
+    def __init__(self, trace: Trace, node: Node | Buffer, path: Path | None = None, weak: type | None = None) -> None:
+        self.trace = trace
+        self.buffer = node if isinstance(node, Buffer) else Buffer(node)
+        self.path = path
+        self.weak = weak
+        self._seen: Node | None = None
+        self._view: Node | None = None
+
+    # ------------------------------------------------------------------------------------------ value
+    @property
+    def node(self) -> Node:
+        """The value now."""
+        if self.path is None:
+            return self.buffer.node
+        if self._view is None or self._seen is not self.buffer.node:
+            self._seen = self.buffer.node
+            self._view = nodes.view(self.buffer.node, self.path.shape, self.path.index)
+        return self._view
+
+    @property
+    def sizes(self) -> Shape:
+        """The shape as affine expressions."""
+        return self.buffer.node.shape if self.path is None else self.path.shape
+
+    @property
+    def element(self) -> DType:
+        return self.buffer.node.dtype
+
+    def view(self, path: Path) -> Tracer:
+        """A tracer of the same memory through one more view."""
+        base = self.path or whole(self.buffer.node.shape)
+        return Tracer(self.trace, self.buffer, base.then(path))
+
+    # ------------------------------------------------------------------------------------------ attributes
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return tuple(size_of(self.trace, n) for n in self.sizes)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def size(self) -> Size:
+        return size_of(self.trace, *self.sizes, Affine.of(1))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.element.numpy
+
+    @property
+    def itemsize(self) -> int:
+        return self.element.itemsize
+
+    @property
+    def nbytes(self) -> Any:
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> Tracer:
+        return self.trace.call("transpose", self)  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Tracer:
+        return self.trace.call("matrix_transpose", self)  # type: ignore[no-any-return]
+
+    @property
+    def real(self) -> Tracer:
+        return self
+
+    @property
+    def flat(self) -> Tracer:
+        return self.trace.call("ravel", self)  # type: ignore[no-any-return]
+
+    @property
+    def at(self) -> Updater:
+        """``x.at[index].set(value)`` and friends: a changed copy."""
+        return Updater(self, None)
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def __getattr__(self, name: str) -> Callable[..., Tracer]:
+        """Methods: the public functions with the array as first argument."""
+        if name in METHODS and name in self.trace.functions:
+            return lambda *args, **kwargs: self.trace.call(name, self, *args, **kwargs)
+        if name in ("tolist", "item", "tobytes", "tofile", "dump"):
+            self._refuse(f"x.{name}() needs the values of an array", "Return the array and read it after the call.")
+        raise AttributeError(f"arrays in a jitted function have no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *METHODS})
+
+    # ------------------------------------------------------------------------------------------ NumPy protocols
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return self.trace.call("ufunc", ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return self.trace.call("function", function, args, kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return self.trace.call("namespace", self.trace)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse(
+            "a real NumPy array is needed, but this array has no values while the function is traced",
+            "Make arrays that you write into with np.zeros / np.empty inside the jitted function, or with pf.zeros; "
+            "compute with np.* functions of traced arrays.",
+        )
+
+    # ------------------------------------------------------------------------------------------ indexing
+    def __getitem__(self, index: Any) -> Tracer:
+        return self.trace.call("getitem", self, index)  # type: ignore[no-any-return]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.trace.call("setitem", self, index, value)
+
+    def __len__(self) -> int:
+        if not self.sizes:
+            raise TypeError("len() of an array of rank 0")
+        return self.shape[0].__index__()
+
+    def __iter__(self) -> Iterator[Tracer]:
+        return iter(self.trace.call("unstack", self))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # ------------------------------------------------------------------------------------------ as a Python value
+    def _refuse(self, message: str, advice: str) -> NoReturn:
+        raise located(TraceError(message, advice=advice))
+
+    def _value(self, kind: str, advice: str) -> bool | int | float:
+        value = self.trace.run(self.trace.scalar_value, self.node) if not self.sizes else None
+        if value is None:
+            self._refuse(f"{kind} needs the value of an array, which is unknown while the function is traced", advice)
+        return value
+
+    def __bool__(self) -> bool:
+        advice = "Write np.where(condition, a, b) in place of `if`, and & | ~ in place of `and`, `or`, `not`."
+        return bool(self._value("Python control flow (`if`, `while`, `and`, `or`, `not`, `assert`)", advice))
+
+    def __int__(self) -> int:
+        return int(self._value("int()", "Use x.astype(np.int64), which stays in the array program."))
+
+    def __float__(self) -> float:
+        return float(self._value("float()", "Use x.astype(np.float64), which stays in the array program."))
+
+    def __index__(self) -> int:
+        if self.element.kind not in "iu":
+            raise TypeError(f"an array of {self.dtype} is no index")
+        return int(self._value("A Python index or range()", "Pass the number as an argument or mark it static."))
+
+    def __complex__(self) -> complex:
+        return complex(float(self))
+
+    def __repr__(self) -> str:
+        return f"Tracer({self.element}[{', '.join(map(str, self.sizes))}])"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    __hash__ = object.__hash__
+
+    # ------------------------------------------------------------------------------------------ operators
+    def _binary(self, name: str, other: Any, swap: bool = False) -> Tracer:
+        if not isinstance(other, (Tracer, np.ndarray, np.generic, bool, int, float)) and not hasattr(other, "factors"):
+            return NotImplemented  # type: ignore[no-any-return]
+        left, right = (other, self) if swap else (self, other)
+        weak = self.weak is not None and (type(other) in (bool, int, float) or getattr(other, "weak", False))
+        if self.weak is not None and hasattr(other, "factors"):
+            weak = True
+        result: Tracer = self.trace.call("weak", name, left, right) if weak else self.trace.call(name, left, right)
+        return result
+
+    def _in_place(self, name: str, other: Any) -> Tracer:
+        if self.weak is not None:
+            return self._binary(name, other)
+        return self.trace.call("in_place", name, self, other)  # type: ignore[no-any-return]
+
+    def _unary(self, name: str) -> Tracer:
+        result: Tracer = self.trace.call("weak", name, self) if self.weak else self.trace.call(name, self)
+        return result
+
+    def __neg__(self) -> Tracer:
+        return self._unary("negative")
+
+    def __pos__(self) -> Tracer:
+        return self._unary("positive")
+
+    def __abs__(self) -> Tracer:
+        return self._unary("absolute")
+
+    def __invert__(self) -> Tracer:
+        return self._unary("invert")
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __round__(self, digits: int = 0) -> Any:
+        return self.trace.call("round", self, digits)
+
+    def __eq__(self, other: Any) -> Tracer:  # type: ignore[override]
+        return self._binary("equal", other)
+
+    def __ne__(self, other: Any) -> Tracer:  # type: ignore[override]
+        return self._binary("not_equal", other)
+
+    def __lt__(self, other: Any) -> Tracer:
+        return self._binary("less", other)
+
+    def __le__(self, other: Any) -> Tracer:
+        return self._binary("less_equal", other)
+
+    def __gt__(self, other: Any) -> Tracer:
+        return self._binary("greater", other)
+
+    def __ge__(self, other: Any) -> Tracer:
+        return self._binary("greater_equal", other)
+
+    def __add__(self, other: Any) -> Tracer:
+        return self._binary("add", other)
+
+    def __radd__(self, other: Any) -> Tracer:
+        return self._binary("add", other, swap=True)
+
+    def __iadd__(self, other: Any) -> Tracer:
+        return self._in_place("add", other)
+
+    def __sub__(self, other: Any) -> Tracer:
+        return self._binary("subtract", other)
+
+    def __rsub__(self, other: Any) -> Tracer:
+        return self._binary("subtract", other, swap=True)
+
+    def __isub__(self, other: Any) -> Tracer:
+        return self._in_place("subtract", other)
+
+    def __mul__(self, other: Any) -> Tracer:
+        return self._binary("multiply", other)
+
+    def __rmul__(self, other: Any) -> Tracer:
+        return self._binary("multiply", other, swap=True)
+
+    def __imul__(self, other: Any) -> Tracer:
+        return self._in_place("multiply", other)
+
+    def __truediv__(self, other: Any) -> Tracer:
+        return self._binary("divide", other)
+
+    def __rtruediv__(self, other: Any) -> Tracer:
+        return self._binary("divide", other, swap=True)
+
+    def __itruediv__(self, other: Any) -> Tracer:
+        return self._in_place("divide", other)
+
+    def __floordiv__(self, other: Any) -> Tracer:
+        return self._binary("floor_divide", other)
+
+    def __rfloordiv__(self, other: Any) -> Tracer:
+        return self._binary("floor_divide", other, swap=True)
+
+    def __ifloordiv__(self, other: Any) -> Tracer:
+        return self._in_place("floor_divide", other)
+
+    def __mod__(self, other: Any) -> Tracer:
+        return self._binary("remainder", other)
+
+    def __rmod__(self, other: Any) -> Tracer:
+        return self._binary("remainder", other, swap=True)
+
+    def __imod__(self, other: Any) -> Tracer:
+        return self._in_place("remainder", other)
+
+    def __pow__(self, other: Any) -> Tracer:
+        return self._binary("pow", other)
+
+    def __rpow__(self, other: Any) -> Tracer:
+        return self._binary("pow", other, swap=True)
+
+    def __ipow__(self, other: Any) -> Tracer:
+        return self._in_place("pow", other)
+
+    def __matmul__(self, other: Any) -> Tracer:
+        return self._binary("matmul", other)
+
+    def __rmatmul__(self, other: Any) -> Tracer:
+        return self._binary("matmul", other, swap=True)
+
+    def __imatmul__(self, other: Any) -> Tracer:
+        return self._in_place("matmul", other)
+
+    def __and__(self, other: Any) -> Tracer:
+        return self._binary("bitwise_and", other)
+
+    def __rand__(self, other: Any) -> Tracer:
+        return self._binary("bitwise_and", other, swap=True)
+
+    def __iand__(self, other: Any) -> Tracer:
+        return self._in_place("bitwise_and", other)
+
+    def __or__(self, other: Any) -> Tracer:
+        return self._binary("bitwise_or", other)
+
+    def __ror__(self, other: Any) -> Tracer:
+        return self._binary("bitwise_or", other, swap=True)
+
+    def __ior__(self, other: Any) -> Tracer:
+        return self._in_place("bitwise_or", other)
+
+    def __xor__(self, other: Any) -> Tracer:
+        return self._binary("bitwise_xor", other)
+
+    def __rxor__(self, other: Any) -> Tracer:
+        return self._binary("bitwise_xor", other, swap=True)
+
+    def __ixor__(self, other: Any) -> Tracer:
+        return self._in_place("bitwise_xor", other)
+
+    def __lshift__(self, other: Any) -> Tracer:
+        return self._binary("left_shift", other)
+
+    def __rlshift__(self, other: Any) -> Tracer:
+        return self._binary("left_shift", other, swap=True)
+
+    def __ilshift__(self, other: Any) -> Tracer:
+        return self._in_place("left_shift", other)
+
+    def __rshift__(self, other: Any) -> Tracer:
+        return self._binary("right_shift", other)
+
+    def __rrshift__(self, other: Any) -> Tracer:
+        return self._binary("right_shift", other, swap=True)
+
+    def __irshift__(self, other: Any) -> Tracer:
+        return self._in_place("right_shift", other)
+
+
+@dataclass(frozen=True, slots=True)
+class Updater:
+    """``x.at`` and ``x.at[index]``."""
+
+    array: Tracer
+    index: Any
+
+    def __getitem__(self, index: Any) -> Updater:
+        return Updater(self.array, index)
+
+    def _update(self, name: str, value: Any, bounds: str | None) -> Tracer:
+        return self.array.trace.call("update", self.array, self.index, name, value, bounds)  # type: ignore[no-any-return]
+
+    def set(self, value: Any, *, bounds: str | None = None) -> Tracer:
+        return self._update("set", value, bounds)
+
+    def add(self, value: Any, *, bounds: str | None = None) -> Tracer:
+        return self._update("add", value, bounds)
+
+    def subtract(self, value: Any, *, bounds: str | None = None) -> Tracer:
+        return self._update("subtract", value, bounds)
+
+    def multiply(self, value: Any, *, bounds: str | None = None) -> Tracer:
+        return self._update("multiply", value, bounds)
+
+    def divide(self, value: Any, *, bounds: str | None = None) -> Tracer:
+        return self._update("divide", value, bounds)
+
+    def min(self, value: Any, *, bounds: str | None = None) -> Tracer:
+        return self._update("minimum", value, bounds)
+
+    def max(self, value: Any, *, bounds: str | None = None) -> Tracer:
+        return self._update("maximum", value, bounds)
+
+    mul = multiply
+
+    def get(self) -> Tracer:
+        return self.array[self.index]
+
+
+METHODS = frozenset(
+    """all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal dot exp
+    fill flatten item log max mean min nonzero partition prod ptp ravel relu repeat reshape round searchsorted sigmoid
+    softmax sort sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device log_softmax
+    logsumexp abs expand_dims broadcast_to""".split()
+)

@@ -1,0 +1,266 @@
+"""Trace a NumPy function into a `Program`.
+
+    leaves of the arguments -> tracers -> the user's function -> nodes of the results -> Program
+
+The function runs again (a fixpoint) when it needs two sizes equal, or a size or scalar as a Python number: each such
+assumption becomes a guard, and a call that breaks it is traced anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from polyfuse import expr
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
+from polyfuse.errors import Source, TraceError
+from polyfuse.expr import Argument, Node, Program
+from polyfuse.frontends.numpy_like import naming, tree
+from polyfuse.frontends.numpy_like.lifting import lift
+from polyfuse.frontends.numpy_like.namespace import Namespace, rebound
+from polyfuse.frontends.numpy_like.registry import TABLE
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
+from polyfuse.frontends.numpy_like.specs import ArraySpec, ScalarSpec, substitute
+from polyfuse.frontends.numpy_like.state import Retrace, Trace
+from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer
+
+ATTEMPTS = 200  # each one removes a symbol or fixes a scalar; programs have few of either
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarGuard:
+    """Scalar argument `position` was used in Python control flow with this value (and type)."""
+
+    position: int
+    value: bool | int | float
+
+    def holds(self, value: object) -> bool:
+        return type(value) is type(self.value) and (value == self.value or value != value != self.value)
+
+    def __str__(self) -> str:
+        return f"argument {self.position} is {self.value!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A leaf of the result that is output `position` of the program."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOutput:
+    """A leaf of the result that is a size: the product of `factors`, over the symbols of the specs."""
+
+    factors: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A traced function.
+
+    `guards` and `scalar_guards` say for which calls `program` holds; guards are over the symbols of the specs that
+    were given.  `captured`: real arrays met by the function, hidden arguments after the given ones.  `structure` and
+    `leaves` rebuild the user's nesting of results; leaves that are neither `Output` nor `SizeOutput` are constants.
+    `results`: how many outputs are the user's; further ones are arguments written in place (`Program.writes`).
+    """
+
+    program: Program
+    structure: tree.Structure
+    leaves: tuple[Any, ...]
+    results: int
+    guards: tuple[AnyGuard, ...] = ()
+    scalar_guards: tuple[ScalarGuard, ...] = ()
+    captured: tuple[np.ndarray[Any, Any], ...] = ()
+
+    def rebuild(self, outputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> Any:
+        """The user's result from the program's outputs and the values of the size symbols."""
+
+        def of(leaf: Any) -> Any:
+            match leaf:
+                case Output():
+                    return outputs[leaf.position]
+                case SizeOutput():
+                    return int(np.prod([f.evaluate(sizes or {}) for f in leaf.factors], dtype=np.int64))
+            return leaf
+
+        return tree.unflatten(self.structure, [of(leaf) for leaf in self.leaves])
+
+
+@dataclass(slots=True)
+class _Assumptions:
+    """What earlier attempts found out.  `origin`: symbols made by tracing, over those of the specs."""
+
+    symbols: dict[str, Affine] = field(default_factory=dict)
+    scalars: set[int] = field(default_factory=set)
+    guards: dict[AnyGuard, None] = field(default_factory=dict)
+    origin: dict[str, Affine] = field(default_factory=dict)
+
+    def add(self, request: Retrace) -> None:
+        if request.position is not None:
+            self.scalars.add(request.position)
+        for guard in request.guards:
+            self.guards[self.original(guard)] = None
+        for name, value in request.symbols.items():
+            made = value.names() - self.origin.keys() if request.guards else frozenset()
+            if made:
+                divisor = value.coefficient(next(iter(made)))
+                self.origin[next(iter(made))] = Affine.symbol(name).substitute(self.origin) // divisor
+            else:
+                difference = Affine.symbol(name) - value
+                self.guards[self.original(Guard(difference))] = None
+                self.guards[self.original(Guard(-difference))] = None
+        self.symbols = {n: v.substitute(request.symbols) for n, v in self.symbols.items()} | request.symbols
+
+    def original(self, guard: AnyGuard) -> AnyGuard:
+        """The guard over the symbols of the specs."""
+        if isinstance(guard, VolumeGuard):
+            return VolumeGuard(tuple(f.substitute(self.origin) for f in guard.shape), guard.limit, guard.exceeds)
+        assert isinstance(guard, Guard), "tracing makes no other guards"
+        return Guard(guard.expression.substitute(self.origin), guard.modulus)
+
+
+def trace(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    donate: Sequence[str] = (),
+) -> Traced:
+    """Trace `function` for arguments that are trees of `ArraySpec`, `ScalarSpec` and static Python objects.
+
+    `donate`: names (paths) of array arguments that the function may overwrite.  Raises TraceError and its kin, with the
+    user's line.
+    """
+    assumptions = _Assumptions()
+    for _ in range(ATTEMPTS):
+        attempt = _Attempt(function, arguments, keywords or {}, name, frozenset(donate), assumptions)
+        try:
+            return attempt.run()
+        except Retrace as request:
+            assumptions.add(request)
+    raise TraceError("tracing does not come to an end: every attempt needs another assumption about sizes")
+
+
+class _Attempt:
+    """One run of the user's function under some assumptions."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any],
+        name: str | None,
+        donate: frozenset[str],
+        assumptions: _Assumptions,
+    ) -> None:
+        self.function, self.assumptions, self.donate = function, assumptions, donate
+        self.name = name or getattr(function, "__name__", "function").replace("<lambda>", "function")
+        self.leaves, self.structure = naming.argument_leaves(function, arguments, keywords)
+        self.specs = [leaf for _, leaf in self.leaves if isinstance(leaf, (ArraySpec, ScalarSpec))]
+        hints = {n: h for s in self.specs if isinstance(s, ArraySpec) for n, h in s.hints}
+        unbound = [s for s in self.specs if isinstance(s, ArraySpec) and s.fresh]
+        fresh = {n for s in unbound for size in s.shape for n in size.names()}
+        for made, origin in assumptions.origin.items():
+            hints[made] = origin.evaluate(hints)
+        self.trace = Trace(
+            TABLE_WITH_NAMESPACE,
+            hints,
+            frozenset(fresh | assumptions.origin.keys()),
+            dict.fromkeys(fresh, 2),
+            len(self.specs),
+            {k: s.value for k, s in enumerate(self.specs) if isinstance(s, ScalarSpec) and s.value is not None},
+        )
+        self.arguments: list[Argument] = []
+        self.buffers: list[tuple[int, Buffer, Node]] = []
+
+    def run(self) -> Traced:
+        values = [self._value(path, leaf) for path, leaf in self.leaves]
+        arguments, keywords = tree.unflatten(self.structure, values)
+        result = rebound(self.trace, self.function)(*arguments, **keywords)
+        return self._traced(result)
+
+    # ------------------------------------------------------------------------------------------ arguments
+    def _value(self, path: str, leaf: Any) -> Any:
+        """The tracer (or Python number) that the function gets for one leaf."""
+        position = len(self.arguments)
+        match leaf:
+            case ArraySpec():
+                spec = substitute(leaf, self.assumptions.symbols)
+                self.arguments.append(Argument(path, spec.shape, spec.dtype))
+                node: Node = expr.input_(position, spec.shape, spec.dtype)
+                buffer = Buffer(node, "" if path in self.donate else path)
+                if path in self.donate:
+                    self.buffers.append((position, buffer, node))
+                return Tracer(self.trace, buffer)
+            case ScalarSpec():
+                self.arguments.append(Argument(path, (), leaf.dtype, is_scalar=True))
+                if position in self.assumptions.scalars:
+                    return leaf.value
+                return Tracer(self.trace, expr.scalar(position, leaf.dtype), weak=leaf.weak)
+        return leaf
+
+    # ------------------------------------------------------------------------------------------ results
+    def _traced(self, result: Any) -> Traced:
+        found, structure = tree.flatten(result)
+        outputs: list[Node] = []
+        leaves = [self._leaf(leaf, outputs) for _, leaf in found]
+        results = len(outputs)
+        paths = [path for (path, _), leaf in zip(found, leaves, strict=True) if isinstance(leaf, Output)]
+        writes: dict[int, int] = {}
+        for position, buffer, node in self.buffers:
+            if buffer.node is not node:
+                writes[position] = len(outputs)
+                paths.append(self.arguments[position].path)
+                outputs.append(buffer.node)
+        program = self._program(outputs, paths, writes)
+        guards = dict.fromkeys([*self.assumptions.guards, *map(self.assumptions.original, self.trace.guards)])
+        return Traced(
+            program, structure, tuple(leaves), results, tuple(guards), self._scalar_guards(), tuple(self.trace.captured)
+        )
+
+    def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
+        if isinstance(leaf, SymbolicSize):
+            return SizeOutput(tuple(f.substitute(self.assumptions.origin) for f in leaf.factors))
+        if not isinstance(leaf, Tracer):
+            return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+        lift(self.trace, leaf)
+        outputs.append(leaf.node)
+        return Output(len(outputs) - 1)
+
+    def _scalar_guards(self) -> tuple[ScalarGuard, ...]:
+        return tuple(ScalarGuard(k, self.trace.scalars[k]) for k in sorted(self.assumptions.scalars))
+
+    def _program(self, outputs: list[Node], paths: list[str], writes: dict[int, int]) -> Program:
+        captured = [
+            Argument(f"captured[{k}]", tuple(Affine.of(n) for n in a.shape), self.trace.capture(a).dtype)
+            for k, a in enumerate(self.trace.captured)
+        ]
+        arguments = (*self.arguments, *captured)
+        names = naming.unique_names(outputs, self.trace.names, arguments)
+        used = {n for a in arguments for size in a.shape for n in size.names()}
+        facts = [g.expression for g in self.trace.guards if isinstance(g, Guard) and not g.modulus]
+        facts += [Affine.symbol(n) - 2 for n in sorted(self.trace.least) if n in used]
+        return Program(
+            self.name,
+            arguments,
+            tuple(outputs),
+            naming.output_names(outputs, paths, names, arguments),
+            tuple(f for f in facts if f.names() <= used),
+            {n: h for n, h in self.trace.hints.items() if n in used},
+            names,
+            self._sources(outputs),
+            writes,
+        )
+
+    def _sources(self, outputs: Sequence[Node]) -> Mapping[bytes, Source]:
+        return naming.Sources(naming.spread_locations(outputs, self.trace.locations))
+
+
+TABLE_WITH_NAMESPACE: Mapping[str, Callable[..., Any]] = {**TABLE, "namespace": Namespace}
+

@@ -1,0 +1,205 @@
+"""Writing: ``a[index] = value``, ``a += b``, ``x.at[index].add(value)``.
+
+A write replaces the node of the buffer, so every view of it sees the new value (NumPy's aliasing) and every node stays
+immutable (SSA): basic indices become regions, masks become `where`, arrays of integers become scatters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse.affine import dimensions
+from polyfuse.errors import DTypeError, ShapeError, TraceError
+from polyfuse.expr import Node, Piece, Shape, scatter
+from polyfuse.frontends.numpy_like import nodes
+from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
+from polyfuse.frontends.numpy_like.indexing import is_mask, select
+from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, lift, text_of
+from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ArrayLike = object
+
+
+def write(target: Tracer, value: Node) -> None:
+    """Replace what `target` looks at by `value` (of its shape, or rank 0).  Raises TraceError for arguments."""
+    buffer, path = target.buffer, target.path
+    if buffer.owner:
+        raise TraceError(
+            f"this writes into the argument {buffer.owner}, which belongs to the caller",
+            advice=f"Work on a copy ({buffer.owner} = {buffer.owner}.copy()) and return it, "
+            f"or give the memory away with donate=({buffer.owner!r},).",
+        )
+    if path is None:
+        buffer.node = nodes.broadcast(value, buffer.node.shape)
+        return
+    if path.inverse is None:
+        raise TraceError(
+            "this writes into a view whose elements may share memory (broadcast, diagonal or sliding windows)",
+            advice="Write into the array itself, or into a copy of the view.",
+        )
+    inverse = path.inverse if value.rank else ()
+    old = Piece((), buffer.node, dimensions(buffer.node.rank))
+    buffer.node = nodes.region(buffer.node.shape, [Piece(path.where, value, inverse), old])
+
+
+def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:
+    """`value` in the dtype and shape of what is written; NumPy drops leading unit axes.  Raises ShapeError."""
+    node = as_dtype(value, x.element)
+    shape = node.shape
+    while len(shape) > len(target) and shape[0].constant == 1 and shape[0].is_constant:
+        shape = shape[1:]
+    if shape != node.shape:
+        node = nodes.view(node, shape, (*[0] * (node.rank - len(shape)), *dimensions(len(shape))))
+    if len(shape) > len(target) or broadcast_shapes(x.trace, target, shape) != target:
+        raise ShapeError(f"cannot assign an array of shape {text_of(value.sizes)} to a part of shape {text_of(target)}")
+    return nodes.broadcast(node, target) if node.rank else node
+
+
+def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
+    """``x[index] = value``."""
+    items = items_of(index)
+    if all(is_basic(i) for i in items):
+        expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
+        target = x.view(basic_path(x, expanded))
+        if isinstance(value, Tracer) and value.buffer is x.buffer and value.path == target.path:
+            return  # what ``x[index] += y`` stores back: the view that was already written
+        write(target, _value_for(target.sizes, x, lift(x.trace, value)))
+    elif any(is_mask(i) for i in items) and not any(isinstance(i, np.ndarray) for i in items):
+        _set_masked(x, items, value)
+    else:
+        changed = _scattered(x, items, "set", lift(x.trace, value), "raise")
+        write(changed[0], changed[1])
+
+
+def _set_masked(x: Tracer, items: Sequence[Any], value: ArrayLike) -> None:
+    mask, target = masked_part(x, items)
+    written = lift(x.trace, value)
+    if written.ndim > target.ndim - mask.ndim:
+        raise ShapeError(
+            "x[mask] = values needs one value per element that the mask selects, a number that depends on the mask",
+            advice="Write x[:] = np.where(mask, values, x) with values of the shape of x.",
+        )
+    aligned = mask[(...,) + (None,) * (target.ndim - mask.ndim)]
+    chosen = nodes.broadcast(aligned.node, target.sizes)
+    write(target, nodes.where(chosen, _value_for(target.sizes, x, written), target.node))
+
+
+def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer]:
+    """The mask, and the part of `x` whose leading axes it covers.  Raises ShapeError."""
+    masks = [k for k, i in enumerate(items) if is_mask(i)]
+    if len(masks) != 1 or any(i is None for i in items):
+        raise ShapeError("an index with a mask takes one mask besides slices and integers")
+    mask = lift(x.trace, items[masks[0]])
+    consumed = [mask.ndim if k == masks[0] else int(i is not Ellipsis) for k, i in enumerate(items)]
+    expanded = expand_ellipsis(items, x.sizes, consumed)
+    at = next(k for k, i in enumerate(expanded) if is_mask(i))
+    if any(not isinstance(i, slice) for i in expanded[:at]):
+        raise ShapeError("a mask behind an integer is not supported", advice="Index with the integer first: v = x[i].")
+    target = x.view(basic_path(x, [*expanded[:at], *[slice(None)] * mask.ndim, *expanded[at + 1 :]]))
+    order = [*range(at, at + mask.ndim), *range(at), *range(at + mask.ndim, target.ndim)]
+    target = target.transpose(order) if at else target
+    if broadcast_shapes(x.trace, target.sizes[: mask.ndim], mask.sizes) != target.sizes[: mask.ndim]:
+        raise ShapeError(f"a mask of shape {text_of(mask.sizes)} does not fit {text_of(target.sizes)}")
+    return mask, target
+
+
+_MONOIDS = {"set": "set", "add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max"}
+
+
+def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds: str) -> tuple[Tracer, Node]:
+    """The part of `x` that the basic indices leave, and its value after the update."""
+    selection = select(x, items)
+    shape, operands, entries = selection.over_result()
+    updates = nodes.broadcast(_value_for(shape, x, value), shape)
+    part = selection.source
+    if not operands:  # every index is affine: one write per point, known while tracing
+        operands, entries = [], list(entries)
+    return part, scatter(part.node, updates, operands, entries, _MONOIDS[how], bounds)
+
+
+def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None = None) -> Tracer:
+    """``x.at[index].set(value)`` and its kin: a changed copy; duplicates combine in order of the update index."""
+    items = items_of(index)
+    result = copy(x)
+    if how in ("subtract", "divide") or all(is_basic(i) for i in items) or any(is_mask(i) for i in items):
+        return _update_by_parts(result, items, index, how, value)
+    part, node = _scattered(result, items, how, lift(x.trace, value), bounds or "raise")
+    write(part, node)
+    return result
+
+
+def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str, value: ArrayLike) -> Tracer:
+    value = lift(result.trace, value)
+    if any(is_mask(i) for i in items):
+        mask, part = masked_part(result, items)
+        aligned = mask[(...,) + (None,) * (part.ndim - mask.ndim)]
+        changed = value if how == "set" else ufunc(how, part, value)
+        chosen = nodes.broadcast(aligned.node, part.sizes)
+        write(part, nodes.where(chosen, _value_for(part.sizes, result, changed), part.node))
+    elif how == "subtract" and not all(is_basic(i) for i in items):
+        return update(result, index, "add", -value)
+    else:
+        result[index] = value if how == "set" else ufunc(how, result[index], value)
+    return result
+
+
+def in_place(name: str, x: Tracer, other: ArrayLike) -> Tracer:
+    """``x += other``: NumPy computes in the common dtype and casts back if the kind allows it."""
+    value = x.trace.functions[name](x, other)
+    if not x.ndim:
+        return value  # type: ignore[no-any-return]
+    if not np.can_cast(value.dtype, x.dtype, "same_kind"):
+        raise DTypeError(
+            f"the result of an in-place {name} is {value.dtype}, which cannot be cast to {x.dtype}",
+            advice=f"Write it out: x = x.astype(np.{value.dtype}) first, or np.{name}(x, y).",
+        )
+    if value.ndim > x.ndim or broadcast_shapes(x.trace, x.sizes, value.sizes) != x.sizes:
+        raise ShapeError(f"an in-place {name} cannot grow {text_of(x.sizes)} to {text_of(value.sizes)}")
+    write(x, as_dtype(value, x.element))
+    return x
+
+
+def put_along_axis(x: Tracer, indices: ArrayLike, values: ArrayLike, axis: int) -> None:
+    """``np.put_along_axis``."""
+    from polyfuse.frontends.numpy_like.creation import arange
+
+    shape = [x.shape[k] for k in range(x.ndim)]
+    items = []
+    for k in range(x.ndim):
+        if k == axis % x.ndim:
+            items.append(indices)
+        else:
+            items.append(arange(x.trace, shape[k])[(None,) * k + (slice(None),) + (None,) * (x.ndim - 1 - k)])
+    x[tuple(items)] = values
+
+
+def ufunc_at(name: str, x: Tracer, index: Any, value: ArrayLike = None) -> None:
+    """``np.add.at(x, index, value)``."""
+    changed = update(x, index, name, value)
+    write(x, changed.node)
+
+
+def fill(x: Tracer, value: ArrayLike) -> None:
+    x[...] = value
+
+
+def copyto(x: Tracer, value: ArrayLike, casting: str = "same_kind", where: ArrayLike = True) -> None:
+    if where is True:
+        x[...] = value
+    else:
+        x[...] = x.trace.functions["where"](where, value, x).astype(x.dtype)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "setitem": setitem,
+    "update": update,
+    "in_place": in_place,
+    "fill": fill,
+    "copyto": copyto,
+    "put_along_axis": put_along_axis,
+}
+

@@ -1,0 +1,291 @@
+"""A direct evaluator of programs in NumPy: one array per node, no fusion.  The oracle of tests and of `pf.compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import erf, erfc, gamma, lgamma
+from typing import Any, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.affine import Affine
+from polyfuse.dtypes import DType, f64
+from polyfuse.errors import ArgumentError
+from polyfuse.expr import (
+    Constant,
+    DataIndex,
+    Gather,
+    IndexEntry,
+    Input,
+    Iota,
+    Map,
+    Node,
+    Opaque,
+    Program,
+    Reduce,
+    Region,
+    Scalar,
+    Scan,
+    Scatter,
+    Shape,
+    View,
+    topological,
+)
+
+Array = npt.NDArray[Any]
+Sizes = Mapping[str, int]
+
+
+def bind_sizes(program: Program, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The size symbols' values from the shapes of the array arguments, in order.  Raises ArgumentError."""
+    wanted = [a for a in program.arguments if not a.is_scalar]
+    equations = []
+    for argument, shape in zip(wanted, shapes, strict=True):
+        if len(shape) != len(argument.shape):
+            raise ArgumentError(f"{argument.path} has rank {len(shape)}, the program takes rank {len(argument.shape)}")
+        equations += [(size, int(n), argument.path) for size, n in zip(argument.shape, shape, strict=True)]
+    sizes: dict[str, int] = {}
+    for _ in range(len(equations) + 1):
+        for size, n, _path in equations:
+            _solve(size.substitute(sizes), n, sizes)
+    for size, n, path in equations:
+        if not size.names() <= sizes.keys() or size.evaluate(sizes) != n:
+            raise ArgumentError(f"{path}: a size of {n} does not fit {size}")
+    return sizes
+
+
+def _solve(size: Affine, n: int, sizes: dict[str, int]) -> None:
+    """Bind the symbol of ``size = n``, if it is the only one."""
+    if len(size.terms) == 1 and isinstance(size.terms[0][0], str):
+        name, factor = size.terms[0]
+        if (n - size.constant) % factor == 0:
+            sizes[str(name)] = (n - size.constant) // factor
+
+
+def evaluate(
+    program: Program, arrays: Sequence[Any], scalars: Sequence[bool | int | float] = (), *, upcast: bool = False
+) -> list[Array]:
+    """The outputs of `program` for array arguments and scalar arguments, each in order.
+
+    upcast: compute every float in float64, for an accurate oracle.  Raises IndexError for gathers out of bounds.
+    """
+    given = [np.asarray(a) for a in arrays]
+    sizes = bind_sizes(program, [a.shape for a in given])
+    values: dict[int, Any] = {}
+    rest_arrays, rest_scalars = iter(given), iter(scalars)
+    for position, argument in enumerate(program.arguments):
+        values[position] = next(rest_scalars) if argument.is_scalar else next(rest_arrays)
+    run = _Run(sizes, values, upcast)
+    return [run.results[node] for node in run.all(program.outputs)]
+
+
+class _Run:
+    """One evaluation: the value of every node so far."""
+
+    def __init__(self, sizes: Sizes, arguments: Mapping[int, Any], upcast: bool) -> None:
+        self.sizes, self.arguments, self.upcast = sizes, arguments, upcast
+        self.results: dict[Node, Array] = {}
+
+    def all(self, outputs: Sequence[Node]) -> Sequence[Node]:
+        with np.errstate(all="ignore"):
+            for node in topological(outputs):
+                self.results[node] = np.asarray(self.value(node)).astype(self.dtype(node.dtype), copy=False)
+        return outputs
+
+    def dtype(self, dtype: DType) -> np.dtype[Any]:
+        return f64.numpy if self.upcast and dtype.is_float else dtype.numpy
+
+    def shape(self, shape: Shape) -> tuple[int, ...]:
+        return tuple(n.evaluate(self.sizes) for n in shape)
+
+    def value(self, node: Node) -> Any:
+        match node:
+            case Input():
+                return self.arguments[node.position]
+            case Scalar():
+                return np.asarray(self.arguments[node.position]).astype(node.dtype.numpy)
+            case Constant():
+                return np.frombuffer(node.bits, node.dtype.numpy)[0]
+            case Iota():
+                return self.points(node.shape, [node.index])[0]
+            case Map():
+                return self.map(node)
+            case Reduce():
+                return self.reduce(node)
+            case Scan():
+                return self.scan(node)
+            case View():
+                source = self.results[node.source]
+                return np.broadcast_to(source[self.points(node.shape, node.index)], self.shape(node.shape))
+            case Region():
+                return self.region(node)
+            case Gather():
+                return self.gather(node)
+            case Scatter():
+                return self.scatter(node)
+            case Opaque():
+                return self.opaque(node)
+        assert_never(node)
+
+    # ------------------------------------------------------------------------------------------ indices
+    def points(self, shape: Shape, index: Sequence[IndexEntry], operands: Sequence[Node] = ()) -> tuple[Array, ...]:
+        """Every index entry at every output point."""
+        extents = self.shape(shape)
+        at: dict[str, Any] = dict(self.sizes)
+        at |= {f"%{k}": g for k, g in enumerate(np.ogrid[tuple(slice(0, n) for n in extents)] if extents else ())}
+        entries = []
+        for entry in index:
+            value = self.results[operands[entry.operand]] if isinstance(entry, DataIndex) else entry.evaluate(at)
+            entries.append(np.broadcast_to(np.asarray(value, np.int64), extents))
+        return tuple(entries)
+
+    def checked(self, shape: Sequence[int], points: tuple[Array, ...], bounds: str) -> tuple[Array, ...]:
+        """Points in bounds.  Raises IndexError, or clips."""
+        for entry, extent in zip(points, shape, strict=True):
+            if bounds == "raise" and entry.size and (entry.min() < 0 or entry.max() >= extent):
+                raise IndexError(f"index out of bounds for an axis of size {extent}")
+        if bounds == "clip":
+            return tuple(np.clip(p, 0, max(n - 1, 0)) for p, n in zip(points, shape, strict=True))
+        return points
+
+    # ------------------------------------------------------------------------------------------ nodes
+    def map(self, node: Map) -> Any:
+        operands = [self.results[o] for o in node.operands]
+        if node.function == "cast":
+            return operands[0].astype(self.dtype(node.dtype))
+        if node.function == "bitcast":
+            return operands[0].astype(node.operands[0].dtype.numpy).view(node.dtype.numpy)
+        return _scalar_function(node.function)(*operands)
+
+    def reduce(self, node: Reduce) -> Any:
+        operands = [self.results[o] for o in node.operands]
+        if node.monoid in ("argmax", "argmin"):
+            return _positions(node, operands)
+        ufunc = _MONOID_UFUNCS[node.monoid]
+        options: dict[str, Any] = {}
+        if node.monoid in ("max", "min", "fmax", "fmin"):
+            options["initial"] = _worst(node.dtype, node.monoid.endswith("max"))
+        return ufunc.reduce(operands[0], axis=node.axes, dtype=operands[0].dtype, **options)
+
+    def scan(self, node: Scan) -> Any:
+        operand = self.results[node.operand]
+        operand = np.flip(operand, node.axis) if node.reverse else operand
+        result = _MONOID_UFUNCS[node.monoid].accumulate(operand, axis=node.axis, dtype=operand.dtype)
+        if node.exclusive:
+            first = np.zeros_like(np.take(result, [0], node.axis)) + _MONOID_UFUNCS[node.monoid].identity
+            shorter = np.delete(result, -1, node.axis)
+            result = np.concatenate([first, shorter], node.axis)
+        return np.flip(result, node.axis) if node.reverse else result
+
+    def region(self, node: Region) -> Any:
+        extents = self.shape(node.shape)
+        result = np.zeros(extents, self.dtype(node.dtype))
+        left = np.ones(extents, np.bool_)
+        for piece in node.pieces:
+            conditions = self.points(node.shape, piece.where)
+            here = left & np.logical_and.reduce([np.ones(extents, np.bool_), *(c >= 0 for c in conditions)])
+            left = left & ~here
+            source = self.results[piece.source]
+            points = tuple(p[here] for p in self.points(node.shape, piece.index))
+            if here.any():
+                self.checked(source.shape, points, "raise")
+                result[here] = source[points] if points else source
+        if left.any():
+            raise IndexError("a region leaves points without a value")
+        return result
+
+    def gather(self, node: Gather) -> Any:
+        source = self.results[node.source]
+        points = self.points(node.shape, node.index, node.operands)
+        return source[self.checked(source.shape, points, node.bounds)]
+
+    def scatter(self, node: Scatter) -> Any:
+        result = np.array(self.results[node.base])
+        updates = self.results[node.updates]
+        points = self.points(node.updates.shape, node.index, node.operands)
+        points = tuple(p.reshape(-1) for p in self.checked(result.shape, points, node.bounds))
+        flat = updates.reshape(-1)
+        if node.monoid == "set":
+            for k, value in enumerate(flat):
+                result[tuple(p[k] for p in points)] = value
+        else:
+            _MONOID_UFUNCS[node.monoid].at(result, points, flat)
+        return result
+
+    def opaque(self, node: Opaque) -> Any:
+        function: Callable[..., Any] = node.call.function or getattr(np, node.call.name)
+        result = function(*(self.results[o] for o in node.operands), **dict(node.call.settings))
+        return result[node.result] if isinstance(result, (tuple, list)) else result
+
+
+# ---------------------------------------------------------------------------------------------- scalar functions
+
+
+def _vector(function: Callable[[float], float]) -> Callable[..., Any]:
+    plain = np.vectorize(function, otypes=[np.float64])
+    return lambda x: plain(x) if np.size(x) else x
+
+
+def _multiply_high(a: Array, b: Array) -> Array:
+    wide = a.astype(object) * b.astype(object)
+    return (wide >> (8 * a.dtype.itemsize)).astype(a.dtype)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": _vector(erf),
+    "erfc": _vector(erfc),
+    "lgamma": _vector(lgamma),
+    "tgamma": _vector(gamma),
+    "fma": lambda a, b, c: (np.float64(1) * a * b + c).astype(np.result_type(a)),
+    "where": np.where,
+    "multiply_high": _multiply_high,
+    "divide": np.true_divide,
+}
+
+
+def _scalar_function(name: str) -> Callable[..., Any]:
+    return _FUNCTIONS.get(name) or getattr(np, name)
+
+
+_MONOID_UFUNCS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "fmax": np.fmax,
+    "fmin": np.fmin,
+    "any": np.logical_or,
+    "all": np.logical_and,
+    "bitor": np.bitwise_or,
+    "bitand": np.bitwise_and,
+    "bitxor": np.bitwise_xor,
+}
+
+
+def _worst(dtype: DType, lowest: bool) -> Any:
+    """The neutral element of max (lowest) or min."""
+    if dtype.is_float:
+        return -np.inf if lowest else np.inf
+    if dtype.kind == "b":
+        return not lowest
+    limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+    return limits.min if lowest else limits.max
+
+
+def _positions(node: Reduce, operands: Sequence[Array]) -> Any:
+    """argmax and argmin over any axes: the first NaN, else the extreme with the lowest index."""
+    kept = [k for k in range(operands[0].ndim) if k not in node.axes]
+    values, indices = (np.transpose(o, [*kept, *node.axes]) for o in operands)
+    outer = values.shape[: len(kept)]
+    values, indices = values.reshape(*outer, -1), indices.reshape(*outer, -1)
+    best = values.max(-1, keepdims=True) if node.monoid == "argmax" else values.min(-1, keepdims=True)
+    hit = (values == best) | (values != values)
+    if values.dtype.kind == "f" or values.dtype.name == "bfloat16":
+        nan = (values != values).any(-1, keepdims=True)
+        hit = np.where(nan, values != values, values == best)
+    position = np.where(hit, indices, np.iinfo(np.int64).max).min(-1)
+    if node.component == 1:
+        return position
+    return np.squeeze(best, -1)
