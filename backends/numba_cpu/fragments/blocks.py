@@ -33,9 +33,12 @@ from polyfuse.backends.numba_cpu.fragments.vectors import (
     pack,
     spread,
     stack_slot,
+    untyped,
 )
 
 MAX_AXES = 3
+# Numba refuses another meaning of the name `range`, so `compile_function` renames it.
+INDEX_RANGE = "index_range"
 
 
 def _thread(index: Element) -> Typer:
@@ -121,7 +124,6 @@ def _range(index: Element) -> Typer:
 
         return RangeType(loop), lower
 
-    count.__name__ = "range"
     return operation(count)
 
 
@@ -249,7 +251,7 @@ def elect(counter: Any, group: Any, count: Any) -> Typed:
 
     def lower(builder: Builder, pointer: Value, at: Value, total: Value) -> Value:
         position = index_value(builder, group, at)
-        address = builder.gep(pointer, [position], source_etype=I32)
+        address = builder.gep(untyped(pointer), [position], source_etype=I32)
         before = builder.atomic_rmw("add", address, I32(1), "acq_rel")
         wanted = builder.trunc(builder.sub(index_value(builder, count, total), I64(1)), I32)
         last = builder.icmp_signed("==", before, wanted)
@@ -266,4 +268,4 @@ IndexRuntime = dict[str, Callable[..., Any]]
 def index_runtime(bits: int) -> IndexRuntime:
     """The operations whose result is an index, for kernels compiled with 32- or 64-bit indices."""
     index = int64 if bits == 64 else int32
-    return {"thread": _thread(index), "block": _block(index), "slots": _slots(index), "range": _range(index)}
+    return {"thread": _thread(index), "block": _block(index), "slots": _slots(index), INDEX_RANGE: _range(index)}

@@ -20,8 +20,9 @@ from numba.core.compiler import Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
+from polyfuse.backends.numba_cpu.fragments.blocks import INDEX_RANGE
 from polyfuse.backends.numba_cpu.fragments.frame import CACHE_LINE, FRAME, SCRATCH, scratch_bytes
-from polyfuse.backends.numba_cpu.fragments.types import Fragment, Pointer
+from polyfuse.backends.numba_cpu.fragments.types import BYTE_POINTER, Fragment, Pointer
 from polyfuse.backends.numba_cpu.fragments.vectors import I32, I64, Builder, Value, stack_slot
 
 ENTRY = "polyfuse_kernel"
@@ -112,9 +113,9 @@ def compile_function(
     `arguments`: one Numba type per parameter, `Pointer` or a weak 0-d `Fragment`.  `nontemporal`: whether some store
     bypasses the cache.  Raises Numba's errors where the function does not type.
     """
-    merged = python_types.FunctionType(
-        function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__
-    )
+    code = function.__code__
+    code = code.replace(co_names=tuple(INDEX_RANGE if name == "range" else name for name in code.co_names))
+    merged = python_types.FunctionType(code, {**function.__globals__, **names}, function.__name__)
     _, symbol, module = _lowered(merged, arguments)
     scratch = scratch_bytes(module)
     _add_entry(module, symbol, arguments, scratch, nontemporal)
@@ -194,7 +195,7 @@ def _parameter(builder: Builder, record: Value, position: int, ty: Any) -> Value
     """One parameter from its word; narrow numbers lie in the low bytes."""
     address = _address(builder, record, LaunchWord.PARAMETERS + position)
     if isinstance(ty, Pointer):
-        return builder.load(address, typ=ir.PointerType())
+        return builder.load(address, typ=BYTE_POINTER)
     assert isinstance(ty, Fragment)
     if ty.dtype.kind == "b":
         return builder.trunc(builder.load(address, typ=I64), ir.IntType(1))

@@ -88,7 +88,7 @@ def reduced(x: Real) -> tuple[Real, Real]:
     return (-n).fma(low, (-n).fma(high, x)), exponent
 
 
-def _exponential_tail(r: Real) -> Real:
+def exponential_tail(r: Real) -> Real:
     """``exp(r) - 1`` for a reduced argument."""
     return (r * r).fma(horner(r, EXPONENTIAL_64 if r.is_double else EXPONENTIAL_32), r)
 
@@ -97,13 +97,13 @@ def exponential(x: Real, exponent: int = 0) -> Real:
     """``exp(x) * 2**exponent`` without an overflow in between."""
     low, high = (-746.0, 711.0) if x.is_double else (-104.0, 90.0)
     r, n = reduced(x.clamp(low, high))
-    return scaled(_exponential_tail(r) + 1, n + exponent)
+    return scaled(exponential_tail(r) + 1, n + exponent)
 
 
 def exponential_2(x: Real) -> Real:
     if x.is_double:
         n, exponent = x.clamp(-1076.0, 1025.0).nearest()
-        return scaled(_exponential_tail((x.clamp(-1076.0, 1025.0) - n) * LN2) + 1, exponent)
+        return scaled(exponential_tail((x.clamp(-1076.0, 1025.0) - n) * LN2) + 1, exponent)
     clamped = x.clamp(-151.0, 129.0)
     n, exponent = clamped.nearest()
     r = clamped - n
@@ -112,16 +112,17 @@ def exponential_2(x: Real) -> Real:
 
 def exponential_minus_1(x: Real) -> Real:
     """``2^n * (exp(r) - 1) + (2^n - 1)``; half of 2^n, so that the largest arguments do not overflow early."""
-    low, high = (-40.0, 711.0) if x.is_double else (-20.0, 90.0)
+    low, high = (-40.0, 709.9) if x.is_double else (-20.0, 88.9)
     r, n = reduced(x.clamp(low, high))
     half = power_of_two(n - 1)
-    result = half.fma(_exponential_tail(r), half - 0.5) * 2
+    result = half.fma(exponential_tail(r), half - 0.5) * 2
     return x.equals(0).choose(x, result)  # keeps the sign of zero
 
 
 def _split(x: Real) -> tuple[Real, Real]:
-    """(m, e) with ``x = (1 + m) * 2**e`` and 1 + m in [2/3, 4/3), for normal positive numbers."""
-    threshold, shift = (0x3FE5555555555555, 52) if x.is_double else (0x3F2AAAAB, 23)
+    """(m, e) with ``x = (1 + m) * 2**e`` and 1 + m in [2/3, 4/3), in float64 [sqrt(1/2), sqrt(2)), for normal positive
+    numbers."""
+    threshold, shift = (0x3FE6A09E667F3BCD, 52) if x.is_double else (0x3F2AAAAB, 23)
     exponent = (x.bits() - threshold) >> shift
     return (x.bits() - (exponent << shift)).as_float() - 1, exponent.to_float()
 
@@ -192,7 +193,7 @@ def log_base_10(x: Real) -> Real:
 def log_plus_1(x: Real) -> Real:
     """log(1 + x) from the scaled argument ``x * 2^-e + (2^-e - 1)``, which is exact where 1 + x is not."""
     total = x + 1
-    threshold, shift = (0x3FE5555555555555, 52) if x.is_double else (0x3F2AAAAB, 23)
+    threshold, shift = (0x3FE6A09E667F3BCD, 52) if x.is_double else (0x3F2AAAAB, 23)
     exponent = (total.bits() - threshold) >> shift
     finite = total < math.inf
     exponent = finite.choose(exponent, 0)

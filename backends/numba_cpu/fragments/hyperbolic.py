@@ -8,22 +8,21 @@ from polyfuse.backends.numba_cpu.fragments.exponential import (
     LN2,
     exponential,
     exponential_minus_1,
+    exponential_tail,
     log_plus_1,
     natural_log,
+    reduced,
 )
-from polyfuse.backends.numba_cpu.fragments.reals import Real, horner, in_double, mathematical
+from polyfuse.backends.numba_cpu.fragments.reals import Real, horner, in_double, mathematical, power_of_two
 
-# tanh on |x| <= 7.9 as an odd over an even polynomial: 1.3 units in the last place of float32
-TANH_P = (
-    -2.76076847742355e-16,
-    2.00018790482477e-13,
-    -8.60467152213735e-11,
-    5.12229709037114e-08,
-    1.48572235717979e-05,
-    6.37261928875436e-04,
-    4.89352455891786e-03,
+# (tanh(x) / x - 1) / x^2 in x^2 on |x| <= 0.61: 2^-28 of tanh
+TANH_NEAR = (
+    -0.005835004141739102,
+    0.020749466108231068,
+    -0.053771770531523023,
+    0.13331806068146268,
+    -0.33333294691527143,
 )
-TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 
 
 def hyperbolic_tangent(x: Real) -> Real:
@@ -31,9 +30,12 @@ def hyperbolic_tangent(x: Real) -> Real:
         size = abs(x).clamp(0.0, 22.0)
         t = exponential_minus_1(size + size)
         return (t / (t + 2)).with_sign_of(x)
-    c = x.clamp(-7.90531110763549805, 7.90531110763549805)
-    s = c * c
-    return (abs(x) < 0.0004).choose(x, c * horner(s, TANH_P) / horner(s, TANH_Q))
+    size = abs(x).clamp(0.0, 9.1)
+    r, n = reduced(size + size)
+    far = 1 - 2 / (((exponential_tail(r) + 1) * power_of_two(n)) + 1)
+    square = x * x
+    near = (x * square).fma(horner(square, TANH_NEAR), x)
+    return (size < 0.6).choose(near, far.with_sign_of(x))
 
 
 @in_double
@@ -62,7 +64,8 @@ def inverse_hyperbolic_sine(x: Real) -> Real:
 def inverse_hyperbolic_cosine(x: Real) -> Real:
     t = x - 1
     near = log_plus_1(t + (t * t + 2 * t).sqrt())
-    return (x > 2.0**28).choose(natural_log(x) + LN2, near)
+    result = (x > 2.0**28).choose(natural_log(x) + LN2, near)
+    return (x < 1).choose(math.nan, result)
 
 
 @in_double

@@ -36,6 +36,7 @@ from polyfuse.backends.numba_cpu.fragments.vectors import (
     pack,
     shuffle,
     splat,
+    untyped,
 )
 
 ADDRESS = ir.PointerType()
@@ -80,7 +81,7 @@ class Place:
         element = self.pointer.dtype.memory
         chunks = Fragment(boolean, self.tile.shape).layout.chunks
         for row, inner in enumerate(self.tile.row_offsets()):
-            base = _moved(builder, pointer, inner, known, element)
+            base = _moved(builder, untyped(pointer), inner, known, element)
             start = 0
             for chunk, lanes in enumerate(chunks):
                 move = moves[row * len(chunks) + chunk]
@@ -375,7 +376,7 @@ def advance(pointer: Any, offset: Any) -> Typed:
         return None
 
     def lower(builder: Builder, p: Value, at: Value) -> Value:
-        return builder.gep(p, [index_value(builder, offset, at)], source_etype=pointer.dtype.memory)
+        return builder.gep(untyped(p), [index_value(builder, offset, at)], source_etype=pointer.dtype.memory)
 
     return pointer, lower
 

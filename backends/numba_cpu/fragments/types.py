@@ -75,10 +75,14 @@ class FragmentModel(models.PrimitiveModel):
         super().__init__(manager, fragment, representation(fragment))
 
 
+# Numba stores variables through typed pointers only, so a pointer variable has one.
+BYTE_POINTER = ir.IntType(8).as_pointer()
+
+
 @register_model(Pointer)
 class PointerModel(models.PrimitiveModel):
     def __init__(self, manager: Any, pointer: Pointer) -> None:
-        super().__init__(manager, pointer, ir.PointerType())
+        super().__init__(manager, pointer, BYTE_POINTER)
 
 
 register_model(TileType)(models.OpaqueModel)

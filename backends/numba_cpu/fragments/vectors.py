@@ -99,9 +99,13 @@ def intrinsic(
 
 def stack_slot(builder: Builder, ty: ir.Type) -> Value:
     """The address of uninitialised stack memory for a `ty`; to be called in the entry block of a function."""
-    slot = builder.alloca(ty)
-    slot.type = ir.PointerType()  # llvmlite still types what `alloca` returns, LLVM does not
-    return slot
+    return untyped(builder.alloca(ty))
+
+
+def untyped(pointer: Value) -> Value:
+    """`pointer` as LLVM sees it: llvmlite and Numba still attach the type of what lies there."""
+    pointer.type = ir.PointerType()
+    return pointer
 
 
 def splat(builder: Builder, scalar: Value, lanes: int) -> Value:
