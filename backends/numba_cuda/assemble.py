@@ -42,10 +42,11 @@ def assemble(kernel: CompiledKernel) -> CompiledKernel:
     if kernel.cubin is not None:
         return kernel
     path = find_ptxas()
-    return _by_ptxas(kernel, path) if path else _by_driver(kernel)
+    return assemble_by_ptxas(kernel, path) if path else assemble_by_driver(kernel)
 
 
-def _by_ptxas(kernel: CompiledKernel, path: str) -> CompiledKernel:
+def assemble_by_ptxas(kernel: CompiledKernel, path: str) -> CompiledKernel:
+    """By the ptxas at `path`, which needs no GPU; raises `CompileError`."""
     major, minor = kernel.capability
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
@@ -71,26 +72,42 @@ def resources_from(log: str) -> Resources:
     )
 
 
-def _by_driver(kernel: CompiledKernel) -> CompiledKernel:
+def assemble_by_driver(kernel: CompiledKernel) -> CompiledKernel:
+    """By the driver's compiler, for the current device; raises `CompileError` and `DeviceError`."""
     from polyfuse.backends.numba_cuda.driver import check, current_context, driver
 
     with current_context():
         api = driver()
-        option = api.CUjit_option
-        log = bytearray(8192)
-        options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-        options += [option.CU_JIT_INFO_LOG_BUFFER, option.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, option.CU_JIT_LOG_VERBOSE]
-        facts = bytearray(8192)
-        values = [log, len(log), facts, len(facts), 1]
-        state = check(api.cuLinkCreate(len(options), options, values), "creating a linker")
-        text = kernel.ptx.encode() + b"\0"
-        kind = api.CUjitInputType.CU_JIT_INPUT_PTX
+        option, errors, facts = api.CUjit_option, bytearray(8192), bytearray(8192)
+        options = {
+            option.CU_JIT_ERROR_LOG_BUFFER: errors,
+            option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: len(errors),
+            option.CU_JIT_INFO_LOG_BUFFER: facts,
+            option.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: len(facts),
+            option.CU_JIT_LOG_VERBOSE: 1,
+        }
+        state = check(api.cuLinkCreate(len(options), list(options), list(options.values())), "creating a linker")
+        text, kind = kernel.ptx.encode() + b"\0", api.CUjitInputType.CU_JIT_INPUT_PTX
         (status,) = api.cuLinkAddData(state, kind, text, len(text), kernel.entry.encode(), 0, [], [])
         if int(status):
-            message = log.split(b"\0")[0].decode(errors="replace")
-            raise CompileError(f"the driver refuses kernel {kernel.entry} ({status.name}):\n{message[:2000]}")
+            said = errors.split(b"\0")[0].decode(errors="replace")
+            raise CompileError(f"the driver refuses kernel {kernel.entry} ({status.name}):\n{said[:2000]}")
         address, size = check(api.cuLinkComplete(state), f"linking {kernel.entry}")
         cubin = ctypes.string_at(int(address), size)
         check(api.cuLinkDestroy(state), "destroying a linker")
         found = resources_from(facts.split(b"\0")[0].decode(errors="replace"))
-        return replace(kernel, cubin=cubin, resources=found)
+        return replace(kernel, cubin=cubin, resources=_measured(kernel.entry, cubin, found))
+
+
+def _measured(entry: str, cubin: bytes, logged: Resources) -> Resources:
+    """Registers and local memory as the loaded kernel has them; only the log tells what was spilled."""
+    from polyfuse.backends.numba_cuda.driver import check, driver
+
+    api = driver()
+    names = api.CUfunction_attribute
+    module = check(api.cuModuleLoadData(cubin), f"loading {entry}")
+    function = check(api.cuModuleGetFunction(module, entry.encode()), f"finding {entry}")
+    wanted = (names.CU_FUNC_ATTRIBUTE_NUM_REGS, names.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
+    registers, local = (int(check(api.cuFuncGetAttribute(name, function), "asking for resources")) for name in wanted)
+    check(api.cuModuleUnload(module), f"unloading {entry}")
+    return Resources(registers, local, logged.spilled_bytes)

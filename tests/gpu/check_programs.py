@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -46,6 +47,7 @@ PARTS = Tile((4, 4), (1024, 1), vector=4)
         sizes={"n": n},
         grid=(4, 2),
         launches=3,
+        floor=1.0,
         tolerance=2e-5,
     )
 
@@ -119,6 +121,7 @@ store(y, at, ROW, e / s)
             {"y": want},
             "ROW = Tile((4, 4), (1024, 1), vector=4)",
             grid=(64,),
+            floor=1e-6,
             tolerance=1e-5,
             index_bits=bits,
         )
@@ -178,6 +181,7 @@ store(y, 16384 + 4 * thread(), NINE, load(b, 4 * i, NINE))
             "z": np.full(256, 2**63 + 6, np.uint64),
         },
         "ONE = Tile((), ())",
+        floor=1.0,
         tolerance=1e-5,
         scalars={"a": ("f32", 0.5), "b": ("bf16", 3.0), "seed": ("u64", 2**63 + 5), "flag": ("bool", True)},
     )
@@ -205,8 +209,9 @@ def printed_checks() -> Iterator[Check]:
             every,
             case.expected,
             tolerance=max(case.tolerance, 1e-5),
+            floor=1.0,
             threads=kernel.threads,
-            grid=tuple(extent.evaluate(case.sizes) for extent in kernel.grid),
+            grid=(math.prod(extent.evaluate(case.sizes) for extent in kernel.grid),),  # launched as one axis
             values={**case.sizes, **case.scalars},
             index_bits=kernel.index_bits,
             printed=kernel.parameters,

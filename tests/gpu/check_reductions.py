@@ -50,7 +50,7 @@ def reduction_checks(t: str) -> Iterator[Check]:
             body.append(f"store(mask{mask}, 3 * thread(), C, threads_{name}(one, {mask}, 256))")
             expected[f"mask{mask}"] = over_threads(name, each, mask).reshape(-1)
         tolerance = 0.0 if t not in FLOATS or name not in ("sum", "prod") else (2e-4 if t == "f32" else 1e-11)
-        yield check(f"reduce {name} {t}", "\n".join(body), {"x": x}, expected, tiles, tolerance=tolerance)
+        yield check(f"reduce {name} {t}", "\n".join(body), {"x": x}, expected, tiles, floor=1.0, tolerance=tolerance)
 
 
 def pair_checks(t: str) -> Iterator[Check]:
@@ -99,7 +99,14 @@ store(y, thread(), ONE, total)
         total -= 0.25 if total > 1.0 else 0.0
     want = np.full(256, total, np.float32)
     yield check(
-        "combination in a loop", body, {"x": x}, {"y": want}, "ONE = Tile((), ())", sizes={"n": 8}, tolerance=1e-4
+        "combination in a loop",
+        body,
+        {"x": x},
+        {"y": want},
+        "ONE = Tile((), ())",
+        sizes={"n": 8},
+        floor=1.0,
+        tolerance=1e-4,
     )
     rows = random_values("f32", 1024 * 8, 12)
     wide = """
@@ -171,6 +178,7 @@ def scan_checks(t: str) -> Iterator[Check]:
                 expected,
                 "V, S = Tile((4,), (1,), vector=4), Tile((1,), (0,))",
                 threads=count,
+                floor=1.0,
                 tolerance=tolerance,
             )
 
@@ -192,6 +200,7 @@ store(z, 6 * thread(), C, contract(c, a, b, (0,)))
             {"x": x, "y": y},
             {"z": want.astype(x.dtype).reshape(-1)},
             tiles,
+            floor=1.0,
             tolerance=0.0 if t == "i32" else 1e-5 if t == "f32" else 1e-12,
         )
 

@@ -29,7 +29,8 @@ class Check:
     source: str
     arrays: dict[str, np.ndarray]
     expected: dict[str, np.ndarray]
-    tolerance: float = 0.0
+    tolerance: float = 0.0  # relative to the value, or to `floor` where that is larger
+    floor: float = 1e-12
     threads: int = 256
     grid: tuple[int, ...] = (1,)
     sizes: dict[str, int] = field(default_factory=dict)
