@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Union
 
-from polyfuse.bindings import AnyGuard, Binding, Buffer, Layout
+from polyfuse.bindings import AnyGuard, Binding, Buffer, FromBuffer, FromOutput, Layout
 from polyfuse.expr import Call, Program
 from polyfuse.kernel import Kernel
 from polyfuse.options import Options
 from polyfuse.target import Target
 
 if TYPE_CHECKING:
+    from polyfuse.algebra import Formula
+    from polyfuse.explain.kernels import KernelView
     from polyfuse.schedule import KernelSchedule
+    from polyfuse.scop import Scop
     from polyfuse.verdict import Verdict
 
 
@@ -37,12 +41,15 @@ class LibraryCall:
 Step = Union[Launch, LibraryCall]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """Steps in launch order, the buffers between them, and the class of calls for which they hold.
 
     `layouts`: one per array argument (scalars hold a default `Layout`).  `guards`: all must hold for the sizes of a
     call, else another plan is needed.  `refusals`: for pairs of statement names that the search wanted to fuse, why not.
+
+    Plans are equal when they launch the same kernels for the same program, whatever its values, sizes and kernels are
+    called.
     """
 
     program: Program
@@ -57,3 +64,72 @@ class Plan:
     @property
     def launches(self) -> tuple[Launch, ...]:
         return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @cached_property
+    def scop(self) -> Scop:
+        """The statements that the kernels' schedules speak of."""
+        from polyfuse.scop import build_scop
+
+        return build_scop(self.program)
+
+    @cached_property
+    def kernels(self) -> tuple[KernelView, ...]:
+        """The kernels in launch order, with their statements, places, prices."""
+        from polyfuse.explain.kernels import views
+
+        return views(self)
+
+    def kernel(self, name: str) -> KernelView:
+        """The kernel of that name, or the first that computes the value of that name.  Raises KeyError."""
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        for kernel in self.kernels:
+            if any(s.name == name for s in kernel.statements):
+                return kernel
+        raise KeyError(name)
+
+    @property
+    def library_calls(self) -> tuple[LibraryCall, ...]:
+        return tuple(step for step in self.steps if isinstance(step, LibraryCall))
+
+    def called(self, step: LibraryCall) -> int:
+        """The value, by its id in the SCoP, that a library call makes."""
+        from polyfuse.scop import OpaqueStatement
+
+        (result,) = step.results
+        for statement in self.scop.statements:
+            if not isinstance(statement, OpaqueStatement):
+                continue
+            match result:
+                case FromOutput(position=position) if self.scop.outputs[position] == statement.id:
+                    return statement.id
+                case FromBuffer(name=name) if name == statement.name:
+                    return statement.id
+        raise KeyError(f"no value of the program is {result}")
+
+    @property
+    def hbm_bytes(self) -> Formula:
+        """Bytes that all steps move, each array once per kernel: exact, for all sizes."""
+        from polyfuse.explain.traffic import formula, step_traffic
+
+        moved = [step_traffic(self, step) for step in self.steps]
+        return formula(transfer for t in moved for transfer in (*t.reads, *t.writes))
+
+    @cached_property
+    def key(self) -> bytes:
+        """Structural identity: program, target and decisions, without names, lines, size symbols and trace order."""
+        from polyfuse.explain.identity import plan_key
+
+        return plan_key(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, Plan) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        from polyfuse.text.printer import plan_text
+
+        return plan_text(self)

@@ -29,10 +29,12 @@ from polyfuse.grouping.search import Grouping, search
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.legality import prove
 from polyfuse.lower.kernel import Lowered, lower
+from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
 from polyfuse.plan import Launch, LibraryCall, Plan, Step
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, build_scop
+from polyfuse.split import split_reductions
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target
 from polyfuse.verdict import LEGAL, Verdict
@@ -47,11 +49,31 @@ fusion_log = logging.getLogger("polyfuse.fusion")
 
 def plan_program(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> Plan:
     """The plan for one class of calls.  `layouts` has one entry per argument.  Raises PolyfuseError subclasses."""
+    hints = _hints(program)
+    program = normalise(program)  # reverse scans become flips
+    program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     scop = build_scop(program)  # views vanish into access relations
-    costs = ProgramCosts(scop, target, options, _hints(program), _layouts(scop, layouts))
+    costs = ProgramCosts(scop, target, options, hints, _layouts(scop, layouts))
     grouping = _search(costs, options)  # the cheapest partition of stored values
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
-    return _assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
+    plan = _assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
+    return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
+
+
+SIZE_CLASSES = (64, 1024, 16384, 262144)
+"""Bounds between which one plan serves all sizes: prices, not legality, change from class to class."""
+
+
+def size_classes(program: Program, hints: Mapping[str, int]) -> tuple[Guard, ...]:
+    """Guards that keep every size symbol in the class of its hint."""
+    found: list[Guard] = []
+    for name in program.symbols:
+        symbol, hint = Affine.symbol(name), hints[name]
+        below = [bound for bound in SIZE_CLASSES if hint > bound]
+        above = [bound for bound in SIZE_CLASSES if hint <= bound]
+        found += [Guard(symbol - below[-1] - 1)] if below else []
+        found += [Guard(Affine.of(above[0]) - symbol)] if above else []
+    return tuple(found)
 
 
 def _hints(program: Program) -> dict[str, int]:
@@ -115,7 +137,8 @@ class ProgramCosts:
         return choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
 
     def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
-        return self.choice(body, roots, loads).verdict or LEGAL
+        verdict = self.choice(body, roots, loads).verdict
+        return LEGAL if verdict is None else verdict
 
     def choice(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
         key = (body, roots)

@@ -275,6 +275,8 @@ class _Lowering:
         statement = self.scop.statements[placed.value]
         assert isinstance(statement, Statement) and statement.monoid is not None
         fill = neutral(statement.monoid, statement.dtypes)
+        if statement.scanned is not None:
+            return [ir.Let(f"{placed.name}_carry", fill[0])]
         return [ir.Let(n, f) for n, f in zip(self._result_names(placed), fill, strict=True)]
 
     def _accumulate(self, placed: Placed, statement: Statement) -> list[ir.Op]:
@@ -323,6 +325,8 @@ class _Lowering:
         """Across threads: all bits of the thread digits that the reduction sums over."""
         statement = self.scop.statements[placed.value]
         assert isinstance(statement, Statement) and statement.monoid is not None
+        if statement.scanned is not None:
+            return []
         over, bits = self._over(placed), 0
         for d in self.schedule.of_kind("thread"):
             if d.name in over:
@@ -345,17 +349,27 @@ class _Lowering:
         if where:
             value = Apply("where", (Inside(where), value, fill), fill.dtype)
         total = f"{placed.name}_total"
+        carried = bool(self._reduced_loops(placed))
+        name = f"{placed.name}_part" if carried else placed.name
         scan = ir.Scan(
-            placed.name,
+            name,
             total,
             statement.monoid,
             value,
             slots[-1] if slots else None,
             bits,
             statement.exclusive,
-            statement.reverse,
         )
-        return [scan]
+        if not carried:
+            return [scan]
+        function = MONOIDS[statement.monoid].function
+        dtype = fill.dtype
+        carry = Ref(f"{placed.name}_carry", dtype)
+        return [
+            scan,
+            ir.Let(placed.name, Apply(function, (carry, Ref(name, dtype)), dtype)),
+            ir.Let(carry.name, Apply(function, (carry, Ref(total, dtype)), dtype)),
+        ]
 
     # ---------------------------------------------------------------- contractions
     def _fold_products(self) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from graphlib import CycleError
 
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
@@ -58,7 +59,10 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     placed = tuple(builder.finished(d) for d in builder.drafts.values())
     ordered = sorted(builder.digits.values(), key=lambda d: d.kind == "slot" and d.name.startswith("w"))
     digits, placed, boxes = refine_threads(tuple(ordered), placed, tuple(builder.boxes))
-    order = with_barriers(order_tree(placed), placed)
+    try:
+        order = with_barriers(order_tree(placed), placed)
+    except CycleError:
+        raise Refused(illegal(Hazard.RAW, f"no order of the loops of {name} respects every dependence")) from None
     return KernelSchedule(
         name=name,
         strategy=proposal.strategy,
@@ -201,6 +205,7 @@ class _Builder:
     def _check_reduction(self, statement: Statement, place: list[Affine]) -> None:
         """Kept and reduced dimensions must not share digits: one thread would hold parts of several results."""
         over = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
+        self._check_loops(statement, over, place)
         for dim in statement.kept:
             clash = {n for n in over & place[dim].names() if n.startswith("$")}
             if clash:
@@ -210,6 +215,21 @@ class _Builder:
                         f"{statement.name} is needed at {place[dim]} along dimension {dim}, where the digits "
                         f"{', '.join(sorted(clash))} already enumerate what it reduces: its results are needed in threads "
                         "or blocks that do not compute them",
+                        rule="scope",
+                    )
+                )
+
+    def _check_loops(self, statement: Statement, over: frozenset[str], place: list[Affine]) -> None:
+        """Accumulators live in registers: no loop that enumerates results may lie inside one that is summed over."""
+        kept = frozenset().union(*(place[d].names() for d in statement.kept)) if statement.kept else frozenset()
+        summed = [k for k, loop in enumerate(self.loops) if f"${loop}" in over]
+        for k, loop in enumerate(self.loops):
+            if f"${loop}" in kept and summed and k > summed[0]:
+                raise Refused(
+                    illegal(
+                        Hazard.SCOPE,
+                        f"the partial results of {statement.name} along loop {loop} would have to outlive its iterations "
+                        f"while loop {self.loops[summed[0]]} goes on",
                         rule="scope",
                     )
                 )

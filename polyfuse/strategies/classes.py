@@ -73,6 +73,11 @@ class Classes:
     axes: tuple[AxisClass, ...]
     of: Mapping[Key, AxisClass]
 
+    def anchored(self, group: Group) -> tuple[AxisClass, ...]:
+        """The classes that need a split: those of roots and those that something reduces or scans.  The places of all
+        others follow from their readers."""
+        return tuple(a for a in self.axes if a.reduced_by or a.scanned_by or any(k[0] in group.roots for k in a.members))
+
     def statement(self, statement: Statement) -> tuple[AxisClass, ...]:
         return tuple(self.of[(statement.id, d)] for d in range(len(statement.extents)))
 
@@ -85,6 +90,14 @@ def _plain(entry: object) -> tuple[int, int] | None:
     if factor != 1 or not isinstance(atom, str) or not atom.startswith("%"):
         return None
     return int(atom[1:]), entry.constant
+
+
+def unit_dimension(entry: object) -> int | None:
+    """The last dimension along which an index moves by one element: 1 in ``4096*%0 + %1``."""
+    if not isinstance(entry, Affine):
+        return None
+    found = [int(a[1:]) for a, f in entry.terms if isinstance(a, str) and a.startswith("%") and abs(f) == 1]
+    return max(found, default=None)
 
 
 def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
@@ -178,13 +191,28 @@ def _weights(group: Group, union: _Union, hints: Mapping[str, int]) -> dict[Key,
     for statement in group.statements():
         for read in statement.reads:
             if read.source in group.loads and read.index:
-                plain = _plain(read.index[-1])
-                if plain is not None and (read.source, (statement.id, plain[0])) not in seen:
-                    seen.add((read.source, (statement.id, plain[0])))
-                    add((statement.id, plain[0]), read.source)
+                along = unit_dimension(read.index[-1])
+                if along is not None and (read.source, (statement.id, along)) not in seen:
+                    seen.add((read.source, (statement.id, along)))
+                    add((statement.id, along), read.source)
         if statement.id in group.roots and statement.kept:
             add((statement.id, statement.kept[-1]), statement.id)
+        _inherit(group, statement, union, weights)
     return weights
+
+
+def _inherit(group: Group, statement: Statement, union: _Union, weights: dict[Key, int]) -> None:
+    """What moves along a producer's dimension moves along the reader's that steps it: r in ``p[4096*q + r]``."""
+    for read in statement.reads:
+        if read.source not in group.body:
+            continue
+        for d, entry in zip(_kept(group, read), read.index, strict=True):
+            along = unit_dimension(entry)
+            if along is None:
+                continue
+            source, reader = union.find((read.source, d)), union.find((statement.id, along))
+            if source != reader:
+                weights[reader] += weights.get(source, 0)
 
 
 def volume(group: Group, value: int, hints: Mapping[str, int]) -> int:

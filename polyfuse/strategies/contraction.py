@@ -43,7 +43,7 @@ def contraction(situation: Situation) -> list[Proposal]:
     if not found or len({(c.rows.number, c.columns.number, c.depth.number) for c in found}) > 1:
         return []
     first = found[0]
-    over = [a for a in situation.classes.axes if a.reduced_by]
+    over = [a for a in situation.axes if a.reduced_by]
     if any(a is not first.depth and not set(a.reduced_by) <= {c.statement.id for c in found} for a in over):
         return []
     factors = tuple(dict.fromkeys(v for c in found for v in c.factors))
@@ -110,7 +110,7 @@ def _tiled(
     }
     digits: list[Digit] = []
     outer: list[Digit] = []
-    for axis in situation.classes.axes:
+    for axis in situation.axes:
         if axis.number in splits:
             continue
         if axis.reduced_by:

@@ -21,7 +21,7 @@ def pointwise(situation: Situation) -> list[Proposal]:
         return []
     axes = situation.classes.statement(situation.lead)
     covered = {a.number for a in axes}
-    if any(a.number not in covered for a in situation.classes.axes):
+    if any(a.number not in covered for a in situation.axes):
         return []
     inner = situation.inner if situation.inner is not None and situation.inner.number in covered else None
     if inner is None and axes:

@@ -30,7 +30,7 @@ def reduction(situation: Situation) -> list[Proposal]:
     inner = situation.inner
     if inner is None:
         return []
-    over = [a for a in situation.classes.axes if a.reduced_by or a.scanned_by]
+    over = [a for a in situation.axes if a.reduced_by or a.scanned_by]
     if inner in over:
         return [_rows(situation, inner, over)]
     if situation.target.kind == "cpu":
@@ -59,7 +59,7 @@ def _outer_loops(axes: list[AxisClass]) -> tuple[list[Digit], dict[int, Affine]]
 
 
 def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Proposal:
-    parallel = [a for a in situation.classes.axes if a not in over]
+    parallel = [a for a in situation.axes if a not in over]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
     shape = _row_shape(situation, inner, bool(parallel))
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
@@ -160,7 +160,7 @@ def _scan_shape(
 def _columns(
     situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int
 ) -> Proposal:
-    parallel = [a for a in situation.classes.axes if a not in over and a is not inner]
+    parallel = [a for a in situation.axes if a not in over and a is not inner]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]

@@ -11,7 +11,7 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 
 def serial(situation: Situation) -> list[Proposal]:
     """A single proposal; slow where it wins nothing else, right everywhere a statement stands alone."""
-    axes = situation.classes.axes
+    axes = situation.axes
     over = [a for a in axes if a.reduced_by or a.scanned_by]
     kept = [a for a in axes if a not in over]
     cpu = situation.target.kind == "cpu"

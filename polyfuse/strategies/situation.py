@@ -34,6 +34,11 @@ class Situation:
         return classify(self.group, self.hints)
 
     @cached_property
+    def axes(self) -> tuple[AxisClass, ...]:
+        """The classes that a proposal splits."""
+        return self.classes.anchored(self.group)
+
+    @cached_property
     def reductions(self) -> tuple[Statement, ...]:
         return tuple(s for s in self.group.statements() if s.is_reduction)
 
@@ -59,9 +64,9 @@ class Situation:
     @cached_property
     def inner(self) -> AxisClass | None:
         """The class along which most bytes lie with unit stride; ties go to the later dimension of the lead."""
-        axes = [a for a in self.classes.axes if a.weight > 0]
+        axes = [a for a in self.axes if a.weight > 0]
         if not axes:
-            return self.classes.axes[-1] if self.classes.axes else None
+            return self.axes[-1] if self.axes else None
         return max(axes, key=lambda a: (a.weight, a.number))
 
     def vector(self, extent: Affine, *, flat: bool) -> int:

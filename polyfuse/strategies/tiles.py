@@ -26,7 +26,7 @@ def tiles(situation: Situation) -> list[Proposal]:
     axes = situation.classes.statement(situation.lead)
     inner = situation.inner
     covered = {a.number for a in axes}
-    if inner is None or inner.number not in covered or any(a.number not in covered for a in situation.classes.axes):
+    if inner is None or inner.number not in covered or any(a.number not in covered for a in situation.axes):
         return []
     found = []
     crossing = _crossing(situation, inner)

@@ -1,0 +1,35 @@
+"""Canonical forms before planning: fewer cases for everything below.
+
+    reverse scan along an axis  ->  flip, forward scan, flip (views, so nothing moves)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse import expr
+from polyfuse.affine import dimensions
+from polyfuse.expr import Node, Program
+from polyfuse.rebuild import rebuild
+
+
+def normalise(program: Program) -> Program:
+    """The same program without reverse scans."""
+    names = dict(program.names)
+
+    def change(original: Node, node: Node) -> Node:
+        if not isinstance(node, expr.Scan) or not node.reverse:
+            return node
+        forward = expr.scan(node.monoid, flip(node.operand, node.axis), node.axis, node.exclusive)
+        if original.digest in names:
+            names[forward.digest] = names[original.digest]
+        return flip(forward, node.axis)
+
+    return replace(program, outputs=rebuild(program.outputs, change), names=names)
+
+
+def flip(node: Node, axis: int) -> Node:
+    """``node[..., ::-1, ...]``."""
+    points = list(dimensions(node.rank))
+    points[axis] = node.shape[axis] - points[axis] - 1
+    return expr.view(node, node.shape, points)
