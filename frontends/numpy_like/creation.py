@@ -74,7 +74,8 @@ def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any
     sample = np.arange(first, first + 2 * step, step)
     wanted = numpy_dtype(dtype) if dtype is not None else numpy_dtype(sample.dtype)
     delta = (first + step) - first
-    return lift(trace, first) + Tracer(trace, nodes.cast(nodes.iota((Affine.of(count),), dimension(0)), wanted)) * delta
+    index = Tracer(trace, nodes.cast(nodes.iota((Affine.of(count),), dimension(0)), wanted))
+    return ufunc("add", ufunc("multiply", index, delta), first)
 
 
 def _affine(value: Any) -> Affine | None:

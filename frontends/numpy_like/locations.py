@@ -76,17 +76,23 @@ _RETURNED = ("return",)  # a keyword, hence never a name
 
 @lru_cache(maxsize=1024)
 def _targets(code: CodeType) -> dict[int, tuple[str, ...]]:
-    """Instruction offset -> names that its result is stored under; `_RETURNED` when it is returned."""
-    plain = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "NOP", "EXTENDED_ARG", "COPY")]
+    """Offset -> names that the instruction's result is stored under; `_RETURNED` when it is returned.
+
+    The offsets of an instruction are its own and those of its inline caches: a frame that called a Python function
+    stands on the last of them.
+    """
+    every = list(dis.get_instructions(code))
+    plain = [i for i in every if i.opname not in ("NOP", "EXTENDED_ARG", "COPY")]
+    ends = {i.offset: following.offset for i, following in zip(every, every[1:], strict=False)}
     found: dict[int, tuple[str, ...]] = {}
     for position, instruction in enumerate(plain[:-1]):
         following = plain[position + 1]
         count = following.argval if following.opname == "UNPACK_SEQUENCE" else 1
         first = position + (2 if following.opname == "UNPACK_SEQUENCE" else 1)
-        if following.opname == "RETURN_VALUE":
-            found[instruction.offset] = _RETURNED
-        elif names := _stored(plain[first : first + count], count):
-            found[instruction.offset] = names
+        names = _RETURNED if following.opname == "RETURN_VALUE" else _stored(plain[first : first + count], count)
+        if names:
+            offsets = range(instruction.offset, ends[instruction.offset], 2)
+            found |= dict.fromkeys(offsets, names)
     return found
 
 

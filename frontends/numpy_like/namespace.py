@@ -23,6 +23,7 @@ from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 _MODULES = ("numpy", "polyfuse")
+_EMPTY = object()
 _LIBRARIES = tuple(
     os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
 )
@@ -38,11 +39,11 @@ class Namespace:
         full = self._prefix + name
         if full in CREATION:
             return partial(self._trace.run, CREATION[full], self._trace)
-        value = getattr(self._module, name, None)
+        value = getattr(self._module, name, _EMPTY)
         known = full if full in LIBRARY else self._prefix + getattr(value, "__name__", name)
-        if known in LIBRARY and (value is None or not isinstance(value, type)):
-            return Function(self._trace, known, value)
-        if value is None:
+        if known in LIBRARY and not isinstance(value, type):
+            return Function(self._trace, known, None if value is _EMPTY else value)
+        if value is _EMPTY:
             if hasattr(np, name):
                 raise unsupported(full)
             raise AttributeError(f"module {self._module.__name__!r} has no attribute {name!r}")
@@ -103,11 +104,11 @@ class Rebinder:
             return self.done[id(function)]  # type: ignore[no-any-return]
         cells = tuple(CellType() for _ in function.__closure__ or ())
         names = dict(function.__globals__)
+        names["__builtins__"] = self._builtins(names)
         copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells or None)
         copy.__kwdefaults__ = function.__kwdefaults__
         self.done[id(function)] = copy
         self.alive.append(function)
-        names["__builtins__"] = self._builtins(names)
         for name in names_in(function.__code__):
             if name in names:
                 names[name] = self.value(names[name])
@@ -139,9 +140,6 @@ class Rebinder:
         found["len"] = length
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
-
-
-_EMPTY = object()
 
 
 def _content(cell: CellType) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from polyfuse.errors import ArgumentError, Source
-from polyfuse.expr import Argument, Constant, Input, Node, Scalar, operands_of, topological
+from polyfuse.expr import Argument, Constant, Input, Node, Scalar, View, operands_of, topological
 from polyfuse.frontends.numpy_like import tree
 from polyfuse.frontends.numpy_like.locations import Location
 
@@ -52,6 +52,8 @@ def unique_names(
     for node in topological(outputs):
         if isinstance(node, Input):
             names[node.digest] = arguments[node.position].path
+        elif isinstance(node, View) and given.get(node.source.digest) == given.get(node.digest):
+            continue
         elif (wanted := given.get(node.digest)) and not isinstance(node, (Constant, Scalar)):
             names[node.digest] = _unused(wanted, taken)
     return names

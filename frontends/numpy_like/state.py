@@ -16,7 +16,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.errors import PolyfuseError, ShapeError, TraceError
-from polyfuse.expr import Input, Node
+from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like.bounds import is_nonnegative
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -86,8 +86,14 @@ class Trace:
             if node is None:
                 continue
             self.locations.setdefault(node.digest, location)
-            if len(location.targets) == len(values) and not isinstance(node, Input):
-                self.names.setdefault(node.digest, location.targets[k])
+            if len(location.targets) == len(values):
+                self.call_it(node, location.targets[k])
+
+    def call_it(self, node: Node, name: str) -> None:
+        """Name a value; a view also names the value it looks at, which is what becomes a statement."""
+        self.names.setdefault(node.digest, name)
+        if isinstance(node, expr.View) and not isinstance(node.source, expr.Input):
+            self.names.setdefault(node.source.digest, name)
 
     # ------------------------------------------------------------------------------------------ sizes
     def hint(self, size: Affine) -> int:
@@ -160,7 +166,7 @@ class Trace:
                 f"whether the sizes {a} and {b} are equal decides a Python branch, but their hints do not tell",
                 advice=f"Write one letter for both, or hints that differ, such as {a}~64.",
             )
-        self.decide(difference - 1)
+        self.decide(difference - 1 if self.hint(difference) > 0 else -difference - 1)
         return False
 
     def fixed(self, size: Affine) -> int:

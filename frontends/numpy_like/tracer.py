@@ -266,10 +266,10 @@ class Tracer:
         return self._unary("invert")
 
     def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
+        return self.trace.call("divmod", self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
+        return self.trace.call("divmod", other, self)
 
     def __round__(self, digits: int = 0) -> Any:
         return self.trace.call("round", self, digits)

@@ -1,0 +1,157 @@
+"""The whole text of every error that tracing raises: what, the user's line with a caret, and what to write instead.
+
+``python -m tests.frontend.test_errors`` rewrites the goldens after a deliberate change.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import PolyfuseError, SpecError
+from polyfuse.frontends.numpy_like import spec, trace
+
+GOLDEN = Path(__file__).with_name("errors.txt")
+
+# Name, specs, and the body of ``def f(x, y)``: the text of the lines is part of the golden.
+CASES: list[tuple[str, str, str]] = [
+    ("if on a value", "f32[N]", "if x.sum() > 0:\n    return x\nreturn -x"),
+    ("while on a value", "f32[N]", "while np.any(x > 0):\n    x = x - 1\nreturn x"),
+    ("and on values", "f32[N]", "return x.min() > 0 and x.max() < 1"),
+    ("not of a value", "f32[]", "return not x"),
+    ("assert on a value", "f32[N]", "assert np.all(x > 0)\nreturn x"),
+    ("truth of an array", "f32[N]", "return x if x else -x"),
+    ("max of arrays", "f32[N]", "return max(x[0], x[1])"),
+    ("float()", "f32[N]", "s = float(x.sum())\nreturn x / s"),
+    ("int()", "f32[N]", "return x[: int(x[0])]"),
+    ("math.sqrt", "f32[N]", "import math\nreturn x / math.sqrt(x[0])"),
+    ("item()", "f32[N]", "return x / x.sum().item()"),
+    ("tolist()", "f32[N]", "return sum(x.tolist())"),
+    ("range of a value", "i64[N]", "for k in range(x[0]):\n    x = x + k\nreturn x"),
+    ("iteration over a letter", "f32[N]", "total = 0\nfor v in x:\n    total = total + v\nreturn total"),
+    ("range over a letter", "f32[N]", "for k in range(len(x)):\n    x = x + k\nreturn x"),
+    ("unpack a letter", "f32[N]", "a, b = x\nreturn a + b"),
+    ("iterate a number", "f32[]", "return [v for v in x]"),
+    ("mask", "f32[N]", "positive = x[x > 0]\nreturn positive.sum()"),
+    ("nonzero", "f32[N]", "return np.nonzero(x)"),
+    ("where with one argument", "f32[N]", "return np.where(x > 0)"),
+    ("unique", "f32[N]", "return np.unique(x)"),
+    ("argwhere", "f32[N]", "return np.argwhere(x)"),
+    ("compress", "f32[N]", "return np.compress(x > 0, x)"),
+    ("assign values by mask", "f32[N, 4]", "a = np.zeros((4, 4))\na[a > 1] = x[0]\nreturn a"),
+    ("shapes that do not broadcast", "f32[N, 4] f32[N, 3]", "return x + y"),
+    ("letters that do not broadcast", "f32[N] f32[M]", "return np.hypot(x, y)"),
+    ("matmul", "f32[N, 4] f32[5, N]", "return x @ y"),
+    ("einsum", "f32[N, 4] f32[5, N]", "return np.einsum('ij,jk->ik', x, y)"),
+    ("einsum rank", "f32[N, 4]", "return np.einsum('ijk->i', x)"),
+    ("concatenate", "f32[N, 4] f32[N, 5]", "return np.concatenate([x, y])"),
+    ("concatenate ranks", "f32[N, 4] f32[4]", "return np.concatenate([x, y])"),
+    ("axis", "f32[N, 4]", "return x.sum(axis=2)"),
+    ("axis twice", "f32[N, 4]", "return x.sum(axis=(0, 0))"),
+    ("transpose", "f32[N, 4]", "return x.transpose(0, 1, 2)"),
+    ("reshape", "f32[5, 4]", "return x.reshape(3, 7)"),
+    ("reshape of letters", "f32[M, N]", "return x.reshape(-1)"),
+    ("reshape by two unknowns", "f32[5, 4]", "return x.reshape(-1, -1)"),
+    ("split", "f32[5]", "return np.split(x, 2)"),
+    ("squeeze", "f32[5]", "return np.squeeze(x, 0)"),
+    ("broadcast_to", "f32[5]", "return np.broadcast_to(x, (5, 4))"),
+    ("index out of bounds", "f32[5, 4]", "return x[0, 4]"),
+    ("index out of bounds of a letter", "f32[N~5]", "return x[7]"),
+    ("too many indices", "f32[5, 4]", "return x[0, 0, 0]"),
+    ("two ellipses", "f32[5, 4]", "return x[..., ...]"),
+    ("index of floats", "f32[5] f32[3]", "return x[y]"),
+    ("index by a string", "f32[5]", "return x['a']"),
+    ("slice by a value", "f32[N] i64[]", "return x[:y]"),
+    ("step of zero", "f32[N]", "return x[::0]"),
+    ("max of nothing", "f32[0, 4]", "return x.max(axis=0)"),
+    ("write to an argument", "f32[N]", "x[0] = 1\nreturn x"),
+    ("write to a view of an argument", "f32[N, 4]", "row = x[0]\nrow[:] = 1\nreturn x"),
+    ("add in place to an argument", "f32[N]", "x += 1\nreturn x"),
+    ("write to a broadcast", "f32[N, 4]", "y = np.broadcast_to(x * 2, (3, 4, 4))\ny[0] = 1\nreturn y"),
+    ("assign the wrong shape", "f32[5, 4]", "a = np.zeros((3, 3))\na[0] = x[0]\nreturn a"),
+    ("in place with another kind", "f32[N]", "a = np.zeros(4, dtype=int)\na += 1.5\nreturn a + x[0]"),
+    ("in place that grows", "f32[4, 4]", "a = np.zeros(4)\na += x\nreturn a"),
+    ("real array written", "f32[4]", "REAL[0] = x[0]\nreturn REAL"),
+    ("real array as out", "f32[4]", "return np.add(x, 1, out=REAL)"),
+    ("asarray elsewhere", "f32[4]", "import array\nreturn elsewhere(x)"),
+    ("boolean subtract", "bool[4]", "return x - x"),
+    ("boolean negative", "bool[4]", "return -x"),
+    ("bitwise of floats", "f32[4]", "return x & 1"),
+    ("shift of floats", "f32[4]", "return x << 2"),
+    ("integer too large", "u8[4]", "return x + 256"),
+    ("negative integer power", "i64[4]", "return x ** -1"),
+    ("complex cast", "f32[4]", "return x.astype(complex)"),
+    ("complex operand", "f32[4]", "return x * 1j"),
+    ("object dtype", "f32[4]", "return x.astype(object)"),
+    ("string operand", "f32[4]", "return x + 'a'"),
+    ("byte order", "f32[4]", "return x.astype('>f8')"),
+    ("view of another width", "f32[4]", "return x.view(np.float64)"),
+    ("unsupported function", "f32[4]", "return np.interp(x, x, x)"),
+    ("sort", "f32[4]", "return np.sort(x)"),
+    ("median", "f32[4]", "return np.median(x)"),
+    ("unsupported ufunc method", "f32[4]", "return np.add.reduceat(x, [0, 2])"),
+    ("unsupported accumulate", "f32[4]", "return np.hypot.accumulate(x)"),
+    ("pad mode", "f32[4]", "return np.pad(x, 1, mode='maximum')"),
+    ("no such attribute", "f32[4]", "return x.frobnicate()"),
+    ("equal letters", "f32[N] f32[M]", "return x if x.shape == y.shape else y"),
+    ("vectorize", "f32[4]", "return np.vectorize(abs)(x)"),
+]
+
+SPECS = ["f32[N,", "f33[N]", "f32[N*M]", "f32[N~]", "f32[2*N~8]", "f32[-1]", "f32[N] 3", "f32(N)", "[N]", "f32[N; 3]", "f32[3-4]"]
+
+
+def elsewhere(x: Any) -> Any:
+    return np.frompyfunc(abs, 1, 1)(x)
+
+
+def message(name: str, specs: str, body: str) -> str:
+    """The text of the error that tracing raises, with a made-up file name."""
+    text = "def f(x, y=None):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
+    file = f"<{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    scope: dict[str, Any] = {"np": np, "REAL": np.zeros(4), "elsewhere": elsewhere}
+    exec(compile(text, file, "exec"), scope)
+    parts = [part + "]" for part in specs.split("] ")]
+    parts[-1] = parts[-1].removesuffix("]")
+    try:
+        trace(scope["f"], [spec(part) for part in parts])
+    except Exception as error:
+        kind = type(error).__name__
+        shown = f"{kind}: {error}".replace(__file__, "test_errors.py")
+        return shown if isinstance(error, PolyfuseError) else f"{shown}   (not of polyfuse)"
+    return "no error"
+
+
+def spec_message(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        spec(text)
+    return f"SpecError: {caught.value}"
+
+
+def goldens() -> dict[str, str]:
+    blocks = GOLDEN.read_text().split("=== ")[1:]
+    return {name: text.strip("\n") for name, _, text in (b.partition("\n") for b in blocks)}
+
+
+MAKERS: dict[str, Callable[[], str]] = {
+    **{name: lambda name=name, specs=specs, body=body: message(name, specs, body) for name, specs, body in CASES},
+    **{f"spec {text}": lambda text=text: spec_message(text) for text in SPECS},
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_error(name: str) -> None:
+    assert MAKERS[name]() == goldens()[name]
+
+
+def test_goldens_name_no_other_errors() -> None:
+    assert list(goldens()) == list(MAKERS)
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("\n".join(f"=== {name}\n{make()}\n" for name, make in MAKERS.items()))

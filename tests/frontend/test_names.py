@@ -1,0 +1,142 @@
+"""Names of values from the user's assignments, and the lines they come from."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyfuse.expr import Node, Program, topological
+from polyfuse.frontends.numpy_like import elementwise, spec, trace
+
+
+def program(function: Callable[..., Any], *specs: str) -> Program:
+    return trace(function, [spec(s) for s in specs]).program
+
+
+def named(traced: Program, name: str) -> Node:
+    (found,) = [n for n in topological(traced.outputs) if traced.names.get(n.digest) == name]
+    return found
+
+
+def helper(z: Any) -> Any:
+    inner = np.exp(z)
+    return inner + 1
+
+
+def test_names_are_assignment_targets() -> None:
+    def softmax(x: Any) -> Any:
+        m = x.max(axis=-1, keepdims=True)
+        e = np.exp(x - m)
+        s: Any = e.sum(axis=-1, keepdims=True)
+        y = e / s
+        return y
+
+    traced = program(softmax, "f32[N, 64]")
+    assert sorted(traced.names.values()) == ["e", "m", "s", "x", "y"]
+    assert str(named(traced, "e")).startswith("Map") and traced.output_names == ("y",)
+    assert traced.name == "softmax"
+
+
+def test_helpers_name_inside_and_at_the_call() -> None:
+    def function(x: Any) -> Any:
+        h = helper(x)
+        return h * 2
+
+    assert sorted(program(function, "f32[N]").names.values()) == ["h", "inner", "x"]
+
+
+def test_unpacking_walrus_and_chains() -> None:
+    def function(x: Any) -> Any:
+        a, b = np.split(x, 2)
+        q, r = divmod(a, b)
+        p = t = q + r
+        if (w := p * t) is None:
+            return x
+        return w
+
+    names = set(program(function, "f32[8]").names.values())
+    assert {"a", "b", "q", "r", "p", "w"} <= names
+
+
+def test_loops_make_names_unique_in_program_order() -> None:
+    def function(x: Any) -> Any:
+        u = x * 2
+        for _ in range(3):
+            u = np.sin(u)
+        return u
+
+    traced = program(function, "f32[N]")
+    assert sorted(traced.names.values()) == ["u", "u_1", "u_2", "u_3", "x"]
+    assert traced.output_names == ("u_3",)
+
+
+def test_name_by_function() -> None:
+    assert named(program(lambda x: elementwise.name(np.exp(x), "h") + 1, "f32[N]"), "h")
+
+
+def test_code_without_source_has_names_too() -> None:
+    scope: dict[str, Any] = {"np": np}
+    exec("def function(x):\n    h = np.exp(x)\n    return h + x", scope)
+    traced = program(scope["function"], "f32[N]")
+    assert sorted(traced.names.values()) == ["h", "x"]
+    assert traced.sources[named(traced, "h").digest].line == 2
+
+
+def test_sources_point_at_the_expression() -> None:
+    def function(x: Any) -> Any:
+        h = np.exp(x) + 1
+        return h
+
+    traced = program(function, "f32[N]")
+    exponential = next(n for n in topological(traced.outputs) if getattr(n, "function", "") == "exp")
+    source = traced.sources[exponential.digest]
+    first = function.__code__.co_firstlineno
+    assert (source.file, source.line) == (__file__, first + 1)
+    assert source.text[source.column : source.end_column] == "np.exp(x)"
+    outer = traced.sources[named(traced, "h").digest]
+    assert outer.text[outer.column : outer.end_column] == "np.exp(x) + 1"
+
+
+def test_every_node_has_a_source() -> None:
+    traced = program(lambda x: (x - x.mean()) / np.std(x), "f32[N, 4]")
+    plain = [n for n in topological(traced.outputs) if type(n).__name__ not in ("Input", "Constant")]
+    assert all(n.digest in traced.sources for n in plain)
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclass
+class Layer:
+    weight: Any
+    bias: Any
+
+
+def test_nested_arguments_and_results() -> None:
+    def function(x: Any, layer: Any, *more: Any, table: Any) -> Any:
+        y = x @ layer.weight + layer.bias
+        return {"y": y, "pair": Pair(more[0] * 2, [table["w"], None]), "kept": 3}
+
+    arguments = [spec("f32[N, 4]"), Layer(spec("f32[4, 8]"), spec("f32[8]")), spec("f32[M]")]
+    result = trace(function, arguments, {"table": {"w": spec("f32[2]")}})
+    paths = [a.path for a in result.program.arguments]
+    assert paths == ["x", "layer.weight", "layer.bias", "more[0]", "table['w']"]
+    assert result.program.output_names == ("y", "pair_left", "pair_right_0")
+    assert result.rebuild([1, 2, 3]) == {"y": 1, "pair": Pair(2, [3, None]), "kept": 3}
+
+
+def test_partials_methods_and_lambdas() -> None:
+    class Model:
+        scale = 2.0
+
+        def forward(self, x: Any) -> Any:
+            return x * self.scale + np.zeros(3)
+
+    assert program(functools.partial(np.multiply, 2), "f32[N]").outputs
+    assert program(Model().forward, "f32[3]").name == "forward"
