@@ -187,7 +187,7 @@ class _Printer:
     # ------------------------------------------------------------------------------------------ reductions
     def _reduction(self, monoid: str, values: Sequence[Expr], slots: tuple[str, ...]) -> Node:
         varying = frozenset() if monoid in IDEMPOTENT else frozenset(slots)
-        operands = self._tuple_state(values, varying)
+        operands = self._tuple_state(values, varying, ranked=bool(slots))
         return Call(f"reduce_{monoid}", (*operands, self._axes(slots)))
 
     def _contraction(self, op: Contract) -> Node:
@@ -207,21 +207,24 @@ class _Printer:
         )
         return Call(f"scan_{op.monoid}", arguments)
 
-    def _tuple_state(self, values: Sequence[Expr], varying: frozenset[str]) -> list[Node]:
+    def _tuple_state(self, values: Sequence[Expr], varying: frozenset[str], ranked: bool = False) -> list[Node]:
         """The components of a monoid's state, broadcast to one shape when there are several."""
         if len(values) == 1:
-            return [self._over(values[0], varying)]
+            return [self._over(values[0], varying, ranked)]
         kinds = [self.expressions.type_of(v) for v in values]
         axes = frozenset().union(*(k.axes for k in kinds)) | varying
-        ranked = bool(axes) or any(k.ranked for k in kinds)
+        ranked = ranked or any(k.ranked for k in kinds)
         return [
             self.expressions.shaped(v, ValueType(k.dtype, axes, ranked)) for v, k in zip(values, kinds, strict=True)
         ]
 
-    def _over(self, value: Expr, varying: frozenset[str]) -> Node:
-        """`value` as a fragment that has the slots `varying`, repeated along those on which it does not depend."""
+    def _over(self, value: Expr, varying: frozenset[str], ranked: bool = False) -> Node:
+        """`value` as a fragment that has the slots `varying`, repeated along those on which it does not depend.
+
+        `ranked`: it needs slot axes, if only of extent 1.
+        """
         known = self.expressions.type_of(value)
-        if varying <= known.axes:
+        if varying <= known.axes and (known.ranked or not ranked):
             return self.expressions.fragment(value)
         return self.expressions.shaped(value, ValueType(known.dtype, known.axes | varying, True))
 

@@ -89,6 +89,30 @@ def matmul(a, b, bias, c, M, N, K):
     store(c, row * N + col, TILE2X4, maximum(sum_, 0.0), (N,))
 '''
 
+COLUMN_SUM = '''\
+COLUMN8 = Tile((8,), (Size("N"),))
+CELL = Tile((1,), (0,))
+
+
+def column_sum(x, partial, counter, y, M, N):
+    b1 = block(0) // ((N + 63) // 64)
+    row = 8 * b1
+    b0 = block(0) % ((N + 63) // 64)
+    col = 64 * b0 + thread()
+    cols = col < N
+    r = slots((8,), 0)
+    xv = load(x, row * N + col, COLUMN8, (N,), mask=cols & (row + r < M))
+    sum_ = reduce_sum(xv, (0,))
+    store(partial, b1 * N + col, CELL, sum_, mask=cols)
+    last = elect(counter, b0, (M + 7) // 8)
+    if last:
+        total = full((1,), 0.0, float32)
+        for k in range((M + 7) // 8):
+            part = load(partial, k * N + col, CELL, mask=cols)
+            total = total + part
+        store(y, col, CELL, total, mask=cols)
+'''
+
 DIVERGENT = '''\
 CELL = Tile((), ())
 
@@ -110,6 +134,7 @@ def divergent(load_, max_):
         (kernels.pointwise, POINTWISE),
         (kernels.softmax, SOFTMAX),
         (kernels.matmul, MATMUL),
+        (kernels.column_sum, COLUMN_SUM),
         (kernels.divergent, DIVERGENT),
     ],
 )
