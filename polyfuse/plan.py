@@ -46,7 +46,8 @@ class Plan:
     """Steps in launch order, the buffers between them, and the class of calls for which they hold.
 
     `layouts`: one per array argument (scalars hold a default `Layout`).  `guards`: all must hold for the sizes of a
-    call, else another plan is needed.  `refusals`: for pairs of statement names that the search wanted to fuse, why not.
+    call, else another plan is needed.  `refusals`: for pairs of statement names that the search wanted to fuse, why
+    not.
 
     Plans are equal when they launch the same kernels for the same program, whatever its values, sizes and kernels are
     called.

@@ -50,7 +50,7 @@ fusion_log = logging.getLogger("polyfuse.fusion")
 def plan_program(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> Plan:
     """The plan for one class of calls.  `layouts` has one entry per argument.  Raises PolyfuseError subclasses."""
     hints = _hints(program)
-    program = normalise(program)  # reverse scans become flips
+    program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     scop = build_scop(program)  # views vanish into access relations
     costs = ProgramCosts(scop, target, options, hints, _layouts(scop, layouts))

@@ -1,0 +1,1 @@
+"""What a plan says about itself: kernels as views, prices, reasons, comparisons."""

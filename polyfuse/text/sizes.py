@@ -1,0 +1,48 @@
+"""Affine expressions for readers: ``ceil(N/4096)`` and ``M*N`` instead of floor divisions and made-up symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from polyfuse.affine import Affine, FloorDiv
+from polyfuse.expr import Program
+
+
+def size_text(expression: Affine, rename: Mapping[str, str] | None = None) -> str:
+    """One expression.  `rename`: text of an atom, which may be a product."""
+    names = rename or {}
+    parts: list[str] = []
+    for atom, factor in expression.terms:
+        name = _floor_text(atom, names) if isinstance(atom, FloorDiv) else names.get(atom, atom.lstrip("$"))
+        size = "" if abs(factor) == 1 else f"{abs(factor)}*"
+        parts.append(f"{' - ' if factor < 0 else ' + '}{size}{name}")
+    if expression.constant or not parts:
+        parts.append(f"{' - ' if expression.constant < 0 else ' + '}{abs(expression.constant)}")
+    text = "".join(parts)
+    return text[3:] if text.startswith(" + ") else f"-{text[3:]}"
+
+
+def _floor_text(atom: FloorDiv, names: Mapping[str, str]) -> str:
+    above, below = atom.numerator, atom.denominator
+    if above.constant == below - 1:
+        return f"ceil({_operand(above - above.constant, names)}/{below})"
+    return f"floor({_operand(above, names)}/{below})"
+
+
+def _operand(expression: Affine, names: Mapping[str, str]) -> str:
+    text = size_text(expression, names)
+    return f"({text})" if len(expression.terms) + bool(expression.constant) > 1 else text
+
+
+def product_text(extents: Iterable[Affine], rename: Mapping[str, str] | None = None) -> str:
+    """Extents side by side: ``ceil(N/4096) x M``; ``1`` when there are none."""
+    shown = [size_text(e, rename) for e in extents if e != Affine.of(1)]
+    return " x ".join(shown) or "1"
+
+
+def derived_names(program: Program) -> dict[str, str]:
+    """The symbols that stand for products of sizes, spelled out: ``MN`` is ``M*N``."""
+    names: dict[str, str] = {}
+    for name, factors in program.derived:
+        names[name] = "*".join(_operand(f, names) for f in factors)
+    return names
