@@ -228,8 +228,9 @@ def _vector(function: Callable[[float], float]) -> Callable[..., Any]:
 
 
 def _multiply_high(a: Array, b: Array) -> Array:
-    wide = a.astype(object) * b.astype(object)
-    return (wide >> (8 * a.dtype.itemsize)).astype(a.dtype)
+    wide: Array = a.astype(object) * b.astype(object)
+    high: Array = (wide >> (8 * a.dtype.itemsize)).astype(a.dtype)
+    return high
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -1,6 +1,6 @@
 """Contractions: every one is ``Reduce(sum, Map(multiply, View, View))`` over labelled axes, so that spelling is lost.
 
-    np.einsum("ij,jk->ik", a, b)  ==  a @ b  ==  np.tensordot(a, b, 1)  ==  np.sum(a[:, None, :] * b.T[None], -1)
+np.einsum("ij,jk->ik", a, b)  ==  a @ b  ==  np.tensordot(a, b, 1)  ==  np.sum(a[:, None, :] * b.T[None], -1)
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def contract(trace: Trace, terms: Sequence[Term], output: Labels) -> Node:
 def _extents(trace: Trace, terms: Sequence[Term]) -> dict[Any, Affine]:
     extents: dict[Any, Affine] = {}
     for term in terms:
-        for axis, (label, size) in enumerate(zip(term.labels, term.node.shape, strict=True)):
+        for label, size in zip(term.labels, term.node.shape, strict=True):
             known = extents.setdefault(label, size)
             if known == ONE:
                 extents[label] = size
             elif size != ONE and not trace.equal(known, size):
                 shapes = tuple(t.node.shape for t in terms)
-                raise mismatch("sizes to contract differ", trace, shapes, known, size, axis)
+                raise mismatch("sizes to contract differ", trace, shapes, known, size, "axes of one label")
     return extents
 
 
@@ -80,7 +80,7 @@ def _common(tracers: Sequence[Tracer], dtype: Any = None) -> tuple[list[Node], D
 def labelled(tracers: Sequence[Tracer], labels: Sequence[Labels], output: Labels, dtype: Any = None) -> Tracer:
     """`contract` with NumPy's dtypes."""
     operands, wanted = _common(tracers, dtype)
-    trace = tracers[0].trace
+    trace = tracers[0].state
     terms = [Term(node, names) for node, names in zip(operands, labels, strict=True)]
     return Tracer(trace, nodes.cast(contract(trace, terms, output), wanted))
 
@@ -180,10 +180,10 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = moveaxis(a, axisa, 0), moveaxis(b, axisb, 0)
-    if not all(x.trace.equal(x.sizes[0], Affine.of(3)) for x in (a, b)):
+    if not all(x.state.equal(x.sizes[0], Affine.of(3)) for x in (a, b)):
         raise ShapeError(f"cross needs vectors of 3 components, not {text_of(a.sizes)} and {text_of(b.sizes)}")
     parts = [a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))]
-    return moveaxis(parts[0].trace.call("stack", parts), 0, axisc)
+    return moveaxis(parts[0].state.call("stack", parts), 0, axisc)
 
 
 # ---------------------------------------------------------------------------------------------- einsum
@@ -198,7 +198,7 @@ def einsum(*operands: Any, optimize: Any = True, dtype: Any = None, **_: Any) ->
         return labelled(tracers, inputs, result, dtype)
     operands_, wanted = _common(tracers, dtype)
     terms = [Term(node, names) for node, names in zip(operands_, inputs, strict=True)]
-    return Tracer(tracers[0].trace, nodes.cast(_pairwise(tracers[0].trace, terms, result), wanted))
+    return Tracer(tracers[0].state, nodes.cast(_pairwise(tracers[0].state, terms, result), wanted))
 
 
 def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
@@ -275,7 +275,7 @@ def matrix_power(a: ArrayLike, n: int) -> Tracer:
         raise UnsupportedError("matrix_power with a negative exponent", advice="Invert the matrix first.")
     if n == 0:
         size = a.shape[-1]
-        return eye(a.trace, size, dtype=a.dtype)
+        return eye(a.state, size, dtype=a.dtype)
     half = matrix_power(a, n // 2) if n > 1 else None
     if half is None:
         return a[...]

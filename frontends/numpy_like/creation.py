@@ -43,17 +43,17 @@ def full(trace: Trace, shape: Any, fill_value: ArrayLike, dtype: Any = None, **_
 
 def constant_like(value: float, x: ArrayLike, dtype: Any = None, *args: Any, shape: Any = None, **_: Any) -> Tracer:
     (x,) = lift_all(x)
-    sizes = x.sizes if shape is None else shape_argument(x.trace, shape)
-    return Tracer(x.trace, nodes.full(sizes, value, numpy_dtype(dtype) if dtype is not None else x.element))
+    sizes = x.sizes if shape is None else shape_argument(x.state, shape)
+    return Tracer(x.state, nodes.full(sizes, value, numpy_dtype(dtype) if dtype is not None else x.element))
 
 
 def full_like(
     x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, *args: Any, shape: Any = None, **_: Any
 ) -> Tracer:
     x, _value = lift_all(x, fill_value)
-    sizes = x.sizes if shape is None else shape_argument(x.trace, shape)
-    value = as_dtype(lift(x.trace, fill_value), numpy_dtype(dtype) if dtype is not None else x.element)
-    return Tracer(x.trace, nodes.broadcast(value, sizes))
+    sizes = x.sizes if shape is None else shape_argument(x.state, shape)
+    value = as_dtype(lift(x.state, fill_value), numpy_dtype(dtype) if dtype is not None else x.element)
+    return Tracer(x.state, nodes.broadcast(value, sizes))
 
 
 # ---------------------------------------------------------------------------------------------- ranges
@@ -148,7 +148,7 @@ def diag(v: ArrayLike, k: int = 0) -> Tracer:
     """The diagonal of a matrix, or the matrix of a diagonal."""
     (v,) = lift_all(v)
     if v.ndim == 2:
-        return v.trace.functions["diagonal"](v, k)  # type: ignore[no-any-return]
+        return v.state.functions["diagonal"](v, k)  # type: ignore[no-any-return]
     if v.ndim != 1:
         raise ShapeError("diag needs an array of rank 1 or 2")
     size = v.sizes[0] + abs(k)
@@ -158,7 +158,7 @@ def diag(v: ArrayLike, k: int = 0) -> Tracer:
         expr.Piece((index, -index, point, v.sizes[0] - 1 - point), v.node, (point,)),
         expr.Piece((), expr.constant(0, v.element), ()),
     ]
-    return Tracer(v.trace, nodes.region((size, size), pieces))
+    return Tracer(v.state, nodes.region((size, size), pieces))
 
 
 def indices(trace: Trace, dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
@@ -190,7 +190,7 @@ def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, co
         if sparse:
             grids.append(v[tuple(slice(None) if j == k else None for j in range(rank))])
         else:
-            grids.append(Tracer(v.trace, nodes.view(v.node, shape, (dimension(k),))))
+            grids.append(Tracer(v.state, nodes.view(v.node, shape, (dimension(k),))))
     return grids
 
 

@@ -45,13 +45,13 @@ def ufunc(name: str, *values: ArrayLike) -> Tracer:
         return _mixed_comparison(name, tracers)
     operands = [as_dtype(t, d) for t, d in zip(tracers, inputs, strict=True)]
     function = _ON_BOOL.get(name, name) if inputs[0] == bool_ else name
-    return combine(tracers[0].trace, function, operands)
+    return combine(tracers[0].state, function, operands)
 
 
 def logical(name: str, *values: ArrayLike) -> Tracer:
     """logical_and and its kin: on truth values."""
     tracers = lift_all(*values)
-    return combine(tracers[0].trace, _LOGICAL[name], [nodes.logical(t.node) for t in tracers])
+    return combine(tracers[0].state, _LOGICAL[name], [nodes.logical(t.node) for t in tracers])
 
 
 def _mixed_comparison(name: str, tracers: Sequence[Tracer]) -> Tracer:
@@ -61,7 +61,7 @@ def _mixed_comparison(name: str, tracers: Sequence[Tracer]) -> Tracer:
         mirrored = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
         return _mixed_comparison(mirrored.get(name, name), (b, a))
     negative = ufunc("less", a, 0)
-    unsigned = ufunc(name, Tracer(a.trace, nodes.cast(a.node, u64)), Tracer(b.trace, as_dtype(b, u64)))
+    unsigned = ufunc(name, Tracer(a.state, nodes.cast(a.node, u64)), Tracer(b.state, as_dtype(b, u64)))
     return where(negative, name in ("less", "less_equal", "not_equal"), unsigned)
 
 
@@ -73,15 +73,15 @@ def as_float(value: ArrayLike, *others: ArrayLike) -> Tracer:
     """`value` in the dtype that NumPy's exp computes in."""
     tracer = lift(trace_of(value, *others), value)
     inputs, _ = promotion.resolve("exp", (kind_of(tracer),))
-    return Tracer(tracer.trace, as_dtype(tracer, inputs[0]))
+    return Tracer(tracer.state, as_dtype(tracer, inputs[0]))
 
 
 def _float_only(name: str, value: ArrayLike, otherwise: bool) -> Tracer:
     """A predicate that is constant on integers."""
     (x,) = lift_all(value)
     if x.element.is_float:
-        return combine(x.trace, name, [x.node])
-    return Tracer(x.trace, nodes.full(x.sizes, otherwise, bool_))
+        return combine(x.state, name, [x.node])
+    return Tracer(x.state, nodes.full(x.sizes, otherwise, bool_))
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -89,7 +89,7 @@ def _float_only(name: str, value: ArrayLike, otherwise: bool) -> Tracer:
 
 def positive(x: ArrayLike) -> Tracer:
     (x,) = lift_all(x)
-    return Tracer(x.trace, x.node, weak=x.weak)
+    return Tracer(x.state, x.node, weak=x.weak)
 
 
 def absolute(x: ArrayLike) -> Tracer:
@@ -108,15 +108,15 @@ def square(x: ArrayLike) -> Tracer:
 def reciprocal(x: ArrayLike) -> Tracer:
     (x,) = lift_all(x)
     if x.element.is_float:
-        return ufunc("divide", Tracer(x.trace, expr.constant(1, x.element)), x)
-    one = Tracer(x.trace, expr.constant(1, x.element))
+        return ufunc("divide", Tracer(x.state, expr.constant(1, x.element)), x)
+    one = Tracer(x.state, expr.constant(1, x.element))
     return where(equal(x, 0), 0, divide_truncating(one, x))
 
 
 def divide_truncating(a: Tracer, b: Tracer) -> Tracer:
     """Integer division toward zero, as C."""
-    rest = combine(a.trace, "fmod", [a.node, b.node])
-    return combine(a.trace, "floor_divide", [(a - rest).node, b.node])
+    rest = combine(a.state, "fmod", [a.node, b.node])
+    return combine(a.state, "floor_divide", [(a - rest).node, b.node])
 
 
 def operator_power(x: ArrayLike, y: ArrayLike) -> Tracer:
@@ -143,7 +143,7 @@ def power(x: ArrayLike, y: ArrayLike) -> Tracer:
 
 def float_power(x: ArrayLike, y: ArrayLike) -> Tracer:
     a, b = lift_all(x, y)
-    return combine(a.trace, "power", [as_dtype(a, f64), as_dtype(b, f64)])
+    return combine(a.state, "power", [as_dtype(a, f64), as_dtype(b, f64)])
 
 
 def divmod_(x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
@@ -164,7 +164,7 @@ def round_(x: ArrayLike, decimals: int = 0) -> Tracer:
         if decimals >= 0:
             return positive(x)
         scale = 10**-decimals
-        return ufunc("rint", ufunc("divide", x, scale)).astype(x.dtype) * scale
+        return ufunc("multiply", astype(ufunc("rint", ufunc("divide", x, scale)), x.dtype), scale)
     if decimals == 0:
         return ufunc("rint", x)
     scale = 10 ** abs(decimals)
@@ -191,7 +191,7 @@ def sign(x: ArrayLike) -> Tracer:
 def heaviside(x: ArrayLike, at_zero: ArrayLike) -> Tracer:
     x, at_zero = lift_all(x, at_zero)
     inputs, _ = promotion.resolve("heaviside", (kind_of(x), kind_of(at_zero)))
-    x, at_zero = (Tracer(t.trace, as_dtype(t, inputs[0])) for t in (x, at_zero))
+    x, at_zero = (Tracer(t.state, as_dtype(t, inputs[0])) for t in (x, at_zero))
     step = where(less(x, 0), 0.0, where(ufunc("greater", x, 0), 1.0, at_zero))
     return where(isnan(x), x, step)
 
@@ -231,7 +231,7 @@ def _log_sum_parts(x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
     """The larger operand and the distance; 0 between equal infinities."""
     a, b = lift_all(x, y)
     inputs, _ = promotion.resolve("logaddexp", (kind_of(a), kind_of(b)))
-    a, b = (Tracer(t.trace, as_dtype(t, inputs[0])) for t in (a, b))
+    a, b = (Tracer(t.state, as_dtype(t, inputs[0])) for t in (a, b))
     return ufunc("maximum", a, b), where(equal(a, b), 0, absolute(a - b))
 
 
@@ -249,7 +249,7 @@ def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None) -> Tra
         )
     condition, x, y = lift_all(condition, x, y)
     dtype = promotion.common((kind_of(x), kind_of(y)))
-    return combine(x.trace, "where", [nodes.logical(condition.node), as_dtype(x, dtype), as_dtype(y, dtype)])
+    return combine(x.state, "where", [nodes.logical(condition.node), as_dtype(x, dtype), as_dtype(y, dtype)])
 
 
 def clip(
@@ -278,11 +278,11 @@ def piecewise(x: ArrayLike, conditions: Sequence[ArrayLike], functions: Sequence
     (x,) = lift_all(x)
     values = [f(x, *args, **kw) if callable(f) else f for f in functions]
     extra = len(values) - len(conditions)
-    result = lift(x.trace, values[-1] if extra else 0)
+    result = lift(x.state, values[-1] if extra else 0)
     for condition, value in zip(conditions, values, strict=False):
         result = where(condition, value, result)
-    shape = broadcast_shapes(x.trace, x.sizes, result.sizes)
-    return Tracer(x.trace, nodes.broadcast(as_dtype(result, x.element), shape))
+    shape = broadcast_shapes(x.state, x.sizes, result.sizes)
+    return Tracer(x.state, nodes.broadcast(as_dtype(result, x.element), shape))
 
 
 def nan_to_num(
@@ -314,7 +314,7 @@ isinf = partial(_float_only, "isinf", otherwise=False)
 
 def signbit(x: ArrayLike) -> Tracer:
     (x,) = lift_all(x)
-    return combine(x.trace, "signbit", [x.node]) if x.element.is_float else less(x, 0)
+    return combine(x.state, "signbit", [x.node]) if x.element.is_float else less(x, 0)
 
 
 # ---------------------------------------------------------------------------------------------- casts
@@ -323,7 +323,7 @@ def signbit(x: ArrayLike) -> Tracer:
 def astype(x: ArrayLike, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
     """A cast; always a fresh array, as the result of NumPy's default ``copy=True``."""
     (x,) = lift_all(x)
-    return Tracer(x.trace, as_dtype(x, numpy_dtype(dtype)))
+    return Tracer(x.state, as_dtype(x, numpy_dtype(dtype)))
 
 
 def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
@@ -336,7 +336,7 @@ def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
             f"x.view from {x.dtype} to {wanted.numpy} changes the number of elements",
             advice="View as a dtype of the same width.",
         )
-    return Tracer(x.trace, x.node if wanted == x.element else nodes.apply("bitcast", [x.node], wanted))
+    return Tracer(x.state, x.node if wanted == x.element else nodes.apply("bitcast", [x.node], wanted))
 
 
 def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
@@ -356,18 +356,19 @@ def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Tracer:
     """``a * b + c`` with one rounding."""
     tracers = lift_all(a, b, c)
     dtype = promotion.common(tuple(kind_of(t) for t in tracers))
-    return combine(tracers[0].trace, "fma", [as_dtype(t, dtype if dtype.is_float else f32) for t in tracers])
+    return combine(tracers[0].state, "fma", [as_dtype(t, dtype if dtype.is_float else f32) for t in tracers])
 
 
 def name(x: Tracer, text: str) -> Tracer:
     """Call the value `text` in plans and generated code."""
-    x.trace.names[x.node.digest] = text
+    x.state.names[x.node.digest] = text
     return x
 
 
-_SAME_NAME = """add subtract multiply divide floor_divide remainder fmod negative less less_equal greater greater_equal
-    equal not_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift invert maximum minimum rint copysign nextafter sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin
-    arccos arctan sinh cosh tanh arcsinh arccosh arctanh arctan2 hypot cbrt rsqrt erf erfc lgamma tgamma""".split()
+_SAME_NAME = """add subtract multiply divide floor_divide remainder fmod negative less less_equal greater
+    greater_equal equal not_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift invert maximum minimum rint
+    copysign nextafter sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh
+    arccosh arctanh arctan2 hypot cbrt rsqrt erf erfc lgamma tgamma""".split()
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{n: _map(n) for n in _SAME_NAME},
@@ -420,4 +421,3 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "fma": fma,
     "name": name,
 }
-

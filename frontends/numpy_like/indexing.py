@@ -35,10 +35,10 @@ def getitem(x: Tracer, index: Any) -> Tracer:
     items = items_of(index)
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
-        return x.view(basic_path(x, expanded))
+        return x.through(basic_path(x, expanded))
     selection = select(x, items)
     shape, operands, entries = selection.over_result()
-    return Tracer(x.trace, gather(selection.source.node, shape, operands, entries))
+    return Tracer(x.state, gather(selection.source.node, shape, operands, entries))
 
 
 def is_mask(item: Any) -> bool:
@@ -72,15 +72,13 @@ class Selection:
             entries[k] = self._entry(k, node, shape, common_points, operands)
         return shape, operands, entries
 
-    def _entry(
-        self, axis: int, node: Node, shape: Shape, points: Sequence[Affine], operands: list[Node]
-    ) -> IndexEntry:
+    def _entry(self, axis: int, node: Node, shape: Shape, points: Sequence[Affine], operands: list[Node]) -> IndexEntry:
         size = self.source.sizes[axis]
         spread = node if node.rank == 0 else nodes.view(nodes.broadcast(node, self.common), shape, points)
-        affine = _affine_index(self.source.trace, spread, size)
+        affine = _affine_index(self.source.state, spread, size)
         if affine is not None:
             return affine
-        wrapped = wrap_negative(self.source.trace, spread, size)
+        wrapped = wrap_negative(self.source.state, spread, size)
         if wrapped not in operands:
             operands.append(wrapped)
         return DataIndex(operands.index(wrapped))
@@ -152,9 +150,9 @@ def select(x: Tracer, items: Sequence[Any]) -> Selection:
     expanded = expand_ellipsis(parts, x.sizes, consumed)
     advanced = [k for k, p in enumerate(expanded) if not (p is None or isinstance(p, slice))]
     basic = [slice(None) if k in advanced else p for k, p in enumerate(expanded)]
-    source = x.view(basic_path(x, basic))
-    indices = [index_array(x.trace, expanded[k]) for k in advanced]
-    common = broadcast_shapes(x.trace, *(i.sizes for i in indices))
+    source = x.through(basic_path(x, basic))
+    indices = [index_array(x.state, expanded[k]) for k in advanced]
+    common = broadcast_shapes(x.state, *(i.sizes for i in indices))
     adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
     place = advanced[0] if adjacent else 0
     return Selection(source, tuple(advanced), tuple(i.node for i in indices), common, place)
@@ -170,6 +168,8 @@ def _flattened_mask(item: Any) -> list[Any]:
 
 def index_array(trace: Trace, item: Any) -> Tracer:
     """An index as an integer tracer.  Raises IndexingError."""
+    if isinstance(item, (str, bytes, float, complex)):
+        raise IndexingError(f"an index is an integer, a slice, None, an ellipsis or an array of integers, not {item!r}")
     tracer = lift(trace, item)
     if tracer.element.kind not in "iu":
         raise IndexingError(
@@ -186,12 +186,12 @@ def index_array(trace: Trace, item: Any) -> Tracer:
 
 def _by_mode(x: Tracer, indices: Tracer, size: Affine, mode: str) -> tuple[Tracer, str]:
     """Indices for NumPy's `mode`, and what is left to check."""
-    extent = Tracer(x.trace, nodes.iota((), size), weak=int)
+    extent = Tracer(x.state, nodes.iota((), size), weak=int)
     if mode == "clip":
         return ufunc("minimum", ufunc("maximum", indices, 0), extent - 1), "assume"
     if mode == "wrap":
         return ufunc("remainder", indices, extent), "assume"
-    return Tracer(x.trace, wrap_negative(x.trace, indices.node, size)), "raise"
+    return Tracer(x.state, wrap_negative(x.state, indices.node, size)), "raise"
 
 
 def take(
@@ -222,12 +222,12 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
     if indices.ndim != x.ndim:
         raise IndexingError(f"take_along_axis needs indices of rank {x.ndim}, not {indices.ndim}")
     outer = [ONE if k == axis else n for k, n in enumerate(x.sizes)]
-    shape = broadcast_shapes(x.trace, tuple(outer), indices.sizes)
-    chosen = nodes.broadcast(index_array(x.trace, indices).node, shape)
+    shape = broadcast_shapes(x.state, tuple(outer), indices.sizes)
+    chosen = nodes.broadcast(index_array(x.state, indices).node, shape)
     entries: list[IndexEntry] = [
         DataIndex(0) if k == axis else (ZERO if x.sizes[k] == ONE else dimension(k)) for k in range(x.ndim)
     ]
-    return Tracer(x.trace, gather(x.node, shape, [wrap_negative(x.trace, chosen, x.sizes[axis])], entries))
+    return Tracer(x.state, gather(x.node, shape, [wrap_negative(x.state, chosen, x.sizes[axis])], entries))
 
 
 def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:

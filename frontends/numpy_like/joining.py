@@ -33,7 +33,7 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: Any
     for x in tracers[1:]:
         _check_alike(first, x, axis)
     common = numpy_dtype(dtype) if dtype is not None else promotion.common(tuple(kind_of(x) for x in tracers))
-    return _joined([Tracer(x.trace, as_dtype(x, common)) for x in tracers], axis)
+    return _joined([Tracer(x.state, as_dtype(x, common)) for x in tracers], axis)
 
 
 def _check_alike(first: Tracer, x: Tracer, axis: int) -> None:
@@ -41,9 +41,9 @@ def _check_alike(first: Tracer, x: Tracer, axis: int) -> None:
         shown = f"{text_of(first.sizes)} and {text_of(x.sizes)}"
         raise ShapeError(f"arrays of different rank cannot be concatenated: {shown}")
     for k, (a, b) in enumerate(zip(first.sizes, x.sizes, strict=True)):
-        if k != axis and not first.trace.equal(a, b):
+        if k != axis and not first.state.equal(a, b):
             problem = f"arrays to concatenate along axis {axis} differ in axis {k}"
-            raise mismatch(problem, first.trace, (first.sizes, x.sizes), a, b, k)
+            raise mismatch(problem, first.state, (first.sizes, x.sizes), a, b, f"axis {k}")
 
 
 def _joined(parts: Sequence[Tracer], axis: int) -> Tracer:
@@ -58,7 +58,7 @@ def _joined(parts: Sequence[Tracer], axis: int) -> Tracer:
     shape = list(parts[0].sizes)
     shape[axis] = end
     pieces = [p for p, part in zip(pieces, parts, strict=True) if part.sizes[axis] != ZERO] or pieces[:1]
-    return Tracer(parts[0].trace, nodes.region(shape, [*pieces[:-1], Piece((), pieces[-1].source, pieces[-1].index)]))
+    return Tracer(parts[0].state, nodes.region(shape, [*pieces[:-1], Piece((), pieces[-1].source, pieces[-1].index)]))
 
 
 def stack(arrays: Sequence[ArrayLike] | Tracer, axis: int = 0, *, dtype: Any = None, casting: str = "") -> Tracer:
@@ -68,7 +68,7 @@ def stack(arrays: Sequence[ArrayLike] | Tracer, axis: int = 0, *, dtype: Any = N
             raise ShapeError(f"arrays to stack differ: {text_of(tracers[0].sizes)} and {text_of(x.sizes)}")
     axis = axes.one(axis, tracers[0].ndim + 1)
     common = numpy_dtype(dtype) if dtype is not None else promotion.common(tuple(kind_of(x) for x in tracers))
-    strong = [Tracer(x.trace, as_dtype(x, common)) for x in tracers]
+    strong = [Tracer(x.state, as_dtype(x, common)) for x in tracers]
     return concatenate([expand_dims(x, axis) for x in strong], axis)
 
 
@@ -135,7 +135,7 @@ def _widths(x: Tracer, pad_width: Any) -> list[tuple[Affine, Affine]]:
         pairs = rows * x.ndim if len(rows) == 1 else rows
     if len(pairs) != x.ndim:
         raise ShapeError(f"pad_width names {len(pairs)} axes of an array of rank {x.ndim}")
-    found = [(position(x.trace, a, "a pad width"), position(x.trace, b, "a pad width")) for a, b in pairs]
+    found = [(position(x.state, a, "a pad width"), position(x.state, b, "a pad width")) for a, b in pairs]
     if any(n.is_constant and n.constant < 0 for pair in found for n in pair):
         raise ShapeError("pad widths cannot be negative", advice="Slice the array instead.")
     return found
@@ -158,7 +158,7 @@ def pad(x: ArrayLike, pad_width: Any, mode: str = "constant", *, constant_values
             x = _pad_constant(x, axis, before, after, values[axis])
         else:
             x = _pad_repeating(x, axis, before, after, mode)
-    return Tracer(x.trace, x.node)
+    return Tracer(x.state, x.node)
 
 
 def _edge_values(values: Any, rank: int) -> list[tuple[Any, Any]]:
@@ -178,20 +178,20 @@ def _pad_constant(x: Tracer, axis: int, before: Affine, after: Affine, values: t
     point, size = dimension(axis), x.sizes[axis]
     index = list(dimensions(x.ndim))
     index[axis] = point - before
-    low, high = (as_dtype(lift(x.trace, v), x.element) for v in values)
+    low, high = (as_dtype(lift(x.state, v), x.element) for v in values)
     inside = Piece((point - before, before + size - 1 - point), x.node, tuple(index))
     start = [] if low is high else [Piece((before - 1 - point,), low, ())]
     pieces = [*start, inside, Piece((), high, ())]
-    return Tracer(x.trace, nodes.region(_grown(x, axis, before + after), pieces))
+    return Tracer(x.state, nodes.region(_grown(x, axis, before + after), pieces))
 
 
 def _pad_repeating(x: Tracer, axis: int, before: Affine, after: Affine, mode: str) -> Tracer:
     """The part before, the array, the part after: each reads the array at an affine index."""
     point, size = dimension(axis), x.sizes[axis]
     limit = size - 1 if mode == "reflect" else size
-    if mode != "edge" and not all(x.trace.decide(limit - w) for w in (before, after)):
+    if mode != "edge" and not all(x.state.decide(limit - w) for w in (before, after)):
         raise UnsupportedError(f"np.pad with mode {mode!r} wider than the array", advice="Pad several times.")
-    if not x.trace.decide(size - 1):
+    if not x.state.decide(size - 1):
         raise ShapeError(f"an empty axis cannot be padded with mode {mode!r}")
     last = before + size - 1
     low, high = {
@@ -205,7 +205,7 @@ def _pad_repeating(x: Tracer, axis: int, before: Affine, after: Affine, mode: st
         index = list(dimensions(x.ndim))
         index[axis] = Affine.of(entry)
         pieces.append(Piece(where, x.node, tuple(index)))
-    return Tracer(x.trace, nodes.region(_grown(x, axis, before + after), pieces))
+    return Tracer(x.state, nodes.region(_grown(x, axis, before + after), pieces))
 
 
 # ---------------------------------------------------------------------------------------------- roll, tile, repeat
@@ -219,13 +219,13 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Tracer:
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(rolled)
     result = x
     for amount, k in zip(shifts, rolled, strict=True):
-        result = _roll_one(result, position(x.trace, amount, "a shift"), k)
-    return Tracer(x.trace, result.node)
+        result = _roll_one(result, position(x.state, amount, "a shift"), k)
+    return Tracer(x.state, result.node)
 
 
 def _roll_one(x: Tracer, shift: Affine, axis: int) -> Tracer:
     """Element i comes from ``i - shift``, or from ``i - shift + n`` where that is negative."""
-    trace, size = x.trace, x.sizes[axis]
+    trace, size = x.state, x.sizes[axis]
     if size.is_constant and shift.is_constant:
         shift = Affine.of(shift.constant % size.constant if size.constant else 0)
     if not trace.decide(shift):
@@ -247,8 +247,8 @@ def tile(x: ArrayLike, reps: Any) -> Tracer:
     x = _raised(x, len(counts))
     counts = [1] * (x.ndim - len(counts)) + counts
     for axis, count in enumerate(counts):
-        x = _tile_one(x, axis, x.trace.fixed(position(x.trace, count, "a number of repetitions")))
-    return Tracer(x.trace, x.node)
+        x = _tile_one(x, axis, x.state.fixed(position(x.state, count, "a number of repetitions")))
+    return Tracer(x.state, x.node)
 
 
 def _tile_one(x: Tracer, axis: int, count: int) -> Tracer:
@@ -259,7 +259,7 @@ def _tile_one(x: Tracer, axis: int, count: int) -> Tracer:
         index = list(dimensions(x.ndim))
         index[axis] = index[axis] % size.constant
         shape = [size * count if k == axis else n for k, n in enumerate(x.sizes)]
-        return Tracer(x.trace, nodes.view(x.node, shape, index))
+        return Tracer(x.state, nodes.view(x.node, shape, index))
     if count == 0:
         return x[(slice(None),) * axis + (slice(0, 0),)]
     return _joined([x] * count, axis)
@@ -272,15 +272,15 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
         axis = 0
     axis = axes.one(axis, x.ndim)
     if isinstance(repeats, (list, tuple, np.ndarray)):
-        sources = np.repeat(np.arange(x.trace.fixed(x.sizes[axis])), repeats)
+        sources = np.repeat(np.arange(x.state.fixed(x.sizes[axis])), repeats)
         return x[(slice(None),) * axis + (sources,)]
-    count = x.trace.fixed(position(x.trace, repeats, "a number of repetitions"))
+    count = x.state.fixed(position(x.state, repeats, "a number of repetitions"))
     if count == 0:
         return x[(slice(None),) * axis + (slice(0, 0),)]
     index = list(dimensions(x.ndim))
     index[axis] = index[axis] // count
     shape = [n * count if k == axis else n for k, n in enumerate(x.sizes)]
-    return Tracer(x.trace, nodes.view(x.node, shape, index))
+    return Tracer(x.state, nodes.view(x.node, shape, index))
 
 
 # ---------------------------------------------------------------------------------------------- triangles, differences
@@ -291,15 +291,15 @@ def _triangle(x: ArrayLike, k: int, lower: bool) -> Tracer:
     if x.ndim == 1:
         x = broadcast_rows(x)
     row, column = (nodes.iota(x.sizes[-2:], dimension(d)) for d in (0, 1))
-    rows, columns = Tracer(x.trace, row), Tracer(x.trace, column)
+    rows, columns = Tracer(x.state, row), Tracer(x.state, column)
     keep = columns <= rows + k if lower else columns >= rows + k
-    zero = Tracer(x.trace, expr.constant(0, x.element))
-    where = x.trace.functions["where"]
+    zero = Tracer(x.state, expr.constant(0, x.element))
+    where = x.state.functions["where"]
     return where(keep, x, zero)  # type: ignore[no-any-return]
 
 
 def broadcast_rows(x: Tracer) -> Tracer:
-    return Tracer(x.trace, nodes.broadcast(x.node, (x.sizes[0], x.sizes[0])))
+    return Tracer(x.state, nodes.broadcast(x.node, (x.sizes[0], x.sizes[0])))
 
 
 def tril(x: ArrayLike, k: int = 0) -> Tracer:
@@ -326,11 +326,11 @@ def diff(x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike = None, ap
 def _edge(x: Tracer, value: ArrayLike, axis: int) -> Tracer | None:
     if value is None:
         return None
-    edge = lift(x.trace, value)
+    edge = lift(x.state, value)
     if edge.ndim:
         return edge
     shape = [Affine.of(1) if k == axis else n for k, n in enumerate(x.sizes)]
-    return Tracer(x.trace, nodes.broadcast(as_dtype(edge, x.element), shape))
+    return Tracer(x.state, nodes.broadcast(as_dtype(edge, x.element), shape))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -23,7 +23,7 @@ def traces_in(values: Iterable[Any]) -> Iterable[Trace]:
     """The traces of tracers and sizes among nested values."""
     for value in values:
         if isinstance(value, (Tracer, SymbolicSize)):
-            yield value.trace
+            yield value.state
         elif isinstance(value, (list, tuple)):
             yield from traces_in(value)
         elif isinstance(value, slice):
@@ -49,7 +49,7 @@ def lift(trace: Trace, value: Any) -> Tracer:
     """`value` as a tracer: numbers weakly typed, sizes as runtime scalars, arrays captured as hidden arguments."""
     match value:
         case Tracer():
-            trace_of(value) if value.trace is trace else trace_of(value, Tracer(trace, expr.constant(0, i64)))
+            trace_of(value) if value.state is trace else trace_of(value, Tracer(trace, expr.constant(0, i64)))
             return value
         case SymbolicSize():
             return Tracer(trace, product_node(value.factors), weak=int)
@@ -150,17 +150,27 @@ def _common_size(trace: Trace, a: Affine, b: Affine, shapes: Sequence[Shape], ax
     for one, other in ((a, b), (b, a)):
         if trace.equal(one, ONE):
             return other
-    raise mismatch("shapes do not broadcast", trace, shapes, a, b, axis)
+    raise mismatch("shapes do not broadcast", trace, shapes, a, b, f"axis {axis}")
 
 
-def mismatch(problem: str, trace: Trace, shapes: Sequence[Shape], a: Affine, b: Affine, axis: int) -> ShapeError:
+def check_fits(trace: Trace, shape: Shape, target: Shape, problem: str) -> None:
+    """Raise ShapeError with `problem` unless `shape` broadcasts to `target` as it is."""
+    aligned = target[len(target) - len(shape) :]
+    fits = len(shape) <= len(target) and all(
+        a in (b, ONE) or trace.equal(a, b) or trace.equal(a, ONE) for a, b in zip(shape, aligned, strict=True)
+    )
+    if not fits:
+        raise ShapeError(problem)
+
+
+def mismatch(problem: str, trace: Trace, shapes: Sequence[Shape], a: Affine, b: Affine, axes: str) -> ShapeError:
     shown = " and ".join(text_of(s) for s in dict.fromkeys(shapes))
-    advice = f"Sizes {a} and {b} of axis {axis} differ."
+    advice = f"Sizes {a} and {b} of {axes} differ."
     names = (a.names() | b.names()) - trace.fresh
     if names:
-        advice = f"Axis {axis} has sizes {a} and {b}; if they are equal, write the same letter in both specs."
+        advice = f"Sizes {a} and {b} of {axes} differ; if they are equal, write the same letter in both specs."
     elif hinted := [f"{n} = {trace.hint(n)}" for n in (a, b) if not n.is_constant]:
-        advice = f"Axis {axis} has sizes {a} and {b} (here {', '.join(hinted)})."
+        advice = f"Sizes {a} and {b} of {axes} differ (here {', '.join(hinted)})."
     return ShapeError(f"{problem}: {shown}", advice=advice)
 
 

@@ -20,9 +20,7 @@ import numpy as np
 from polyfuse import errors
 from polyfuse.errors import Source
 
-_INTERNAL = tuple(
-    os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, errors.__file__, np.__file__)
-)
+_INTERNAL = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, errors.__file__, np.__file__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,15 @@ class Location:
         start = len(text.encode()[:column].decode())
         stop = len(text.encode()[:end_column].decode()) if end_line == line else len(text)
         return Source(self.code.co_filename, number, text, start, stop)
+
+    @property
+    def stores_item(self) -> bool:
+        """Whether the instruction is an assignment ``a[index] = value``."""
+        return _operation(self.code, self.instruction) in ("STORE_SUBSCR", "STORE_SLICE")
+
+
+def _operation(code: CodeType, offset: int) -> str:
+    return dis.opname[code.co_code[offset]]
 
 
 @lru_cache(maxsize=1024)

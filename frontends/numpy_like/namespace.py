@@ -89,7 +89,7 @@ class Rebinder:
     """Replacements made for one trace; every function is rebuilt once, so recursion ends."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+        self.state = trace
         self.done: dict[int, Any] = {}
         self.alive: list[Any] = []
 
@@ -124,12 +124,12 @@ class Rebinder:
             prefix = value.__name__.removeprefix("numpy").lstrip(".")
             if root not in _MODULES:
                 return value
-            return Namespace(self.trace, value, f"{prefix}." if root == "numpy" and prefix else "")
+            return Namespace(self.state, value, f"{prefix}." if root == "numpy" and prefix else "")
         if isinstance(value, FunctionType) and _is_users(value):
             return self.function(value)
         name = getattr(value, "__name__", None)
         if callable(value) and isinstance(name, str) and getattr(np, name, None) is value and name in CREATION:
-            return getattr(Namespace(self.trace), name)
+            return getattr(Namespace(self.state), name)
         return value
 
     def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:

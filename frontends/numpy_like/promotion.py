@@ -33,15 +33,18 @@ def resolve(name: str, kinds: tuple[Kind, ...]) -> tuple[tuple[DType, ...], DTyp
     result = found[ufunc.nin]
     operands = tuple(d for d in found[: len(kinds)] if d is not None)
     if result is None or len(operands) < len(kinds):
-        raise _refusal(name, kinds, "it would give a dtype that is not supported")
+        raise _refusal(name, kinds, "")
     return operands, result
 
 
 def _refusal(name: str, kinds: tuple[Kind, ...], reason: str) -> DTypeError:
     shown = ", ".join(str(k.numpy) if isinstance(k, DType) else f"Python {k.__name__}" for k in kinds)
-    advice = "Use ^ or np.logical_xor." if "boolean subtract" in reason else "Cast an operand first with x.astype(...)."
-    first = reason.split(", and the inputs")[0].split(". ")[0].split(", the `")[0].rstrip(".")
-    return DTypeError(f"np.{name} does not accept {shown}: {first}", advice=advice)
+    advice = "Cast an operand first with x.astype(...)."
+    if "boolean subtract" in reason:
+        advice = "Use ^ or np.logical_xor."
+    elif "boolean negative" in reason:
+        advice = "Use ~ or np.logical_not."
+    return DTypeError(f"np.{name} does not accept {shown}", advice=advice)
 
 
 def _resolve_bfloat16(name: str, kinds: tuple[Kind, ...]) -> tuple[tuple[DType, ...], DType]:

@@ -33,7 +33,7 @@ def _operand(x: Tracer, monoid: str, mask: ArrayLike) -> Tracer:
     if mask is None or mask is True:
         return x
     neutral = nodes.neutral(MONOIDS[monoid].neutral[0], x.element)
-    return where(mask, x, Tracer(x.trace, expr.constant(neutral, x.element)))
+    return where(mask, x, Tracer(x.state, expr.constant(neutral, x.element)))
 
 
 def fold(
@@ -42,14 +42,14 @@ def fold(
     """Reduce `x` in its own dtype (16-bit floats through float32)."""
     result_dtype = x.element
     if monoid in ("sum", "prod") and result_dtype.is_float:
-        x = Tracer(x.trace, nodes.cast(x.node, result_dtype.compute))
+        x = Tracer(x.state, nodes.cast(x.node, result_dtype.compute))
     x = _operand(x, monoid, mask)
     reduced = axes.many(axis, x.ndim)
     node = nodes.reduce_(monoid, [x.node], reduced)
-    result = _kept(Tracer(x.trace, nodes.cast(node, result_dtype)), reduced, keepdims)
+    result = _kept(Tracer(x.state, nodes.cast(node, result_dtype)), reduced, keepdims)
     if initial is None:
         return result
-    start = Tracer(x.trace, as_dtype(lift(x.trace, initial), result_dtype))
+    start = Tracer(x.state, as_dtype(lift(x.state, initial), result_dtype))
     return ufunc(_FUNCTION[monoid], result, start)
 
 
@@ -57,7 +57,7 @@ def _kept(result: Tracer, reduced: tuple[int, ...], keepdims: bool) -> Tracer:
     """With unit axes in place of the reduced ones, if asked for."""
     if not keepdims or not reduced:
         return result
-    return Tracer(result.trace, expand_dims(result, reduced).node)
+    return Tracer(result.state, expand_dims(result, reduced).node)
 
 
 def _argument(x: ArrayLike, *others: ArrayLike) -> Tracer:
@@ -65,7 +65,7 @@ def _argument(x: ArrayLike, *others: ArrayLike) -> Tracer:
 
 
 def _cast(x: Tracer, dtype: Any, default: DType) -> Tracer:
-    return Tracer(x.trace, as_dtype(x, numpy_dtype(dtype) if dtype is not None else default))
+    return Tracer(x.state, as_dtype(x, numpy_dtype(dtype) if dtype is not None else default))
 
 
 # ---------------------------------------------------------------------------------------------- monoids
@@ -112,7 +112,7 @@ def extreme(
 
 def _check_not_empty(x: Tracer, reduced: tuple[int, ...], what: str) -> None:
     for k in reduced:
-        if not x.trace.decide(x.sizes[k] - 1):
+        if not x.state.decide(x.sizes[k] - 1):
             raise ShapeError(f"np.{what} over axis {k} of size 0 has no value", advice="Give initial= a value.")
 
 
@@ -121,7 +121,7 @@ def truth(
 ) -> Tracer:
     """any and all."""
     x = _argument(a, where)
-    return fold(Tracer(x.trace, nodes.logical(x.node)), monoid, axis, keepdims, where)
+    return fold(Tracer(x.state, nodes.logical(x.node)), monoid, axis, keepdims, where)
 
 
 def bitwise(monoid: str, a: ArrayLike, axis: Axis = 0, *, keepdims: bool = False, **kwargs: Any) -> Tracer:
@@ -147,9 +147,9 @@ def argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepdims:
     reduced = axes.many(axis, x.ndim)
     _check_not_empty(x, reduced, monoid)
     if not x.ndim:
-        return Tracer(x.trace, expr.constant(0, i64))
+        return Tracer(x.state, expr.constant(0, i64))
     node = expr.reduce_(monoid, [x.node, _flat_index(x.sizes, reduced)], reduced, component=1)
-    return _kept(Tracer(x.trace, node), reduced, keepdims)
+    return _kept(Tracer(x.state, node), reduced, keepdims)
 
 
 def _flat_index(shape: Shape, reduced: tuple[int, ...]) -> Node:
@@ -174,15 +174,15 @@ def _flat_index(shape: Shape, reduced: tuple[int, ...]) -> Node:
 def count(x: Tracer, reduced: tuple[int, ...], mask: ArrayLike = None, keepdims: bool = False) -> Size | Tracer:
     """How many elements are reduced."""
     if mask is None or mask is True:
-        return size_of(x.trace, ONE, *(x.sizes[k] for k in reduced))
-    spread = nodes.broadcast(nodes.logical(lift(x.trace, mask).node), broadcast_shapes(x.trace, x.sizes))
-    return sum_(Tracer(x.trace, spread), reduced, keepdims=keepdims)
+        return size_of(x.state, ONE, *(x.sizes[k] for k in reduced))
+    spread = nodes.broadcast(nodes.logical(lift(x.state, mask).node), broadcast_shapes(x.state, x.sizes))
+    return sum_(Tracer(x.state, spread), reduced, keepdims=keepdims)
 
 
 def _moment_operand(x: Tracer, dtype: Any) -> tuple[Tracer, DType]:
     """The operand in the dtype to compute in, and the dtype of the result."""
     wanted = numpy_dtype(dtype) if dtype is not None else (x.element if x.element.is_float else f64)
-    return Tracer(x.trace, as_dtype(x, wanted.compute)), wanted
+    return Tracer(x.state, as_dtype(x, wanted.compute)), wanted
 
 
 def mean(
@@ -193,7 +193,7 @@ def mean(
     x, result_dtype = _moment_operand(x, dtype)
     total = fold(x, "sum", axis, keepdims, where)
     result = total / count(x, axes.many(axis, x.ndim), where, keepdims)
-    return Tracer(x.trace, nodes.cast(result.node, result_dtype))
+    return Tracer(x.state, nodes.cast(result.node, result_dtype))
 
 
 def var(
@@ -221,8 +221,8 @@ def var(
         degrees = ufunc("maximum", number - lost, 0)
     elif lost:
         degrees = max(number - lost, 0) if isinstance(number, int) else number - lost
-    result = total / degrees if not (isinstance(degrees, (int, float)) and degrees == 0) else total / lift(x.trace, 0.0)
-    return Tracer(x.trace, nodes.cast(result.node, result_dtype))
+    result = total / degrees if not (isinstance(degrees, (int, float)) and degrees == 0) else total / lift(x.state, 0.0)
+    return Tracer(x.state, nodes.cast(result.node, result_dtype))
 
 
 def std(a: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
@@ -235,7 +235,7 @@ def average(
     if weights is None:
         result = mean(a, axis, keepdims=keepdims)
         x = _argument(a)
-        none = Tracer(x.trace, nodes.full(result.sizes, 0, result.element))
+        none = Tracer(x.state, nodes.full(result.sizes, 0, result.element))
         total = ufunc("add", none, count(x, axes.many(axis, x.ndim)))
         return (result, total) if returned else result
     x, w = lift_all(a, weights)
@@ -243,8 +243,8 @@ def average(
         (k,) = axes.many(axis, x.ndim)
         w = w[(slice(None),) + (None,) * (x.ndim - 1 - k)]
     dtype = promotion.common((x.element, w.element, *([] if x.element.is_float else [f64])))
-    x, w = (Tracer(t.trace, nodes.cast(t.node, dtype)) for t in (x, w))
-    w = Tracer(w.trace, nodes.broadcast(w.node, x.sizes))
+    x, w = (Tracer(t.state, nodes.cast(t.node, dtype)) for t in (x, w))
+    w = Tracer(w.state, nodes.broadcast(w.node, x.sizes))
     scale = sum_(w, axis, keepdims=keepdims)
     result = sum_(x * w, axis, keepdims=keepdims) / scale
     return (result, scale) if returned else result
@@ -256,7 +256,7 @@ def ptp(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tracer:
 
 def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tracer:
     x = _argument(a)
-    return sum_(Tracer(x.trace, nodes.logical(x.node)), axis, keepdims=keepdims)
+    return sum_(Tracer(x.state, nodes.logical(x.node)), axis, keepdims=keepdims)
 
 
 # ---------------------------------------------------------------------------------------------- ignoring NaN
@@ -313,7 +313,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tra
     reduced = axes.many(axis, x.ndim)
     if keepdims or not reduced:
         return result
-    return Tracer(x.trace, result.trace.call("squeeze", result, reduced).node)
+    return Tracer(x.state, result.state.call("squeeze", result, reduced).node)
 
 
 def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
@@ -327,7 +327,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
         inner, outer = (reduced[0], reduced[1]) if ord in (1, -1) else (reduced[1], reduced[0])
         sums = sum_(magnitude, inner, keepdims=True)
         result = (max_ if ord > 0 else min_)(sums, outer, keepdims=True)
-        return result if keepdims else result.trace.call("squeeze", result, reduced)
+        return result if keepdims else result.state.call("squeeze", result, reduced)
     return _vector_norm(x, magnitude, ord, axis, keepdims)
 
 
@@ -398,4 +398,3 @@ BY_UFUNC: dict[str, Callable[..., Tracer]] = {
     "bitwise_xor": partial(bitwise, "bitxor"),
     "logaddexp": logsumexp,
 }
-

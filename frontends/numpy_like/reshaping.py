@@ -42,14 +42,14 @@ def reshape(x: ArrayLike, *shape: Any, order: str = "C", newshape: Any = None, c
     if order == "F":
         flipped = reshape(x.T, tuple(reversed(parts)), copy=copy)
         return flipped.T
-    sizes = [size_factors(x.trace, p) for p in parts]
+    sizes = [size_factors(x.state, p) for p in parts]
     target = _with_inferred(x, sizes)
     _check_volume(x, target)
     path = _path(x, target)
-    splits_only = all(len(source) <= 1 for source, _ in _groups(x.trace, x.sizes, target))
+    splits_only = all(len(source) <= 1 for source, _ in _groups(x.state, x.sizes, target))
     shares = x.path is None or x.path.contiguous or splits_only
-    result = x.view(path)
-    return result if shares and not copy else Tracer(x.trace, result.node)
+    result = x.through(path)
+    return result if shares and not copy else Tracer(x.state, result.node)
 
 
 def _with_inferred(x: Tracer, sizes: list[Factors]) -> list[Factors]:
@@ -68,7 +68,7 @@ def _exact_quotient(x: Tracer, known: Factors) -> Factors:
     rest = quotient((ONE, *x.sizes), (ONE, *known))
     if rest is not None:
         return rest
-    trace = x.trace
+    trace = x.state
     number, symbolic = normal_factors(x.sizes)
     divisor, cancelled = normal_factors(known)
     remaining = list(symbolic)
@@ -96,14 +96,14 @@ def _volume(trace: Trace, factors: Sequence[Affine]) -> int:
 def _fix(x: Tracer, sizes: Sequence[Affine]) -> None:
     """Fix symbolic sizes at their hints.  Raises UnsupportedError for declared letters."""
     for size in sizes:
-        declared = sorted(size.names() - x.trace.fresh)
+        declared = sorted(size.names() - x.state.fresh)
         if declared:
             raise UnsupportedError(
                 f"this reshape of {text_of(x.sizes)} merges or splits the symbolic size {size}",
                 advice=f"Write a number for {declared[0]} in the spec, or keep the axes apart.",
             )
     for size in sizes:
-        x.trace.fixed(size)
+        x.state.fixed(size)
 
 
 def _check_volume(x: Tracer, target: Sequence[Factors]) -> None:
@@ -111,11 +111,11 @@ def _check_volume(x: Tracer, target: Sequence[Factors]) -> None:
     if normal_factors(wanted) == normal_factors(x.sizes):
         return
     negative = any(f.is_constant and f.constant < 0 for f in wanted)
-    if _volume(x.trace, wanted) == _volume(x.trace, x.sizes) and not negative:
+    if _volume(x.state, wanted) == _volume(x.state, x.sizes) and not negative:
         symbolic = [f for f in (*x.sizes, *wanted) if not f.is_constant]
         if symbolic:
             _fix(x, symbolic)
-    shown = ", ".join(str(size_of(x.trace, *size)) for size in target)
+    shown = ", ".join(str(size_of(x.state, *size)) for size in target)
     raise ShapeError(f"cannot reshape {text_of(x.sizes)} into ({shown}): the numbers of elements differ")
 
 
@@ -160,7 +160,7 @@ def _path(x: Tracer, target: Sequence[Factors]) -> Path:
     shape = [ONE] * len(target)
     if any(n == ZERO for n in x.sizes):
         return _empty_path(x, target)
-    for source_axes, target_axes in _groups(x.trace, x.sizes, target):
+    for source_axes, target_axes in _groups(x.state, x.sizes, target):
         _fix(x, [x.sizes[k] for k in source_axes[1:] if len(target_axes) != 1 or len(source_axes) != 1])
         for j in target_axes:
             shape[j] = _affine(x, target[j])
@@ -177,7 +177,7 @@ def _empty_path(x: Tracer, target: Sequence[Factors]) -> Path:
 
 
 def _affine(x: Tracer, size: Factors) -> Affine:
-    affine = SymbolicSize(x.trace, size).affine
+    affine = SymbolicSize(x.state, size).affine
     if affine is None:
         _fix(x, [f for f in size if not f.is_constant][1:])
         raise AssertionError("a product of one symbolic size is affine")

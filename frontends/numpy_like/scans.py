@@ -27,14 +27,14 @@ def scan(x: Tracer, monoid: str, axis: int | None) -> Tracer:
         axis = 0
     dtype = x.element
     operand = nodes.cast(x.node, dtype.compute) if monoid in ("sum", "prod") else x.node
-    return Tracer(x.trace, nodes.cast(expr.scan(monoid, operand, axes.one(axis, x.ndim)), dtype))
+    return Tracer(x.state, nodes.cast(expr.scan(monoid, operand, axes.one(axis, x.ndim)), dtype))
 
 
 def cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Tracer:
     """cumsum and cumprod: integers in 64 bits."""
     (x,) = lift_all(a)
     wanted = numpy_dtype(dtype) if dtype is not None else promotion.accumulator(x.element)
-    return scan(Tracer(x.trace, as_dtype(x, wanted)), monoid, axis)
+    return scan(Tracer(x.state, as_dtype(x, wanted)), monoid, axis)
 
 
 def cumulative_from(
@@ -48,7 +48,7 @@ def cumulative_from(
         return result
     shape = [Affine.of(1) if k == axis else n for k, n in enumerate(result.sizes)]
     first = nodes.full(shape, 0 if monoid == "sum" else 1, result.element)
-    return concatenate([Tracer(x.trace, first), result], axis)
+    return concatenate([Tracer(x.state, first), result], axis)
 
 
 def nan_cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: Any = None) -> Tracer:
@@ -80,7 +80,7 @@ def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tra
         )
     (x,) = lift_all(a)
     if monoid in ("any", "all"):
-        x = Tracer(x.trace, nodes.logical(x.node))
+        x = Tracer(x.state, nodes.logical(x.node))
     elif x.element.kind == "b" and monoid.startswith("bit"):
         monoid = {"bitor": "any", "bitand": "all"}.get(monoid, monoid)
     elif monoid in ("fmax", "fmin") and not x.element.is_float:

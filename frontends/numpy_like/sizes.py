@@ -46,12 +46,12 @@ def normal_factors(factors: tuple[Affine, ...]) -> tuple[int, tuple[Affine, ...]
 class SymbolicSize:
     """A positive integer that is known at the call only: a product of affine expressions of size symbols."""
 
-    __slots__ = ("factors", "trace")
+    __slots__ = ("factors", "state")
     is_leaf = True
 
     def __init__(self, trace: Trace, factors: tuple[Affine, ...]) -> None:
         number, symbolic = normal_factors(factors)
-        self.trace = trace
+        self.state = trace
         self.factors = (symbolic[0] * number, *symbolic[1:]) if symbolic else (Affine.of(number),)
 
     @property
@@ -63,14 +63,14 @@ class SymbolicSize:
     def hint(self) -> int:
         value = 1
         for factor in self.factors:
-            value *= self.trace.hint(factor)
+            value *= self.state.hint(factor)
         return value
 
     # ------------------------------------------------------------------------------------------ arithmetic
     def _linear(self, name: str, other: Any, combine: Callable[[Affine, Affine], Affine], swap: bool = False) -> Any:
         a, b = self.affine, affine_of(other)
         if a is not None and b is not None:
-            return size_of(self.trace, combine(b, a) if swap else combine(a, b))
+            return size_of(self.state, combine(b, a) if swap else combine(a, b))
         return self._scalar(name, other, swap)
 
     def _scalar(self, name: str, other: Any, swap: bool = False) -> Any:
@@ -78,7 +78,7 @@ class SymbolicSize:
         if not isinstance(other, (bool, int, float, SymbolicSize, np.generic)):
             return NotImplemented
         left, right = (other, self) if swap else (self, other)
-        return self.trace.call("weak", name, left, right)
+        return self.state.call("weak", name, left, right)
 
     def __add__(self, other: Any) -> Any:
         return self._linear("add", other, lambda a, b: a + b)
@@ -94,9 +94,9 @@ class SymbolicSize:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, SymbolicSize):
-            return size_of(self.trace, *self.factors, *other.factors)
+            return size_of(self.state, *self.factors, *other.factors)
         if is_integer(other):
-            return size_of(self.trace, *self.factors, Affine.of(int(other)))
+            return size_of(self.state, *self.factors, Affine.of(int(other)))
         return self._scalar("multiply", other)
 
     def __rmul__(self, other: Any) -> Any:
@@ -105,16 +105,16 @@ class SymbolicSize:
     def __floordiv__(self, other: Any) -> Any:
         exact = quotient(self.factors, factors_of(other)) if isinstance(other, (int, SymbolicSize)) else None
         if exact is not None:
-            return size_of(self.trace, *exact)
+            return size_of(self.state, *exact)
         if self.affine is not None and is_integer(other) and other > 0:
-            return size_of(self.trace, self.affine // int(other))
+            return size_of(self.state, self.affine // int(other))
         return self._scalar("floor_divide", other)
 
     def __mod__(self, other: Any) -> Any:
         if isinstance(other, (int, SymbolicSize)) and quotient(self.factors, factors_of(other)) is not None:
             return 0
         if self.affine is not None and is_integer(other) and other > 0:
-            return size_of(self.trace, self.affine % int(other))
+            return size_of(self.state, self.affine % int(other))
         return self._scalar("remainder", other)
 
     def __rfloordiv__(self, other: Any) -> Any:
@@ -134,7 +134,7 @@ class SymbolicSize:
 
     def __pow__(self, other: Any) -> Any:
         if is_integer(other) and 0 <= other <= 8:
-            return size_of(self.trace, ONE, *(self.factors * int(other)))
+            return size_of(self.state, ONE, *(self.factors * int(other)))
         return self._scalar("power", other)
 
     def __rpow__(self, other: Any) -> Any:
@@ -154,9 +154,9 @@ class SymbolicSize:
         """``self >= other + extra``."""
         a, b = self.affine, affine_of(other)
         if a is not None and b is not None:
-            return self.trace.decide(a - b - extra)
+            return self.state.run(self.state.decide, a - b - extra)
         if is_integer(other):
-            return self.trace.decide_volume(self.factors, int(other) + extra - 1)
+            return self.state.decide_volume(self.factors, int(other) + extra - 1)
         return self.hint >= _number(other) + extra
 
     def __ge__(self, other: Any) -> bool:
@@ -176,7 +176,7 @@ class SymbolicSize:
             return False
         a, b = self.affine, affine_of(other)
         if a is not None and b is not None:
-            return self.trace.compare(a, b)
+            return self.state.run(self.state.compare, a, b)
         if normal_factors(self.factors) == normal_factors(factors_of(other)):
             return True
         return int(self) == int(other)
@@ -195,7 +195,7 @@ class SymbolicSize:
         """The size as an integer, fixed by a guard."""
         value = 1
         for factor in self.factors:
-            value *= self.trace.run(self.trace.fixed, factor)
+            value *= self.state.run(self.state.fixed, factor)
         return value
 
     __int__ = __index__
@@ -204,7 +204,7 @@ class SymbolicSize:
         return float(self.__index__())
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return self.trace.call("ufunc", ufunc, method, inputs, kwargs)
+        return self.state.call("ufunc", ufunc, method, inputs, kwargs)
 
     def __repr__(self) -> str:
         return "*".join(f"({f})" if len(self.factors) > 1 and len(f.terms) > 1 else str(f) for f in self.factors)

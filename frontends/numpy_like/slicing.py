@@ -70,9 +70,7 @@ def slice_bounds(trace: Trace, wanted: slice, size: Affine) -> tuple[Affine, Aff
     return start, span.ceildiv(abs(step)), step
 
 
-def _clamped(
-    trace: Trace, value: Any, what: str, size: Affine, low: Affine, high: Affine, default: Affine
-) -> Affine:
+def _clamped(trace: Trace, value: Any, what: str, size: Affine, low: Affine, high: Affine, default: Affine) -> Affine:
     if value is None:
         return default
     at = position(trace, value, what)
@@ -98,12 +96,12 @@ def basic_path(x: Tracer, items: Sequence[Any]) -> Path:
         axis = len(index)
         size, point = x.sizes[axis], dimension(axis)
         if not isinstance(item, slice):
-            at = integer_index(x.trace, item, size, axis)
+            at = integer_index(x.state, item, size, axis)
             index.append(at)
             where += [] if size == ONE else [point - at, at - point]
             contiguous = contiguous and not started
             continue
-        start, length, step = slice_bounds(x.trace, item, size)
+        start, length, step = slice_bounds(x.state, item, size)
         index.append(dimension(len(shape)) * step + start)
         shape.append(length)
         offset = point - start if step > 0 else start - point

@@ -1,10 +1,10 @@
 """Shape specifications: ``f32[N, 4096]``, with hints ``f32[N~65536]``, expressions ``f32[2*N+1]``, scalars ``f32``.
 
-    spec      :=  dtype [ "[" [ size { "," size } ] "]" ]
-    size      :=  sum [ "~" integer ]            the hint of a single letter, for the price and for Python branches
-    sum       :=  product { ("+" | "-") product }
-    product   :=  factor { "*" factor | "//" integer }
-    factor    :=  integer | letter | "(" sum ")"
+spec      :=  dtype [ "[" [ size { "," size } ] "]" ]
+size      :=  sum [ "~" integer ]            the hint of a single letter, for the price and for Python branches
+sum       :=  product { ("+" | "-") product }
+product   :=  factor { "*" factor | "//" integer }
+factor    :=  integer | letter | "(" sum ")"
 """
 
 from __future__ import annotations

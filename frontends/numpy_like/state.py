@@ -187,7 +187,8 @@ class Trace:
         if quotient * divisor == size:
             return quotient
         if self.hint(size) % divisor and not (size.names() - self.hints.keys()):
-            raise ShapeError(f"size {size} (here {self.hint(size)}) is no multiple of {divisor}")
+            here = "" if size.is_constant else f" (here {self.hint(size)})"
+            raise ShapeError(f"size {size}{here} is no multiple of {divisor}")
         if len(size.terms) == 1 and size.constant == 0 and isinstance(size.terms[0][0], str):
             name = size.terms[0][0]
             if name in self.fresh:
@@ -233,4 +234,3 @@ def located(error: PolyfuseError) -> PolyfuseError:
 
 def _occurs_inside(name: str, expression: Affine) -> bool:
     return any(isinstance(atom, FloorDiv) and name in atom.numerator.names() for atom, _ in expression.terms)
-

@@ -17,8 +17,13 @@ from polyfuse.dtypes import DType
 from polyfuse.errors import TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import nodes
-from polyfuse.frontends.numpy_like.sizes import Size, size_of
+from polyfuse.frontends.numpy_like.locations import here
+from polyfuse.frontends.numpy_like.sizes import Size, SymbolicSize, size_of
+from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
+
+# What an operator takes, if only to say in an error that it does not; anything else may define the operator itself.
+_OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None))
 
 
 @dataclass(slots=True)
@@ -64,12 +69,12 @@ class Tracer:
     `weak`: bool, int or float for Python scalars, which only lift the kind of what they meet (NEP 50).
     """
 
-    __slots__ = ("_seen", "_view", "buffer", "path", "trace", "weak")
+    __slots__ = ("_seen", "_view", "buffer", "path", "state", "weak")
     __array_priority__ = 1000
     is_leaf = True
 
     def __init__(self, trace: Trace, node: Node | Buffer, path: Path | None = None, weak: type | None = None) -> None:
-        self.trace = trace
+        self.state = trace
         self.buffer = node if isinstance(node, Buffer) else Buffer(node)
         self.path = path
         self.weak = weak
@@ -96,15 +101,15 @@ class Tracer:
     def element(self) -> DType:
         return self.buffer.node.dtype
 
-    def view(self, path: Path) -> Tracer:
+    def through(self, path: Path) -> Tracer:
         """A tracer of the same memory through one more view."""
         base = self.path or whole(self.buffer.node.shape)
-        return Tracer(self.trace, self.buffer, base.then(path))
+        return Tracer(self.state, self.buffer, base.then(path))
 
     # ------------------------------------------------------------------------------------------ attributes
     @property
     def shape(self) -> tuple[Size, ...]:
-        return tuple(size_of(self.trace, n) for n in self.sizes)
+        return tuple(size_of(self.state, n) for n in self.sizes)
 
     @property
     def ndim(self) -> int:
@@ -112,7 +117,7 @@ class Tracer:
 
     @property
     def size(self) -> Size:
-        return size_of(self.trace, *self.sizes, Affine.of(1))
+        return size_of(self.state, *self.sizes, Affine.of(1))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -128,11 +133,11 @@ class Tracer:
 
     @property
     def T(self) -> Tracer:
-        return self.trace.call("transpose", self)  # type: ignore[no-any-return]
+        return self.state.call("transpose", self)  # type: ignore[no-any-return]
 
     @property
     def mT(self) -> Tracer:
-        return self.trace.call("matrix_transpose", self)  # type: ignore[no-any-return]
+        return self.state.call("matrix_transpose", self)  # type: ignore[no-any-return]
 
     @property
     def real(self) -> Tracer:
@@ -140,7 +145,7 @@ class Tracer:
 
     @property
     def flat(self) -> Tracer:
-        return self.trace.call("ravel", self)  # type: ignore[no-any-return]
+        return self.state.call("ravel", self)  # type: ignore[no-any-return]
 
     @property
     def at(self) -> Updater:
@@ -153,8 +158,8 @@ class Tracer:
 
     def __getattr__(self, name: str) -> Callable[..., Tracer]:
         """Methods: the public functions with the array as first argument."""
-        if name in METHODS and name in self.trace.functions:
-            return lambda *args, **kwargs: self.trace.call(name, self, *args, **kwargs)
+        if name in METHODS and name in self.state.functions:
+            return lambda *args, **kwargs: self.state.call(name, self, *args, **kwargs)
         if name in ("tolist", "item", "tobytes", "tofile", "dump"):
             self._refuse(f"x.{name}() needs the values of an array", "Return the array and read it after the call.")
         raise AttributeError(f"arrays in a jitted function have no attribute {name!r}")
@@ -164,27 +169,35 @@ class Tracer:
 
     # ------------------------------------------------------------------------------------------ NumPy protocols
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return self.trace.call("ufunc", ufunc, method, inputs, kwargs)
+        return self.state.call("ufunc", ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return self.trace.call("function", function, args, kwargs)
+        return self.state.call("function", function, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return self.trace.call("namespace", self.trace)
+        return self.state.call("namespace", self.state)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse_real_array()
+
+    def _refuse_real_array(self) -> NoReturn:
+        location = here()
+        if location is not None and location.stores_item:
+            self._refuse(
+                "this writes a traced array into a real NumPy array, which is not part of the program",
+                "Make the array inside the jitted function, with np.zeros or pf.zeros.",
+            )
         self._refuse(
-            "a real NumPy array is needed, but this array has no values while the function is traced",
-            "Make arrays that you write into with np.zeros / np.empty inside the jitted function, or with pf.zeros; "
-            "compute with np.* functions of traced arrays.",
+            "a real NumPy array is needed here, but this array has no values while the function is traced",
+            "Use np.* functions of whole arrays; call other libraries outside the jitted function.",
         )
 
     # ------------------------------------------------------------------------------------------ indexing
     def __getitem__(self, index: Any) -> Tracer:
-        return self.trace.call("getitem", self, index)  # type: ignore[no-any-return]
+        return self.state.call("getitem", self, index)  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.trace.call("setitem", self, index, value)
+        self.state.call("setitem", self, index, value)
 
     def __len__(self) -> int:
         if not self.sizes:
@@ -192,7 +205,7 @@ class Tracer:
         return self.shape[0].__index__()
 
     def __iter__(self) -> Iterator[Tracer]:
-        return iter(self.trace.call("unstack", self))
+        return iter(self.state.call("unstack", self))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
@@ -202,14 +215,18 @@ class Tracer:
         raise located(TraceError(message, advice=advice))
 
     def _value(self, kind: str, advice: str) -> bool | int | float:
-        value = self.trace.run(self.trace.scalar_value, self.node) if not self.sizes else None
+        value = self.state.run(self.state.scalar_value, self.node) if not self.sizes else None
         if value is None:
+            location = here()
+            if location is not None and location.stores_item:
+                self._refuse_real_array()
             self._refuse(f"{kind} needs the value of an array, which is unknown while the function is traced", advice)
         return value
 
     def __bool__(self) -> bool:
-        advice = "Write np.where(condition, a, b) in place of `if`, and & | ~ in place of `and`, `or`, `not`."
-        return bool(self._value("Python control flow (`if`, `while`, `and`, `or`, `not`, `assert`)", advice))
+        advice = "Write np.where(condition, a, b) in place of `if`, np.minimum / np.maximum in place of min / max, "
+        advice += "and & | ~ in place of `and`, `or`, `not`."
+        return bool(self._value("Python control flow", advice))
 
     def __int__(self) -> int:
         return int(self._value("int()", "Use x.astype(np.int64), which stays in the array program."))
@@ -220,7 +237,7 @@ class Tracer:
     def __index__(self) -> int:
         if self.element.kind not in "iu":
             raise TypeError(f"an array of {self.dtype} is no index")
-        return int(self._value("A Python index or range()", "Pass the number as an argument or mark it static."))
+        return int(self._value("an index or range()", "Pass the number as an argument or mark it static."))
 
     def __complex__(self) -> complex:
         return complex(float(self))
@@ -235,22 +252,21 @@ class Tracer:
 
     # ------------------------------------------------------------------------------------------ operators
     def _binary(self, name: str, other: Any, swap: bool = False) -> Tracer:
-        if not isinstance(other, (Tracer, np.ndarray, np.generic, bool, int, float)) and not hasattr(other, "factors"):
+        if not isinstance(other, _OPERANDS) and not is_array(other):
             return NotImplemented  # type: ignore[no-any-return]
         left, right = (other, self) if swap else (self, other)
-        weak = self.weak is not None and (type(other) in (bool, int, float) or getattr(other, "weak", False))
-        if self.weak is not None and hasattr(other, "factors"):
-            weak = True
-        result: Tracer = self.trace.call("weak", name, left, right) if weak else self.trace.call(name, left, right)
+        python = type(other) in (bool, int, float) or isinstance(other, SymbolicSize) or getattr(other, "weak", None)
+        weak = self.weak is not None and python
+        result: Tracer = self.state.call("weak", name, left, right) if weak else self.state.call(name, left, right)
         return result
 
     def _in_place(self, name: str, other: Any) -> Tracer:
         if self.weak is not None:
             return self._binary(name, other)
-        return self.trace.call("in_place", name, self, other)  # type: ignore[no-any-return]
+        return self.state.call("in_place", name, self, other)  # type: ignore[no-any-return]
 
     def _unary(self, name: str) -> Tracer:
-        result: Tracer = self.trace.call("weak", name, self) if self.weak else self.trace.call(name, self)
+        result: Tracer = self.state.call("weak", name, self) if self.weak else self.state.call(name, self)
         return result
 
     def __neg__(self) -> Tracer:
@@ -266,13 +282,13 @@ class Tracer:
         return self._unary("invert")
 
     def __divmod__(self, other: Any) -> Any:
-        return self.trace.call("divmod", self, other)
+        return self.state.call("divmod", self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
-        return self.trace.call("divmod", other, self)
+        return self.state.call("divmod", other, self)
 
     def __round__(self, digits: int = 0) -> Any:
-        return self.trace.call("round", self, digits)
+        return self.state.call("round", self, digits)
 
     def __eq__(self, other: Any) -> Tracer:  # type: ignore[override]
         return self._binary("equal", other)
@@ -421,7 +437,7 @@ class Updater:
         return Updater(self.array, index)
 
     def _update(self, name: str, value: Any, bounds: str | None) -> Tracer:
-        return self.array.trace.call("update", self.array, self.index, name, value, bounds)  # type: ignore[no-any-return]
+        return self.array.state.call("update", self.array, self.index, name, value, bounds)  # type: ignore[no-any-return]
 
     def set(self, value: Any, *, bounds: str | None = None) -> Tracer:
         return self._update("set", value, bounds)

@@ -17,7 +17,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
-from polyfuse.errors import Source, TraceError
+from polyfuse.errors import PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.numpy_like import naming, tree
 from polyfuse.frontends.numpy_like.lifting import lift
@@ -168,7 +168,7 @@ class _Attempt:
         fresh = {n for s in unbound for size in s.shape for n in size.names()}
         for made, origin in assumptions.origin.items():
             hints[made] = origin.evaluate(hints)
-        self.trace = Trace(
+        self.state = Trace(
             TABLE_WITH_NAMESPACE,
             hints,
             frozenset(fresh | assumptions.origin.keys()),
@@ -182,7 +182,10 @@ class _Attempt:
     def run(self) -> Traced:
         values = [self._value(path, leaf) for path, leaf in self.leaves]
         arguments, keywords = tree.unflatten(self.structure, values)
-        result = rebound(self.trace, self.function)(*arguments, **keywords)
+        try:
+            result = rebound(self.state, self.function)(*arguments, **keywords)
+        except Exception as error:
+            raise _cause(error) from None
         return self._traced(result)
 
     # ------------------------------------------------------------------------------------------ arguments
@@ -197,12 +200,12 @@ class _Attempt:
                 buffer = Buffer(node, "" if path in self.donate else path)
                 if path in self.donate:
                     self.buffers.append((position, buffer, node))
-                return Tracer(self.trace, buffer)
+                return Tracer(self.state, buffer)
             case ScalarSpec():
                 self.arguments.append(Argument(path, (), leaf.dtype, is_scalar=True))
                 if position in self.assumptions.scalars:
                     return leaf.value
-                return Tracer(self.trace, expr.scalar(position, leaf.dtype), weak=leaf.weak)
+                return Tracer(self.state, expr.scalar(position, leaf.dtype), weak=leaf.weak)
         return leaf
 
     # ------------------------------------------------------------------------------------------ results
@@ -219,9 +222,9 @@ class _Attempt:
                 paths.append(self.arguments[position].path)
                 outputs.append(buffer.node)
         program = self._program(outputs, paths, writes)
-        guards = dict.fromkeys([*self.assumptions.guards, *map(self.assumptions.original, self.trace.guards)])
+        guards = dict.fromkeys([*self.assumptions.guards, *map(self.assumptions.original, self.state.guards)])
         return Traced(
-            program, structure, tuple(leaves), results, tuple(guards), self._scalar_guards(), tuple(self.trace.captured)
+            program, structure, tuple(leaves), results, tuple(guards), self._scalar_guards(), tuple(self.state.captured)
         )
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
@@ -229,38 +232,49 @@ class _Attempt:
             return SizeOutput(tuple(f.substitute(self.assumptions.origin) for f in leaf.factors))
         if not isinstance(leaf, Tracer):
             return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
-        lift(self.trace, leaf)
+        lift(self.state, leaf)
         outputs.append(leaf.node)
         return Output(len(outputs) - 1)
 
     def _scalar_guards(self) -> tuple[ScalarGuard, ...]:
-        return tuple(ScalarGuard(k, self.trace.scalars[k]) for k in sorted(self.assumptions.scalars))
+        return tuple(ScalarGuard(k, self.state.scalars[k]) for k in sorted(self.assumptions.scalars))
 
     def _program(self, outputs: list[Node], paths: list[str], writes: dict[int, int]) -> Program:
         captured = [
-            Argument(f"captured[{k}]", tuple(Affine.of(n) for n in a.shape), self.trace.capture(a).dtype)
-            for k, a in enumerate(self.trace.captured)
+            Argument(f"captured[{k}]", tuple(Affine.of(n) for n in a.shape), self.state.capture(a).dtype)
+            for k, a in enumerate(self.state.captured)
         ]
         arguments = (*self.arguments, *captured)
-        names = naming.unique_names(outputs, self.trace.names, arguments)
+        names = naming.unique_names(outputs, self.state.names, arguments)
         used = {n for a in arguments for size in a.shape for n in size.names()}
-        facts = [g.expression for g in self.trace.guards if isinstance(g, Guard) and not g.modulus]
-        facts += [Affine.symbol(n) - 2 for n in sorted(self.trace.least) if n in used]
+        facts = [g.expression for g in self.state.guards if isinstance(g, Guard) and not g.modulus]
+        facts += [Affine.symbol(n) - 2 for n in sorted(self.state.least) if n in used]
         return Program(
             self.name,
             arguments,
             tuple(outputs),
             naming.output_names(outputs, paths, names, arguments),
             tuple(f for f in facts if f.names() <= used),
-            {n: h for n, h in self.trace.hints.items() if n in used},
+            {n: h for n, h in self.state.hints.items() if n in used},
             names,
             self._sources(outputs),
             writes,
+            inner=self._inner(outputs),
         )
 
+    def _inner(self, outputs: Sequence[Node]) -> frozenset[bytes]:
+        """What library functions made on the way to the values that the user's code received."""
+        seen = {*self.state.locations, *(o.digest for o in outputs)}
+        return frozenset(n.digest for n in topological(outputs) if n.digest not in seen) if self.state.locations else frozenset()
+
     def _sources(self, outputs: Sequence[Node]) -> Mapping[bytes, Source]:
-        return naming.Sources(naming.spread_locations(outputs, self.trace.locations))
+        return naming.Sources(naming.spread_locations(outputs, self.state.locations))
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The error of ours that NumPy hid behind one of its own ("setting an array element with a sequence")."""
+    hidden = error.__cause__ or error.__context__
+    return hidden if isinstance(hidden, PolyfuseError) and not isinstance(error, PolyfuseError) else error
 
 
 TABLE_WITH_NAMESPACE: Mapping[str, Callable[..., Any]] = {**TABLE, "namespace": Namespace}
-

@@ -17,7 +17,7 @@ from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
 from polyfuse.frontends.numpy_like.indexing import is_mask, select
-from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, lift, text_of
+from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -54,8 +54,8 @@ def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:
         shape = shape[1:]
     if shape != node.shape:
         node = nodes.view(node, shape, (*[0] * (node.rank - len(shape)), *dimensions(len(shape))))
-    if len(shape) > len(target) or broadcast_shapes(x.trace, target, shape) != target:
-        raise ShapeError(f"cannot assign an array of shape {text_of(value.sizes)} to a part of shape {text_of(target)}")
+    problem = f"cannot assign an array of shape {text_of(value.sizes)} to a part of shape {text_of(target)}"
+    check_fits(x.state, shape, target, problem)
     return nodes.broadcast(node, target) if node.rank else node
 
 
@@ -64,20 +64,20 @@ def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
     items = items_of(index)
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
-        target = x.view(basic_path(x, expanded))
+        target = x.through(basic_path(x, expanded))
         if isinstance(value, Tracer) and value.buffer is x.buffer and value.path == target.path:
             return  # what ``x[index] += y`` stores back: the view that was already written
-        write(target, _value_for(target.sizes, x, lift(x.trace, value)))
+        write(target, _value_for(target.sizes, x, lift(x.state, value)))
     elif any(is_mask(i) for i in items) and not any(isinstance(i, np.ndarray) for i in items):
         _set_masked(x, items, value)
     else:
-        changed = _scattered(x, items, "set", lift(x.trace, value), "raise")
+        changed = _scattered(x, items, "set", lift(x.state, value), "raise")
         write(changed[0], changed[1])
 
 
 def _set_masked(x: Tracer, items: Sequence[Any], value: ArrayLike) -> None:
     mask, target = masked_part(x, items)
-    written = lift(x.trace, value)
+    written = lift(x.state, value)
     if written.ndim > target.ndim - mask.ndim:
         raise ShapeError(
             "x[mask] = values needs one value per element that the mask selects, a number that depends on the mask",
@@ -93,17 +93,17 @@ def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer]:
     masks = [k for k, i in enumerate(items) if is_mask(i)]
     if len(masks) != 1 or any(i is None for i in items):
         raise ShapeError("an index with a mask takes one mask besides slices and integers")
-    mask = lift(x.trace, items[masks[0]])
+    mask = lift(x.state, items[masks[0]])
     consumed = [mask.ndim if k == masks[0] else int(i is not Ellipsis) for k, i in enumerate(items)]
     expanded = expand_ellipsis(items, x.sizes, consumed)
     at = next(k for k, i in enumerate(expanded) if is_mask(i))
     if any(not isinstance(i, slice) for i in expanded[:at]):
         raise ShapeError("a mask behind an integer is not supported", advice="Index with the integer first: v = x[i].")
-    target = x.view(basic_path(x, [*expanded[:at], *[slice(None)] * mask.ndim, *expanded[at + 1 :]]))
+    target = x.through(basic_path(x, [*expanded[:at], *[slice(None)] * mask.ndim, *expanded[at + 1 :]]))
     order = [*range(at, at + mask.ndim), *range(at), *range(at + mask.ndim, target.ndim)]
     target = target.transpose(order) if at else target
-    if broadcast_shapes(x.trace, target.sizes[: mask.ndim], mask.sizes) != target.sizes[: mask.ndim]:
-        raise ShapeError(f"a mask of shape {text_of(mask.sizes)} does not fit {text_of(target.sizes)}")
+    problem = f"a mask of shape {text_of(mask.sizes)} does not fit {text_of(target.sizes)}"
+    check_fits(x.state, mask.sizes, target.sizes[: mask.ndim], problem)
     return mask, target
 
 
@@ -127,13 +127,13 @@ def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None
     result = copy(x)
     if how in ("subtract", "divide") or all(is_basic(i) for i in items) or any(is_mask(i) for i in items):
         return _update_by_parts(result, items, index, how, value)
-    part, node = _scattered(result, items, how, lift(x.trace, value), bounds or "raise")
+    part, node = _scattered(result, items, how, lift(x.state, value), bounds or "raise")
     write(part, node)
     return result
 
 
 def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str, value: ArrayLike) -> Tracer:
-    value = lift(result.trace, value)
+    value = lift(result.state, value)
     if any(is_mask(i) for i in items):
         mask, part = masked_part(result, items)
         aligned = mask[(...,) + (None,) * (part.ndim - mask.ndim)]
@@ -149,7 +149,7 @@ def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str,
 
 def in_place(name: str, x: Tracer, other: ArrayLike) -> Tracer:
     """``x += other``: NumPy computes in the common dtype and casts back if the kind allows it."""
-    value = x.trace.functions[name](x, other)
+    value = x.state.functions[name](x, other)
     if not x.ndim:
         return value  # type: ignore[no-any-return]
     if not np.can_cast(value.dtype, x.dtype, "same_kind"):
@@ -157,8 +157,8 @@ def in_place(name: str, x: Tracer, other: ArrayLike) -> Tracer:
             f"the result of an in-place {name} is {value.dtype}, which cannot be cast to {x.dtype}",
             advice=f"Write it out: x = x.astype(np.{value.dtype}) first, or np.{name}(x, y).",
         )
-    if value.ndim > x.ndim or broadcast_shapes(x.trace, x.sizes, value.sizes) != x.sizes:
-        raise ShapeError(f"an in-place {name} cannot grow {text_of(x.sizes)} to {text_of(value.sizes)}")
+    problem = f"an in-place {name} cannot grow {text_of(x.sizes)} to {text_of(value.sizes)}"
+    check_fits(x.state, value.sizes, x.sizes, problem)
     write(x, as_dtype(value, x.element))
     return x
 
@@ -173,7 +173,7 @@ def put_along_axis(x: Tracer, indices: ArrayLike, values: ArrayLike, axis: int) 
         if k == axis % x.ndim:
             items.append(indices)
         else:
-            items.append(arange(x.trace, shape[k])[(None,) * k + (slice(None),) + (None,) * (x.ndim - 1 - k)])
+            items.append(arange(x.state, shape[k])[(None,) * k + (slice(None),) + (None,) * (x.ndim - 1 - k)])
     x[tuple(items)] = values
 
 
@@ -191,7 +191,7 @@ def copyto(x: Tracer, value: ArrayLike, casting: str = "same_kind", where: Array
     if where is True:
         x[...] = value
     else:
-        x[...] = x.trace.functions["where"](where, value, x).astype(x.dtype)
+        x[...] = x.state.functions["where"](where, value, x).astype(x.dtype)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -202,4 +202,3 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "copyto": copyto,
     "put_along_axis": put_along_axis,
 }
-

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.errors import ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import axes, nodes
-from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, lift_all, text_of
+from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift_all, text_of
 from polyfuse.frontends.numpy_like.reshaping import size_factors
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.state import Trace
@@ -27,7 +27,7 @@ def permuted(x: Tracer, order: Sequence[int]) -> Tracer:
     shape = tuple(x.sizes[axis] for axis in order)
     long_axes = [axis for axis in order if x.sizes[axis] != ONE]
     inverse = tuple(dimension(axis) for axis in order)
-    return x.view(Path(shape, tuple(index), inverse, contiguous=long_axes == sorted(long_axes)))
+    return x.through(Path(shape, tuple(index), inverse, contiguous=long_axes == sorted(long_axes)))
 
 
 def transpose(x: ArrayLike, *order: Any, axes: Any = None) -> Tracer:
@@ -90,19 +90,19 @@ def expand_dims(x: ArrayLike, axis: Any = 0) -> Tracer:
     for axis_before, axis_after in enumerate(kept):
         shape[axis_after] = x.sizes[axis_before]
         inverse[axis_after] = dimension(axis_before)
-    return x.view(Path(tuple(shape), tuple(dimension(k) for k in kept), tuple(inverse)))
+    return x.through(Path(tuple(shape), tuple(dimension(k) for k in kept), tuple(inverse)))
 
 
 def squeeze(x: ArrayLike, axis: Any = None) -> Tracer:
     (x,) = lift_all(x)
     dropped = [k for k, n in enumerate(x.sizes) if n == ONE] if axis is None else axes.many(axis, x.ndim)
     for k in dropped:
-        if not x.trace.equal(x.sizes[k], ONE):
+        if not x.state.equal(x.sizes[k], ONE):
             raise ShapeError(f"cannot squeeze axis {k} of size {x.sizes[k]}: only axes of size 1 can go")
     kept = [k for k in range(x.ndim) if k not in dropped]
     position = {k: j for j, k in enumerate(kept)}
     index = tuple(dimension(position[k]) if k in position else ZERO for k in range(x.ndim))
-    return x.view(Path(tuple(x.sizes[k] for k in kept), index, tuple(dimension(k) for k in kept)))
+    return x.through(Path(tuple(x.sizes[k] for k in kept), index, tuple(dimension(k) for k in kept)))
 
 
 def atleast(rank: int, *arrays: ArrayLike) -> Any:
@@ -136,18 +136,17 @@ def shape_argument(trace: Trace, shape: Any) -> Shape:
 
 def broadcast_to(x: ArrayLike, shape: Any, subok: bool = False) -> Tracer:
     (x,) = lift_all(x)
-    target = shape_argument(x.trace, shape)
-    if len(target) < x.ndim or broadcast_shapes(x.trace, x.sizes, target) != target:
-        raise ShapeError(f"shape {text_of(x.sizes)} does not broadcast to {text_of(target)}")
+    target = shape_argument(x.state, shape)
+    check_fits(x.state, x.sizes, target, f"shape {text_of(x.sizes)} does not broadcast to {text_of(target)}")
     points = dimensions(len(target))[len(target) - x.ndim :]
     index = tuple(ZERO if n == ONE else p for n, p in zip(x.sizes, points, strict=True))
-    return x.view(Path(target, index, None, contiguous=False))
+    return x.through(Path(target, index, None, contiguous=False))
 
 
 def broadcast_arrays(*arrays: ArrayLike, subok: bool = False) -> tuple[Tracer, ...]:
     tracers = lift_all(*arrays)
-    shape = broadcast_shapes(tracers[0].trace, *(x.sizes for x in tracers))
-    return tuple(Tracer(x.trace, nodes.broadcast(x.node, shape)) for x in tracers)
+    shape = broadcast_shapes(tracers[0].state, *(x.sizes for x in tracers))
+    return tuple(Tracer(x.state, nodes.broadcast(x.node, shape)) for x in tracers)
 
 
 # ---------------------------------------------------------------------------------------------- reversal, diagonals
@@ -157,7 +156,7 @@ def flip(x: ArrayLike, axis: Any = None) -> Tracer:
     (x,) = lift_all(x)
     flipped = axes.many(axis, x.ndim)
     index = tuple(n - 1 - dimension(k) if k in flipped else dimension(k) for k, n in enumerate(x.sizes))
-    return x.view(Path(x.sizes, index, index, contiguous=False))
+    return x.through(Path(x.sizes, index, index, contiguous=False))
 
 
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tracer:
@@ -180,12 +179,12 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
     if x.ndim < 2 or a == b:
         raise ShapeError("diagonal needs two different axes")
     down, right = max(-offset, 0), max(offset, 0)
-    length = _smaller(x.trace, x.sizes[a] - down, x.sizes[b] - right)
+    length = _smaller(x.state, x.sizes[a] - down, x.sizes[b] - right)
     kept = [k for k in range(x.ndim) if k not in (a, b)]
     last = dimension(len(kept))
     place = {k: dimension(j) for j, k in enumerate(kept)} | {a: last + down, b: last + right}
     shape = (*(x.sizes[k] for k in kept), length)
-    return x.view(Path(shape, tuple(place[k] for k in range(x.ndim)), None, contiguous=False))
+    return x.through(Path(shape, tuple(place[k] for k in range(x.ndim)), None, contiguous=False))
 
 
 def _smaller(trace: Trace, a: Affine, b: Affine) -> Affine:
@@ -197,17 +196,17 @@ def _smaller(trace: Trace, a: Affine, b: Affine) -> Affine:
 def sliding_window_view(x: ArrayLike, window_shape: Any, axis: Any = None, **_: Any) -> Tracer:
     """Windows as further axes at the end."""
     (x,) = lift_all(x)
-    windows = shape_argument(x.trace, window_shape)
+    windows = shape_argument(x.state, window_shape)
     chosen = list(range(x.ndim)) if axis is None else axes.sequence(axis, x.ndim)
     if len(chosen) != len(windows):
         raise ShapeError("sliding_window_view needs one window size per axis")
     shape, index = list(x.sizes), list(dimensions(x.ndim))
     for j, (k, window) in enumerate(zip(chosen, windows, strict=True)):
         shape[k] = shape[k] - window + 1
-        if not x.trace.decide(shape[k] - 1):
+        if not x.state.decide(shape[k] - 1):
             raise ShapeError(f"a window of size {window} does not fit axis {k} of size {x.sizes[k]}")
         index[k] = index[k] + dimension(x.ndim + j)
-    return x.view(Path((*shape, *windows), tuple(index), None, contiguous=False))
+    return x.through(Path((*shape, *windows), tuple(index), None, contiguous=False))
 
 
 # ---------------------------------------------------------------------------------------------- splitting
@@ -219,14 +218,20 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
     axis = axes.one(axis, x.ndim) if x.ndim else axis
     if not x.ndim:
         raise ShapeError("iteration over an array of rank 0")
-    return tuple(moved[k] for moved in [moveaxis(x, axis, 0)] for k in range(x.trace.fixed(x.sizes[axis])))
+    if declared := sorted(x.sizes[axis].names() - x.state.fresh):
+        raise TraceError(
+            f"this iterates over an axis of symbolic size {x.sizes[axis]}",
+            advice=f"Compute with whole arrays and axis=, or write the number in the spec in place of {declared[0]}.",
+        )
+    moved = moveaxis(x, axis, 0)
+    return tuple(moved[k] for k in range(x.state.fixed(x.sizes[axis])))
 
 
 def split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
     if isinstance(sections, int):
-        part = x.trace.divide(x.sizes[axis], sections)
+        part = x.state.divide(x.sizes[axis], sections)
         cuts = [part * k for k in range(1, sections)]
         return _pieces(x, cuts, axis)
     return array_split(x, sections, axis)
@@ -236,16 +241,16 @@ def array_split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
     if isinstance(sections, int):
-        size = x.trace.fixed(x.sizes[axis])
+        size = x.state.fixed(x.sizes[axis])
         each, extra = divmod(size, sections)
         return _pieces(x, [Affine.of(each * k + min(k, extra)) for k in range(1, sections)], axis)
-    return _pieces(x, list(shape_argument(x.trace, sections)), axis)
+    return _pieces(x, list(shape_argument(x.state, sections)), axis)
 
 
 def _pieces(x: Tracer, cuts: Sequence[Affine], axis: int) -> list[Tracer]:
     ends = [ZERO, *cuts, x.sizes[axis]]
     before = (slice(None),) * axis
-    whole = [SymbolicSize(x.trace, (e,)) if not e.is_constant else e.constant for e in ends]
+    whole = [SymbolicSize(x.state, (e,)) if not e.is_constant else e.constant for e in ends]
     return [x[(*before, slice(a, b))] for a, b in zip(whole, whole[1:], strict=False)]
 
 

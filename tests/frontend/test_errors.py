@@ -72,13 +72,12 @@ CASES: list[tuple[str, str, str]] = [
     ("write to an argument", "f32[N]", "x[0] = 1\nreturn x"),
     ("write to a view of an argument", "f32[N, 4]", "row = x[0]\nrow[:] = 1\nreturn x"),
     ("add in place to an argument", "f32[N]", "x += 1\nreturn x"),
-    ("write to a broadcast", "f32[N, 4]", "y = np.broadcast_to(x * 2, (3, 4, 4))\ny[0] = 1\nreturn y"),
+    ("write to a broadcast", "f32[N, 4]", "y = np.broadcast_to(x[0] * 2, (3, 4))\ny[0] = 1\nreturn y"),
     ("assign the wrong shape", "f32[5, 4]", "a = np.zeros((3, 3))\na[0] = x[0]\nreturn a"),
     ("in place with another kind", "f32[N]", "a = np.zeros(4, dtype=int)\na += 1.5\nreturn a + x[0]"),
     ("in place that grows", "f32[4, 4]", "a = np.zeros(4)\na += x\nreturn a"),
     ("real array written", "f32[4]", "REAL[0] = x[0]\nreturn REAL"),
     ("real array as out", "f32[4]", "return np.add(x, 1, out=REAL)"),
-    ("asarray elsewhere", "f32[4]", "import array\nreturn elsewhere(x)"),
     ("boolean subtract", "bool[4]", "return x - x"),
     ("boolean negative", "bool[4]", "return -x"),
     ("bitwise of floats", "f32[4]", "return x & 1"),
@@ -99,14 +98,25 @@ CASES: list[tuple[str, str, str]] = [
     ("pad mode", "f32[4]", "return np.pad(x, 1, mode='maximum')"),
     ("no such attribute", "f32[4]", "return x.frobnicate()"),
     ("equal letters", "f32[N] f32[M]", "return x if x.shape == y.shape else y"),
+    ("real array written whole", "f32[4]", "REAL[:] = x\nreturn REAL"),
+    ("compare with None", "f32[4]", "return x if x == None else -x"),
+    ("slice of an index", "f32[4] f32[]", "return x[1:y]"),
     ("vectorize", "f32[4]", "return np.vectorize(abs)(x)"),
 ]
 
-SPECS = ["f32[N,", "f33[N]", "f32[N*M]", "f32[N~]", "f32[2*N~8]", "f32[-1]", "f32[N] 3", "f32(N)", "[N]", "f32[N; 3]", "f32[3-4]"]
-
-
-def elsewhere(x: Any) -> Any:
-    return np.frompyfunc(abs, 1, 1)(x)
+SPECS = [
+    "f32[N,",
+    "f33[N]",
+    "f32[N*M]",
+    "f32[N~]",
+    "f32[2*N~8]",
+    "f32[-1]",
+    "f32[N] 3",
+    "f32(N)",
+    "[N]",
+    "f32[N; 3]",
+    "f32[3-4]",
+]
 
 
 def message(name: str, specs: str, body: str) -> str:
@@ -114,7 +124,7 @@ def message(name: str, specs: str, body: str) -> str:
     text = "def f(x, y=None):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    scope: dict[str, Any] = {"np": np, "REAL": np.zeros(4), "elsewhere": elsewhere}
+    scope: dict[str, Any] = {"np": np, "REAL": np.zeros(4)}
     exec(compile(text, file, "exec"), scope)
     parts = [part + "]" for part in specs.split("] ")]
     parts[-1] = parts[-1].removesuffix("]")
@@ -122,8 +132,7 @@ def message(name: str, specs: str, body: str) -> str:
         trace(scope["f"], [spec(part) for part in parts])
     except Exception as error:
         kind = type(error).__name__
-        shown = f"{kind}: {error}".replace(__file__, "test_errors.py")
-        return shown if isinstance(error, PolyfuseError) else f"{shown}   (not of polyfuse)"
+        return f"{kind}: {error}" if isinstance(error, PolyfuseError) else f"{kind}: {error}   (not of polyfuse)"
     return "no error"
 
 

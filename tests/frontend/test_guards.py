@@ -66,13 +66,13 @@ def test_sizes_that_differ_are_a_shape_error() -> None:
 
 
 def test_declared_letters_never_unify() -> None:
-    with pytest.raises(ShapeError, match="sizes N and M"):
+    with pytest.raises(ShapeError, match="Sizes N and M of axis -1"):
         trace(lambda x, y: x + y, [spec("f32[N~8]"), spec("f32[M~8]")])
 
 
 def test_a_declared_letter_does_not_become_a_number() -> None:
     weights = np.ones(4)
-    with pytest.raises(ShapeError, match="sizes N and 4"):
+    with pytest.raises(ShapeError, match="Sizes N and 4"):
         trace(lambda x: x * weights, [spec("f32[N]")])
 
 
