@@ -365,7 +365,8 @@ class Program:
     `facts`: affine expressions over size symbols known to be >= 0 (beyond sizes being positive).  `hints`: typical
     values of the symbols, for the price only.  `names` and `sources` are keyed by node digest and never part of keys.
     `writes`: argument position -> output position, for donated or in-place updated arguments.  `derived`: fresh symbols
-    that stand for products of sizes (collapsed dimensions), with their factors.
+    that stand for products of sizes (collapsed dimensions), with their factors.  `inner`: digests of the values that a
+    library function made on the way to its result, such as the exponential of a sigmoid.
     """
 
     name: str
@@ -378,6 +379,7 @@ class Program:
     sources: Mapping[bytes, Source] = field(default_factory=dict)
     writes: Mapping[int, int] = field(default_factory=dict)
     derived: tuple[tuple[str, tuple[Affine, ...]], ...] = ()
+    inner: frozenset[bytes] = frozenset()
 
     @property
     def symbols(self) -> tuple[str, ...]:

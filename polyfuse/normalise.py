@@ -10,22 +10,23 @@ from dataclasses import replace
 from polyfuse import expr
 from polyfuse.affine import dimensions
 from polyfuse.expr import Node, Program
-from polyfuse.rebuild import rebuild
+from polyfuse.rebuild import rebuild_program
 
 
 def normalise(program: Program) -> Program:
     """The same program without reverse scans."""
-    names = dict(program.names)
+    names: dict[bytes, str] = {}
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, expr.Scan) or not node.reverse:
             return node
         forward = expr.scan(node.monoid, flip(node.operand, node.axis), node.axis, node.exclusive)
-        if original.digest in names:
-            names[forward.digest] = names[original.digest]
+        if original.digest in program.names:
+            names[forward.digest] = program.names[original.digest]
         return flip(forward, node.axis)
 
-    return replace(program, outputs=rebuild(program.outputs, change), names=names)
+    rebuilt = rebuild_program(program, change)
+    return replace(rebuilt, names={**rebuilt.names, **names})
 
 
 def flip(node: Node, axis: int) -> Node:

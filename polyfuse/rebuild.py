@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from polyfuse import expr
-from polyfuse.expr import Node, Piece
+from polyfuse.expr import Node, Piece, Program
+
+Change = Callable[[Node, Node], Node]
+"""``change(original, copy over the new operands)`` gives the node that takes the original's place."""
 
 
-def rebuild(outputs: Sequence[Node], change: Callable[[Node, Node], Node]) -> tuple[Node, ...]:
-    """The DAG in which every node is ``change(original, copy over the new operands)``."""
+def rebuild_program(program: Program, change: Change) -> Program:
+    """The program over the changed DAG.  Names, source lines and marks follow a node to what takes its place."""
+    done = _rebuilt(program.outputs, change)
+    moved = {old: new.digest for old, new in done.items() if new.digest != old}
+    return replace(
+        program,
+        outputs=tuple(done[o.digest] for o in program.outputs),
+        names={**program.names, **{new: program.names[old] for old, new in moved.items() if old in program.names}},
+        sources={
+            **program.sources,
+            **{new: program.sources[old] for old, new in moved.items() if old in program.sources},
+        },
+        inner=program.inner | {new for old, new in moved.items() if old in program.inner},
+    )
+
+
+def _rebuilt(outputs: Sequence[Node], change: Change) -> dict[bytes, Node]:
+    """What takes the place of each node, by the digest of the original."""
     done: dict[bytes, Node] = {}
     for node in expr.topological(outputs):
         done[node.digest] = change(node, _with_operands(node, [done[o.digest] for o in expr.operands_of(node)]))
-    return tuple(done[o.digest] for o in outputs)
+    return done
 
 
 def _with_operands(node: Node, operands: list[Node]) -> Node:

@@ -15,7 +15,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine, dimension
 from polyfuse.bindings import Guard
 from polyfuse.expr import Node, Piece, Program
-from polyfuse.rebuild import rebuild
+from polyfuse.rebuild import rebuild_program
 from polyfuse.scop import neutral
 from polyfuse.target import Target
 
@@ -26,7 +26,7 @@ LONG = 1 << 16  # elements per result below which one block is as fast as two la
 def split_reductions(program: Program, target: Target, hints: Mapping[str, int]) -> tuple[Program, tuple[Guard, ...]]:
     """The program with long reductions in two stages, and guards for the sizes that made it worth while."""
     guards: dict[Guard, None] = {}
-    names = dict(program.names)
+    names: dict[bytes, str] = {}
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, expr.Reduce):
@@ -38,13 +38,10 @@ def split_reductions(program: Program, target: Target, hints: Mapping[str, int])
         extent = node.operands[0].shape[axis]
         if not extent.is_constant:
             guards[Guard(extent - chunk)] = None
-        final = _two_stages(node, axis, chunk, names, program.names.get(original.digest))
-        if original.digest in names:
-            names[final.digest] = names[original.digest]
-        return final
+        return _two_stages(node, axis, chunk, names, program.names.get(original.digest))
 
-    outputs = rebuild(program.outputs, change)
-    return replace(program, outputs=outputs, names=names), tuple(guards)
+    rebuilt = rebuild_program(program, change)
+    return replace(rebuilt, names={**rebuilt.names, **names}), tuple(guards)
 
 
 def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> tuple[int, int] | None:
