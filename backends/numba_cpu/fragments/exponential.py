@@ -116,7 +116,8 @@ def exponential_minus_1(x: Real) -> Real:
     r, n = reduced(x.clamp(low, high))
     half = power_of_two(n - 1)
     result = half.fma(exponential_tail(r), half - 0.5) * 2
-    return x.equals(0).choose(x, result)  # keeps the sign of zero
+    tiny = 2.0**-55 if x.is_double else 2.0**-26
+    return (abs(x) < tiny).choose(x, result)  # keeps the sign of zero and the bits of subnormal numbers
 
 
 def _split(x: Real) -> tuple[Real, Real]:

@@ -35,7 +35,7 @@ def hyperbolic_tangent(x: Real) -> Real:
     far = 1 - 2 / (((exponential_tail(r) + 1) * power_of_two(n)) + 1)
     square = x * x
     near = (x * square).fma(horner(square, TANH_NEAR), x)
-    return (size < 0.6).choose(near, far.with_sign_of(x))
+    return (size < 0.6).choose(near, far).with_sign_of(x)
 
 
 @in_double

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-_PACKAGE = "polyfuse.backends.numba_cpu.fragments."
+_PACKAGE = "polyfuse."
 # In an order in which every file follows those that it imports.
 _FILES = (
     "elements",
@@ -37,23 +37,30 @@ _FILES = (
 
 def standalone_source() -> str:
     """The runtime without its package: needs Numba, llvmlite and NumPy.  It defines what `fragments` exports, and
-    runs from a file or from `exec`."""
+    runs from a file or from `exec`; what follows it in one file must not define its names again."""
     folder = Path(__file__).parent
-    head: dict[str, None] = {}
-    bodies = [_body((folder / f"{name}.py").read_text(encoding="utf-8"), head) for name in _FILES]
-    return "\n\n\n".join(["from __future__ import annotations\n\n" + "\n".join(head), *bodies]) + "\n"
+    imports: set[tuple[str, str]] = set()
+    bodies = [_body((folder / f"{name}.py").read_text(encoding="utf-8"), imports) for name in _FILES]
+    plain = [f"import {name}" for module, name in sorted(imports) if not module]
+    modules = sorted({module for module, _ in imports if module})
+    named = [f"from {m} import {', '.join(n for module, n in sorted(imports) if module == m)}" for m in modules]
+    return "\n\n\n".join(["from __future__ import annotations\n\n" + "\n".join(plain + named), *bodies]) + "\n"
 
 
-def _body(text: str, head: dict[str, None]) -> str:
-    """`text` without its docstring and imports; imports from outside the package are added to `head`."""
+def _body(text: str, imports: set[tuple[str, str]]) -> str:
+    """`text` without its docstring and imports; those from outside the package are added as (module, name)."""
     lines = text.splitlines()
     drop: set[int] = set()
     for position, node in enumerate(ast.parse(text).body):
-        docstring = position == 0 and isinstance(node, ast.Expr)
-        if not docstring and not isinstance(node, ast.Import | ast.ImportFrom):
-            continue
-        drop.update(range(node.lineno - 1, (node.end_lineno or node.lineno)))
-        inner = isinstance(node, ast.ImportFrom) and (node.module or "").startswith((_PACKAGE[:-1], "__future__"))
-        if not docstring and not inner:
-            head[ast.unparse(node)] = None
+        match node:
+            case ast.Import(names=names):
+                imports.update(("", ast.unparse(name)) for name in names)
+            case ast.ImportFrom(module=module, names=names):
+                if not (module or "").startswith((_PACKAGE, "__future__")):
+                    imports.update((module or "", ast.unparse(name)) for name in names)
+            case ast.Expr() if position == 0:
+                pass
+            case _:
+                continue
+        drop.update(range(node.lineno - 1, node.end_lineno or node.lineno))
     return "\n".join(line for number, line in enumerate(lines) if number not in drop).strip()

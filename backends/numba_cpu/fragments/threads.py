@@ -16,14 +16,15 @@ from functools import cache
 from typing import Any
 
 from llvmlite import ir
-from numba import config, get_num_threads, njit, prange, threading_layer, types
-from numba.extending import intrinsic
+from numba import config, get_num_threads, njit, prange, threading_layer
+from numba.core import types
+from numba.extending import intrinsic as numba_intrinsic
 from numba.np.ufunc import parallel as numba_parallel
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-@intrinsic
+@numba_intrinsic
 def call_address(context: Any, address: Any, record: Any) -> Any:
     """Call the C function at `address` with the address `record`."""
 
