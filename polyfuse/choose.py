@@ -32,17 +32,37 @@ def kernel_name(group: Group, limit: int = 4) -> str:
     return text if not text[0].isdigit() else f"k_{text}"
 
 
-def choose(situation: Situation, *, name: str = "", max_registers: int = 0) -> Choice:
-    """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue."""
+def choose(situation: Situation, *, name: str = "", max_registers: int = 0, strategy: str = "") -> Choice:
+    """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
+
+    The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.
+    """
     situation = replace(situation, group=collapse(situation.group, situation.layouts))
     situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
     refusals: list[Verdict] = []
     for tier in propose(situation):
-        placed = [c for p in tier if (c := _placed(situation, p, name, max_registers, refusals)) is not None]
+        wanted = [p for p in tier if _is_wanted(situation, p, strategy, refusals)]
+        placed = [c for p in wanted if (c := _placed(situation, p, name, max_registers, refusals)) is not None]
         if placed:
             return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)
     reason = refusals[0] if refusals else illegal(Hazard.SCOPE, _no_strategy(situation), rule="scope")
     return Choice(None, None, reason)
+
+
+def _is_wanted(situation: Situation, proposal: Proposal, strategy: str, refusals: list[Verdict]) -> bool:
+    """Whether a proposal is what the user asked for; if not, the reason is added to `refusals`."""
+    has = dict(proposal.parameters)
+    if strategy and proposal.strategy != strategy:
+        sentence = f"{proposal.strategy} is not the strategy asked for, which proposes nothing: {strategy}"
+    else:
+        wrong = [name for name, size in situation.tiles.items() if has.get(name) != size]
+        if not wrong:
+            return True
+        sentence = f"{proposal.strategy} has no parameter {wrong[0]}; it has {', '.join(has) or 'none'}"
+        if wrong[0] in has:
+            sentence = f"{proposal.strategy} has {wrong[0]} = {has[wrong[0]]} here, not {situation.tiles[wrong[0]]}"
+    refusals.append(illegal(Hazard.STEERING, sentence, rule="steering"))
+    return False
 
 
 def _placed(
@@ -70,7 +90,8 @@ def _no_strategy(situation: Situation) -> str:
 def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_registers: int) -> Verdict | None:
     target = situation.target
     if cost.shared > target.shared_per_block:
-        return illegal(Hazard.CAPACITY, f"shared memory {cost.shared} > {target.shared_per_block} bytes", rule="capacity")
+        sentence = f"shared memory {cost.shared} > {target.shared_per_block} bytes"
+        return illegal(Hazard.CAPACITY, sentence, rule="capacity")
     limit = max_registers or 2 * target.registers_per_thread
     if target.kind == "cuda" and cost.registers > limit:
         return unprofitable(

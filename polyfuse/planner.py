@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from polyfuse.affine import Affine
@@ -22,7 +22,8 @@ from polyfuse.bindings import (
     Layout,
     VolumeGuard,
 )
-from polyfuse.choose import Choice, choose, kernel_name
+from polyfuse.choose import Choice, choose
+from polyfuse.errors import ScheduleError
 from polyfuse.expr import Program
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
@@ -33,8 +34,9 @@ from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
 from polyfuse.plan import Launch, LibraryCall, Plan, Step
-from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, build_scop
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, build_scop
 from polyfuse.split import split_reductions
+from polyfuse.steering import Steering, steering
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target
 from polyfuse.verdict import LEGAL, Verdict
@@ -47,14 +49,21 @@ Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
 fusion_log = logging.getLogger("polyfuse.fusion")
 
 
-def plan_program(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> Plan:
-    """The plan for one class of calls.  `layouts` has one entry per argument.  Raises PolyfuseError subclasses."""
+def plan_program(
+    program: Program,
+    target: Target,
+    options: Options,
+    layouts: Sequence[Layout],
+    group: Callable[[ProgramCosts], Grouping] | None = None,
+) -> Plan:
+    """The plan for one class of calls.  `layouts` has one entry per argument.  `group` decides what shares a kernel,
+    `find_grouping` where it is not given.  Raises PolyfuseError subclasses."""
     hints = _hints(program)
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     scop = build_scop(program)  # views vanish into access relations
-    costs = ProgramCosts(scop, target, options, hints, _layouts(scop, layouts))
-    grouping = _search(costs, options)  # the cheapest partition of stored values
+    costs = ProgramCosts(scop, target, options, hints, _layouts(scop, layouts), steering(scop, options))
+    grouping = (group or find_grouping)(costs)  # the cheapest partition of stored values
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     plan = _assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
     return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
@@ -102,6 +111,7 @@ class ProgramCosts:
     options: Options
     hints: Mapping[str, int]
     layouts: Mapping[int, Layout]
+    steering: Steering
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
 
     @property
@@ -151,7 +161,11 @@ class ProgramCosts:
         if any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body):
             return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
         situation = Situation(Group(self.scop, body, roots, loads), self.target, self.hints, self.layouts)
-        return choose(situation, max_registers=self.options.max_registers)
+        request = self.steering.request(body)
+        if isinstance(request, Verdict):
+            return Choice(None, None, request)
+        situation = replace(situation, tiles=request.tiles)
+        return choose(situation, max_registers=self.options.max_registers, strategy=request.strategy)
 
 
 def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:
@@ -161,34 +175,15 @@ def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:
     return illegal(Hazard.SCOPE, f"{name} is a library call, which no kernel contains", rule="opaque")
 
 
-def _search(costs: ProgramCosts, options: Options) -> Grouping:
-    fusible = None
-    if options.fuse == "none":
-        fusible = lambda value: False  # noqa: E731
-    elif options.fuse == "pointwise":
-        statements = costs.scop.statements
-
-        def fusible(value: int) -> bool:
-            statement = statements[value]
-            return isinstance(statement, Statement) and statement.monoid is None
-
-    together = _named(costs.scop, options.together)
-    apart = _named(costs.scop, options.apart)
-    return search(costs, together=together, apart=apart, max_size=options.max_fusion_size, fusible=fusible)
-
-
-def _named(scop: Scop, groups: Sequence[Sequence[str]]) -> list[frozenset[int]]:
-    from polyfuse.errors import OptionError
-
-    ids = {s.name: s.id for s in scop.statements}
-    for output, name in zip(scop.outputs, scop.program.output_names, strict=True):
-        ids.setdefault(name, output)
-    found = []
-    for group in groups:
-        missing = [name for name in group if name not in ids]
-        if missing:
-            raise OptionError(f"no value is called {missing[0]!r}", advice=f"values: {', '.join(sorted(ids))}")
-        found.append(frozenset(ids[name] for name in group))
+def find_grouping(costs: ProgramCosts) -> Grouping:
+    """The cheapest partition that respects the user's options.  Raises ScheduleError for wishes that are illegal."""
+    wishes, steering = costs.steering.wishes(), costs.steering
+    limit = costs.options.max_fusion_size
+    found = search(costs, together=wishes, apart=steering.apart, max_size=limit, fusible=steering.fusible)
+    for wish, verdict in found.unmet:
+        if wish in steering.together:
+            names = ", ".join(costs.scop.statements[v].name for v in sorted(wish))
+            raise ScheduleError(f"{names} cannot share a kernel: {verdict}", verdict=verdict)
     return found
 
 
@@ -200,6 +195,7 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
             choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
             schedule = choice.schedule
             if schedule is None or choice.group is None:
+                _check_single(costs, kernel, choice)
                 continue
             verdict = prove(choice.group.scop, schedule)
             if not verdict:
@@ -209,6 +205,13 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
             return grouping
         grouping = grouping.refute(refused)
     return grouping
+
+
+def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> None:
+    """Only a library call has no schedule of its own.  Raises ScheduleError where the user's options left none."""
+    if choice.verdict is not None:
+        names = ", ".join(costs.scop.statements[v].name for v in sorted(kernel.body))
+        raise ScheduleError(f"no schedule for {names}: {choice.verdict}", verdict=choice.verdict)
 
 
 # ---------------------------------------------------------------------------------------------- assembly
@@ -225,11 +228,12 @@ def _assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ..
             steps.append(_library_step(scop, kernel))
             continue
         group = choice.group
-        schedule = replace(choice.schedule, name=_unique(kernel_name(group), names))
+        schedule = replace(choice.schedule, name=_unique(choice.schedule.name, names))
         guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
         lowered = lower(group.scop, schedule, costs.layouts, bits)
         steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))
-        fusion_log.info("fused %s -> %s (%d)", "+".join(s.name for s in group.statements()), schedule.name, len(kernel.body))
+        names = "+".join(s.name for s in group.statements())
+        fusion_log.info("fused %s -> %s (%d)", names, schedule.name, len(kernel.body))
     refusals = tuple(
         (scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in grouping.log.items()
     )

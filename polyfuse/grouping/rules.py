@@ -15,13 +15,13 @@ Identity = tuple[frozenset[int], frozenset[int]]  # body and roots of a kernel
 @dataclass(frozen=True, slots=True)
 class Rules:
     """together: groups that one kernel computes, or none.  apart: groups of which a kernel computes one at most.
-    max_size: statements per kernel, 0 for no limit.  fusible: values that may share a kernel at all (None: every
-    value).  refuted: kernels that the proof refused after they were planned."""
+    max_size: statements per kernel, 0 for no limit.  fusible: whether the user's options let one kernel compute these
+    values (None: always).  refuted: kernels that the proof refused after they were planned."""
 
     together: tuple[frozenset[int], ...] = ()
     apart: tuple[frozenset[int], ...] = ()
     max_size: int = 0
-    fusible: Callable[[int], bool] | None = None
+    fusible: Callable[[frozenset[int]], bool] | None = None
     refuted: Mapping[Identity, Verdict] = field(default_factory=dict)
 
     def allows(self, kernel: KernelGroup) -> Verdict:
@@ -31,8 +31,8 @@ class Rules:
             return LEGAL
         if self.max_size and len(body) > self.max_size:
             return _steered(f"{len(body)} statements in one kernel, max_fusion_size is {self.max_size}")
-        if self.fusible is not None and not all(map(self.fusible, body)):
-            return _steered("the fuse option keeps one of these statements in a kernel of its own")
+        if self.fusible is not None and not self.fusible(body):
+            return _steered("the fuse option keeps these statements in kernels of their own")
         for group in self.apart:
             if len(group & body) > 1:
                 return _steered("the user keeps these values apart")
