@@ -11,7 +11,7 @@ A document is a list of objects in post-order; an object refers to earlier ones 
     tuple, set, mapping            ["t", ...] ["s", ...] ["m", [key, value] ...]
     element type, enum member      ["d", name] ["e", type, name]
     other dataclass                ["o", position]
-    node, program of the call      ["n", digest] ["p"]
+    the program of the call, one of its nodes    ["p"] ["n", digest]
 """
 
 from __future__ import annotations
@@ -52,14 +52,16 @@ def _classes() -> Mapping[str, type[Any]]:
 
 
 @functools.cache
-def _fields(kind: type[Any]) -> tuple[str, ...]:
-    """Fields that the constructor takes; derived ones begin with an underscore."""
-    return tuple(f.name for f in dataclasses.fields(kind) if f.init and not f.name.startswith("_"))
+def _fields(name: str) -> tuple[str, ...]:
+    """Fields that make a value of a class; derived ones begin with an underscore, or are the digest of a node."""
+    fields = dataclasses.fields(_classes()[name])
+    return tuple(f.name for f in fields if f.init and not f.name.startswith("_") and f.name != "digest")
 
 
 @dataclass(slots=True)
 class _Encoder:
     program: Program
+    known: frozenset[bytes]
     objects: list[Any] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     alive: list[Any] = field(default_factory=list)  # ids stay unique while their objects live
@@ -82,19 +84,19 @@ class _Encoder:
                 return ["e", type(value).__name__, value.name]
             case Mapping():
                 return ["m", *([self.value(k), self.value(v)] for k, v in value.items())]
-            case Program() if value is self.program or value.digest == self.program.digest:
+            case Program() if (value.digest, value.derived) == (self.program.digest, self.program.derived):
                 return ["p"]
         return self.object(value)
 
     def object(self, value: Any) -> list[Any]:
-        if isinstance(value, expr._Node):
+        if isinstance(value, expr._Node) and value.digest in self.known:
             return ["n", value.digest.hex()]
         known = _classes().get(type(value).__name__)
         if known is not type(value):
             raise UnstorableError(f"a {type(value).__name__} has no stored form")
         position = self.positions.get(id(value))
         if position is None:
-            fields = [self.value(getattr(value, name)) for name in _fields(type(value))]
+            fields = [self.value(getattr(value, name)) for name in _fields(type(value).__name__)]
             position = self.positions[id(value)] = len(self.objects)
             self.objects.append([type(value).__name__, fields])
             self.alive.append(value)
@@ -126,7 +128,7 @@ class _Decoder:
             case ["b", str(text)]:
                 return bytes.fromhex(text)
             case ["e", str(kind), str(name)]:
-                return _classes()[kind][name]  # type: ignore[index]
+                return _classes()[kind][name]
             case ["n", str(digest)]:
                 return self.nodes[digest]
             case ["p"]:
@@ -136,12 +138,16 @@ class _Decoder:
     def object(self, data: Any) -> None:
         name, fields = data
         kind = _classes()[name]
-        self.objects.append(kind(**dict(zip(_fields(kind), map(self.value, fields), strict=True))))
+        values = dict(zip(_fields(name), map(self.value, fields), strict=True))
+        self.objects.append(expr._intern(kind, **values) if issubclass(kind, expr._Node) else kind(**values))
 
 
 def encode(value: Any, program: Program) -> dict[str, Any]:
-    """`value` as JSON data; `program` and its nodes become references.  Raises UnstorableError."""
-    encoder = _Encoder(program)
+    """`value` as JSON data; `program` and its nodes become references, other nodes are interned again by `decode`.
+
+    Raises UnstorableError.
+    """
+    encoder = _Encoder(program, frozenset(node.digest for node in expr.topological(program.outputs)))
     root = encoder.value(value)
     return {"objects": encoder.objects, "root": root}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from polyfuse.backends.numba_cpu.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cpu.memory import empty
+from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.kernel import ArrayParameter
 from polyfuse.plan import Launch, Plan
@@ -40,7 +41,7 @@ class CpuKernel:
                 kernel = self.launch.kernel
                 self.variants[streamed] = compile_kernel(
                     print_kernel(kernel),
-                    kernel.name,
+                    function_name(kernel.name),
                     kernel.parameters,
                     index_bits=kernel.index_bits,
                     nontemporal=streamed,
@@ -62,8 +63,8 @@ class CpuKernel:
     def launcher(self, bound: Bound) -> Launcher:
         loaded = copy.copy(self.variant(self.streamed(bound.numbers)).loaded)
         work = max(self._volumes(bound.numbers).values(), default=0)
-        loaded.block_elements = -(-work // math.prod(bound.grid))
-        run, grid, slots = loaded.run, bound.grid, bound.slots
+        loaded.block_elements = -(-work // bound.blocks)
+        run, grid, slots = loaded.run, (bound.blocks,), bound.slots
         if len(slots) < 2:
             return lambda values, stream: run(grid, [values[k] for k in slots])
         arguments = itemgetter(*slots)

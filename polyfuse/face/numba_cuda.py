@@ -16,6 +16,7 @@ from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, driver
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
+from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import DeviceError
 from polyfuse.plan import Launch, Plan
@@ -42,7 +43,7 @@ class CudaKernel:
     def launcher(self, bound: Bound) -> Launcher:
         driver = self.on(bound.device.ordinal)
         driver.load()
-        launch, grid, slots = driver.launch, bound.grid, bound.slots
+        launch, grid, slots = driver.launch, (bound.blocks,), bound.slots
         if len(slots) < 2:
             return lambda values, stream: launch(grid, [values[k] for k in slots], stream)
         arguments = itemgetter(*slots)
@@ -54,7 +55,7 @@ class CudaKernel:
         ptx, cubin = fields.pop("ptx").encode(), self.kernel.cubin or b""
         del fields["cubin"]
         description = json.dumps(fields).encode()
-        return _HEADER.pack(len(description), len(ptx)) + description + ptx + cubin
+        return b"".join((_HEADER.pack(len(description), len(ptx)), description, ptx, cubin))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class CudaBackend:
         kernel = launch.kernel
         compiled = compile_kernel(
             print_kernel(kernel),
-            kernel.name,
+            function_name(kernel.name),
             kernel.parameters,
             kernel.threads,
             plan.target.capability,

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import ArgumentError
-from polyfuse.run.arrays import Library
 from polyfuse.run.foreign import adopt
 from polyfuse.run.libraries import library_of
 
@@ -39,15 +38,15 @@ _IMMUTABLE = (
     slice,
 )
 
-_readers: dict[type, tuple[Library, Reader] | None] = {}
+READERS: dict[type, Reader | None] = {}  # of every type of argument seen so far; None where it is no array
 
 
-def reader_of(kind: type) -> tuple[Library, Reader] | None:
-    """The library of arrays of type `kind` and its `read`, remembered by type; None for anything else."""
-    if kind not in _readers:
+def reader_of(kind: type) -> Reader | None:
+    """How arrays of type `kind` are read; None for anything else.  Raises ArgumentError."""
+    if kind not in READERS:
         library = None if issubclass(kind, (np.generic, np.memmap)) else library_of(kind)
-        _readers[kind] = None if library is None else (library, library.read)
-    return _readers[kind]
+        READERS[kind] = None if library is None else library.read
+    return READERS[kind]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -87,8 +86,8 @@ class Reading:
                 raise ArgumentError(f" = {value} does not fit 64 bits", advice="Pass a float, or declare it static.")
             self.key.append(kind)
             self._leaf(value, value)
-        elif (found := reader_of(kind)) is not None:
-            key, pointer = found[1](value)
+        elif (read := reader_of(kind)) is not None:
+            key, pointer = read(value)
             self.key += key
             self._leaf(value, pointer)
         elif kind is tuple or kind is list:

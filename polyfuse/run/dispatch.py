@@ -22,7 +22,7 @@ from polyfuse.errors import ArgumentError, OptionError
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.run.ahead import Executable, Lowered, default_layouts
-from polyfuse.run.arguments import SCALARS, Reading, read_arguments, reader_of
+from polyfuse.run.arguments import READERS, SCALARS, Reading, read_arguments
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
@@ -107,8 +107,11 @@ class Jitted:
             elif kind in SCALARS:
                 key.append(kind)
                 values.append(value)
-            elif (found := reader_of(kind)) is not None:
-                part, pointer = found[1](value)
+            elif (read := READERS.get(kind)) is not None:
+                try:
+                    part, pointer = read(value)
+                except ArgumentError:
+                    return self._call(args, kwargs)  # to say which argument it is
                 key += part
                 values.append(pointer)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -214,8 +215,9 @@ def _bind(ready: Ready, call: Call, values: _Values, device: Device) -> list[Bou
     for launch in ready.plan.launches:
         slots = tuple(values.slot(binding, call) for binding in launch.bindings)
         numbers = _numbers(launch, call)
-        grid = tuple(extent.evaluate(numbers) for extent in launch.kernel.grid)
-        found.append(Bound(launch, grid, slots, numbers, device) if all(extent > 0 for extent in grid) else None)
+        extents = [extent.evaluate(numbers) for extent in launch.kernel.grid]
+        full = all(extent > 0 for extent in extents)
+        found.append(Bound(launch, math.prod(extents), slots, numbers, device) if full else None)
     return found
 
 

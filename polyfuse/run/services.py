@@ -79,14 +79,14 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One launch at fixed sizes.
+    """One launch at fixed sizes; `blocks`: of all grid axes together, which launch as one.
 
     A record keeps every argument of its launches in one list of values: pointers and numbers.  `slots`: for each
     kernel parameter its index in that list.  `numbers`: size symbols and strides by name.
     """
 
     launch: Launch
-    grid: tuple[int, ...]
+    blocks: int
     slots: tuple[int, ...]
     numbers: Mapping[str, int] = field(hash=False)
     device: Device

@@ -1,0 +1,231 @@
+"""The disk cache under faults: always a right answer, never a foreign byte."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyfuse.cache import directory as directory_module
+from polyfuse.cache.directory import SafeDirectory, UnsafeDirectoryError
+from polyfuse.cache.store import DiskStore
+from polyfuse.face.joined import backend, target_of
+from polyfuse.face.numpy_like import NumPyFrontend
+from polyfuse.options import Options
+from polyfuse.planner import plan_program
+from polyfuse.run.dispatch import CacheInfo, Jitted
+from polyfuse.run.services import Services
+
+ROOT = Path(__file__).parents[2]
+X = np.random.default_rng(1).standard_normal((9, 50)).astype(np.float32)
+
+
+def program(x):
+    return np.exp(x) * 2 - x.max(axis=1, keepdims=True)
+
+
+def call(path: Path, **options: object) -> CacheInfo:
+    """What a fresh process would do: run the program with an empty memory and the store at `path`."""
+    services = Services(NumPyFrontend(), plan_program, backend, target_of, DiskStore(path))
+    f = Jitted(program, Options().updated(options), services)
+    np.testing.assert_allclose(f(X), program(X), rtol=1e-5, atol=1e-6)
+    return f.cache_info()
+
+
+def entries(path: Path) -> list[Path]:
+    return sorted(p for p in (path / "plans").iterdir() if p.name != "key")
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    assert call(tmp_path).plans == 1
+    return tmp_path
+
+
+# ---------------------------------------------------------------------------------------------- hits and misses
+
+
+def test_a_warm_process_neither_plans_nor_compiles(filled: Path) -> None:
+    info = call(filled)
+    assert (info.traces, info.plans, info.compilations, info.loads) == (1, 0, 0, 1)
+
+
+def test_other_options_are_other_entries(filled: Path) -> None:
+    assert call(filled, fuse=False).plans == 1
+    assert call(filled, fuse=False).loads == 1
+    assert call(filled).loads == 1
+    assert call(filled, backend="interpreter").plans == 1
+
+
+def test_only_the_owner_can_read_the_files(filled: Path) -> None:
+    assert stat.S_IMODE((filled / "plans").stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in (filled / "plans").iterdir())
+
+
+# ---------------------------------------------------------------------------------------------- files that are not ours
+
+
+def damaged(contents: bytes) -> list[bytes]:
+    chooser = random.Random(0)
+    found = [b"", contents[:-1], contents[: len(contents) // 2], contents + b"\0", b"x" * 100]
+    for _ in range(20):
+        position = chooser.randrange(len(contents))
+        flipped = contents[position] ^ (1 << chooser.randrange(8))
+        found.append(contents[:position] + bytes([flipped]) + contents[position + 1 :])
+    return found
+
+
+def test_torn_and_altered_files_are_ignored_and_replaced(filled: Path) -> None:
+    (entry,) = entries(filled)
+    contents = entry.read_bytes()
+    directory = SafeDirectory.open(filled / "plans")
+    for damage in damaged(contents):
+        entry.write_bytes(damage)
+        assert directory.read(entry.name) is None
+    assert call(filled).plans == 1
+    assert call(filled).loads == 1
+
+
+def test_a_file_under_another_name_is_no_file(filled: Path) -> None:
+    (entry,) = entries(filled)
+    assert call(filled, fuse=False).plans == 1
+    other = next(p for p in entries(filled) if p != entry)
+    other.write_bytes(entry.read_bytes())
+    assert call(filled, fuse=False).plans == 1
+
+
+def test_files_of_another_cache_are_ignored(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    assert call(other).plans == 1
+    (mine,), (theirs,) = entries(filled), entries(other)
+    mine.write_bytes(theirs.read_bytes())
+    assert call(filled).plans == 1
+
+
+def test_files_that_others_may_write_and_links_are_ignored(filled: Path) -> None:
+    (entry,) = entries(filled)
+    entry.chmod(0o622)
+    assert call(filled).plans == 1
+    (entry,) = entries(filled)
+    contents = entry.read_bytes()
+    target = filled / "elsewhere"
+    target.write_bytes(contents)
+    entry.unlink()
+    entry.symlink_to(target)
+    assert call(filled).plans == 1
+    assert not entry.is_symlink()
+    entry.unlink()
+    os.mkfifo(entry)
+    assert call(filled).plans == 1
+
+
+def test_a_torn_key_is_replaced_and_what_it_signed_forgotten(filled: Path) -> None:
+    (filled / "plans" / "key").write_bytes(b"short")
+    assert call(filled).plans == 1
+    assert call(filled).loads == 1
+
+
+# ---------------------------------------------------------------------------------------------- directories
+
+
+def test_a_directory_that_others_may_enter_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "plans").mkdir(mode=0o755)
+    assert call(tmp_path).plans == 1
+    assert not list((tmp_path / "plans").iterdir())
+    assert "not owned by this user alone" in caplog.text
+
+
+def test_a_directory_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plans").mkdir(mode=0o700)
+    monkeypatch.setattr(directory_module.os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(UnsafeDirectoryError):
+        SafeDirectory.open(tmp_path / "plans")
+
+
+def test_a_linked_directory_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "plans").symlink_to(tmp_path / "real")
+    assert call(tmp_path).plans == 1
+    assert not list((tmp_path / "real").iterdir())
+
+
+def test_a_path_that_is_a_file_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    caplog.set_level(logging.WARNING)
+    assert call(path).plans == 1
+    assert len([r for r in caplog.records if r.name == "polyfuse.cache"]) == 1
+
+
+@pytest.mark.parametrize("function", ["write", "rename", "open", "unlink"])
+def test_failing_system_calls(
+    filled: Path, function: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full, read-only or vanished disk: the answer is right, one line is logged."""
+
+    def fail(*args: object, **settings: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    real = getattr(os, function)
+    store = DiskStore(filled)
+    monkeypatch.setattr(directory_module.os, function, fail)
+    services = Services(NumPyFrontend(), plan_program, backend, target_of, store)
+    f = Jitted(program, Options().updated({"contract": False}), services)
+    np.testing.assert_allclose(f(X), program(X), rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(directory_module.os, function, real)
+    assert "no disk cache" in caplog.text
+    assert call(filled).loads == 1
+
+
+def test_half_written_files_of_killed_processes_are_swept(filled: Path) -> None:
+    old, new = filled / "plans" / "a.part", filled / "plans" / "b.part"
+    for part in (old, new):
+        part.write_bytes(b"half")
+    os.utime(old, (time.time() - 7200,) * 2)
+    call(filled, fuse=False)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_oldest_entries_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_module, "_MOST_FILES", 3)
+    directory = SafeDirectory.open(tmp_path / "plans")
+    for k in range(5):
+        directory.write(f"entry{k}", b"data")
+        os.utime(tmp_path / "plans" / f"entry{k}", (k, k))
+    directory.sweep()
+    assert [p.name for p in entries(tmp_path)] == ["entry2", "entry3", "entry4"]
+
+
+# ---------------------------------------------------------------------------------------------- processes
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import test_store
+for _ in range(3):
+    test_store.call(Path({path!r}))
+print(test_store.call(Path({path!r})).loads)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_compile_the_same_program_at_once(tmp_path: Path) -> None:
+    code = SCRIPT.format(tests=str(Path(__file__).parent), path=str(tmp_path))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in running:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        assert output.strip() == "1"
+    assert not [p for p in entries(tmp_path) if p.suffix == ".part"]

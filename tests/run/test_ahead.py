@@ -1,0 +1,85 @@
+"""Ahead of time: plans without data, compiled plans that never plan again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from polyfuse.api import spec
+from polyfuse.errors import ArgumentError, OptionError, StalePlanError
+from polyfuse.run.dispatch import Jitted
+
+Jit = Callable[..., Jitted]
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_a_plan_needs_no_data(jit: Jit) -> None:
+    plan = jit(softmax).plan(spec("f32[N, 4096]"))
+    assert plan.target.name == "h200"
+    assert len(plan.launches) == 1
+    assert plan.program.symbols == ("N",)
+
+
+def test_options_reach_the_plan(jit: Jit) -> None:
+    f = jit(softmax)
+    plan = f.plan(spec("f32[N, 4096]"), target="cpu", fuse=False)
+    assert plan.target.kind == "cpu"
+    assert len(plan.launches) > 1
+    with pytest.raises(OptionError, match="unknown option 'fused'"):
+        f.plan(spec("f32[N, 4096]"), fused=False)
+
+
+def test_a_plan_of_arrays_is_for_their_device_and_layout(jit: Jit) -> None:
+    plan = jit(softmax).plan(np.zeros((8, 64), np.float32).T)
+    assert plan.target.kind == "cpu"
+    assert plan.layouts[0].strides == (1, None)
+
+
+def test_compiled_plans_run_and_check_their_arguments(jit: Jit) -> None:
+    f = jit(softmax)
+    run = f.compile(spec("f32[N~8, 40]"), target="cpu")
+    before = f.cache_info()
+    for x in (np.random.rand(5, 40), np.random.rand(40, 40).T, np.random.rand(9, 80)[::-2, ::2]):
+        x = x.astype(np.float32, order="K")
+        np.testing.assert_allclose(run(x), softmax(x), rtol=1e-5)
+    with pytest.raises(StalePlanError, match=r"does not fit these arguments; it is for x: f32\[N, 40\]"):
+        run(np.zeros((5, 41), np.float32))
+    with pytest.raises(StalePlanError):
+        run(np.zeros((5, 40), np.float64))
+    assert f.cache_info() == before
+
+
+def test_a_compiled_plan_for_a_transposed_array_refuses_c_order(jit: Jit) -> None:
+    x = np.random.rand(8, 9).astype(np.float32)
+    run = jit(lambda x: x * 2).compile(x.T)
+    np.testing.assert_array_equal(run(x.T), x.T * 2)
+    with pytest.raises(StalePlanError, match="memory order of x"):
+        run(x.T.copy())
+
+
+def test_plans_for_a_gpu_do_not_run_on_host_arrays(jit: Jit) -> None:
+    f = jit(softmax, target="sm_90", backend="numba_cuda")
+    with pytest.raises(Exception, match="CUDA back end is not installed|needs arrays on a cuda device"):
+        f(np.zeros((4, 4), np.float32))
+
+
+def test_the_interpreter_runs_the_schedule_of_any_target(jit: Jit) -> None:
+    x = np.random.rand(6, 64).astype(np.float32)
+    f = jit(softmax, target="sm_90", backend="interpreter")
+    np.testing.assert_allclose(f(x), softmax(x), rtol=1e-5)
+    assert f.plan(x).target.kind == "cuda"
+
+
+def test_unknown_back_ends_and_targets(jit: Jit) -> None:
+    with pytest.raises(OptionError, match="unknown back end"):
+        jit(softmax, backend="metal")(np.zeros((2, 2)))
+    with pytest.raises(OptionError, match="unknown target"):
+        jit(softmax, target="sm_1")(np.zeros((2, 2)))
+    with pytest.raises(ArgumentError, match="missing"):
+        jit(softmax).plan()

@@ -1,0 +1,355 @@
+"""Calls with NumPy arrays on the CPU: right answers, and as few traces, plans and compilations as possible."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import ArgumentError, OptionError, PolyfuseError
+from polyfuse.run.dispatch import Jitted
+
+Jit = Callable[..., Jitted]
+RNG = np.random.default_rng(0)
+
+
+def chain(x, y):
+    return np.maximum((x + y) * 2, 0) - 1
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def random(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def close(actual: Any, expected: Any) -> None:
+    assert type(actual) is type(expected)
+    assert actual.dtype == expected.dtype
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------- one plan per class
+
+
+def test_a_second_call_only_launches(jit: Jit) -> None:
+    f = jit(chain)
+    x, y = random(40, 70), random(40, 70)
+    close(f(x, y), chain(x, y))
+    close(f(y, x), chain(y, x))
+    info = f.cache_info()
+    assert (info.hits, info.misses, info.traces, info.plans, info.compilations) == (1, 1, 1, 1, 1)
+    f.cache_clear()
+    assert f.cache_info().records == 0
+
+
+def test_many_shapes_share_few_kernels(jit: Jit) -> None:
+    f = jit(softmax)
+    for _ in range(30):
+        x = random(int(RNG.integers(2, 60)), int(RNG.integers(2, 300)))
+        close(f(x), softmax(x))
+    info = f.cache_info()
+    assert info.traces == 1
+    assert info.plans <= 4
+    assert info.compilations <= 4
+
+
+def test_sizes_zero_and_one_specialise(jit: Jit) -> None:
+    f = jit(lambda x, y: x + y)
+    for shapes in [((3, 4), (1, 4)), ((3, 4), (3, 1)), ((3, 4), (3, 4)), ((0, 4), (1, 4)), ((3, 4), (4,)), ((1,), (5,))]:
+        x, y = random(*shapes[0]), random(*shapes[1])
+        close(f(x, y), x + y)
+    assert f.cache_info().traces == 6
+
+
+def test_a_branch_on_a_size_is_a_guard(jit: Jit) -> None:
+    f = jit(lambda x: x * 2 if x.shape[0] > 10 else x * 3)
+    for n in (5, 20, 7, 30):
+        x = random(n)
+        close(f(x), x * 2 if n > 10 else x * 3)
+    info = f.cache_info()
+    assert info.traces == 2
+    assert all(len(guards) == 1 for guards in info.guards)
+
+
+def test_shapes_that_do_not_broadcast_are_refused(jit: Jit) -> None:
+    f = jit(chain)
+    f(random(4, 5), random(4, 5))
+    with pytest.raises(PolyfuseError):
+        f(random(4, 5), random(4, 6))
+    close(f(random(4, 5) * 0, random(4, 5) * 0), np.full((4, 5), -1, np.float32))
+
+
+# ---------------------------------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a[::2],
+        lambda a: a[:, ::3],
+        lambda a: a[::-1],
+        lambda a: a[::-2, ::-1],
+        lambda a: a.T,
+        lambda a: a[3:, 5:],
+        lambda a: np.broadcast_to(a[0], a.shape),
+        lambda a: np.asfortranarray(a),
+        lambda a: a[:, 2:3],
+        lambda a: a[:, :0],
+        lambda a: a[5],
+        lambda a: a[5, 7],
+    ],
+)
+def test_every_memory_order_is_read_right(jit: Jit, view: Callable[[np.ndarray], np.ndarray]) -> None:
+    x = view(random(20, 30))
+    f = jit(lambda x: x * 2 + 1)
+    close(f(x), x * 2 + 1)
+
+
+def test_unaligned_arrays_are_copied_first(jit: Jit) -> None:
+    memory = np.zeros(4 * 100 + 1, np.uint8)
+    x = memory[1:].view(np.float32)
+    x[...] = random(100)
+    record = np.zeros(100, [("tag", "u1"), ("value", "f4")])
+    record["value"] = x
+    f = jit(lambda x: x * 2)
+    close(f(x), x * 2)
+    close(f(record["value"]), x * 2)
+    x += 1
+    close(f(x), x * 2)
+
+
+def test_scalars_are_passed_by_value(jit: Jit) -> None:
+    f = jit(lambda x, a, b=2.5: x * a + b)
+    x = random(50)
+    for a in (1.5, -2.0, float("inf"), 3, True):
+        close(f(x, a), x * a + np.float32(2.5))
+    close(f(x, 2.0, b=7), x * np.float32(2) + np.float32(7))
+    assert f.cache_info().traces == 4
+    with pytest.raises(ArgumentError, match="64 bits"):
+        f(x, 1 << 64)
+
+
+def test_numpy_scalars_are_arrays_of_rank_zero(jit: Jit) -> None:
+    f = jit(lambda x, a: x * a)
+    x = random(10)
+    close(f(x, np.float64(2)), x * np.float64(2))
+    close(f(x, np.float32(2)), x * np.float32(2))
+
+
+def test_control_flow_on_a_scalar_fixes_it(jit: Jit) -> None:
+    f = jit(lambda x, flag: x * 2 if flag else -x)
+    x = random(10)
+    for flag in (True, False, True, False):
+        close(f(x, flag), x * 2 if flag else -x)
+    assert f.cache_info().traces == 2
+
+
+def test_static_arguments_are_part_of_the_program(jit: Jit) -> None:
+    f = jit(lambda x, axis, mode: x.sum(axis=axis) if mode == "sum" else x.max(axis=axis), static=("axis",))
+    x = random(8, 9)
+    for axis in (0, 1):
+        close(f(x, axis, "sum"), x.sum(axis=axis))
+        close(f(x, axis, mode="max"), x.max(axis=axis))
+    assert f.cache_info().traces == 4
+    with pytest.raises(ArgumentError, match="hashable"):
+        f(x, [0], "sum")
+    with pytest.raises(OptionError, match="no parameter"):
+        jit(softmax, static="dim")
+
+
+def test_static_zeros_differ_by_sign(jit: Jit) -> None:
+    f = jit(lambda x, a: x * a, static="a")
+    x = np.ones(3, np.float32)
+    assert not np.signbit(f(x, 0.0)).any()
+    assert np.signbit(f(x, -0.0)).all()
+
+
+@dataclass
+class Layer:
+    weight: np.ndarray
+    bias: np.ndarray
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def test_nested_arguments_and_results(jit: Jit) -> None:
+    def f(layers, pair, *rest, **named):
+        total = sum(layer.weight * layer.bias for layer in layers)
+        return {"total": total, "pair": Pair(pair.second, [pair.first, named["scale"] * rest[0]]), "none": None}
+
+    layers = [Layer(random(3, 4), random(4)), Layer(random(3, 4), random(4))]
+    arguments = (layers, Pair(random(2), random(5)), random(6))
+    g = jit(f)
+    for _ in range(2):
+        got, expected = g(*arguments, scale=2.0), f(*arguments, scale=np.float32(2))
+        close(got["total"], expected["total"])
+        close(got["pair"].first, expected["pair"].first)
+        close(got["pair"].second[0], expected["pair"].second[0])
+        close(got["pair"].second[1], expected["pair"].second[1])
+        assert got["none"] is None
+    assert g.cache_info().hits == 1
+
+
+def test_structure_is_part_of_the_key(jit: Jit) -> None:
+    f = jit(lambda a, b: (a[0] if isinstance(a, tuple) else a) - (b[0] if isinstance(b, tuple) else b))
+    x, y = random(5), random(5)
+    close(f((x,), y), x - y)
+    close(f(x, (y,)), x - y)
+    assert f.cache_info().traces == 2
+
+
+def test_other_objects_are_refused_by_name(jit: Jit) -> None:
+    f = jit(lambda x, options: x)
+    with pytest.raises(ArgumentError, match=r"options\['k'\] is a object"):
+        f(random(3), {"k": object()})
+    with pytest.raises(ArgumentError, match="x is a masked array"):
+        f(np.ma.masked_array([1.0]), 1)
+    with pytest.raises(ArgumentError, match="missing a required argument"):
+        f(random(3))
+
+
+def test_methods(jit: Jit) -> None:
+    class Model:
+        scale = 3.0
+
+        def __hash__(self) -> int:
+            return 7
+
+    def call(self, x):
+        return x * self.scale
+
+    Model.call = jit(call, static="self")
+    x = random(4)
+    close(Model().call(x), x * np.float32(3))
+
+
+def test_a_jitted_function_inside_another_is_inlined(jit: Jit) -> None:
+    inner = jit(softmax)
+    f = jit(lambda x: inner(x) * 2)
+    x = random(5, 6)
+    close(f(x), softmax(x) * 2)
+    assert inner.cache_info().traces == 0
+
+
+# ---------------------------------------------------------------------------------------------- results
+
+
+def test_results_of_rank_zero_are_numpy_scalars(jit: Jit) -> None:
+    f = jit(lambda x: (x.sum(), x.max(axis=0)))
+    x = random(50)
+    total, largest = f(x)
+    assert isinstance(total, np.float32)
+    assert isinstance(largest, np.float32)
+    assert largest == x.max()
+
+
+def test_outputs_alias_nothing(jit: Jit) -> None:
+    f = jit(lambda x: (x, x, x[::2], x * 1))
+    x = random(10)
+    results = f(x)
+    for k, a in enumerate(results):
+        assert not np.shares_memory(a, x)
+        assert not any(np.shares_memory(a, b) for b in results[:k])
+    close(results[0], x)
+    close(results[1], x)
+    close(results[2], np.ascontiguousarray(x[::2]))
+
+
+def test_empty_arrays_launch_nothing(jit: Jit) -> None:
+    f = jit(lambda x: (x * 2, x.sum(axis=0), x.sum(axis=1)))
+    for shape in ((0, 4), (4, 0), (0, 0)):
+        x = random(*shape)
+        for got, expected in zip(f(x), (x * 2, x.sum(axis=0), x.sum(axis=1)), strict=True):
+            close(got, expected)
+
+
+def test_functions_without_arrays(jit: Jit) -> None:
+    f = jit(lambda n: np.full((3, 4), 2.0) * n)
+    close(f(2.0), np.full((3, 4), 4.0))
+
+
+def test_intermediates_between_kernels_live_in_the_workspace(jit: Jit) -> None:
+    f = jit(lambda x: np.exp(np.sin(np.cos(x) * 2) + 1).sum(axis=0), fuse=False)
+    x = random(30, 40)
+    close(f(x), np.exp(np.sin(np.cos(x) * 2) + 1).sum(axis=0))
+    assert f.cache_info().compilations > 2
+
+
+# ---------------------------------------------------------------------------------------------- captured values
+
+WEIGHT = random(8)
+SCALE = 2.0
+
+
+def uses_globals(x):
+    return x * WEIGHT * SCALE
+
+
+def test_captured_arrays_are_read_at_each_call(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = jit(uses_globals)
+    x = random(8)
+    close(f(x), uses_globals(x))
+    WEIGHT[...] = random(8)
+    close(f(x), uses_globals(x))
+    assert f.cache_info().hits == 1
+    monkeypatch.setitem(globals(), "WEIGHT", random(8))
+    close(f(x), uses_globals(x))
+    monkeypatch.setitem(globals(), "WEIGHT", random(1))
+    close(f(x), uses_globals(x))
+    monkeypatch.setitem(globals(), "WEIGHT", 5.0)
+    close(f(x), uses_globals(x))
+
+
+def test_rebound_globals_and_closures_are_seen(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = 2.0
+
+    def closed(x):
+        return x * factor
+
+    f, g = jit(uses_globals), jit(closed)
+    x = random(8)
+    close(f(x), uses_globals(x))
+    close(g(x), closed(x))
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    factor = 4.0
+    close(f(x), uses_globals(x))
+    close(g(x), closed(x))
+    monkeypatch.setitem(globals(), "SCALE", 2.0)
+    close(f(x), uses_globals(x))
+    assert f.cache_info().traces == 2
+
+
+# ---------------------------------------------------------------------------------------------- threads
+
+
+def test_concurrent_first_calls_compile_once(jit: Jit) -> None:
+    f = jit(softmax)
+    inputs = [random(16, 64) for _ in range(8)]
+    results: list[Any] = [None] * 8
+    barrier = threading.Barrier(8)
+
+    def call(k: int) -> None:
+        barrier.wait()
+        for _ in range(20):
+            results[k] = f(inputs[k])
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for x, y in zip(inputs, results, strict=True):
+        close(y, softmax(x))
+    info = f.cache_info()
+    assert (info.traces, info.plans, info.compilations, info.misses) == (1, 1, 1, 1)

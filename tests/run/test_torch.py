@@ -1,0 +1,122 @@
+"""torch tensors on the host: tensors in, tensors out, and never a silently detached result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import ArgumentError
+from polyfuse.run.dispatch import Jitted
+
+torch = pytest.importorskip("torch")
+
+Jit = Callable[..., Jitted]
+
+
+def chain(x, y):
+    return np.maximum((x + y) * 2, 0) - 1
+
+
+def reference(x, y):
+    return torch.relu((x + y) * 2) - 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "int64"])
+def test_tensors_in_tensors_out(jit: Jit, dtype: str) -> None:
+    x, y = (torch.randint(-9, 9, (30, 40)).to(getattr(torch, dtype)) for _ in range(2))
+    result = jit(chain)(x, y)
+    assert isinstance(result, torch.Tensor)
+    assert result.dtype == x.dtype
+    assert result.device == x.device
+    assert torch.equal(result, reference(x, y))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda t: t.T, lambda t: t[::2], lambda t: t[:, 3:4], lambda t: t[0].expand(30, 40), lambda t: t[:, :0]],
+)
+def test_every_memory_order(jit: Jit, view: Callable) -> None:
+    x = view(torch.randn(30, 40))
+    assert torch.equal(jit(lambda x: x * 2)(x), x * 2)
+
+
+def test_a_second_call_only_launches(jit: Jit) -> None:
+    f, x = jit(chain), torch.randn(8, 9)
+    f(x, x)
+    assert torch.equal(f(x + 1, x), reference(x + 1, x))
+    assert f.cache_info().hits == 1
+
+
+def test_results_of_rank_zero_are_tensors(jit: Jit) -> None:
+    result = jit(lambda x: x.max())(torch.arange(10.0))
+    assert isinstance(result, torch.Tensor)
+    assert result.shape == ()
+    assert result == 9
+
+
+def test_out_and_bind(jit: Jit) -> None:
+    f, x, out = jit(chain), torch.randn(6, 7), torch.zeros(6, 7)
+    assert f(x, x, out=out) is out
+    assert torch.equal(out, reference(x, x))
+    strided = torch.zeros(7, 6).T
+    f(x, x, out=strided)
+    assert torch.equal(strided, reference(x, x))
+    expected = reference(x, x)
+    f.bind(x, x, out=x)()
+    assert torch.equal(x, expected)
+
+
+def test_fuse_false_uses_a_torch_workspace(jit: Jit) -> None:
+    x = torch.randn(20, 30)
+    result = jit(lambda x: (np.exp(x) + 1).sum(axis=0), fuse=False)(x)
+    assert torch.allclose(result, (torch.exp(x) + 1).sum(0))
+
+
+def test_a_tensor_that_requires_grad_is_an_error_under_grad_mode(jit: Jit) -> None:
+    f, x = jit(chain), torch.randn(3)
+    f(x, x)
+    for leaf in (x.clone().requires_grad_(), torch.nn.Parameter(x)):
+        with pytest.raises(ArgumentError, match="y requires grad"):
+            f(x, leaf)
+        with torch.no_grad():
+            assert torch.equal(f(x, leaf), reference(x, leaf))
+        assert torch.equal(f(x, leaf.detach()), reference(x, x))
+
+
+def test_lazily_negated_views_are_not_read_as_they_lie(jit: Jit) -> None:
+    x = torch.view_as_complex(torch.randn(4, 2)).conj().imag
+    assert x.is_neg()
+    with pytest.raises(ArgumentError, match="x is a lazily negated view"):
+        jit(lambda x: x * 2)(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: torch.zeros(3, dtype=torch.complex64), "real and the imaginary"),
+        (lambda: torch.zeros(3, device="meta"), "device 'meta'"),
+        (lambda: torch.eye(3).to_sparse(), "to_dense"),
+        (lambda: torch.zeros(3).as_subclass(type("Own", (torch.Tensor,), {})), "subclass"),
+    ],
+)
+def test_tensors_without_plain_memory_are_refused(jit: Jit, make: Callable, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        jit(lambda x: x)(make())
+
+
+def test_a_tensor_inside_vmap_is_refused(jit: Jit) -> None:
+    f = jit(lambda x: x * 2)
+    with pytest.raises(ArgumentError, match="function transform"):
+        torch.vmap(f)(torch.zeros(3, 4))
+    f(torch.zeros(4))
+    with pytest.raises(ArgumentError, match="function transform"):
+        torch.vmap(f)(torch.zeros(3, 4))
+
+
+def test_numpy_beside_torch_on_one_device(jit: Jit) -> None:
+    x, y = torch.randn(5), np.arange(5, dtype=np.float32)
+    result = jit(chain)(x, y)
+    assert torch.equal(result, reference(x, torch.from_numpy(y)))
+    assert isinstance(jit(chain)(y, x), np.ndarray)
