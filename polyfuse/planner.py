@@ -232,8 +232,8 @@ def _assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ..
         guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
         lowered = lower(group.scop, schedule, costs.layouts, bits)
         steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))
-        names = "+".join(s.name for s in group.statements())
-        fusion_log.info("fused %s -> %s (%d)", names, schedule.name, len(kernel.body))
+        held = "+".join(s.name for s in group.statements())
+        fusion_log.info("fused %s -> %s (%d)", held, schedule.name, len(kernel.body))
     refusals = tuple(
         (scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in grouping.log.items()
     )
