@@ -13,26 +13,25 @@ from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.dtypes import i32, i64
 from polyfuse.errors import IndexingError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
-from polyfuse.frontends.numpy_like import axes, nodes
+from polyfuse.frontends.numpy_like import axes, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
 from polyfuse.frontends.numpy_like.elementwise import select as select_values
 from polyfuse.frontends.numpy_like.elementwise import ufunc
-from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
 
-MASK_ADVICE = (
-    "Keep the shape: np.where(mask, x, fill), x.sum(where=mask), or x[:k] with a size that is known. "
-    "Assigning x[mask] = value works."
-)
 
-
-def getitem(x: Tracer, index: Any) -> Tracer:
+def getitem(x: Tracer, index: Any) -> Any:
     """``x[index]``."""
     items = items_of(index)
+    if len(items) == 1 and isinstance(items[0], Tracer) and is_mask(items[0]) and items[0].ndim:
+        problem = f"a mask of shape {text_of(items[0].sizes)} does not fit {text_of(x.sizes)}"
+        check_fits(x.state, items[0].sizes, x.sizes[: items[0].ndim], problem)
+        return masked.Masked(x, items[0])
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
         return x.through(basic_path(x, expanded))
@@ -163,7 +162,7 @@ def _flattened_mask(item: Any) -> list[Any]:
         return [item]
     if isinstance(item, np.ndarray) and item.ndim:
         return list(np.nonzero(item))
-    raise IndexingError("x[mask] has a shape that depends on the values of the mask", advice=MASK_ADVICE)
+    raise masked.refusal()
 
 
 def index_array(trace: Trace, item: Any) -> Tracer:
@@ -233,7 +232,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
 def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
     """Only for masks that are known while tracing."""
     if not isinstance(condition, (list, tuple, np.ndarray)):
-        raise IndexingError("np.compress has a shape that depends on the values of the mask", advice=MASK_ADVICE)
+        raise IndexingError("np.compress has a shape that depends on the values of the mask", advice=masked.ADVICE)
     return take(x, np.flatnonzero(np.asarray(condition)), axis)
 
 

@@ -13,6 +13,7 @@ from polyfuse.dtypes import DType, i64
 from polyfuse.errors import DTypeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.masked import Masked, refusal
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -22,7 +23,7 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 def traces_in(values: Iterable[Any]) -> Iterable[Trace]:
     """The traces of tracers and sizes among nested values."""
     for value in values:
-        if isinstance(value, (Tracer, SymbolicSize)):
+        if isinstance(value, (Tracer, SymbolicSize, Masked)):
             yield value.state
         elif isinstance(value, (list, tuple)):
             yield from traces_in(value)
@@ -59,6 +60,8 @@ def lift(trace: Trace, value: Any) -> Tracer:
             return _number(trace, value)
         case list() | tuple():
             return _sequence(trace, value)
+    if isinstance(value, Masked):
+        raise refusal()
     if is_array(value):
         return _array(trace, value)
     hint = "Keep the real and the imaginary part in two arrays." if isinstance(value, complex) else ""

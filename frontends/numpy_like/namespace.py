@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontends.numpy_like.lifting import traces_in
+from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, unsupported
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -68,6 +69,8 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._original is not None and not any(True for _ in traces_in((*args, *kwargs.values()))):
+            return self._original(*args, **kwargs)
+        if any(isinstance(a, Masked) for a in args):
             return self._original(*args, **kwargs)
         if isinstance(self._original, np.ufunc):
             return self._trace.call("ufunc", self._original, "__call__", args, kwargs)

@@ -21,6 +21,7 @@ from polyfuse.errors import PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.numpy_like import naming, tree
 from polyfuse.frontends.numpy_like.lifting import lift
+from polyfuse.frontends.numpy_like.masked import Masked, refusal
 from polyfuse.frontends.numpy_like.namespace import Namespace, rebound
 from polyfuse.frontends.numpy_like.registry import TABLE
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -228,6 +229,8 @@ class _Attempt:
         )
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
+        if isinstance(leaf, Masked):
+            raise refusal(leaf.location)
         if isinstance(leaf, SymbolicSize):
             return SizeOutput(tuple(f.substitute(self.assumptions.origin) for f in leaf.factors))
         if not isinstance(leaf, Tracer):
@@ -264,8 +267,10 @@ class _Attempt:
 
     def _inner(self, outputs: Sequence[Node]) -> frozenset[bytes]:
         """What library functions made on the way to the values that the user's code received."""
+        if not self.state.locations:  # no code of the user's is known
+            return frozenset()
         seen = {*self.state.locations, *(o.digest for o in outputs)}
-        return frozenset(n.digest for n in topological(outputs) if n.digest not in seen) if self.state.locations else frozenset()
+        return frozenset(n.digest for n in expr.topological(outputs) if n.digest not in seen)
 
     def _sources(self, outputs: Sequence[Node]) -> Mapping[bytes, Source]:
         return naming.Sources(naming.spread_locations(outputs, self.state.locations))

@@ -18,6 +18,7 @@ from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
 from polyfuse.frontends.numpy_like.indexing import is_mask, select
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
+from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -77,15 +78,22 @@ def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
 
 def _set_masked(x: Tracer, items: Sequence[Any], value: ArrayLike) -> None:
     mask, target = masked_part(x, items)
+    if isinstance(value, Masked) and value.mask.node is mask.node and value.array.ndim == target.ndim:
+        write(target, _where(mask, _value_for(target.sizes, x, value.array), target))
+        return
     written = lift(x.state, value)
     if written.ndim > target.ndim - mask.ndim:
         raise ShapeError(
             "x[mask] = values needs one value per element that the mask selects, a number that depends on the mask",
             advice="Write x[:] = np.where(mask, values, x) with values of the shape of x.",
         )
+    write(target, _where(mask, _value_for(target.sizes, x, written), target))
+
+
+def _where(mask: Tracer, value: Node, target: Tracer) -> Node:
+    """`value` where the mask over the leading axes holds, else what stands in `target`."""
     aligned = mask[(...,) + (None,) * (target.ndim - mask.ndim)]
-    chosen = nodes.broadcast(aligned.node, target.sizes)
-    write(target, nodes.where(chosen, _value_for(target.sizes, x, written), target.node))
+    return nodes.where(nodes.broadcast(aligned.node, target.sizes), value, target.node)
 
 
 def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer]:
@@ -136,10 +144,8 @@ def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str,
     value = lift(result.state, value)
     if any(is_mask(i) for i in items):
         mask, part = masked_part(result, items)
-        aligned = mask[(...,) + (None,) * (part.ndim - mask.ndim)]
         changed = value if how == "set" else ufunc(how, part, value)
-        chosen = nodes.broadcast(aligned.node, part.sizes)
-        write(part, nodes.where(chosen, _value_for(part.sizes, result, changed), part.node))
+        write(part, _where(mask, _value_for(part.sizes, result, changed), part))
     elif how == "subtract" and not all(is_basic(i) for i in items):
         return update(result, index, "add", -value)
     else:

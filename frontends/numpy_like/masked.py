@@ -1,0 +1,129 @@
+"""``x[mask]`` for a mask of unknown values: its length depends on them, so it stays the whole array beside its mask.
+
+Elementwise functions, reductions and assignment back under the same mask need no more: ``x[m].mean()``, ``a[m] += 1``,
+``a[m] = b[m] * 2``.  Everything else is an error that names the alternative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from polyfuse.errors import IndexingError
+from polyfuse.frontends.numpy_like.locations import Location, here
+from polyfuse.frontends.numpy_like.state import Trace, located
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ADVICE = (
+    "Keep the shape: np.where(mask, x, fill), x.sum(where=mask), or x[:k] with a size that is known. "
+    "Reductions of x[mask] and assignments a[mask] = ... work."
+)
+_REDUCTIONS = frozenset("sum prod mean var std any all".split())
+_EXTREMES = {"max": -np.inf, "min": np.inf, "amax": -np.inf, "amin": np.inf}
+
+
+class Masked(NDArrayOperatorsMixin):
+    """The elements of `array` where `mask` (over its leading axes) holds."""
+
+    __slots__ = ("array", "location", "mask")
+    is_leaf = True
+
+    def __init__(self, array: Tracer, mask: Tracer) -> None:
+        self.array, self.mask, self.location = array, mask, here()
+
+    @property
+    def state(self) -> Trace:
+        return self.array.state
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim - self.mask.ndim + 1
+
+    @property
+    def count(self) -> Tracer:
+        """How many elements of the mask hold."""
+        return self.mask.sum()
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return (self.count, *self.array.shape[self.mask.ndim :])
+
+    @property
+    def size(self) -> Any:
+        return self.count if self.array.ndim == self.mask.ndim else self._refuse()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise located(refusal())
+
+    def _like(self, array: Tracer) -> Masked:
+        return Masked(array, self.mask)
+
+    # ------------------------------------------------------------------------------------------ elementwise
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "reduce" and ufunc in (np.add, np.multiply):
+            return self._reduced("sum" if ufunc is np.add else "prod", kwargs.get("axis", 0))
+        if method != "__call__":
+            self._refuse()
+        kwargs.pop("out", None)
+        result = self.state.call("ufunc", ufunc, method, tuple(map(self._operand, inputs)), kwargs)
+        return tuple(map(self._like, result)) if isinstance(result, tuple) else self._like(result)
+
+    def _operand(self, value: Any) -> Any:
+        """The whole array of a selection under the same mask; other operands may span the axes behind the mask."""
+        if isinstance(value, Masked):
+            return value.array if value.mask.node is self.mask.node else self._refuse()
+        return value if np.ndim(value) <= self.array.ndim - self.mask.ndim else self._refuse()
+
+    def astype(self, dtype: Any) -> Masked:
+        return self._like(self.array.astype(dtype))
+
+    def copy(self) -> Masked:
+        return self
+
+    # ------------------------------------------------------------------------------------------ reductions
+    def _reduced(self, name: str, axis: Any = None, **options: Any) -> Tracer:
+        rank = self.mask.ndim
+        if axis not in (None, 0):
+            self._refuse()
+        axes = tuple(range(rank)) if axis == 0 else None
+        where = self.mask[(...,) + (None,) * (self.array.ndim - rank)]
+        if name in _EXTREMES:
+            options["initial"] = self._worst(name)
+        return self.state.call(name, self.array, axis=axes, where=where, **options)  # type: ignore[no-any-return]
+
+    def _worst(self, name: str) -> Any:
+        dtype = self.array.element
+        if dtype.is_float:
+            return _EXTREMES[name]
+        if dtype.kind == "b":
+            return name.endswith("min")
+        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        return int(limits.min if name.endswith("max") else limits.max)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in _REDUCTIONS or name in _EXTREMES:
+            return lambda *args, **kwargs: self._reduced(name, *args, **kwargs)
+        if name.startswith("__") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"x[mask] has no attribute {name!r}")
+        return self._refuse
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if args and args[0] is self and (function.__name__ in _REDUCTIONS or function.__name__ in _EXTREMES):
+            return self._reduced(function.__name__, *args[1:], **kwargs)
+        if function in (np.size, np.shape, np.ndim):
+            return getattr(self, function.__name__)
+        self._refuse()
+
+    __array__ = __getitem__ = __setitem__ = __iter__ = __len__ = __bool__ = _refuse
+
+
+def refusal(location: Location | None = None) -> IndexingError:
+    problem = "x[mask] has a shape that depends on the values of the mask"
+    return IndexingError(problem, advice=ADVICE, source=location.source() if location else None)

@@ -1,0 +1,256 @@
+"""Writing: aliasing as in NumPy, regions, masks, scatters, functional updates, donated arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.expr import Gather, Region, Scatter, topological
+from polyfuse.frontends.numpy_like import spec, specs_of_arrays, trace
+from polyfuse.reference import evaluate
+from tests.frontend.ops import Case, assert_same, run
+
+CASES: dict[str, Case] = {}
+
+
+def case(*shapes: tuple[int, ...], dtypes: str = "f8") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        CASES[function.__name__] = Case(function, shapes, dtypes)
+        return function
+
+    return add
+
+
+@case((6, 5))
+def boundary_and_interior(x: Any) -> Any:
+    a = np.zeros(x.shape)
+    a[0] = 1
+    a[-1, :] = x[0]
+    a[:, 0] = -1
+    a[1:-1, 1:-1] = 0.25 * (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:])
+    return a
+
+
+@case((6, 5))
+def jacobi_steps(x: Any) -> Any:
+    a = x.copy()
+    for _ in range(3):
+        b = a.copy()
+        b[1:-1, 1:-1] = (a[1:-1, :-2] + a[1:-1, 2:]) / 2
+        a = b
+    return a
+
+
+@case((6, 5))
+def strided_and_reversed(x: Any) -> Any:
+    a = np.empty_like(x) * 0
+    a[::2] = x[::2]
+    a[1::3, ::-2] += 2
+    a[::-1, 1] = x[:, 0]
+    a[4, 3] *= 10
+    return a
+
+
+@case((6, 5))
+def views_share_memory(x: Any) -> Any:
+    a = x * 1
+    row, column, turned = a[1], a[:, 2], a.T
+    row[:] = 7
+    column += 1
+    turned[0, 0] = -3
+    a[0, 0] += 1
+    return a, row, column, turned
+
+
+@case((6, 4))
+def reshaped_views_share_memory(x: Any) -> Any:
+    a = x + 0.5
+    flat = a.reshape(-1)
+    flat[3] = 100
+    folded = a.reshape(6, 2, 2)
+    folded[:, 1] = -1
+    a.T.reshape(-1)[0] = 55
+    a.flatten()[0] = 66
+    a.ravel()[1] = 77
+    return a, flat, folded
+
+
+@case((6, 5))
+def copies_do_not(x: Any) -> Any:
+    a = x * 1
+    b, c, d = a.copy(), np.array(a), a[[0, 1]]
+    b[0] = 1
+    c[1] = 2
+    d[0] = 3
+    e = a
+    e += 1
+    return a, b, c, d, e
+
+
+@case((7,))
+def overlapping(x: Any) -> Any:
+    a = x * 1
+    a[1:] = a[:-1]
+    a[:-1] += a[1:]
+    return a
+
+
+@case((6, 5))
+def in_place_operators(x: Any) -> Any:
+    a = x * 1
+    a += 1
+    a *= x
+    a -= a.mean()
+    a /= 2
+    a **= 2
+    np.add(a, 1, out=a)
+    np.multiply(a[0], 2, out=a[1])
+    return a
+
+
+@case((6, 5))
+def masks(x: Any) -> Any:
+    a = x.copy()
+    a[a < 0] = 0
+    a[a > 2] += 0
+    a[x[:, 0] > 0] = -1
+    a[1:][x[1:] > 1] = 5
+    a[:, x[0] < 0] = 9
+    return a
+
+
+@case((6, 5), (6, 5))
+def masked_selections(x: Any, y: Any) -> Any:
+    a = x.copy()
+    a[a > 0] = np.sqrt(a[a > 0]) * 2
+    a[y > 0] -= y[y > 0]
+    a[x[:, 0] > 0] += 1
+    m = x < 1
+    return a, x[m].sum(), x[m].mean(), np.max(x[m]), x[m].min(), np.std(x[m] * 2), x[m].size, x[m].shape[0]
+
+
+@case((6, 5), (4,), dtypes="f8 i8")
+def scatters(x: Any, i: Any) -> Any:
+    a = np.zeros(8)
+    b = np.zeros((8, 5))
+    np.add.at(a, i, 1.0)
+    b[i] = x[:4]
+    b[i, 1] = 3
+    b[[0, 1]] += 1
+    b[:, [2, 4]] *= 2
+    return a, b
+
+
+@case((5,))
+def numbers_are_immutable(x: Any) -> Any:
+    s = x.sum()
+    t = s
+    s += 1
+    return s, t
+
+
+@case((4, 4))
+def filled(x: Any) -> Any:
+    a = np.empty((4, 4))
+    a.fill(3)
+    b = np.empty_like(x)
+    np.copyto(b, x, where=x > 0)
+    b[x <= 0] = 0
+    return a * x, b
+
+
+@case((4, 4))
+def triangular_solve_by_rows(x: Any) -> Any:
+    y = np.zeros(4)
+    for k in range(4):
+        y[k] = 1 - x[k, :k] @ y[:k]
+    return y
+
+
+@case((5, 4), (3,), dtypes="f8 i8")
+def put_along(x: Any, i: Any) -> Any:
+    a = x.copy()
+    np.put_along_axis(a, np.argmax(x, 1)[:, None], 0, 1)
+    return a
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_numpy(name: str) -> None:
+    arguments = CASES[name].arguments()
+    wanted = CASES[name].function(*(a.copy() for a in arguments))
+    assert_same(run(CASES[name].function, *arguments), wanted)
+
+
+FUNCTIONAL: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "set": (lambda x: x.at[1:-1].set(0), lambda x: np.concatenate([x[:1], x[1:-1] * 0, x[-1:]])),
+    "add": (lambda x: x.at[0].add(5), lambda x: np.concatenate([x[:1] + 5, x[1:]])),
+    "mask": (lambda x: x.at[x > 0].multiply(2), lambda x: np.where(x > 0, x * 2, x)),
+    "max": (lambda x: x.at[::2].max(1.0), lambda x: np.where(np.arange(6)[:, None] % 2, x, np.maximum(x, 1))),
+    "duplicates": (
+        lambda x: x.at[np.array([0, 0, 1])].add(1.0),
+        lambda x: x + np.array([2, 1, 0, 0, 0, 0])[:, None],
+    ),
+    "subtract": (lambda x: x.at[np.array([0, 0])].subtract(1.0), lambda x: x - np.array([2, 0, 0, 0, 0, 0])[:, None]),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_functional_updates(name: str) -> None:
+    ours, numpys = FUNCTIONAL[name]
+    (x,) = Case(ours, ((6, 5),)).arguments()
+    assert_same(run(ours, x), numpys(x))
+
+
+def test_functional_updates_leave_the_argument_alone() -> None:
+    def function(x: Any) -> Any:
+        y = x.at[0].set(1)
+        return x, y
+
+    x = np.zeros((3, 2))
+    assert_same(run(function, x), (x, np.array([[1.0, 1], [0, 0], [0, 0]])))
+
+
+def test_a_stencil_is_one_region_and_reads_no_padding() -> None:
+    def function(x: Any) -> Any:
+        a = np.zeros(x.shape)
+        a[1:-1] = x[:-2] + x[2:]
+        return a[1:-1] * 2
+
+    program = trace(function, [spec("f64[N~9]")]).program
+    assert not any(isinstance(n, Region) for n in topological(program.outputs))
+
+
+def test_what_an_in_place_index_stores_back_is_written_once() -> None:
+    def function(x: Any) -> Any:
+        a = np.zeros(x.shape)
+        a[1:-1] += x[1:-1]
+        return a
+
+    (region,) = [n for n in topological(trace(function, [spec("f64[N~9]")]).program.outputs) if isinstance(n, Region)]
+    assert len(region.pieces) == 2
+
+
+def test_gathers_and_scatters_only_where_indices_are_data() -> None:
+    def function(x: Any, i: Any) -> Any:
+        a = np.zeros((8, 4))
+        a[np.arange(4), np.arange(4)] = x[[0, 1, 2, 3], 0]
+        return a + x[i].sum()
+
+    nodes = list(topological(trace(function, [spec("f64[5, 4]"), spec("i64[3]")]).program.outputs))
+    assert sum(isinstance(n, Gather) for n in nodes) == 2 and sum(isinstance(n, Scatter) for n in nodes) == 1
+
+
+def test_donated_arguments_are_written() -> None:
+    def function(x: Any, y: Any) -> Any:
+        x += y
+        y[0] = 1
+        return x.sum()
+
+    arrays = [np.arange(4.0), np.ones(4) * 2]
+    traced = trace(function, specs_of_arrays(arrays), donate=("x", "y"))
+    assert (traced.results, traced.program.writes) == (1, {0: 1, 1: 2})
+    total, x, y = evaluate(traced.program, arrays)
+    assert total == 14 and x.tolist() == [2, 3, 4, 5] and y.tolist() == [1, 2, 2, 2]
