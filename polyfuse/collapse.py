@@ -131,15 +131,12 @@ def _to_readers(
             if read.source != statement.id:
                 continue
             e = _plain_pair(read.index, q)
-            if e is None or statements.setdefault(reader, e) != e:
+            if e is None or statements.get(reader, e) != e:
                 return False
-            if reader not in todo and reader not in _seen(statements, todo):
+            if reader not in statements:
+                statements[reader] = e
                 todo.append(reader)
     return True
-
-
-def _seen(statements: dict[int, int], todo: list[int]) -> frozenset[int]:
-    return frozenset(statements) - frozenset(todo)
 
 
 def _plain_pair(index: tuple[IndexEntry, ...], q: int) -> int | None:
