@@ -44,3 +44,25 @@ def test_the_table() -> None:
         "peak memory         20 kB     12 kB",
     ]
     assert text.endswith("fused   t + u + y")
+
+
+def test_gated_sigmoid_touches_eight_tensors_then_four() -> None:
+    difference = compare(*both(programs.gate, "f32[N]", "f32[N]", "f32[N]"))
+    assert difference.accesses == (8, 4)
+    assert difference.intermediates_removed == 2
+    assert difference.launches == (3, 1)
+
+
+def test_five_operations_read_each_input_once_and_write_once() -> None:
+    difference = compare(*both(programs.chain, "f32[M, N]", "f32[M, N]"))
+    assert difference.launches == (5, 1)
+    assert [t.name for t in difference.after.steps[0].traffic.reads] == ["x", "y"]
+    assert len(difference.after.steps[0].traffic.writes) == 1
+    assert difference.intermediates_removed == 4
+
+
+def test_without_fusion_every_value_of_the_users_is_stored_and_no_other() -> None:
+    loose, _ = both(programs.rows_then_columns, "f32[M, N]")
+    assert [k.stores for k in loose.kernels] == [("sum",), ("r",), ("c",)]
+    product = programs.plan(lambda x, w: x @ w, "f32[64, 32]", "f32[32, 16]", fuse=False, library=False)
+    assert len(product.kernels) == 1, "the products of a matrix product are not a value of the user's"
