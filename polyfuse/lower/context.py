@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyfuse import sets
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, digit
 from polyfuse.bindings import Guard
 from polyfuse.schedule import Digit, KernelSchedule
 from polyfuse.sets import Constraint
+
+
+NEVER = -digit("b0") - 1
+"""A condition that fails everywhere, with an atom so that it prints as an ordinary test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class Context:
 
     def remaining(self, conditions: Sequence[Affine]) -> tuple[Affine, ...]:
         """The conditions that do not follow from the context, each once."""
-        return tuple(dict.fromkeys(c for c in conditions if not self.implies(c)))
+        kept = dict.fromkeys(c for c in conditions if not self.implies(c))
+        return tuple(NEVER if c.is_constant else c for c in kept)
 
     def inside(self, index: Sequence[Affine], extents: Sequence[Affine]) -> tuple[Affine, ...]:
         """What must be tested for ``0 <= index < extents`` to hold."""
