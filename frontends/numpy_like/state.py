@@ -86,6 +86,8 @@ class Trace:
             if node is None:
                 continue
             self.locations.setdefault(node.digest, location)
+            if isinstance(node, expr.View):  # the sum under keepdims=True is the user's value
+                self.locations.setdefault(node.source.digest, location)
             if len(location.targets) == len(values):
                 self.call_it(node, location.targets[k])
 
