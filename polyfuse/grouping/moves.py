@@ -1,10 +1,10 @@
-"""Moves: kernels to replace and the root sets of the kernels that replace them.  They follow from structure alone."""
+"""Moves: kernels to replace, and sketches of the kernels that replace them.  They follow from structure alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyfuse.grouping.partition import Partition
+from polyfuse.grouping.partition import Partition, Sketch
 
 HULL = 16  # kernels merged in one step; measured on random programs, 32 found nothing more
 SMALL = 16  # `thin` stores values at least this many times smaller than the one it replaces: a mean against its row
@@ -12,25 +12,46 @@ SMALL = 16  # `thin` stores values at least this many times smaller than the one
 
 @dataclass(frozen=True, slots=True)
 class Move:
+    """`seen`: kernels that stay but whose content the move depends on."""
+
     old: frozenset[int]
-    new: tuple[frozenset[int], ...]
+    new: tuple[Sketch, ...]
+    seen: frozenset[int] = frozenset()
 
 
 def join(state: Partition, a: int, b: int) -> Move | None:
     """One kernel of `a`, `b` and all between them; values wanted only inside are no longer stored::
 
-        a {x}  ->  b {y}            {y}   or {x, y} if somebody else loads x
+        a {x}  ->  b {y}                      {y}, or {x, y} if somebody else loads x
     """
     old = state.hull(a, b)
-    if len(old) > HULL:
-        return None
-    return merged(state, old)
+    return merged(state, old) if len(old) <= HULL else None
 
 
 def merged(state: Partition, old: frozenset[int]) -> Move:
     """All of `old`, which is closed under paths, as one kernel."""
-    roots = frozenset().union(*[state.kernels[k].roots for k in old])
-    return Move(old, (state.needed(roots, old),))
+    return Move(old, (_union(state, old, old),))
+
+
+def detach(state: Partition, a: int, b: int) -> Move | None:
+    """`a` and `b` as one kernel without those between: they recompute what they read of the earlier one::
+
+        a {x}  ->  c {z}  ->  b {y}           c {z} with x in the body  ->  {x, y}
+    """
+    old = state.hull(a, b)
+    between = old - {a, b}
+    first = min(a, b, key=state.order.position.__getitem__)
+    roots = state.kernels[first].roots
+    if not 0 < len(between) < HULL or any(state.once[r] for r in roots):
+        return None
+    freed = [Sketch(s.roots, s.again | roots) for s in map(state.sketch, sorted(between))]
+    return Move(old, (_union(state, frozenset((a, b)), old), *freed))
+
+
+def _union(state: Partition, kernels: frozenset[int], inside: frozenset[int]) -> Sketch:
+    """One kernel of `kernels`; roots that only the kernels `inside` load are dropped."""
+    roots = frozenset().union(*[state.kernels[k].roots for k in kernels])
+    return Sketch(state.needed(roots, inside), frozenset().union(*[state.again[k] for k in kernels]))
 
 
 def drop(state: Partition, value: int) -> Move | None:
@@ -57,7 +78,7 @@ def thin(state: Partition, value: int) -> Move | None:
     small, seen, todo = set[int](), set[int](), [value]
     while todo:
         for operand in state.operands[todo.pop()]:
-            if operand in seen or operand not in kernel.body or operand in kernel.roots:
+            if operand in seen or operand not in kernel.body or operand in state.owner:
                 continue
             seen.add(operand)
             if size(operand) <= limit:
@@ -69,23 +90,53 @@ def thin(state: Partition, value: int) -> Move | None:
 
 def _without(state: Partition, value: int, instead: frozenset[int]) -> Move:
     owner, readers = state.owner[value], state.readers[value]
-    rest = (state.kernels[owner].roots - {value}) | instead
+    kept = state.sketch(owner)
+    rest = Sketch((kept.roots - {value}) | instead, kept.again)
     told = set().union(*[state.users[v] for v in instead]) - readers - {owner}
-    others = [state.kernels[k].roots for k in sorted(readers | told)]
-    return Move(frozenset({owner} | readers | told), (rest, *others) if rest else tuple(others))
+    others = tuple([state.sketch(k) for k in sorted(readers | told)])
+    return Move(frozenset({owner} | readers | told), (rest, *others) if rest.roots else others)
 
 
-def shift(state: Partition, root: int, target: int) -> Move:
-    """`root` is stored by the kernel `target` instead."""
+def repeat(state: Partition, kernel: int, value: int) -> Move | None:
+    """`kernel` computes the stored `value` again instead of loading it::
+
+        a {h}  ->  b {y}, which reads x and h          a {h}    b {y} with h in the body, which reads x alone
+    """
+    if value not in state.kernels[kernel].loads or value not in state.owner or state.once[value]:
+        return None
+    if not state.pinned[value] and len(state.readers[value]) == 1:
+        return None  # nobody would load it any more: `drop` is meant
+    sketch = state.sketch(kernel)
+    again = Sketch(sketch.roots, sketch.again | {value})
+    return Move(frozenset((kernel,)), (again,), frozenset((state.owner[value],)))
+
+
+def reload(state: Partition, kernel: int, value: int) -> Move | None:
+    """`kernel` loads `value`, which another kernel stores, instead of computing it again."""
+    if value not in state.again[kernel]:
+        return None
+    sketch = state.sketch(kernel)
+    return Move(frozenset((kernel,)), (Sketch(sketch.roots, sketch.again - {value}),))
+
+
+def shifts(state: Partition, root: int, target: int) -> tuple[Move, ...]:
+    """`root` is stored by the kernel `target` instead; if its owner needs it too, it loads it or computes it again."""
     owner = state.owner[root]
-    rest = state.kernels[owner].roots - {root}
-    moved = state.kernels[target].roots | {root}
-    return Move(frozenset((owner, target)), (rest, moved) if rest else (moved,))
+    kept, taker = state.sketch(owner), state.sketch(target)
+    rest = kept.roots - {root}
+    moved = Sketch(taker.roots | {root}, taker.again)
+    old = frozenset((owner, target))
+    if not rest:
+        return (Move(old, (moved,)),)
+    alone = Sketch(rest, kept.again | {root})
+    if state.once[root] or root not in state.closure(alone, (), ())[0]:
+        return (Move(old, (Sketch(rest, kept.again), moved)),)
+    return (Move(old, (Sketch(rest, kept.again), moved)), Move(old, (alone, moved)))
 
 
 def apart(state: Partition, old: frozenset[int]) -> Move:
-    """Every value that only `old` computes, or that they store, in a kernel of its own; kernels outside that recompute
-    a value keep doing so."""
+    """Every value that the kernels `old` compute in a kernel of its own; kernels outside that recompute one of them
+    keep doing so."""
     body = set().union(*[state.kernels[k].body for k in old])
-    alone = sorted(v for v in body if v in state.owner or state.users[v] <= old)
-    return Move(old, tuple(frozenset((v,)) for v in alone))
+    alone = sorted(v for v in body if v not in state.owner or state.owner[v] in old)
+    return Move(old, tuple(Sketch(frozenset((v,))) for v in alone))

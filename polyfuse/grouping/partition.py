@@ -6,6 +6,8 @@ inputs; what is not stored is recomputed by every kernel that demands it, so rec
     roots {y}, m stored elsewhere          x --> e --> y        body {e, y}, loads {x, m}
                                                  ^
                                            m ----+
+
+Only where a stored value is computed *again* (an output that is cheaper to rebuild than to read) the kernel says so.
 """
 
 from __future__ import annotations
@@ -32,11 +34,20 @@ class KernelGroup:
         return min(self.roots)
 
 
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A kernel to be: the values that it stores, and stored values of others that it computes again."""
+
+    roots: frozenset[int]
+    again: frozenset[int] = frozenset()
+
+
 class Partition:
     """Kernels by number (numbers are never reused), who stores, loads and computes each value, and a launch order."""
 
     __slots__ = (
-        "_next", "costs", "is_input", "kernels", "names", "operands", "order", "owner", "pinned", "readers", "users"
+        "_next", "again", "costs", "is_input", "kernels", "names", "once", "operands", "order", "owner", "pinned",
+        "readers", "users",
     )  # fmt: skip
 
     def __init__(self, costs: Costs) -> None:
@@ -44,12 +55,14 @@ class Partition:
         self.costs = costs
         self.operands = [costs.operands(v) for v in values]
         self.is_input = [costs.is_input(v) for v in values]
-        self.pinned = [costs.is_output(v) or costs.must_store(v) for v in values]
+        self.once = [costs.must_store(v) for v in values]
+        self.pinned = [once or costs.is_output(v) for v, once in enumerate(self.once)]
         self.kernels: dict[int, KernelGroup] = {}
         self.names: dict[int, int] = {}
         self.owner: dict[int, int] = {}  # stored value -> kernel
         self.readers: list[set[int]] = [set() for _ in values]  # kernels that load the value
         self.users: list[set[int]] = [set() for _ in values]  # kernels that compute the value
+        self.again: dict[int, set[int]] = {}  # per kernel: values that it computes though another kernel stores them
         self.order = Order()
         self._next = 0
 
@@ -64,9 +77,10 @@ class Partition:
             if value not in live:
                 live.add(value)
                 todo.extend(state.operands[value])
-        computed = sorted(v for v in live if not state.is_input[v])
-        singles = [frozenset((v,)) for v in computed]
-        return Partition.of(costs, [state.derived(one, (), computed) for one in singles])
+        singles = [frozenset((v,)) for v in sorted(live) if not state.is_input[v]]
+        loads = [frozenset(state.operands[v]) for (v,) in singles]
+        pairs = zip(singles, loads, strict=True)
+        return Partition.of(costs, [KernelGroup(one, one, read, costs.price(one, one, read)) for one, read in pairs])
 
     @staticmethod
     def of(costs: Costs, kernels: Sequence[KernelGroup]) -> Partition:
@@ -88,23 +102,23 @@ class Partition:
         owner = self.owner
         return {owner[value] for value in self.kernels[kernel].loads if value in owner}
 
-    def derived(self, roots: frozenset[int], gone: Collection[int], made: Collection[int]) -> KernelGroup:
-        """The kernel that stores `roots`, were the values `gone` no longer stored and the values `made` stored."""
-        body, loads = self.closure(roots, gone, made)
-        return KernelGroup(roots, body, loads, self.costs.price(body, roots, loads))
+    def sketch(self, kernel: int) -> Sketch:
+        """The kernel as it is."""
+        return Sketch(self.kernels[kernel].roots, frozenset(self.again[kernel]))
 
     def closure(
-        self, roots: frozenset[int], gone: Collection[int], made: Collection[int]
+        self, sketch: Sketch, gone: Collection[int], made: Collection[int]
     ) -> tuple[frozenset[int], frozenset[int]]:
-        """Body and loads of `derived`, without its price."""
-        operands, is_input, owner = self.operands, self.is_input, self.owner
-        body, loads = set(roots), set[int]()
-        todo = list(roots)
+        """Body and loads of the kernel, were the values `gone` no longer stored and the values `made` stored."""
+        operands, is_input, owner, again = self.operands, self.is_input, self.owner, sketch.again
+        body, loads = set(sketch.roots), set[int]()
+        todo = list(sketch.roots)
         while todo:
             for value in operands[todo.pop()]:
                 if value in body or value in loads:
                     continue
-                if is_input[value] or value in made or (value in owner and value not in gone):
+                stored = value in made or (value in owner and value not in gone)
+                if is_input[value] or (stored and value not in again):
                     loads.add(value)
                 else:
                     body.add(value)
@@ -146,8 +160,11 @@ class Partition:
         self.kernels[number] = kernel
         self.names[number] = kernel.name
         self.order.place(number, position)
+        self.again[number] = {v for v in kernel.body if v in self.owner and v not in kernel.roots}
         for root in kernel.roots:
             self.owner[root] = number
+            for user in self.users[root]:
+                self.again[user].add(root)
         for value in kernel.loads:
             self.readers[value].add(number)
         for value in kernel.body:
@@ -156,15 +173,16 @@ class Partition:
 
     def remove(self, number: int) -> KernelGroup:
         kernel = self.kernels.pop(number)
-        del self.names[number]
+        del self.names[number], self.again[number]
         self.order.remove(number)
-        for root in kernel.roots:
-            if self.owner.get(root) == number:
-                del self.owner[root]
         for value in kernel.loads:
             self.readers[value].discard(number)
         for value in kernel.body:
             self.users[value].discard(number)
+        for root in kernel.roots:
+            del self.owner[root]
+            for user in self.users[root]:
+                self.again[user].discard(root)
         return kernel
 
     def replace(self, old: Collection[int], new: Sequence[KernelGroup]) -> list[int] | None:
@@ -185,9 +203,11 @@ class Partition:
         return None
 
     def _sort(self, places: list[int], fresh: list[int]) -> bool:
-        """Re-sort the window between the first and the last of the freed `places`; False if it has a cycle."""
+        """Re-sort the window from the first of the freed `places` to the last of them and of what the kernels `fresh`
+        load; False if it has a cycle."""
         position, added = self.order.position, set(fresh)
-        window = self.order.window(places[0], places[-1])
+        loaded = [position[k] for number in fresh for k in self.predecessors(number)]
+        window = self.order.window(places[0], max(places + loaded))
         sequence = depth_first(window, self.predecessors, position.__getitem__)
         if sequence is None:
             return False

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
 
-from polyfuse.grouping.moves import Move, drop, join, thin
-from polyfuse.grouping.partition import KernelGroup, Partition
+from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
+from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Judge
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unprofitable
 
@@ -21,9 +21,14 @@ NEAR = 4  # neighbours offered where there may be many: siblings over one shared
 
 
 class Kind(IntEnum):
+    """Moves and their arguments: two kernels, a value, or a kernel and a value."""
+
     JOIN = 0
     DROP = 1
     THIN = 2
+    DETACH = 3
+    REPEAT = 4
+    RELOAD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +58,18 @@ class Queue:
         self.window: set[int] | None = None
         self.salt = 0
         self._heap: list[Entry] = []
-        self._trials: dict[Move, Trial] = {}
+        self._trials: dict[tuple[Move, frozenset[int]], Trial] = {}
 
     # ------------------------------------------------------------------------------------------------ price and proof
     def trial(self, move: Move) -> Trial:
-        """Remembered, because a kernel's number fixes its content."""
-        known = self._trials.get(move)
+        """Remembered: a kernel's number fixes its content, and `again` which values in it others store."""
+        again = self.state.again
+        key = (move, frozenset().union(*[again[k] for k in move.old], *[again[k] for k in move.seen]))
+        known = self._trials.get(key)
         if known is None:
             kernels = self._outcome(move)
             gain = sum([self.state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels])
-            known = self._trials[move] = Trial(gain, kernels)
+            known = self._trials[key] = Trial(gain, kernels)
         return known
 
     def _outcome(self, move: Move) -> tuple[KernelGroup, ...]:
@@ -71,14 +78,14 @@ class Queue:
         gone = frozenset().union(*[state.kernels[k].roots for k in move.old])
         wanted = move.new
         while True:
-            made = frozenset().union(*wanted)
-            parts = [(roots, *state.closure(roots, gone, made)) for roots in wanted]
+            made = frozenset().union(*[sketch.roots for sketch in wanted])
+            parts = [(sketch.roots, *state.closure(sketch, gone, made)) for sketch in wanted]
             loaded = frozenset().union(*[loads for _, _, loads in parts])
             vain = made - loaded - state.needed(made - loaded, move.old)
             if not vain:
                 price = state.costs.price
                 return tuple([KernelGroup(r, body, loads, price(body, r, loads)) for r, body, loads in parts])
-            wanted = tuple([rest for roots in wanted if (rest := roots - vain)])
+            wanted = tuple([Sketch(rest, s.again) for s in wanted if (rest := s.roots - vain)])
 
     def refusal(self, move: Move, trial: Trial) -> Verdict:
         """Legal, or the reason against the first kernel that may not be."""
@@ -96,14 +103,14 @@ class Queue:
         old = [state.kernels[k] for k in move.old]
         gone = frozenset().union(*[k.roots for k in old])
         before = sum([k.time for k in old])
-        if len(move.new) == 1:
-            return before - floor(move.new[0], frozenset().union(*[k.loads for k in old]) - gone)
-        made = frozenset().union(*move.new)
-        return before - sum([floor(roots, state.closure(roots, gone, made)[1]) for roots in move.new])
+        if len(move.new) == 1 and not move.new[0].again and len(old) > 1:
+            return before - floor(move.new[0].roots, frozenset().union(*[k.loads for k in old]) - gone)
+        made = frozenset().union(*[sketch.roots for sketch in move.new])
+        return before - sum([floor(sketch.roots, state.closure(sketch, gone, made)[1]) for sketch in move.new])
 
     # ------------------------------------------------------------------------------------------------ offers
     def offer(self, kind: Kind, *arguments: int) -> None:
-        """Enter a move under its optimistic gain: JOIN of two kernels, DROP or THIN of a value."""
+        """Enter a move under its optimistic gain."""
         move = self._move(kind, arguments)
         if move is not None:
             self._push(kind, arguments, move, self._bound(move), priced=False)
@@ -123,9 +130,23 @@ class Queue:
         for other in sorted(near, key=state.names.__getitem__):
             self.offer_join(number, other)
         for value in sorted(kernel.roots | kernel.loads):
-            if value in state.owner and not state.pinned[value]:
-                self.offer(Kind.DROP, value)
-                self.offer(Kind.THIN, value)
+            if value in state.owner:
+                self._offer_value(value)
+        for value in sorted(state.again[number]):
+            self.offer(Kind.RELOAD, number, value)
+
+    def _offer_value(self, value: int) -> None:
+        """Moves of a stored value: nobody stores it, or one reader or former user treats it differently."""
+        state = self.state
+        if not state.pinned[value]:
+            self.offer(Kind.DROP, value)
+            self.offer(Kind.THIN, value)
+        if state.pinned[value] or len(state.readers[value]) > 1:
+            for reader in sorted(state.readers[value], key=state.names.__getitem__):
+                self.offer(Kind.REPEAT, reader, value)
+        if len(state.users[value]) > 1:
+            for user in sorted(state.users[value], key=state.names.__getitem__):
+                self.offer(Kind.RELOAD, user, value)
 
     def nearest(self, number: int, others: Iterable[int], count: int) -> list[int]:
         """Of `others`, the `count` kernels whose names are closest to that of `number`."""
@@ -136,19 +157,28 @@ class Queue:
 
     def _move(self, kind: Kind, arguments: tuple[int, ...]) -> Move | None:
         """The move as the partition is now; None if it no longer exists or reaches out of the window."""
-        state, first = self.state, arguments[0]
-        if kind is Kind.JOIN:
-            alive = first in state.kernels and arguments[1] in state.kernels
-            move = join(state, first, arguments[1]) if alive else None
-        else:
+        state, first, last = self.state, arguments[0], arguments[-1]
+        if kind is Kind.DROP or kind is Kind.THIN:
             move = drop(state, first) if kind is Kind.DROP else thin(state, first)
+        elif first not in state.kernels:
+            return None
+        elif kind is Kind.REPEAT or kind is Kind.RELOAD:
+            move = repeat(state, first, last) if kind is Kind.REPEAT else reload(state, first, last)
+        elif last not in state.kernels:
+            return None
+        else:
+            move = join(state, first, last) if kind is Kind.JOIN else detach(state, first, last)
         return move if move is None or self.window is None or move.old <= self.window else None
 
     def _push(self, kind: Kind, arguments: tuple[int, ...], move: Move, gain: int, *, priced: bool) -> None:
         if gain <= 0:
             return
         state = self.state
-        names = tuple([state.names[k] for k in arguments]) if kind is Kind.JOIN else arguments
+        names = arguments
+        if kind is Kind.JOIN or kind is Kind.DETACH:
+            names = (state.names[arguments[0]], state.names[arguments[1]])
+        elif len(arguments) == 2:
+            names = (arguments[1], state.names[arguments[0]])
         size = sum([len(state.kernels[k].body) for k in move.old])
         score = gain // max(1, len(move.old) - len(move.new))
         if self.salt:
@@ -166,6 +196,8 @@ class Queue:
             trial = self.trial(move)
             if trial.gain <= 0:
                 self._note(names, loss(trial.gain))
+                if kind is Kind.JOIN and len(move.old) > 2:
+                    self.offer(Kind.DETACH, *arguments)
             elif trial.gain != gain or not priced:
                 self._push(kind, arguments, move, trial.gain, priced=True)
             else:
@@ -176,6 +208,8 @@ class Queue:
                     self._note(names, verdict)
                     if kind is Kind.JOIN and verdict.hazard is not Hazard.STEERING:
                         self._extend(*arguments)
+                    if kind is Kind.JOIN and len(move.old) > 2:
+                        self.offer(Kind.DETACH, *arguments)
 
     def _extend(self, a: int, b: int) -> None:
         """Legality is not hereditary (scores and row maximum may not be one kernel where whole attention is): offer an

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
-from polyfuse.grouping.moves import merged
+from polyfuse.grouping.moves import drop, merged
 from polyfuse.grouping.pack import pack
 from polyfuse.grouping.partition import KernelGroup, Partition
 from polyfuse.grouping.queue import Queue
@@ -83,7 +83,7 @@ def search(
     together: Iterable[Iterable[int]] = (),
     apart: Iterable[Iterable[int]] = (),
     max_size: int = 0,
-    fusible: Callable[[int], bool] | None = None,
+    fusible: Callable[[frozenset[int]], bool] | None = None,
     effort: int | None = None,
 ) -> Grouping:
     """Partition the values of a program into kernels of least predicted total time.
@@ -109,6 +109,7 @@ def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfuse
     _converge(queue, done)
     for queue.salt in range(1, rounds + 1):
         shake(queue, done)
+    _sweep(queue)
     kernels = launch_order(state)
     log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
     return Grouping(kernels, log, unmet + refused, unfused, state.costs, queue.judge.rules, effort)
@@ -120,6 +121,22 @@ def _converge(queue: Queue, done: set[int]) -> None:
     while before != (before := queue.state.total()):
         settle(queue, done)
         pack(queue)
+
+
+def _sweep(queue: Queue) -> None:
+    """Stores that lost their last reader and cost nothing beside other work: no move that must win removes them."""
+    state = queue.state
+    while vain := [v for v in sorted(state.owner) if not state.pinned[v] and not state.readers[v]]:
+        if not any(_released(queue, value) for value in vain if value in state.owner):
+            break
+
+
+def _released(queue: Queue, value: int) -> bool:
+    move = drop(queue.state, value)
+    trial = queue.trial(move) if move else None
+    if move is None or trial is None or trial.gain < 0 or not queue.refusal(move, trial):
+        return False
+    return bool(queue.make(move, trial))
 
 
 def _grant(queue: Queue, wish: frozenset[int]) -> Verdict:
@@ -137,8 +154,8 @@ def _grant(queue: Queue, wish: frozenset[int]) -> Verdict:
 
 
 def _entangled(kernels: tuple[KernelGroup, ...], values: frozenset[int]) -> frozenset[int]:
-    """`values` and all that is computed beside them or recomputed elsewhere: together they can be taken apart into
-    single statements, which need no proof."""
+    """`values` and all that is computed beside them or again elsewhere.  Taken apart into single statements, which need
+    no proof, they cannot wait for each other: no kernel outside computes any of them."""
     while True:
         grown = values.union(*[kernel.body for kernel in kernels if not kernel.body.isdisjoint(values)])
         if grown == values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polyfuse.grouping.moves import Move, shift
+from polyfuse.grouping.moves import Move, shifts
 from polyfuse.grouping.partition import Partition
 from polyfuse.grouping.queue import NEAR, Queue, Trial
 
@@ -51,4 +51,4 @@ def _shifts(queue: Queue, number: int) -> Iterator[Move]:
         near &= queue.window
     for root in sorted(roots):
         for target in sorted(near, key=state.names.__getitem__)[:MOST]:
-            yield shift(state, root, target)
+            yield from shifts(state, root, target)
