@@ -113,7 +113,8 @@ class KernelSchedule:
 
     `strategy` and `parameters` say how the proposal came about and are what the text form prints.  `roots`: values
     stored.  `order`: the order tree.  `guards`: sizes for which it was made.  `collapsed`: fresh size symbols that stand
-    for products of sizes (contiguous runs of dimensions), bound at launch.
+    for products of sizes (contiguous runs of dimensions), bound at launch.  `reuses`: pairs (argument, root) where the
+    root is stored into the argument's buffer.
     """
 
     name: str
@@ -130,6 +131,7 @@ class KernelSchedule:
     guards: tuple[AnyGuard, ...] = ()
     minimum_blocks: int = 1
     border: bool = False
+    reuses: tuple[tuple[int, int], ...] = ()
 
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)

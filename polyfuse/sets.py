@@ -74,14 +74,19 @@ class Relation:
         return used - set(self.names) - set(self.exists)
 
 
-def _parsed(relation: Relation, parameters: Sequence[str]) -> Any:
+def _text(relation: Relation, parameters: Sequence[str], outputs: Sequence[str] | None = None) -> str:
+    """isl's text with names replaced by positions; `outputs`: the names that a map, instead of a set, leads to."""
     rename = {n: f"p{k}" for k, n in enumerate(parameters)}
     rename |= {n: f"x{k}" for k, n in enumerate(relation.names)}
     rename |= {n: f"e{k}" for k, n in enumerate(relation.exists)}
-    constraints = " and ".join(c.text(rename) for c in relation.constraints) or "1 = 1"
-    inner = f"exists {', '.join(rename[n] for n in relation.exists)} : {constraints}" if relation.exists else constraints
-    head = ", ".join(rename[n] for n in relation.names)
-    return _parse(f"[{', '.join(rename[p] for p in parameters)}] -> {{ [{head}] : {inner} }}")
+    constraints = " and ".join(dict.fromkeys(c.text(rename) for c in relation.constraints)) or "1 = 1"
+    exists = f"exists {', '.join(rename[n] for n in relation.exists)} : " if relation.exists else ""
+    if outputs is None:
+        head = f"[{', '.join(rename[n] for n in relation.names)}]"
+    else:
+        inputs = [n for n in relation.names if n not in outputs]
+        head = f"[{', '.join(rename[n] for n in inputs)}] -> [{', '.join(rename[n] for n in outputs)}]"
+    return f"[{', '.join(rename[p] for p in parameters)}] -> {{ {head} : {exists}{constraints} }}"
 
 
 @lru_cache(maxsize=50_000)
@@ -109,57 +114,61 @@ def _parameters(*relations: Relation) -> tuple[str, ...]:
     return tuple(sorted(frozenset().union(*(r.parameters() for r in relations))))
 
 
+# ---------------------------------------------------------------------------------------------- questions about sets
+
+
 def is_empty(relation: Relation) -> bool:
     """True when no point exists for any value of the parameters."""
     with _Budget():
-        return bool(_empty(_text_key(relation)))
+        return bool(_parse(_text(relation, _parameters(relation))).is_empty())
 
 
-def _text_key(relation: Relation) -> Any:
-    return _parsed(relation, _parameters(relation))
+def is_subset(inner: Relation, *outers: Relation) -> bool:
+    """True when every point of `inner` is one of some of `outers`, for all parameters.  Names must agree in number
+    and order."""
+    return difference_point(inner, *outers) is None
 
 
-def _empty(parsed: Any) -> bool:
-    return bool(parsed.is_empty())
+def difference_point(inner: Relation, *outers: Relation) -> dict[str, int] | None:
+    """A point of `inner` that is in none of `outers`, with parameter values, or None when there is none.
+
+    Memoised by structure, as is every question below that returns a point.
+    """
+    parameters = _parameters(inner, *outers)
+    point = _difference(_text(inner, parameters), tuple(_text(o, parameters) for o in outers))
+    return None if point is None else dict(zip((*parameters, *inner.names), point, strict=True))
 
 
-def is_subset(inner: Relation, outer: Relation) -> bool:
-    """True when every point of `inner` is one of `outer`, for all parameters.  Names must agree in number and order."""
-    parameters = _parameters(inner, outer)
+@lru_cache(maxsize=50_000)
+def _difference(inner: str, outers: tuple[str, ...]) -> tuple[int, ...] | None:
     with _Budget():
-        return bool(_parsed(inner, parameters).is_subset(_parsed(outer, parameters)))
-
-
-def difference_point(inner: Relation, outer: Relation) -> dict[str, int] | None:
-    """A point of `inner` that is not in `outer`, with parameter values, or None when `inner` is a subset."""
-    parameters = _parameters(inner, outer)
-    with _Budget():
-        rest = _parsed(inner, parameters).subtract(_parsed(outer, parameters))
-        return _sample(rest, parameters, inner.names)
+        rest = _parse(inner)
+        for outer in outers:
+            rest = rest.subtract(_parse(outer))
+        return _sample(rest)
 
 
 def sample(relation: Relation) -> dict[str, int] | None:
     """Some point with parameter values, or None when empty."""
-    parameters = _parameters(relation)
-    with _Budget():
-        return _sample(_parsed(relation, parameters), parameters, relation.names)
+    return difference_point(relation)
 
 
-def _sample(parsed: Any, parameters: Sequence[str], names: Sequence[str]) -> dict[str, int] | None:
-    """The lexicographically least point at small parameter values where one exists: a readable witness."""
+def _sample(parsed: Any) -> tuple[int, ...] | None:
+    """Parameters and coordinates of the lexicographically least point, at parameter values from 1 on where there are
+    some: a readable witness."""
     if parsed.is_empty():
         return None
     kind = isl.dim_type
-    for k in range(len(parameters)):
+    count = parsed.dim(kind.param)
+    for k in range(count):
         parsed = parsed.move_dims(kind.set, k, kind.param, 0, 1)
     small = parsed
-    for k in range(len(parameters)):
+    for k in range(count):
         small = small.lower_bound_val(kind.set, k, isl.Val(1))
     parsed = parsed if small.is_empty() else small
     least = parsed.lexmin() if _bounded_below(parsed) else parsed
     point = least.sample_point()
-    every = (*parameters, *names)
-    return {n: int(point.get_coordinate_val(kind.set, k).to_python()) for k, n in enumerate(every)}
+    return tuple(int(point.get_coordinate_val(kind.set, k).to_python()) for k in range(parsed.dim(kind.set)))
 
 
 def _bounded_below(parsed: Any) -> bool:
@@ -168,8 +177,10 @@ def _bounded_below(parsed: Any) -> bool:
 
 
 def is_injective_in(relation: Relation, keys: Sequence[str]) -> dict[str, int] | None:
-    """Two points that agree on `keys` but not elsewhere, as values of ``name`` and ``name'``; None when there are none."""
+    """Two points that agree on `keys` but not elsewhere, as values of ``name`` and ``name'``, or None."""
     others = tuple(n for n in relation.names if n not in keys)
+    if _single_valued(_text(relation, _parameters(relation), others)):
+        return None
     prime = {n: f"{n}'" for n in (*others, *relation.exists)}
     values = {n: Affine.symbol(p) for n, p in prime.items()}
     second = tuple(Constraint(c.expression.substitute(values), c.kind, c.modulus) for c in relation.constraints)
@@ -184,13 +195,19 @@ def is_injective_in(relation: Relation, keys: Sequence[str]) -> dict[str, int] |
     return None
 
 
+@lru_cache(maxsize=50_000)
+def _single_valued(text: str) -> bool:
+    with _Budget():
+        return bool(isl.Map(text).is_single_valued())
+
+
 def maximum(expression: Affine, constraints: Sequence[Constraint]) -> int | None:
     """The largest value of `expression` over all integers that satisfy `constraints`; None when unbounded."""
     names = tuple(sorted(names_of([expression, *(c.expression for c in constraints)])))
     target = "value of the expression"
     whole = Relation((target,), (*constraints, equal(Affine.symbol(target), expression)), names)
     with _Budget():
-        parsed = _parsed(whole, ())
+        parsed = _parse(_text(whole, ()))
         if parsed.is_empty():
             return None
         bound = parsed.dim_max_val(0)
@@ -205,23 +222,79 @@ def _implied(text: str) -> bool:
 
 def implied(condition: Affine, constraints: Sequence[Constraint]) -> bool:
     """True when ``condition >= 0`` follows from `constraints` for all integers.  Memoised by structure."""
-    relevant = _connected(condition, constraints)
+    relevant = connected(condition.names(), constraints)
     names = tuple(sorted(names_of([condition, *(c.expression for c in relevant)])))
     rename = {n: f"x{k}" for k, n in enumerate(names)}
     parts = [c.text(rename) for c in relevant] + [f"{(-condition - 1).text(rename)} >= 0"]
     return _implied(f"{{ [{', '.join(rename.values())}] : {' and '.join(parts)} }}")
 
 
-def _connected(condition: Affine, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    """The constraints that share names with the condition, transitively: the rest cannot matter unless infeasible."""
-    names, chosen, rest = set(condition.names()), [], list(constraints)
+def connected(names: frozenset[str], constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The constraints that share names with `names`, transitively: the rest cannot matter unless infeasible."""
+    known, chosen, rest = set(names), [], list(constraints)
     grown = True
     while grown:
         grown = False
         for constraint in list(rest):
-            if constraint.expression.names() & names:
-                names |= constraint.expression.names()
+            if constraint.expression.names() & known:
+                known |= constraint.expression.names()
                 chosen.append(constraint)
                 rest.remove(constraint)
                 grown = True
     return tuple(chosen)
+
+
+# ---------------------------------------------------------------------------------------------- conditions on sizes
+
+Conjunction = tuple[Constraint, ...]
+
+
+def violated_sizes(inner: Relation, *outers: Relation) -> tuple[tuple[Conjunction, ...], Conjunction | None]:
+    """For which sizes some point of `inner` is in none of `outers`: a disjunction of conjunctions over the sizes, given
+    that `inner` has points at all; and its negation where that is one conjunction.
+
+    Empty: for no size.  ``((),)``: for all.
+    """
+    parameters = _parameters(inner, *outers)
+    with _Budget():
+        need = _parse(_text(inner, parameters))
+        rest = need
+        for outer in outers:
+            rest = rest.subtract(_parse(_text(outer, parameters)))
+        violated = rest.params().compute_divs()
+        sizes = need.params()
+        kept = sizes.subtract(violated).gist_params(sizes).coalesce()
+        found = tuple(sorted(_conjunctions(violated.gist_params(sizes).coalesce(), parameters), key=str))
+        legal = _conjunctions(kept, parameters)
+    return found, legal[0] if len(legal) == 1 else None
+
+
+def _conjunctions(parsed: Any, parameters: Sequence[str]) -> list[Conjunction]:
+    found = []
+    for basic in parsed.remove_redundancies().compute_divs().get_basic_sets():
+        conjuncts = [_constraint(c, parameters) for c in basic.get_constraints() if not c.is_div_constraint()]
+        found.append(tuple(sorted(conjuncts, key=lambda c: (c.kind, str(c.expression)))))
+    return found
+
+
+def _constraint(constraint: Any, parameters: Sequence[str]) -> Constraint:
+    expression = _affine(constraint.get_aff(), parameters)
+    return Constraint(expression, "=" if constraint.is_equality() else ">=")
+
+
+def _affine(aff: Any, parameters: Sequence[str]) -> Affine:
+    """An isl expression with integer coefficients over the parameters; its divisions become floors."""
+    kind = isl.dim_type
+    denominator = int(aff.get_denominator_val().to_python())
+
+    def times(value: Any) -> int:
+        return int(value.mul(isl.Val(denominator)).to_python())
+
+    total = Affine.of(times(aff.get_constant_val()))
+    for k, name in enumerate(parameters):
+        total += Affine.symbol(name) * times(aff.get_coefficient_val(kind.param, k))
+    for k in range(aff.dim(kind.div)):
+        factor = times(aff.get_coefficient_val(kind.div, k))
+        if factor:
+            total += _affine(aff.get_div(k), parameters) * factor
+    return total // denominator

@@ -1,90 +1,92 @@
-"""Who holds what, shared boxes and barriers."""
+"""Who holds what, and what lies in memory before the kernel starts."""
 
 from __future__ import annotations
 
-from polyfuse import sets
+from collections.abc import Iterator
+
 from polyfuse.affine import Affine
-from polyfuse.legality.relations import Proof, relation
-from polyfuse.schedule import LoopNest, Placed, TreeItem
+from polyfuse.expr import DataIndex
+from polyfuse.legality.relations import Proof
+from polyfuse.schedule import Placed
+from polyfuse.scop import Read
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
+
+REGISTERS = ("compute", "load", "get")
+"""Roles whose result is a value in registers."""
 
 
 def provided(proof: Proof) -> Verdict:
     """The provider of every read computes, loads or gets exactly the value that is read."""
     for consumer in proof.schedule.placed:
-        statement = proof.statement(consumer)
-        wanted = [(r.source, r.component) for r in statement.reads] if statement else None
-        for k, name in enumerate(consumer.providers):
-            provider = proof.placed.get(name)
-            value = wanted[k][0] if wanted is not None else consumer.value
-            if provider is None or provider.value != value or provider.role == "store":
-                source = proof.scop.statements[value].name
-                sentence = f"{consumer.name} reads {source}, but {name or 'nothing'} is given as its provider"
-                return illegal(Hazard.RAW, sentence, rule="provided")
-            if provider.role == "load" and wanted is not None and provider.component != wanted[k][1]:
-                sentence = f"{consumer.name} reads component {wanted[k][1]} of {name}, which holds another"
-                return illegal(Hazard.RAW, sentence, rule="provided")
+        for sentence in _wrong(proof, consumer):
+            return illegal(Hazard.RAW, sentence, rule="provided")
     return LEGAL
 
 
-def gathered(proof: Proof) -> Verdict:
-    """Loads read memory that no statement of this kernel writes."""
+def _wrong(proof: Proof, consumer: Placed) -> Iterator[str]:
+    statement = proof.statement(consumer)
+    wanted: list[tuple[int, int]]
+    if statement is not None:
+        wanted = [(r.source, r.component) for r in statement.reads]
+    elif consumer.role == "compute":
+        yield f"{consumer.name} computes {proof.name(consumer)}, which no kernel computes"
+        return
+    else:
+        wanted = [] if consumer.role == "load" else [(consumer.value, consumer.component)]
+    if len(wanted) != len(consumer.providers):
+        yield f"{consumer.name} makes {len(wanted)} reads, but {len(consumer.providers)} providers are given"
+        return
+    for (value, component), name in zip(wanted, consumer.providers, strict=True):
+        roles = ("put",) if consumer.role == "get" else REGISTERS
+        yield from _unsuited(proof, consumer, value, component, name, roles)
+    if statement is not None:
+        for read, name in zip(statement.reads, consumer.providers, strict=True):
+            yield from _wrong_index(proof, consumer, read, name)
+
+
+def _unsuited(
+    proof: Proof, consumer: Placed, value: int, component: int, name: str, roles: tuple[str, ...]
+) -> Iterator[str]:
+    source = proof.scop.statements[value]
+    provider = proof.placed.get(name)
+    if provider is None or provider.value != value or provider.role not in roles:
+        yield f"{consumer.name} reads {source.name}, but {name or 'nothing'} is given as its provider"
+        return
+    computed = provider.role == "compute"
+    if component >= len(source.dtypes) or (not computed and provider.component != component):
+        held = "all components" if computed else f"component {provider.component}"
+        yield f"{consumer.name} reads component {component} of {source.name}, but {name} holds {held} of it"
+
+
+def _wrong_index(proof: Proof, consumer: Placed, read: Read, name: str) -> Iterator[str]:
+    """A gathered load takes its position from the index that the gather names."""
+    provider = proof.placed[name]
+    if read.affine or provider.role != "load":
+        return
+    statement = proof.statement(consumer)
+    assert statement is not None
+    for entry, at in zip(read.index, provider.place, strict=True):
+        if isinstance(entry, DataIndex) is isinstance(at, Affine):
+            yield f"{consumer.name} gathers {proof.name(provider)}, but {name} is placed at {at}"
+        elif isinstance(entry, DataIndex) and isinstance(at, str):
+            index = statement.reads[entry.operand]
+            yield from _unsuited(proof, consumer, index.source, index.component, at, REGISTERS)
+
+
+def stored(proof: Proof) -> Verdict:
+    """Loads read memory that was written before the kernel started, and what is gathered is loaded."""
     for load in (p for p in proof.schedule.placed if p.role == "load"):
-        if load.value in proof.schedule.body:
-            name = proof.name(load)
-            sentence = f"{name} is computed by this kernel and loaded from memory in it: other blocks may not have stored it"
+        if load.value in proof.schedule.body or load.value not in proof.schedule.loads:
+            why = "but it is not in memory when the kernel starts"
+            if load.value in proof.schedule.body:
+                why = "but this kernel computes it: other blocks may not have stored it"
+            sentence = f"{proof.name(load)} is loaded from memory, {why}"
             return illegal(Hazard.RAW, sentence, rule="stored")
-    return LEGAL
-
-
-def boxed(proof: Proof) -> Verdict:
-    """Gets, which carry no mask, stay inside their box."""
-    boxes = {b.value: b for b in proof.schedule.shared}
-    for move in (p for p in proof.schedule.placed if p.role == "get"):
-        box = boxes[move.value]
-        for d, (entry, origin, extent) in enumerate(zip(move.place, box.origin, box.extents, strict=True)):
-            local = proof.affine(entry) - origin
-            outside = _outside(proof, move, local, extent)
-            if outside is not None:
-                sentence = f"{box.name} is read at {outside} of a box of {extent} along dimension {d}"
-                return illegal(Hazard.BOUNDS, sentence, rule="box")
-    return LEGAL
-
-
-def _outside(proof: Proof, move: Placed, local: Affine, extent: int) -> int | None:
-    digits = proof.box({n[1:] for n in local.names() if n[0] == "$"})
-    for wrong in (-local - 1, local - extent):
-        constraints = (*digits, *proof.sizes, sets.Constraint(wrong), sets.equal(Affine.symbol("at"), local))
-        point = sets.sample(relation(("at",), constraints, proof.scop.program.symbols))
-        if point is not None:
-            return point["at"]
-    return None
-
-
-def synchronised(proof: Proof) -> Verdict:
-    """Walk the order tree with every loop run twice: between touches of one box of which one is a put, a barrier."""
-    return _walk(proof, proof.schedule.order, {})
-
-
-def _walk(proof: Proof, order: tuple[TreeItem, ...], touched: dict[str, str]) -> Verdict:
-    """`touched`: per box the role of the last touch since a barrier (``put`` wins over ``get``)."""
-    for item in order:
-        if isinstance(item, LoopNest):
-            for _ in range(2):
-                verdict = _walk(proof, item.items, touched)
-                if not verdict:
-                    return verdict
-        elif item == "barrier":
-            touched.clear()
-        elif item in proof.placed and proof.placed[item].role in ("put", "get"):
-            move = proof.placed[item]
-            box = move.name if move.role == "put" else move.providers[0]
-            before = touched.get(box)
-            if before == "put" or (before == "get" and move.role == "put"):
-                name = proof.name(move)
-                verb = "read" if move.role == "get" else "overwritten"
-                what = "it was written" if before == "put" else "it was read"
-                sentence = f"{name} is {verb} after {what} by other threads with no barrier between"
-                return illegal(Hazard.BARRIER, sentence, rule="barrier")
-            touched[box] = move.role
+    for provider, consumer, read in proof.edges():
+        if read is not None and not read.affine and provider.role != "load":
+            sentence = (
+                f"{proof.name(consumer)} reads {proof.name(provider)} at positions that are data: "
+                "any thread of any block may compute them"
+            )
+            return illegal(Hazard.RAW, sentence, rule="stored")
     return LEGAL

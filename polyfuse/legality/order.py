@@ -4,94 +4,80 @@ from __future__ import annotations
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, relation
+from polyfuse.legality.cells import unwritten
+from polyfuse.legality.handover import Handover, handovers
+from polyfuse.legality.lifetime import early
+from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, same
 from polyfuse.schedule import Placed
-from polyfuse.scop import Read
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
 def ordered(proof: Proof) -> Verdict:
-    """For each edge no producer instance that is needed runs at or after its consumer, in the same block."""
-    for provider, consumer, read in proof.edges():
-        verdict = _edge(proof, provider, consumer, read)
-        if not verdict:
-            return verdict
-    for consumer in proof.schedule.placed:
-        for entry in consumer.place:
-            if isinstance(entry, str) and not _before(proof, proof.placed[entry], consumer):
-                sentence = f"{proof.name(consumer)} is gathered before its index {entry} is known"
-                return illegal(Hazard.RAW, sentence, rule="order")
+    """A register is computed, a reduction complete, a cell of a box put before it is read."""
+    for handover in handovers(proof):
+        if early(proof, handover.provider, handover.consumer):
+            verdict = _too_early(handover)
+            if not verdict:
+                return verdict
+    for provider, consumer, _ in proof.edges():
+        if provider.role == "put":
+            verdict = _after_put(proof, provider, consumer)
+            if not verdict:
+                return verdict
     return LEGAL
 
 
-def _before(proof: Proof, provider: Placed, consumer: Placed) -> bool:
-    return [p for p, _ in proof.times[provider.name]] < [p for p, _ in proof.times[consumer.name]]
-
-
-def _edge(proof: Proof, provider: Placed, consumer: Placed, read: Read | None) -> Verdict:
-    missing = [p.name for p in (provider, consumer) if p.name not in proof.times]
-    if missing:
-        return illegal(Hazard.COVERAGE, f"{missing[0]} is placed but never executed", rule="order")
-    needed = proof.needed(consumer, read)
-    if needed is None:
+def _too_early(handover: Handover) -> Verdict:
+    """Refused with a pair of dependent instances, where there is one; a reduction's from a later pass if possible."""
+    point = handover.some()
+    if point is None:
         return LEGAL
-    ours = proof.digits_of(provider)
-    theirs = proof.digits_of(consumer)
-    index = tuple(prime(e, ours) for e in proof.index(provider))
-    same = tuple(sets.equal(a, b) for a, b in zip(index, needed, strict=True))
-    blocks = [d.name for d in proof.schedule.of_kind("block") if d.name in ours and d.name in theirs]
-    same_block = tuple(sets.equal(Affine.symbol(f"${b}'"), Affine.symbol(f"${b}")) for b in blocks)
-    if provider.role != "put":  # a register is read by its own thread and slot
-        shared = [d.name for d in proof.schedule.digits if d.kind in ("thread", "slot") and d.name in ours & theirs]
-        shared = [d for d in shared if d not in proof.over(provider)]
-        same_block += tuple(sets.equal(Affine.symbol(f"${d}'"), Affine.symbol(f"${d}")) for d in shared)
+    proof, provider = handover.proof, handover.provider
+    witness = handover.witness(point)
+    pair = _dependent_pair(handover)
+    if pair is not None:
+        shown = coordinates("p", sum(isinstance(e, Affine) for e in provider.place))
+        names = (proof.name(provider), proof.name(handover.consumer))
+        witness = proof.witness(pair, (names[0], shown), (names[1], handover.instances))
+    sentence = f"{witness.second} runs before {witness.first}, on which it depends"
+    return illegal(Hazard.RAW, sentence, witness, rule="order")
+
+
+def _dependent_pair(handover: Handover) -> dict[str, int] | None:
+    """An instance of the provider (``@p``) and one of the consumer that needs its result."""
+    proof, provider, consumer = handover.proof, handover.provider, handover.consumer
+    ours, theirs = proof.digits_of(provider), proof.digits_of(consumer)
+    place = [prime(e, ours) for e in provider.place if isinstance(e, Affine)]
+    shown = coordinates("p", len(place))
+    held = [prime(e, ours) for e in handover.held]
     base = (
-        *same,
-        *same_block,
-        *proof.box(theirs),
-        *proof.valid(consumer),
+        *handover.demand(),
+        *equalities(shown, place),
+        *equalities(handover.elements, held),
         *primed((*proof.box(ours), *proof.valid(provider)), ours),
-        *proof.sizes,
+        *same((ours & theirs & (proof.names("block") | proof.names("thread"))) - proof.over(provider)),
     )
-    dims = coordinates("j", len(consumer.place))
-    names = coordinates("i", len(provider.place))
-    points = (
-        *equalities(dims, [proof.affine(e) for e in consumer.place]),
-        *(
-            sets.equal(Affine.symbol(n), prime(proof.affine(e), ours))
-            for n, e in zip(names, provider.place, strict=True)
-            if isinstance(e, Affine)
-        ),
-    )
-    for late in _not_before(proof, provider, consumer):
-        whole = relation((*names, *dims), (*base, *points, *late), proof.scop.program.symbols)
-        point = sets.sample(whole)
+    later = [
+        (Constraint(Affine.symbol(f"${loop}'") - Affine.symbol(f"${loop}") - 1),)
+        for loop in proof.loops(provider)
+        if loop in proof.loops(consumer)
+    ]
+    for late in (*later, ()):
+        point = sets.sample(proof.relation((*shown, *handover.instances), (*base, *late)))
         if point is not None:
-            witness = proof.witness(point, (proof.name(provider), names), (proof.name(consumer), dims))
-            sentence = f"{witness.second} runs before {witness.first}, on which it depends"
-            return illegal(Hazard.RAW, sentence, witness, rule="order")
-    return LEGAL
+            return point
+    return None
 
 
-def _not_before(proof: Proof, provider: Placed, consumer: Placed) -> list[tuple[Constraint, ...]]:
-    """The disjuncts of ``time(provider) >=lex time(consumer)``: after at some depth, or equal throughout.
-
-    The provider is kept by its loops that are not summed: an iteration overwrites the registers of the one before, so a
-    *different* iteration of a common loop is no provider at all unless the value is summed or shared over that loop.
-    """
-    late: list[tuple[Constraint, ...]] = []
-    equal: list[Constraint] = []
-    pairs = list(zip(proof.times[provider.name], proof.times[consumer.name], strict=False))
-    for (p, loop), (q, other) in pairs:
-        if p > q:
-            late.append(tuple(equal))
-        if p != q:
-            return late
-        if not loop or not other:
-            late.append(tuple(equal))
-            return late
-        ours, theirs = Affine.symbol(f"${loop}'"), Affine.symbol(f"${loop}")
-        late.append((*equal, Constraint(ours - theirs - 1)))
-        equal.append(sets.equal(ours, theirs))
-    return late
+def _after_put(proof: Proof, put: Placed, get: Placed) -> Verdict:
+    """Whatever is put into the box at all is put before it is read."""
+    if unwritten(proof, put, get) is not None:
+        return LEGAL  # refused by the rules on scope and boxes
+    point = unwritten(proof, put, get, before=True)
+    if point is None:
+        return LEGAL
+    names = coordinates("i", len(get.place))
+    witness = proof.witness(point, (proof.name(put), names), (get.name, names))
+    sentence = f"{get.name} reads {witness.first} from its shared box before {put.name} writes it there"
+    return illegal(Hazard.RAW, sentence, witness, rule="order")

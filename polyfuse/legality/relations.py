@@ -1,4 +1,8 @@
-"""Relations between instances and digits, as every rule writes them."""
+"""Relations between instances and digits, as every rule writes them.
+
+Names in these relations: ``$t`` a digit of an execution, ``$t'`` the same digit of a second execution, ``@i0`` and
+``@j0`` coordinates of two instances, everything else a size.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from polyfuse import sets
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, names_of
 from polyfuse.lower.context import size_constraints
-from polyfuse.schedule import KernelSchedule, LoopNest, Placed, TreeItem
+from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.sets import Constraint, Relation
 from polyfuse.verdict import Instance, Witness
+
+Time = tuple[tuple[int, str], ...]
+"""The way down the order tree to a leaf: at each depth a position and the loop entered there, ``""`` at the leaf."""
+
+BARRIER = "barrier"
 
 
 @dataclass(frozen=True)
@@ -21,28 +30,58 @@ class Proof:
     scop: Scop
     schedule: KernelSchedule
     placed: Mapping[str, Placed] = field(init=False)
+    digits: Mapping[str, Digit] = field(init=False)
+    boxes: Mapping[int, SharedBox] = field(init=False)
     sizes: tuple[Constraint, ...] = field(init=False)
-    times: Mapping[str, tuple[tuple[int, str], ...]] = field(init=False)
+    times: Mapping[str, Time] = field(init=False)
 
     def __post_init__(self) -> None:
-        program = self.scop.program
-        object.__setattr__(self, "placed", self.schedule.by_name())
-        sizes = size_constraints(program.symbols, program.facts, self.schedule.guards)
+        program, schedule = self.scop.program, self.schedule
+        sizes = size_constraints(program.symbols, program.facts, schedule.guards)
+        object.__setattr__(self, "placed", schedule.by_name())
+        object.__setattr__(self, "digits", {d.name: d for d in schedule.digits})
+        object.__setattr__(self, "boxes", {b.value: b for b in schedule.shared})
         object.__setattr__(self, "sizes", sizes)
-        object.__setattr__(self, "times", dict(positions(self.schedule.order)))
+        object.__setattr__(self, "times", dict(positions(schedule.order)))
 
     # ---------------------------------------------------------------- digits
     def kind(self, name: str) -> str:
-        return self.schedule.digit(name).kind
+        return self.digits[name].kind
+
+    def names(self, kind: str) -> frozenset[str]:
+        return frozenset(d.name for d in self.schedule.digits if d.kind == kind)
 
     def box(self, names: Iterable[str]) -> tuple[Constraint, ...]:
         """``0 <= digit < extent`` for digits by name."""
-        chosen = [self.schedule.digit(n) for n in sorted(set(names))]
+        chosen = [self.digits[n] for n in sorted(set(names))]
         return sets.box([f"${d.name}" for d in chosen], [d.extent for d in chosen])
 
+    def used(self, *expressions: Affine | Constraint) -> frozenset[str]:
+        """Names of the digits that occur."""
+        plain = names_of(e.expression if isinstance(e, Constraint) else e for e in expressions)
+        return frozenset(n[1:].rstrip("'") for n in plain if n.startswith("$"))
+
+    def loops(self, placed: Placed) -> tuple[str, ...]:
+        """The loops around a placed statement, outermost first."""
+        return tuple(loop for _, loop in self.times[placed.name] if loop)
+
+    def digits_of(self, placed: Placed) -> frozenset[str]:
+        """Digits that an execution is told apart by: those of its place, of its loops and of its gathered indices."""
+        found = placed.digits() | set(self.loops(placed))
+        for entry in placed.place:
+            if isinstance(entry, str):
+                found |= self.digits_of(self.placed[entry])
+        return frozenset(found)
+
+    # ---------------------------------------------------------------- statements
     def statement(self, placed: Placed) -> Statement | None:
         found = self.scop.statements[placed.value]
         return found if placed.role == "compute" and isinstance(found, Statement) else None
+
+    def extents(self, placed: Placed) -> tuple[Affine, ...]:
+        """Of the domain that a place runs over."""
+        statement = self.statement(placed)
+        return statement.extents if statement is not None else self.scop.shape(placed.value)
 
     def index(self, placed: Placed) -> tuple[Affine, ...]:
         """Where the value that `placed` holds or moves lies in its tensor, in digits."""
@@ -55,93 +94,115 @@ class Proof:
         assert isinstance(entry, Affine)
         return entry
 
-    def needed(self, consumer: Placed, read: Read | None) -> tuple[Affine, ...] | None:
-        """The index at which `consumer` reads, in its digits; None when it is data (a gather)."""
-        if read is None:
-            return self.index(consumer)
-        if not read.affine:
-            return None
-        at = {f"%{d}": self.affine(p) for d, p in enumerate(consumer.place)}
-        return tuple(e.substitute(at) for e in read.index if isinstance(e, Affine))
+    def at(self, consumer: Placed, expression: Affine) -> Affine:
+        """An expression over the dimensions of a statement, in the digits of its place."""
+        return expression.substitute({f"%{d}": p for d, p in enumerate(consumer.place) if isinstance(p, Affine)})
 
-    def valid(self, placed: Placed) -> tuple[Constraint, ...]:
-        """The instances of `placed` that exist: its place lies in the domain."""
-        statement = self.scop.statements[placed.value]
-        extents = statement.extents if placed.role == "compute" and isinstance(statement, Statement) else statement.shape
+    def valid(self, placed: Placed, read: Read | None = None) -> tuple[Constraint, ...]:
+        """The instances of `placed` that exist, its place in the domain, and that make `read`."""
         found: list[Constraint] = []
-        for entry, extent in zip(placed.place, extents, strict=True):
+        for entry, extent in zip(placed.place, self.extents(placed), strict=True):
             if isinstance(entry, Affine):
                 found += [Constraint(entry), Constraint(extent - entry - 1)]
+        if read is not None:
+            found += [Constraint(self.at(placed, condition)) for condition in read.where]
         return tuple(found)
+
+    def executes(self, placed: Placed) -> tuple[Constraint, ...]:
+        """What else holds wherever `placed` has an effect: a replicated store or put is made by the first thread (and
+        block), a put stays inside its box."""
+        if placed.role not in ("store", "put"):
+            return ()
+        kinds = ("block", "thread") if placed.role == "store" else ("thread",)
+        idle = [d.name for d in self.schedule.digits if d.kind in kinds and d.name not in placed.digits()]
+        pinned = tuple(sets.equal(Affine.symbol(f"${d}"), Affine.of(0)) for d in idle)
+        if placed.role == "store":
+            return pinned
+        box = self.boxes[placed.value]
+        inside = [
+            c
+            for local, extent in zip(self.local(placed), box.extents, strict=True)
+            for c in (Constraint(local), Constraint(extent - local - 1))
+        ]
+        return (*pinned, *inside)
+
+    def local(self, move: Placed) -> tuple[Affine, ...]:
+        """The cell of its box that a put or get touches."""
+        return tuple(a - o for a, o in zip(self.index(move), self.boxes[move.value].origin, strict=True))
 
     def over(self, placed: Placed) -> frozenset[str]:
         """Digits along which a reduction sums."""
         statement = self.statement(placed)
         if statement is None or not statement.is_reduction:
             return frozenset()
-        return frozenset(n[1:] for d in statement.reduced for n in self.affine(placed.place[d]).names() if n[0] == "$")
-
-    def digits_of(self, placed: Placed) -> frozenset[str]:
-        """Digits that a placed statement runs over: those of its place and of its loops."""
-        return placed.digits() | {loop for loop, _ in placed.path}
+        return self.used(*(self.affine(placed.place[d]) for d in statement.reduced))
 
     def edges(self) -> Iterable[tuple[Placed, Placed, Read | None]]:
         """(provider, consumer, read) of every value handed on inside the kernel; moves have no read."""
         for consumer in self.schedule.placed:
             statement = self.statement(consumer)
-            if statement is None:
-                for provider in consumer.providers:
-                    yield self.placed[provider], consumer, None
-                continue
-            for read, provider in zip(statement.reads, consumer.providers, strict=True):
+            reads = statement.reads if statement is not None else (None,) * len(consumer.providers)
+            for read, provider in zip(reads, consumer.providers, strict=True):
                 yield self.placed[provider], consumer, read
 
+    # ---------------------------------------------------------------- answers
     def name(self, placed: Placed) -> str:
         return self.scop.statements[placed.value].name
 
-    def witness(self, point: Mapping[str, int], first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]]) -> Witness:
-        """Two instances read off a point; each given by a name and the names of its coordinates."""
-        def instance(name: str, coordinates: Sequence[str]) -> Instance:
-            return Instance(name, tuple(point.get(c, 0) for c in coordinates))
+    def relation(self, names: Sequence[str], constraints: Iterable[Constraint]) -> Relation:
+        """A relation over `names`, at the sizes that the kernel is made for; every other digit and coordinate is
+        existential, sizes are parameters."""
+        found = dict.fromkeys(constraints)
+        used = names_of(c.expression for c in found)
+        every = (*found, *sets.connected(used, self.sizes))
+        exists = tuple(sorted(n for n in used - set(names) if n[0] in "$@"))
+        return Relation(tuple(names), every, exists)
 
-        symbols = tuple((s, point[s]) for s in self.scop.program.symbols if s in point)
-        return Witness(instance(*first), instance(*second), symbols)
+    def witness(
+        self, point: Mapping[str, int], first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]]
+    ) -> Witness:
+        """Two instances read off a point; each given by a name and the names of its coordinates."""
+
+        def instance(name: str, coordinates: Sequence[str]) -> Instance:
+            return Instance(name, tuple(point[c] for c in coordinates))
+
+        sizes = tuple((n, v) for n, v in point.items() if n[0] not in "$@")
+        return Witness(instance(*first), instance(*second), sizes)
+
+
+# ---------------------------------------------------------------------------------------------- time
+
+
+def positions(order: tuple[TreeItem, ...], prefix: Time = ()) -> Iterable[tuple[str, Time]]:
+    """The leaves of an order tree but for barriers, each with its time."""
+    for k, item in enumerate(order):
+        if isinstance(item, LoopNest):
+            yield from positions(item.items, (*prefix, (k, item.digit)))
+        elif item != BARRIER:
+            yield item, (*prefix, (k, ""))
+
+
+# ---------------------------------------------------------------------------------------------- constraints
 
 
 def coordinates(prefix: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{prefix}{k}" for k in range(count))
+    return tuple(f"@{prefix}{k}" for k in range(count))
 
 
 def equalities(names: Sequence[str], values: Sequence[Affine]) -> tuple[Constraint, ...]:
     return tuple(sets.equal(Affine.symbol(n), v) for n, v in zip(names, values, strict=True))
 
 
+def prime(expression: Affine, digits: Iterable[str]) -> Affine:
+    """The expression in a second execution: each of `digits` replaced by its primed copy."""
+    return expression.substitute({f"${d}": Affine.symbol(f"${d}'") for d in digits})
+
+
 def primed(constraints: Iterable[Constraint], digits: Iterable[str]) -> tuple[Constraint, ...]:
-    """The constraints about a second execution: each digit replaced by its primed copy."""
     values = {f"${d}": Affine.symbol(f"${d}'") for d in digits}
     return tuple(Constraint(c.expression.substitute(values), c.kind, c.modulus) for c in constraints)
 
 
-def prime(expression: Affine, digits: Iterable[str]) -> Affine:
-    return expression.substitute({f"${d}": Affine.symbol(f"${d}'") for d in digits})
-
-
-def relation(
-    names: Sequence[str], constraints: Iterable[Constraint], sizes: Sequence[str] = ()
-) -> Relation:
-    """A relation over `names`; every other name but the size symbols is existential."""
-    every = tuple(constraints)
-    used = sets.names_of(c.expression for c in every)
-    exists = tuple(sorted(used - set(names) - set(sizes)))
-    return Relation(tuple(names), every, exists)
-
-
-def positions(
-    order: tuple[TreeItem, ...], prefix: tuple[tuple[int, str], ...] = ()
-) -> Iterable[tuple[str, tuple[tuple[int, str], ...]]]:
-    """Per leaf its time vector: (position, loop digit entered there or ``""``) at each depth."""
-    for k, item in enumerate(order):
-        if isinstance(item, LoopNest):
-            yield from positions(item.items, (*prefix, (k, item.digit)))
-        else:
-            yield item if item != "barrier" else f"barrier@{(*prefix, (k, ''))}", (*prefix, (k, ""))
+def same(digits: Iterable[str]) -> tuple[Constraint, ...]:
+    """The two executions agree in these digits."""
+    return tuple(sets.equal(Affine.symbol(f"${d}'"), Affine.symbol(f"${d}")) for d in sorted(digits))

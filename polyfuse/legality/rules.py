@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from polyfuse.legality.combine import combined, scanned
+from polyfuse.legality.barrier import synchronised
+from polyfuse.legality.boxes import boxed
+from polyfuse.legality.combine import combined
 from polyfuse.legality.coverage import covered, stored_once
-from polyfuse.legality.memory import boxed, gathered, provided, synchronised
+from polyfuse.legality.memory import provided, stored
 from polyfuse.legality.order import ordered
 from polyfuse.legality.relations import Proof
+from polyfuse.legality.reuse import reused
+from polyfuse.legality.scan import scanned
 from polyfuse.legality.scope import scoped
+from polyfuse.legality.structure import executed
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.sets import BudgetExceeded
@@ -25,17 +30,20 @@ class Rule:
     meaning: str
 
 
+# The first two look at the form of a schedule and speak for every later one, which takes it for granted.
 RULES: Mapping[str, Rule] = {
+    "executed": Rule(executed, "every placed statement runs once, in its loops, on digits that do not overlap"),
     "provided": Rule(provided, "every read is served by a placed statement that holds the value read"),
-    "stored": Rule(gathered, "a value read at positions that are data is in memory before the kernel starts"),
+    "stored": Rule(stored, "a value that is loaded or gathered is in memory before the kernel starts"),
     "coverage": Rule(covered, "every element of every root is stored by some thread"),
-    "once": Rule(stored_once, "no element of a root is stored by two threads"),
+    "once": Rule(stored_once, "no element of a root is stored twice"),
     "scope": Rule(scoped, "every value lives where its consumers need it: same thread, or same block through a box"),
     "order": Rule(ordered, "every instance runs after all instances it depends on"),
     "combine": Rule(combined, "partial results of a reduction are each counted exactly once, inside one block"),
     "scan": Rule(scanned, "prefixes run through loop, thread and slot in increasing order of the scanned dimension"),
-    "box": Rule(boxed, "every access to a shared buffer lies inside it"),
-    "barrier": Rule(synchronised, "a barrier separates every write of a shared box from its reads and the next write"),
+    "box": Rule(boxed, "every access to a shared buffer lies inside it and reads what was written"),
+    "barrier": Rule(synchronised, "a barrier separates every write of a shared cell from other threads' touches of it"),
+    "reuse": Rule(reused, "a buffer is overwritten in place only after every read of the same element"),
 }
 
 

@@ -7,127 +7,116 @@
 from __future__ import annotations
 
 from polyfuse import sets
-from polyfuse.affine import Affine
-from polyfuse.legality.relations import Proof, coordinates, equalities, relation
+from polyfuse.legality.cells import same_pass, unwritten
+from polyfuse.legality.handover import Handover, handovers
+from polyfuse.legality.lifetime import common_loops, completion, early, gone
+from polyfuse.legality.relations import Proof, coordinates, equalities
 from polyfuse.schedule import Placed, Scope
-from polyfuse.scop import Read
+from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, Witness, illegal
 
 
 def scoped(proof: Proof) -> Verdict:
-    """Registers are read by the thread and slot that hold them; a shared box by threads of the same block."""
-    for provider, consumer, read in proof.edges():
-        needed = proof.needed(consumer, read)
-        if needed is None:
-            continue
-        through_box = provider.role == "put"
-        if not through_box and _same_registers(proof, provider, consumer, needed):
-            continue
-        scope, witness = derived_scope(proof, provider, consumer, read)
-        if scope is Scope.REGISTER and not through_box:
-            return _slots_differ(proof, provider, consumer)
-        if scope is Scope.GLOBAL or (scope is Scope.SHARED and not through_box):
-            where = "another block" if scope is Scope.GLOBAL else "another thread of its block"
-            sentence = f"{proof.name(consumer)} needs {proof.name(provider)} in {where} than where it is computed"
-            return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
+    """Registers are read by the thread and slot that hold them, in the pass that computed them; shared boxes by threads
+    of the block that filled them, in the pass that they are pinned to."""
+    for handover in handovers(proof):
+        if early(proof, handover.provider, handover.consumer):
+            continue  # refused by the rule on order
+        lost = gone(proof, handover.provider, handover.consumer)
+        verdict = _overwritten(handover) if lost else _elsewhere(handover)
+        if not verdict:
+            return verdict
+    for provider, consumer, _ in proof.edges():
+        if provider.role == "put":
+            verdict = _not_in_box(proof, provider, consumer)
+            if not verdict:
+                return verdict
     return LEGAL
 
 
-def _slots_differ(proof: Proof, provider: Placed, consumer: Placed) -> Verdict:
+def _overwritten(handover: Handover) -> Verdict:
+    """Read after the loop that computed it, whose every pass overwrote the registers of the one before."""
+    point = handover.some()
+    if point is None:
+        return LEGAL
+    proof, provider, consumer = handover.proof, handover.provider, handover.consumer
+    witness = handover.witness(point)
+    depth = len(common_loops(completion(proof, provider), proof.times[consumer.name]))
+    loop = completion(proof, provider)[depth][1]
     sentence = (
-        f"{proof.name(consumer)} reads {proof.name(provider)} from another register slot than the one of the same name"
+        f"{consumer.name} needs {witness.first} after the loop over {loop} that computes it in {provider.name}: "
+        "later passes overwrote its registers"
     )
-    return illegal(Hazard.SCOPE, sentence, rule="scope")
+    return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
 
 
-def common_loops(proof: Proof, provider: Placed, consumer: Placed) -> frozenset[str]:
-    """Loops that enclose both, in the same nest."""
-    found = set()
-    for (p, loop), (q, other) in zip(proof.times[provider.name], proof.times[consumer.name], strict=False):
-        if p != q or loop != other or not loop:
-            break
-        found.add(loop)
-    return frozenset(found)
+def mismatch(handover: Handover) -> dict[str, int] | None:
+    """An execution at whose digits the consumer needs another element than the provider holds."""
+    if handover.held == handover.needed:
+        return None
+    for have, want in zip(handover.held, handover.needed, strict=True):
+        for differ in (have - want - 1, want - have - 1):
+            if differ.is_constant and differ.constant < 0:
+                continue
+            point = handover.some(Constraint(differ), others=handover.held)
+            if point is not None:
+                return point
+    return None
 
 
-def _same_registers(proof: Proof, provider: Placed, consumer: Placed, needed: tuple[Affine, ...]) -> bool:
-    """The provider's index equals the needed one at equal digits, wherever the consumer's instance exists."""
-    held = proof.index(provider)
-    if len(held) != len(needed):
-        return False
-    inside = common_loops(proof, provider, consumer)
-    for have, want in zip(held, needed, strict=True):
-        loops = {n[1:] for n in have.names() if n[0] == "$" and proof.kind(n[1:]) == "loop"}
-        if not loops <= inside:
-            return False
-        if have == want:
-            continue
-        used = {n[1:] for n in have.names() | want.names() if n[0] == "$"} | set(consumer.digits())
-        context = (*proof.box(used), *proof.valid(consumer), *proof.sizes)
-        if not (sets.implied(have - want, context) and sets.implied(want - have, context)):
-            return False
-    return True
+def _elsewhere(handover: Handover) -> Verdict:
+    """Name the level at which the value would be found."""
+    point = mismatch(handover)
+    if point is None:
+        return LEGAL
+    scope, missing = derived_scope(handover)
+    witness = missing or handover.witness(point)
+    where = {
+        Scope.REGISTER: "from another register slot or pass of a loop than the one it is in",
+        Scope.SHARED: "in another thread of its block than the one that has it",
+        Scope.GLOBAL: "in another block than the one that has it",
+    }[scope]
+    sentence = f"{handover.consumer.name} needs {witness.first} {where}"
+    return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
 
 
-def derived_scope(
-    proof: Proof, provider: Placed, consumer: Placed, read: Read | None
-) -> tuple[Scope, Witness | None]:
+def _not_in_box(proof: Proof, put: Placed, get: Placed) -> Verdict:
+    """Every valid element is put by the same block, in the same pass of the loops that the box moves with."""
+    point = None if unwritten(proof, put, get) is None else unwritten(proof, put, get, proof.valid(get))
+    if point is None:
+        return LEGAL
+    names = coordinates("i", len(get.place))
+    witness = proof.witness(point, (proof.name(put), names), (get.name, names))
+    where = "which its block does not put there"
+    if not same_pass(proof, put, get):
+        where = "which belongs to another pass of the loop that the box moves with"
+    sentence = f"{get.name} reads {witness.first} from its shared box, {where}"
+    return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
+
+
+# ---------------------------------------------------------------------------------------------- derivation
+
+
+def derived_scope(handover: Handover) -> tuple[Scope, Witness | None]:
     """The innermost scope at which the value is where it is needed, and a witness against the next inner one."""
-    needed = proof.needed(consumer, read)
-    assert needed is not None
-    loops = common_loops(proof, provider, consumer)
-    blocks = {d.name for d in proof.schedule.of_kind("block")}
-    threads = {d.name for d in proof.schedule.of_kind("thread")}
+    proof = handover.proof
+    loops = frozenset(common_loops(completion(proof, handover.provider), proof.times[handover.consumer.name]))
+    blocks, threads = proof.names("block"), proof.names("thread")
     witness: Witness | None = None
     for scope, level in ((Scope.REGISTER, blocks | threads | loops), (Scope.SHARED, blocks | loops)):
-        point = _missing(proof, provider, consumer, needed, frozenset(level))
+        point = _missing(handover, level)
         if point is None:
             return scope, witness
-        names = coordinates("i", len(needed))
-        dims = coordinates("j", len(consumer.place))
-        witness = proof.witness(point, (proof.name(provider), names), (proof.name(consumer), dims))
+        witness = handover.witness(point)
     return Scope.GLOBAL, witness
 
 
-def _missing(
-    proof: Proof, provider: Placed, consumer: Placed, needed: tuple[Affine, ...], level: frozenset[str]
-) -> dict[str, int] | None:
-    """A producer instance and place at which the consumer needs it but the producer does not have it."""
-    symbols = proof.scop.program.symbols
-    names = coordinates("i", len(needed))
+def _missing(handover: Handover, level: frozenset[str]) -> dict[str, int] | None:
+    """An element and a place at which the consumer needs it but the provider does not have it."""
+    proof, provider = handover.proof, handover.provider
     places = tuple(f"${d}" for d in sorted(level))
-    every = proof.digits_of(consumer) | level
-    need = (*equalities(names, needed), *proof.box(every), *proof.valid(consumer), *proof.sizes)
-    held = proof.digits_of(provider) - proof.over(provider) | level
-    have = (*equalities(names, proof.index(provider)), *proof.box(held), *proof.sizes)
-    return _with_consumer(
-        proof,
-        consumer,
-        sets.difference_point(relation((*names, *places), need, symbols), relation((*names, *places), have, symbols)),
-        names,
-        needed,
-    )
-
-
-def _with_consumer(
-    proof: Proof,
-    consumer: Placed,
-    point: dict[str, int] | None,
-    names: tuple[str, ...],
-    needed: tuple[Affine, ...],
-) -> dict[str, int] | None:
-    """Add the consumer's instance (``j0, j1, ...``) to a point that names only the producer's."""
-    if point is None:
-        return None
-    dims = coordinates("j", len(consumer.place))
-    place = [proof.affine(e) for e in consumer.place]
-    fixed = [sets.equal(Affine.symbol(n), Affine.of(v)) for n, v in point.items()]
-    constraints = (
-        *fixed,
-        *equalities(names, needed),
-        *equalities(dims, place),
-        *proof.box(proof.digits_of(consumer)),
-        *proof.valid(consumer),
-    )
-    found = sets.sample(relation(dims, constraints))
-    return {**point, **(found or {})}
+    every = (*handover.elements, *handover.instances, *places)
+    need = (*handover.demand(), *proof.box(level))
+    held = (proof.digits_of(provider) - proof.over(provider)) | level | proof.used(*handover.held)
+    have = (*equalities(handover.elements, handover.held), *proof.box(held))
+    return sets.difference_point(proof.relation(every, need), proof.relation(every, have))

@@ -1,0 +1,53 @@
+"""What lies in a shared box when it is read."""
+
+from __future__ import annotations
+
+from polyfuse import sets
+from polyfuse.affine import Affine
+from polyfuse.legality.lifetime import common_loops, earlier
+from polyfuse.legality.relations import Proof, coordinates, equalities, same
+from polyfuse.schedule import Placed
+from polyfuse.sets import Constraint, Relation
+
+
+def moves_with(proof: Proof, move: Placed) -> frozenset[str]:
+    """The loops that the box of a put or get is pinned to: every pass of theirs fills the box anew."""
+    return proof.used(*proof.boxes[move.value].origin) & proof.names("loop")
+
+
+def same_pass(proof: Proof, put: Placed, get: Placed) -> bool:
+    """Put and get run in one pass of the loops that their box moves with."""
+    return moves_with(proof, put) <= set(common_loops(proof.times[put.name], proof.times[get.name]))
+
+
+def unwritten(
+    proof: Proof, put: Placed, get: Placed, valid: tuple[Constraint, ...] = (), before: bool = False
+) -> dict[str, int] | None:
+    """An element (``@i``) that `get` reads and `put` writes nowhere in the same block and pass of the box; with
+    `before`, not before the get runs.  `valid` restricts the executions of the get.
+
+    All puts of one element write the same value, and within a pass a cell is one element: written at all is right.
+    """
+    names = coordinates("i", len(get.place))
+    level = proof.names("block") | (set(proof.loops(get)) if before else moves_with(proof, get))
+    places = tuple(f"${d}" for d in sorted(level))
+    digits = proof.digits_of(get) | proof.used(*valid) | level
+    need = proof.relation((*names, *places), (*equalities(names, proof.index(get)), *proof.box(digits), *valid))
+    if not same_pass(proof, put, get):
+        return sets.sample(need)
+    return sets.difference_point(need, *_written(proof, put, get, names, places, before))
+
+
+def _written(
+    proof: Proof, put: Placed, get: Placed, names: tuple[str, ...], places: tuple[str, ...], before: bool
+) -> list[Relation]:
+    """The elements put: at any time, or one relation per way of coming before the get."""
+    effect = proof.executes(put)
+    ours = (proof.digits_of(put) | proof.used(*effect)) - proof.names("block")
+    values = {f"${d}": Affine.symbol(f"${d}'") for d in ours}
+    every = (*equalities(names, proof.index(put)), *proof.box(ours | proof.names("block")), *effect)
+    execution = tuple(Constraint(c.expression.substitute(values), c.kind, c.modulus) for c in every)
+    inside = proof.box(proof.loops(get)) if before else ()
+    pinned = same(moves_with(proof, get))
+    ways = earlier(proof, put, get) if before else [()]
+    return [proof.relation((*names, *places), (*execution, *inside, *pinned, *way)) for way in ways]

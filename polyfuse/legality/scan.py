@@ -1,0 +1,115 @@
+"""Prefix scans: legal where place and time increase along the scanned dimension.
+
+A prefix runs through loops in their order, then through threads by their index, then through one slot; each level adds
+the exclusive prefix of its predecessors' totals.  A reverse scan runs through threads and slots from the last to the
+first, so its loops must visit the last elements first.
+"""
+
+from __future__ import annotations
+
+from polyfuse import sets
+from polyfuse.affine import Affine
+from polyfuse.legality.combine import apart, meeting
+from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed
+from polyfuse.schedule import Placed
+from polyfuse.scop import Statement
+from polyfuse.sets import Constraint
+from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
+
+
+def scanned(proof: Proof) -> Verdict:
+    """Levels: the machine's prefix can run through them.  Apart: one prefix, one row.  Increasing: later executions
+    hold later elements.  Complete: every element before one that is held is among them."""
+    for placed in proof.schedule.placed:
+        statement = proof.statement(placed)
+        if statement is None or statement.scanned is None:
+            continue
+        over = proof.used(proof.affine(placed.place[statement.scanned]))
+        together = meeting(proof, placed, over)
+        rows = tuple(d for d in range(len(statement.extents)) if d != statement.scanned)
+        for verdict in (
+            _levels(proof, placed, together),
+            apart(proof, placed, rows, together, "scan"),
+            _increasing(proof, placed, statement, together),
+            _complete(proof, placed, statement, together),
+        ):
+            if not verdict:
+                return verdict
+    return LEGAL
+
+
+def _levels(proof: Proof, placed: Placed, together: frozenset[str]) -> Verdict:
+    name = proof.name(placed)
+    slots = [d.name for d in proof.schedule.of_kind("slot") if d.name in together]
+    if len(slots) > 1:
+        sentence = f"the prefix {name} runs through several register slots: {', '.join(slots)}"
+        return illegal(Hazard.COMBINE, sentence, rule="scan")
+    reach = 0
+    for d in sorted((d for d in proof.schedule.of_kind("thread") if d.name in together), key=lambda d: d.stride):
+        if d.count & (d.count - 1) or d.stride & (d.stride - 1) or (reach and d.stride != reach):
+            sentence = f"the prefix {name} runs through threads that are not consecutive bits of the thread index"
+            return illegal(Hazard.COMBINE, sentence, rule="scan")
+        reach = d.stride * d.count
+    return LEGAL
+
+
+def _sequence(proof: Proof, placed: Placed, together: frozenset[str]) -> tuple[str, ...]:
+    """The digits of a prefix from the slowest to the fastest."""
+    loops = [loop for loop in proof.loops(placed) if loop in together]
+    threads = sorted((d for d in proof.schedule.of_kind("thread") if d.name in together), key=lambda d: -d.stride)
+    return (*loops, *(d.name for d in threads), *(d.name for d in proof.schedule.of_kind("slot") if d.name in together))
+
+
+def _increasing(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+    names, others = coordinates("i", len(placed.place)), coordinates("j", len(placed.place))
+    place = [proof.affine(e) for e in placed.place]
+    element = place[statement.scanned or 0]
+    digits = proof.digits_of(placed)
+    moving = digits & together
+    base = (
+        *equalities(names, place),
+        *equalities(others, [prime(e, moving) for e in place]),
+        *proof.box(digits),
+        *proof.valid(placed),
+        *primed((*proof.box(moving), *proof.valid(placed)), moving),
+    )
+    before: list[Constraint] = []
+    for d in _sequence(proof, placed, together):
+        ours, theirs = Affine.symbol(f"${d}"), Affine.symbol(f"${d}'")
+        advance = prime(element, moving) - element  # from an execution to a later one
+        if statement.reverse and proof.kind(d) == "loop":
+            advance = -advance
+        constraints = (*base, *before, Constraint(theirs - ours - 1), Constraint(-advance))
+        point = sets.sample(proof.relation((*names, *others), constraints))
+        if point is not None:
+            witness = proof.witness(point, (statement.name, names), (statement.name, others))
+            sentence = f"the prefix would run {witness.first} before {witness.second}"
+            return illegal(Hazard.RAW, sentence, witness, rule="scan")
+        before.append(sets.equal(ours, theirs))
+    return LEGAL
+
+
+def _complete(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+    """Every element in front of one that a block holds is executed by the block."""
+    assert statement.scanned is not None
+    element = proof.affine(placed.place[statement.scanned])
+    extent = statement.extents[statement.scanned]
+    place = [proof.affine(e) for e in placed.place]
+    names = coordinates("i", len(place))
+    own, (at,) = names[statement.scanned], coordinates("j", 1)
+    blocks = proof.used(element) - together
+    fixed = tuple(f"${d}" for d in sorted(blocks))
+    mine, other = Affine.symbol(own), Affine.symbol(at)
+    in_front = Constraint(other - mine - 1 if statement.reverse else mine - other - 1)
+    held = (*equalities(names, place), *proof.box(proof.digits_of(placed) | blocks), *proof.valid(placed))
+    need = (*held, Constraint(other), Constraint(extent - other - 1), in_front)
+    have = (sets.equal(other, element), *proof.box(together | blocks))
+    every = (*names, at, *fixed)
+    point = sets.difference_point(proof.relation(every, need), proof.relation(every, have))
+    if point is None:
+        return LEGAL
+    missing = tuple(at if d == statement.scanned else names[d] for d in range(len(names)))
+    witness = proof.witness(point, (statement.name, missing), (statement.name, names))
+    crossing = " the prefix crosses blocks:" if blocks else ""
+    sentence = f"{crossing} {witness.first} does not enter the prefix {witness.second}".strip()
+    return illegal(Hazard.COMBINE, sentence, witness, rule="scan")
