@@ -21,6 +21,7 @@ from polyfuse import errors
 from polyfuse.errors import Source
 
 _INTERNAL = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, errors.__file__, np.__file__))
+_ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tracing.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None,
 
 
 def _user_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
+    """Innermost first, up to where tracing began: whoever called it names its own results, not those of the program."""
+    while frame is not None and frame.f_code.co_filename != _ENTRY:
         if not frame.f_code.co_filename.startswith(_INTERNAL):
             yield frame
         frame = frame.f_back
