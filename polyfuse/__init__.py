@@ -6,6 +6,7 @@ Importing it loads nothing but this file: each name below is loaded on first use
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from polyfuse.version import __version__
@@ -27,10 +28,17 @@ __all__ = ["Options", "PolyfuseError", "__version__", "jit", "spec"]
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'polyfuse' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
+    value = globals()[name] = getattr(import_module(home), name) if home is not None else _function(name)
     return value
+
+
+def _function(name: str) -> Any:
+    """A function of arrays such as `exp`, `softmax` or `zeros`.  Submodules are the import system's business."""
+    if not name.startswith("_") and find_spec(f"polyfuse.{name}") is None:
+        functions = import_module("polyfuse.frontends.numpy_like.functions")
+        if name in functions.names():
+            return functions.public(name)
+    raise AttributeError(f"module 'polyfuse' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

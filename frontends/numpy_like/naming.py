@@ -47,7 +47,7 @@ def unique_names(
     outputs: Sequence[Node], given: Mapping[bytes, str], arguments: Sequence[Argument]
 ) -> Mapping[bytes, str]:
     """The user's names, made unique in topological order: ``u``, ``u_1``, ...; arguments keep theirs."""
-    taken = {a.path for a in arguments}
+    taken = dict.fromkeys((a.path for a in arguments), 0)
     names: dict[bytes, str] = {}
     for node in topological(outputs):
         if isinstance(node, Input):
@@ -59,12 +59,13 @@ def unique_names(
     return names
 
 
-def _unused(wanted: str, taken: set[str]) -> str:
-    name, count = wanted, 0
+def _unused(wanted: str, taken: dict[str, int]) -> str:
+    """`wanted`, or with the next number; `taken` holds the last number given to each name."""
+    name = wanted
     while name in taken:
-        count += 1
-        name = f"{wanted}_{count}"
-    taken.add(name)
+        taken[wanted] += 1
+        name = f"{wanted}_{taken[wanted]}"
+    taken[name] = 0
     return name
 
 
@@ -72,7 +73,7 @@ def output_names(
     outputs: Sequence[Node], paths: Sequence[str], names: Mapping[bytes, str], arguments: Sequence[Argument]
 ) -> tuple[str, ...]:
     """The user's name of each output, else where it stands in the result, else ``y``; all different."""
-    taken = {a.path for a in arguments} | set(names.values())
+    taken = dict.fromkeys([*(a.path for a in arguments), *names.values()], 0)
     found: list[str] = []
     for node, path in zip(outputs, paths, strict=True):
         known = names.get(node.digest)

@@ -189,7 +189,7 @@ class Tracer:
             )
         self._refuse(
             "a real NumPy array is needed here, but this array has no values while the function is traced",
-            "Use np.* functions of whole arrays; call other libraries outside the jitted function.",
+            "Use np.* functions of whole arrays and casts such as x.astype(np.float32); call other libraries outside.",
         )
 
     # ------------------------------------------------------------------------------------------ indexing

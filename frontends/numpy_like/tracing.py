@@ -22,7 +22,8 @@ from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.numpy_like import naming, tree
 from polyfuse.frontends.numpy_like.lifting import lift
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
-from polyfuse.frontends.numpy_like.namespace import Namespace, rebound
+from polyfuse.frontends.numpy_like.namespace import Namespace
+from polyfuse.frontends.numpy_like.rebinding import Rebinder
 from polyfuse.frontends.numpy_like.registry import TABLE
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import ArraySpec, ScalarSpec, substitute
@@ -183,8 +184,11 @@ class _Attempt:
     def run(self) -> Traced:
         values = [self._value(path, leaf) for path, leaf in self.leaves]
         arguments, keywords = tree.unflatten(self.structure, values)
+        rebinder = Rebinder(self.state)
+        arguments = [rebinder.value(a) for a in arguments]
+        keywords = {name: rebinder.value(a) for name, a in keywords.items()}
         try:
-            result = rebound(self.state, self.function)(*arguments, **keywords)
+            result = rebinder.function(self.function)(*arguments, **keywords)
         except Exception as error:
             raise _cause(error) from None
         return self._traced(result)

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import polyfuse
 from polyfuse.expr import Node, Program, topological
 from polyfuse.frontends.numpy_like import elementwise, spec, trace
+from polyfuse.frontends.numpy_like.functions import names, public
+from polyfuse.reference import evaluate
 
 
 def program(function: Callable[..., Any], *specs: str) -> Program:
@@ -140,3 +143,72 @@ def test_partials_methods_and_lambdas() -> None:
 
     assert program(functools.partial(np.multiply, 2), "f32[N]").outputs
     assert program(Model().forward, "f32[3]").name == "forward"
+
+
+class Scale:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Any) -> Any:
+        return self.shifted(x) * self.factor
+
+    def shifted(self, x: Any) -> Any:
+        offset = np.zeros(x.shape)
+        offset[0] = 1
+        return x + offset
+
+    @property
+    def two(self) -> Any:
+        return np.full((), 2.0)
+
+
+class Model:
+    def __init__(self) -> None:
+        self.layers = [Scale(2.0), Scale(3.0)]
+        self.last = Scale(1.0)
+        self.calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x) * self.last.two
+
+
+def makes_arrays(x: Any) -> Any:
+    a = np.zeros(len(x))
+    a[0] = x[0]
+    return a
+
+
+def test_helpers_methods_and_objects_make_tracers_too() -> None:
+    model = Model()
+
+    def function(x: Any, given: Any) -> Any:
+        import numpy
+
+        b = numpy.ones(3)
+        b[1:] = x[1:]
+        return model.forward(x) + makes_arrays(x) + given(x) + b
+
+    x = np.array([1.0, 2, 3])
+    wanted = model.forward(x) + np.array([1.0, 0, 0]) + Scale(5)(x) + np.array([1.0, 2, 3])
+    traced = trace(function, [spec("f64[3]"), Scale(5)])
+    assert np.allclose(evaluate(traced.program, [x])[0], wanted)
+    assert model.calls == 2
+
+
+def test_public_functions_in_and_out_of_a_trace() -> None:
+    x = np.array([-1.0, 0, 2])
+    sigmoid, zeros = public("sigmoid"), public("zeros")
+    assert np.allclose(sigmoid(x), 1 / (1 + np.exp(-x)))
+    assert zeros((2, 2)).shape == (2, 2)
+    traced = program(lambda x: sigmoid(x) + zeros(x.shape), "f64[N]")
+    assert np.allclose(evaluate(traced, [x])[0], 1 / (1 + np.exp(-x)))
+    assert {"exp", "softmax", "gelu", "zeros", "einsum", "where", "name"} <= set(names())
+
+
+def test_functions_are_attributes_of_the_package() -> None:
+    traced = program(lambda x: polyfuse.name(polyfuse.softmax(x), "h") * polyfuse.ones(x.shape), "f64[N, 4]")
+    assert "h" in traced.names.values()
+    assert not hasattr(polyfuse, "frobnicate")

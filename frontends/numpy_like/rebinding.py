@@ -1,0 +1,182 @@
+"""The user's code over changed globals: `numpy` is the trace's namespace there, in helpers and methods as well.
+
+Functions are rebuilt with copies of their globals and closures, objects of the user's classes get a derived class with
+rebuilt methods and share their attributes.  Nothing of the user's modules is modified.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from polyfuse.frontends.numpy_like.namespace import Namespace
+from polyfuse.frontends.numpy_like.registry import CREATION
+from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+_MODULES = ("numpy", "polyfuse")
+_LIBRARIES = tuple(
+    os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
+)
+_HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
+_EMPTY = object()
+_KEPT = frozenset("__init__ __new__ __init_subclass__ __getattribute__ __class_getitem__ __set_name__ __del__".split())
+
+
+class Rebinder:
+    """Replacements made for one trace; everything is rebuilt once, so recursion ends."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.done: dict[int, Any] = {}
+        self.alive: list[Any] = []  # originals, so that no identity is used twice
+
+    def value(self, value: Any) -> Any:
+        """What stands in for a global, closed-over value, attribute or argument."""
+        if isinstance(value, ModuleType):
+            return self._module(value)
+        if isinstance(value, FunctionType):
+            return self.function(value) if _is_users(value.__code__.co_filename, value.__module__) else value
+        if isinstance(value, (MethodType, partial)):
+            return self.function(value)
+        name = getattr(value, "__name__", None)
+        if callable(value) and isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
+            return getattr(Namespace(self.trace), name)
+        inner = getattr(value, "__wrapped__", None) if type(value).__module__.startswith("polyfuse.") else None
+        if isinstance(inner, FunctionType):
+            return self.function(inner)  # a jitted function: inlined
+        if type(value) in (list, tuple) and any(_is_users_object(v) for v in value):
+            return type(value)(map(self.value, value))
+        return self.instance(value) if _is_users_object(value) else value
+
+    def _module(self, module: ModuleType) -> Any:
+        root, _, rest = module.__name__.partition(".")
+        if root not in _MODULES:
+            return module
+        return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "")
+
+    # ------------------------------------------------------------------------------------------ functions
+    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if isinstance(function, partial):
+            return partial(self.function(function.func), *function.args, **function.keywords)
+        if isinstance(function, MethodType):
+            return MethodType(self.function(function.__func__), self.value(function.__self__))
+        if not isinstance(function, FunctionType):
+            return function if isinstance(function, type) else self.value(function)
+        if id(function) not in self.done:
+            self.alive.append(function)
+            self._rebuild(function)
+        return self.done[id(function)]  # type: ignore[no-any-return]
+
+    def _rebuild(self, function: FunctionType) -> None:
+        cells = tuple(CellType() for _ in function.__closure__ or ())
+        names = dict(function.__globals__)
+        names["__builtins__"] = self._builtins(names)
+        copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells or None)
+        copy.__kwdefaults__ = function.__kwdefaults__
+        self.done[id(function)] = copy
+        for name in names_in(function.__code__):
+            if name in names:
+                names[name] = self.value(names[name])
+        for cell, original in zip(cells, function.__closure__ or (), strict=True):
+            if (content := _content(original)) is not _EMPTY:
+                cell.cell_contents = self.value(content)
+
+    def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:
+        """Builtins with a `len` that knows symbolic sizes, and imports that give stand-ins."""
+        original = names.get("__builtins__", builtins)
+        found = dict(original if isinstance(original, dict) else vars(original))
+        importer = found["__import__"]
+        found["len"] = length
+        found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
+        return found
+
+    # ------------------------------------------------------------------------------------------ objects
+    def instance(self, value: Any) -> Any:
+        """An object with the same attributes and rebuilt methods; `value` itself where its class cannot be derived."""
+        if id(value) in self.done:
+            return self.done[id(value)]
+        self.alive.append(value)
+        try:
+            derived = self._derived(type(value))
+            copy: Any = object.__new__(derived)
+            object.__setattr__(copy, "__dict__", vars(value))
+        except TypeError:
+            copy = value
+        self.done[id(value)] = copy
+        return copy
+
+    def _derived(self, original: type) -> type:
+        if id(original) in self.done:
+            return self.done[id(original)]  # type: ignore[no-any-return]
+        rebuilt: dict[str, Any] = {}
+        for base in reversed(original.__mro__[:-1]):
+            rebuilt |= {n: self._attribute(a) for n, a in vars(base).items() if n not in _KEPT}
+        rebuilt = {n: a for n, a in rebuilt.items() if a is not None}
+
+        def attribute(instance: Any, name: str) -> Any:
+            found = object.__getattribute__(instance, name)
+            return found if name.startswith("__") else self.value(found)
+
+        rebuilt |= {"__getattribute__": attribute, "__module__": original.__module__}
+        rebuilt["__qualname__"] = original.__qualname__
+        self.alive.append(original)
+        self.done[id(original)] = type(original)(original.__name__, (original,), rebuilt)
+        return self.done[id(original)]  # type: ignore[no-any-return]
+
+    def _attribute(self, attribute: Any) -> Any:
+        """A rebuilt method or property, or None for what stays."""
+        if isinstance(attribute, FunctionType):
+            return self.function(attribute)
+        if isinstance(attribute, (staticmethod, classmethod)):
+            return type(attribute)(self.function(attribute.__func__))
+        if isinstance(attribute, property) and attribute.fget is not None:
+            return property(self.function(attribute.fget), attribute.fset, attribute.fdel)
+        return None
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _EMPTY
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The global names that a function and the functions inside it use."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= names_in(constant)
+    return found
+
+
+def _is_users(file: str, module: str | None) -> bool:
+    """Code outside the standard library and installed packages."""
+    return not os.path.realpath(file).startswith(_LIBRARIES) and not (module or "").startswith(_MODULES)
+
+
+def _is_users_object(value: Any) -> bool:
+    """An instance of a class that the user wrote in Python."""
+    kind = type(value)
+    if not kind.__flags__ & _HEAP_TYPE or kind.__flags__ and not hasattr(value, "__dict__"):
+        return False
+    if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
+        return False
+    module = sys.modules.get(kind.__module__)
+    return _is_users(getattr(module, "__file__", None) or "", kind.__module__) and not hasattr(value, "__array__")
+
+
+def length(value: Any) -> Any:
+    """`len` that gives a symbolic size for tracers."""
+    if isinstance(value, Tracer) and value.sizes:
+        return value.shape[0]
+    return len(value)
