@@ -31,17 +31,20 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition on sizes under which a plan holds: ``expression >= 0``, or ``expression % modulus == 0``."""
+    """A condition on sizes under which a plan holds: ``expression >= 0``, or ``expression % modulus == 0`` (with
+    `negated`: ``!= 0``, which keeps a slower plan from sizes that deserve the faster one)."""
 
     expression: Affine
     modulus: int = 0
+    negated: bool = False
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         value = self.expression.evaluate(sizes)
-        return value % self.modulus == 0 if self.modulus else value >= 0
+        return (value % self.modulus == 0) != self.negated if self.modulus else value >= 0
 
     def __str__(self) -> str:
-        return f"{self.expression} mod {self.modulus} = 0" if self.modulus else f"{self.expression} >= 0"
+        relation = "!=" if self.negated else "="
+        return f"{self.expression} mod {self.modulus} {relation} 0" if self.modulus else f"{self.expression} >= 0"
 
 
 @dataclass(frozen=True, slots=True)

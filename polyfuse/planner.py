@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from polyfuse.affine import Affine
@@ -49,27 +49,19 @@ Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
 fusion_log = logging.getLogger("polyfuse.fusion")
 
 
-def plan_program(
-    program: Program,
-    target: Target,
-    options: Options,
-    layouts: Sequence[Layout],
-    group: Callable[[ProgramCosts], Grouping] | None = None,
-) -> Plan:
-    """The plan for one class of calls.  `layouts` has one entry per argument.  `group` decides what shares a kernel,
-    `find_grouping` where it is not given.  Raises PolyfuseError subclasses."""
+def plan_program(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> Plan:
+    """The plan for one class of calls.  `layouts` has one entry per argument.  Raises PolyfuseError subclasses."""
     hints = _hints(program)
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program, split = split_reductions(program, target, hints)  # few long reductions become two stages
-    scop = build_scop(program)  # views vanish into access relations
-    costs = ProgramCosts(scop, target, options, hints, _layouts(scop, layouts), steering(scop, options))
-    grouping = (group or find_grouping)(costs)  # the cheapest partition of stored values
+    costs = program_costs(program, target, options, layouts)  # statements; what a kernel of some of them would cost
+    grouping = _grouping(costs)  # the cheapest partition of stored values
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
-    plan = _assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
+    plan = assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
     return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
 
 
-SIZE_CLASSES = (64, 1024, 16384, 262144)
+SIZE_CLASSES = (64, 256, 1024, 4096, 16384, 65536, 262144)
 """Bounds between which one plan serves all sizes: prices, not legality, change from class to class."""
 
 
@@ -83,6 +75,12 @@ def size_classes(program: Program, hints: Mapping[str, int]) -> tuple[Guard, ...
         found += [Guard(symbol - below[-1] - 1)] if below else []
         found += [Guard(Affine.of(above[0]) - symbol)] if above else []
     return tuple(found)
+
+
+def program_costs(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> ProgramCosts:
+    """The statements of a program in canonical form, and the price of every kernel that may compute some of them."""
+    scop = build_scop(program)  # views vanish into access relations
+    return ProgramCosts(scop, target, options, _hints(program), _layouts(scop, layouts), steering(scop, options))
 
 
 def _hints(program: Program) -> dict[str, int]:
@@ -175,7 +173,7 @@ def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:
     return illegal(Hazard.SCOPE, f"{name} is a library call, which no kernel contains", rule="opaque")
 
 
-def find_grouping(costs: ProgramCosts) -> Grouping:
+def _grouping(costs: ProgramCosts) -> Grouping:
     """The cheapest partition that respects the user's options.  Raises ScheduleError for wishes that are illegal."""
     wishes, steering = costs.steering.wishes(), costs.steering
     limit = costs.options.max_fusion_size
@@ -217,7 +215,8 @@ def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> N
 # ---------------------------------------------------------------------------------------------- assembly
 
 
-def _assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> Plan:
+def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> Plan:
+    """The plan that runs the kernels of a grouping, each as `costs` chose it."""
     scop, steps, names = costs.scop, [], dict[str, int]()
     guards: dict[AnyGuard, None] = {}
     bits = _index_bits(costs, guards)

@@ -14,6 +14,7 @@ from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter, SizePara
 
 STATIC_SHARED_LIMIT = 48 * 1024  # bytes; more has to be asked for at the launch
 _PORTABLE_PTX = (8, 1)  # the oldest PTX that has everything we emit for sm_80 to sm_90: drivers of CUDA 12.1 take it
+_PRAGMA_PTX = (8, 3)  # the pragma `used_bytes_mask`, which NVVM puts beside partly used vector loads
 _POOL = "shared_pool"
 
 
@@ -144,7 +145,8 @@ def _portable(ptx: str, capability: tuple[int, int]) -> str:
     """Name the oldest PTX version that suffices, so that older drivers and assemblers take the text as well."""
     if capability > (9, 0):
         return ptx
-    return re.sub(r"^\.version .*$", ".version {}.{}".format(*_PORTABLE_PTX), ptx, count=1, flags=re.MULTILINE)
+    major, minor = _PRAGMA_PTX if "used_bytes_mask" in ptx else _PORTABLE_PTX
+    return re.sub(r"^\.version .*$", f".version {major}.{minor}", ptx, count=1, flags=re.MULTILINE)
 
 
 _SHARED = re.compile(r"^[ \t]*(?:\.visible |\.weak )?\.shared \.align \d+ \.b8 (\S+)\[(\d+)\];\n", re.MULTILINE)

@@ -50,7 +50,7 @@ def size_constraints(sizes: Sequence[str], facts: Sequence[Affine], guards: Sequ
     found = [Constraint(Affine.symbol(s) - 1) for s in sizes]
     found += [Constraint(f) for f in facts]
     for guard in guards:
-        if isinstance(guard, Guard):
+        if isinstance(guard, Guard) and not guard.negated:
             found.append(Constraint(guard.expression, "mod" if guard.modulus else ">=", guard.modulus))
     return tuple(found)
 

@@ -20,13 +20,15 @@ def serial(situation: Situation) -> list[Proposal]:
     splits: dict[int, Affine] = {}
     for k, axis in enumerate(kept):
         last = axis is kept[-1]
-        lanes = 1 if cpu or not last else min(128, max(32, power_above(axis.size(situation.hints))))
+        width = situation.tiles.get("threads") or min(128, max(32, power_above(axis.size(situation.hints))))
+        lanes = 1 if cpu or not last else width
         b = block(f"b{k}", axis.extent.ceildiv(lanes))
         t = thread("t", 1, lanes) if lanes > 1 else None
         digits += [b, *([t] if t else [])]
         splits[axis.number] = mixed((b, lanes), (t, 1))
     if not kept and not cpu:
         digits.append(thread("t", 1, 32))
+    threads = next((d.count for d in digits if d.kind == "thread"), 1)
     for k, axis in enumerate(over):
         r = loop(f"r{k}", axis.extent)
         loops.append(r)
@@ -34,7 +36,7 @@ def serial(situation: Situation) -> list[Proposal]:
     return [
         Proposal(
             "serial",
-            (),
+            (("threads", threads),),
             kept_digits([*digits, *loops], keep_threads=True),
             anchors(situation, splits),
             loops=tuple(d.name for d in loops),

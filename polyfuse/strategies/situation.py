@@ -97,12 +97,19 @@ class Situation:
         return max(1, 2 * self.target.vector_bytes // max(itemsizes))
 
     def divisible(self, extent: Affine, width: int) -> tuple[AnyGuard, ...]:
-        """The guard that `width` divides `extent`, where that is not evident."""
-        if width == 1 or extent.is_constant:
+        """The guards that `width` divides `extent` and, where a wider access would be possible, that no more does."""
+        if extent.is_constant or self.target.kind == "cpu":
             return ()
-        if all(f % width == 0 for _, f in extent.terms) and extent.constant % width == 0:
-            return ()
-        return (Guard(extent, width),)
+        wider = (Guard(extent, 2 * width, negated=True),) if width < self._widest() else ()
+        if width == 1 or all(f % width == 0 for _, f in extent.terms) and extent.constant % width == 0:
+            return wider
+        return (Guard(extent, width), *wider)
+
+    def _widest(self) -> int:
+        """The vector width that a size divisible by everything would get."""
+        values = self.group.loads | self.group.roots
+        sizes = [d.itemsize for v in values for d in self.scop.statements[v].dtypes if self.scop.shape(v)]
+        return max(1, min(8, self.target.vector_bytes // min(sizes))) if sizes else 1
 
 
 def power_above(n: int) -> int:
