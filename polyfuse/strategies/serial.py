@@ -10,8 +10,14 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 
 
 def serial(situation: Situation) -> list[Proposal]:
-    """A single proposal; slow where it wins nothing else, right everywhere a statement stands alone."""
+    """A single proposal; slow where it wins nothing else, right everywhere a statement stands alone.
+
+    Roots that do not run along all parallel classes would be recomputed for every element of the others: no proposal.
+    """
     axes = situation.axes
+    lead = {a.number for a in situation.classes.statement(situation.lead)}
+    if any(a.number not in lead for a in axes if not a.reduced_by and not a.scanned_by):
+        return []
     over = [a for a in axes if a.reduced_by or a.scanned_by]
     kept = [a for a in axes if a not in over]
     cpu = situation.target.kind == "cpu"
