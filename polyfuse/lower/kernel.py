@@ -257,11 +257,17 @@ class _Lowering:
         )
 
     def _zero_outside(self, term: Expr, where: tuple[Affine, ...]) -> bool:
-        """True for a loaded value whose own mask fills it with zeros wherever `where` fails."""
-        if not isinstance(term, Ref) or term.name not in self.by_name or self.by_name[term.name].role != "load":
+        """True for a loaded value whose own mask fills it with zeros wherever `where` fails, also through a box."""
+        if not isinstance(term, Ref) or term.name not in self.by_name:
             return False
-        load = self.by_name[term.name]
-        affine = [(e, n) for e, n in zip(load.place, self.scop.shape(load.value), strict=True) if isinstance(e, Affine)]
+        placed = self.by_name[term.name]
+        source = placed
+        if placed.role == "get":
+            source = self.by_name[self.by_name[placed.providers[0]].providers[0]]
+        if source.role != "load":
+            return False
+        shape = self.scop.shape(placed.value)
+        affine = [(e, n) for e, n in zip(placed.place, shape, strict=True) if isinstance(e, Affine)]
         return set(where) <= set(self.context.inside([e for e, _ in affine], [n for _, n in affine]))
 
     def _steady(self, where: tuple[Affine, ...]) -> tuple[Affine, ...]:

@@ -15,9 +15,9 @@ Key = tuple[str, int] | str
 
 
 def order_tree(placed: Sequence[Placed]) -> tuple[TreeItem, ...]:
-    """Statements and loop nests in an order that respects every provider, ties by position in `placed` reversed."""
+    """Statements and loop nests in an order that respects every provider, loads first, then by position in `placed` reversed."""
     by_name = {p.name: p for p in placed}
-    rank = {p.name: k for k, p in enumerate(reversed(placed))}
+    rank = {p.name: (p.role != "load", k) for k, p in enumerate(reversed(placed))}  # loads first: all in flight at once
     return _level([p.name for p in placed], by_name, rank, 0)
 
 
@@ -26,7 +26,7 @@ def sources(statement: Placed) -> list[str]:
     return [*statement.providers, *(entry for entry in statement.place if isinstance(entry, str))]
 
 
-def _level(names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, int], depth: int) -> tuple[TreeItem, ...]:
+def _level(names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, tuple[bool, int]], depth: int) -> tuple[TreeItem, ...]:
     key_of: dict[str, Key] = {}
     members: dict[Key, list[str]] = {}
     for name in names:
