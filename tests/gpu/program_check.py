@@ -196,6 +196,8 @@ def times() -> None:
         "cumsum": (r(16384, 4096),),
         "concatenate": (r(8192, 4096), r(8192, 8192)),
         "strided": (r(32768, 8192), r(16384, 8192)),
+        "argmax": (r(16384, 8192),),
+        "both ways": (r(16384, 8192),),
     }
     for name, arguments in programs.items():
         try:
@@ -210,6 +212,24 @@ def times() -> None:
             print(f"{name:15s} {us:9.1f} us  {moved / us / 1e3:7.0f} GB/s   first call {cold:.2f} s", flush=True)
         except Exception as error:  # a timing table must not hide the other lines
             print(f"{name:15s} FAILED {type(error).__name__}: {str(error)[:300]}", flush=True)
+
+
+def host_times() -> None:
+    """Microseconds of host time per call in the steady state, outputs allocated."""
+    small = torch.randn(32, 32, device="cuda")
+    for name, arguments in {"chain": (small, small), "softmax": (small,), "bias": (small, small[0])}.items():
+        function = JITTED[name]
+        for _ in range(20):
+            function(*arguments)
+        torch.cuda.synchronize()
+        spans = []
+        for _ in range(7):
+            start = time.perf_counter()
+            for _ in range(200):
+                function(*arguments)
+            spans.append((time.perf_counter() - start) / 200)
+            torch.cuda.synchronize()
+        print(f"{name:15s} {1e6 * float(np.median(spans)):6.2f} us of host time per call", flush=True)
 
 
 def main() -> int:
@@ -235,6 +255,7 @@ def main() -> int:
     print(f"{done} programs, {failed} failed, {time.time() - start:.0f} s", flush=True)
     if options.time:
         times()
+        host_times()
     return 1 if failed else 0
 
 
