@@ -97,8 +97,11 @@ def broadcast(source: Node, shape: Sequence[AffineLike]) -> Node:
 
 
 def region(shape: Sequence[AffineLike], pieces: Sequence[Piece]) -> Node:
-    """The first piece whose conditions hold.  Views inside pieces compose, unreachable pieces vanish, a region in the
-    last place is spliced in."""
+    """The first piece whose conditions hold.
+
+    Views inside pieces compose, pieces that earlier ones cover vanish (a time loop that writes the same interior again
+    and again keeps one), a region in the last place is spliced in.
+    """
     target = shape_of(shape)
     kept: list[Piece] = []
     for piece in pieces:
@@ -106,6 +109,8 @@ def region(shape: Sequence[AffineLike], pieces: Sequence[Piece]) -> Node:
             if any(holds_nowhere(c, target) for c in part.where):
                 continue
             conditions = tuple(c for c in part.where if not holds_everywhere(c, target))
+            if any(set(k.where) <= set(conditions) for k in kept):
+                continue  # an earlier piece takes all of its points
             kept.append(replace(part, where=conditions))
             if not conditions:
                 return _region_of(target, kept)
