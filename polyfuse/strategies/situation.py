@@ -92,6 +92,11 @@ class Situation:
             width //= 2
         return width if width > 1 or flat else 1
 
+    def width(self, extent: Affine, *, flat: bool) -> int:
+        """As `vector`, but no more than the user asked for."""
+        most = self.vector(extent, flat=flat)
+        return min(most, power_below(self.tiles.get("vector", most)))
+
     def _cpu_vector(self, itemsizes: list[int]) -> int:
         """Two full vector registers of the widest type a value computes in."""
         return max(1, 2 * self.target.vector_bytes // max(itemsizes))
@@ -100,7 +105,8 @@ class Situation:
         """The guards that `width` divides `extent` and, where a wider access would be possible, that no more does."""
         if extent.is_constant or self.target.kind == "cpu":
             return ()
-        wider = (Guard(extent, 2 * width, negated=True),) if width < self._widest() else ()
+        odd = self.size(extent) % (2 * width) != 0  # else it is a layout, not the size, that forbids more
+        wider = (Guard(extent, 2 * width, negated=True),) if odd and width < self._widest() else ()
         if width == 1 or all(f % width == 0 for _, f in extent.terms) and extent.constant % width == 0:
             return wider
         return (Guard(extent, width), *wider)
@@ -115,6 +121,11 @@ class Situation:
 def power_above(n: int) -> int:
     """The least power of two that is at least `n`."""
     return 1 << max(0, n - 1).bit_length()
+
+
+def power_below(n: int) -> int:
+    """The greatest power of two that is at most `n`, which is at least 1."""
+    return 1 << (max(1, n).bit_length() - 1)
 
 
 def block(name: str, extent: Affine) -> Digit:
