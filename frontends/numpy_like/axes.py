@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Union
-
-import numpy as np
 
 from polyfuse.errors import ShapeError
 
@@ -14,11 +13,12 @@ Axis = Union[int, Sequence[int], None]
 
 def one(axis: Any, rank: int) -> int:
     """`axis` as a non-negative integer.  Raises ShapeError."""
-    if not isinstance(axis, (int, np.integer)):
+    if not hasattr(axis, "__index__"):
         raise ShapeError(f"an axis is an integer, not {axis!r}")
-    if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} is out of bounds for an array of rank {rank}")
-    return int(axis) % rank
+    position = operator.index(axis)
+    if not -rank <= position < rank:
+        raise ShapeError(f"axis {position} is out of bounds for an array of rank {rank}")
+    return position % rank
 
 
 def many(axis: Axis, rank: int) -> tuple[int, ...]:

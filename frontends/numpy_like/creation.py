@@ -61,6 +61,7 @@ def full_like(
 
 def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, **_: Any) -> Tracer:
     first, last = (0, start) if stop is None else (start, stop)
+    step = int(step) if isinstance(step, Tracer) and step.weak is int else step
     ends = [_affine(v) for v in (first, last)]
     if is_integer(step) and None not in ends:
         wanted = numpy_dtype(dtype) if dtype is not None else i64
@@ -79,7 +80,7 @@ def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any
 
 
 def _affine(value: Any) -> Affine | None:
-    if isinstance(value, Tracer) and isinstance(value.node, expr.Constant) and value.element.kind in "iu":
+    if isinstance(value, Tracer) and value.weak is int:
         value = int(value)
     if isinstance(value, SymbolicSize) and value.affine is None:
         value = int(value)

@@ -4,16 +4,37 @@ from __future__ import annotations
 
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.numpy_like.lifting import traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, unsupported
-from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.state import Trace, located
 
 _EMPTY = object()
+
+
+def refuse_random(name: str, *_: Any, **__: Any) -> NoReturn:
+    """Random numbers drawn while tracing would be the same in every call."""
+    raise located(
+        UnsupportedError(
+            f"{name} would be drawn once, while the function is traced, and then be a constant",
+            advice="Draw the numbers outside and pass them as an argument.",
+        )
+    )
+
+
+class RandomStandIn:
+    """What a random module or generator is inside a jitted function: an error at the first use."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(refuse_random, f"{self._name}.{name}")
 
 
 class Namespace:
@@ -24,6 +45,8 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:
         full = self._prefix + name
+        if full == "random" and self._module is np:
+            return RandomStandIn("np.random")
         if full in CREATION:
             return partial(self._trace.run, CREATION[full], self._trace)
         value = getattr(self._module, name, _EMPTY)

@@ -21,6 +21,8 @@ _ALIKE = {"rsqrt": "sqrt", "erf": "exp", "erfc": "exp", "lgamma": "exp", "tgamma
 def resolve(name: str, kinds: tuple[Kind, ...]) -> tuple[tuple[DType, ...], DType]:
     """The dtypes of the operands after casting, and of the (first) result.  Raises DTypeError."""
     strong = tuple(bool_ if kind is bool else kind for kind in kinds)
+    if not any(isinstance(kind, DType) for kind in strong):
+        strong = tuple(default(kind) for kind in strong if isinstance(kind, type))
     if bf16 in strong:
         return _resolve_bfloat16(name, strong)
     ufunc: np.ufunc = getattr(np, _ALIKE.get(name, name))

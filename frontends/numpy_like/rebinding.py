@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.frontends.numpy_like.namespace import Namespace
+from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -47,6 +47,8 @@ class Rebinder:
             return self.function(value) if _is_users(value.__code__.co_filename, value.__module__) else value
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
+        if type(value).__module__.startswith("numpy.random"):
+            return RandomStandIn(type(value).__name__)
         name = getattr(value, "__name__", None)
         if callable(value) and isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
             return getattr(Namespace(self.trace), name)
@@ -59,6 +61,8 @@ class Rebinder:
 
     def _module(self, module: ModuleType) -> Any:
         root, _, rest = module.__name__.partition(".")
+        if root == "random" or rest == "random":
+            return RandomStandIn(module.__name__)
         if root not in _MODULES:
             return module
         return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "")

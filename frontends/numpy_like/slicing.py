@@ -30,8 +30,9 @@ def expand_ellipsis(items: Sequence[Any], shape: Shape, consumed: Sequence[int])
 
 def position(trace: Trace, value: Any, what: str) -> Affine:
     """An integer position that the user wrote.  Raises IndexingError."""
-    if isinstance(value, Tracer) and isinstance(value.node, Constant):
-        value = int(value)
+    if isinstance(value, Tracer) and not value.sizes and value.element.kind in "iu":
+        known = trace.scalar_value(value.node)
+        value = value if known is None else int(known)
     if isinstance(value, Tracer):
         raise IndexingError(
             f"{what} depends on a value, so the shape of the result does too",

@@ -230,6 +230,7 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
 def split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
+    sections = int(sections) if isinstance(sections, Tracer) else sections
     if isinstance(sections, int):
         part = x.state.divide(x.sizes[axis], sections)
         cuts = [part * k for k in range(1, sections)]

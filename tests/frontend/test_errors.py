@@ -104,6 +104,9 @@ CASES: list[tuple[str, str, str]] = [
     ("real array written whole", "f32[4]", "REAL[:] = x\nreturn REAL"),
     ("compare with None", "f32[4]", "return x if x == None else -x"),
     ("slice of an index", "f32[4] f32[]", "return x[1:y]"),
+    ("random", "f32[4]", "return x + np.random.normal(size=4)"),
+    ("random generator", "f32[4]", "import random\nreturn x * random.random()"),
+    ("axis that is no integer", "f32[4]", "return x.sum(axis='rows')"),
     ("vectorize", "f32[4]", "return np.vectorize(abs)(x)"),
 ]
 

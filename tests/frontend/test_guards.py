@@ -181,6 +181,29 @@ def test_scalars_stay_values_until_python_asks() -> None:
     assert ScalarGuard(1, 2).holds(2) and not ScalarGuard(1, 2).holds(2.0) and not ScalarGuard(1, 1).holds(True)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, k: x[:k],
+        lambda x, k: np.zeros((k, 2)) + x[0],
+        lambda x, k: np.arange(k) + x[0],
+        lambda x, k: x[None].sum(axis=k),
+        lambda x, k: np.roll(x, k),
+        lambda x, k: np.split(x, k),
+        lambda x, k: np.repeat(x, k),
+        lambda x, k: x if k == 1 else -x,
+    ],
+)
+def test_scalars_that_shapes_depend_on_are_fixed(function: Callable[..., Any]) -> None:
+    x = np.arange(6.0)
+    assert traced(function, x, 1).scalar_guards == (ScalarGuard(1, 1),)
+    assert_same(run(function, x, 1), function(x, 1))
+
+
+def test_an_index_that_is_a_scalar_stays_a_runtime_value() -> None:
+    assert not traced(lambda x, k: x[k] + x[k, 0], zeros(4, 3), 2).scalar_guards
+
+
 def test_one_program_serves_all_sizes_that_its_guards_allow() -> None:
     def function(x: Any, y: Any) -> Any:
         return (x[1:-1] - x[:-2]) * y[1:-1].mean() + np.arange(len(x) - 2) / x.size
