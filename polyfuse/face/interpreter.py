@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from polyfuse.backends.interpreter.machine import run_kernel
+from polyfuse.dtypes import DType
 from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import c_strides
@@ -68,5 +69,5 @@ class InterpreterBackend:
     def load(self, launch: Launch, plan: Plan, data: bytes) -> InterpretedKernel:
         return InterpretedKernel()
 
-    def empty(self) -> Callable[..., Any] | None:
+    def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 import math
 import struct
@@ -13,9 +12,10 @@ from operator import itemgetter
 from typing import Any
 
 from polyfuse.backends.numba_cpu.compile import CompiledKernel, compile_kernel
-from polyfuse.backends.numba_cpu.memory import empty
+from polyfuse.backends.numba_cpu.memory import POOL, SMALLEST
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
+from polyfuse.dtypes import DType
 from polyfuse.kernel import ArrayParameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.services import Bound, Launcher
@@ -61,14 +61,13 @@ class CpuKernel:
         return {p.name: math.prod(extent.evaluate(numbers) for extent in p.shape) for p in known}
 
     def launcher(self, bound: Bound) -> Launcher:
-        loaded = copy.copy(self.variant(self.streamed(bound.numbers)).loaded)
         work = max(self._volumes(bound.numbers).values(), default=0)
-        loaded.block_elements = -(-work // bound.blocks)
-        run, grid, slots = loaded.run, (bound.blocks,), bound.slots
+        loaded, slots = self.variant(self.streamed(bound.numbers)).loaded, bound.slots
+        run = loaded.prepared(bound.blocks, -(-work // bound.blocks))
         if len(slots) < 2:
-            return lambda values, stream: run(grid, [values[k] for k in slots])
+            return lambda values, stream: run([values[k] for k in slots])
         arguments = itemgetter(*slots)
-        return lambda values, stream: run(grid, arguments(values))
+        return lambda values, stream: run(arguments(values))
 
     def to_bytes(self) -> bytes:
         """The object code of every variant compiled so far."""
@@ -112,5 +111,8 @@ class CpuBackend:
             at += length + size
         return CpuKernel(launch, plan.target.l2_bytes, variants)
 
-    def empty(self) -> Callable[..., Any] | None:
-        return empty
+    def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
+        element = dtype.numpy
+        if math.prod(shape) * element.itemsize < SMALLEST:
+            return None
+        return lambda: POOL.array(shape, element)

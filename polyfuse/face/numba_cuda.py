@@ -18,6 +18,7 @@ from polyfuse.backends.numba_cuda.driver import capability, check, driver
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
+from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.services import Bound, Launcher
@@ -98,7 +99,7 @@ class CudaBackend:
         except (struct.error, KeyError, TypeError, UnicodeDecodeError) as error:
             raise ValueError(f"not a stored CUDA kernel: {error}") from error
 
-    def empty(self) -> Callable[..., Any] | None:
+    def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
         return None
 
 

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import ArgumentError
+from polyfuse.run.arrays import Library
 from polyfuse.run.foreign import adopt
 from polyfuse.run.libraries import library_of
 
-Reader = Callable[[Any], tuple[tuple[Any, ...], int]]
-
 SCALARS = frozenset((bool, int, float))
-_INT64 = range(-(1 << 63), 1 << 63)
+INT64 = range(-(1 << 63), 1 << 63)
 _LEAF = "leaf"
 _IMMUTABLE = (
     str,
@@ -38,15 +37,14 @@ _IMMUTABLE = (
     slice,
 )
 
-READERS: dict[type, Reader | None] = {}  # of every type of argument seen so far; None where it is no array
+LIBRARIES: dict[type, Library | None] = {}  # of every type of argument seen so far; None where it is no array
 
 
-def reader_of(kind: type) -> Reader | None:
-    """How arrays of type `kind` are read; None for anything else.  Raises ArgumentError."""
-    if kind not in READERS:
-        library = None if issubclass(kind, (np.generic, np.memmap)) else library_of(kind)
-        READERS[kind] = None if library is None else library.read
-    return READERS[kind]
+def known_library(kind: type) -> Library | None:
+    """The library that reads arrays of type `kind` as they are; None for anything else.  Raises ArgumentError."""
+    if kind not in LIBRARIES:
+        LIBRARIES[kind] = None if issubclass(kind, (np.generic, np.memmap)) else library_of(kind)
+    return LIBRARIES[kind]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -82,12 +80,12 @@ class Reading:
         """Read one argument.  Raises ArgumentError; containers put the way to the leaf in front of its message."""
         kind = type(value)
         if kind in SCALARS:
-            if kind is int and value not in _INT64:
+            if kind is int and value not in INT64:
                 raise ArgumentError(f" = {value} does not fit 64 bits", advice="Pass a float, or declare it static.")
             self.key.append(kind)
             self._leaf(value, value)
-        elif (read := reader_of(kind)) is not None:
-            key, pointer = read(value)
+        elif (library := known_library(kind)) is not None:
+            key, pointer = library.read(value)
             self.key += key
             self._leaf(value, pointer)
         elif kind is tuple or kind is list:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyfuse.run.arrays import ArrayFacts
-from polyfuse.run.record import Record
+from polyfuse.run.record import Record, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class BoundCall:
 
     @staticmethod
     def of(
-        record: Record, values: list[Any], leaves: list[Any], targets: Sequence[tuple[Any, ArrayFacts]] | None, out: Any
+        record: Record, values: list[Any], leaves: list[Any], targets: Sequence[Target] | None, out: Any
     ) -> BoundCall:
         outputs, copies = record.place(values, targets or ())
         result = out if targets is not None else record.nested(list(outputs))

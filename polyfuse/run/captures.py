@@ -6,19 +6,20 @@ Without this a global that the user rebinds would keep its old value inside a co
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from polyfuse.run.arguments import same
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
-_DEPTH = 4  # helper functions within helper functions that are looked into
+_DEPTH = 4  # how far helper functions, attributes and items are followed
+_ITEMS = 256  # entries of a list that are looked into
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A place that holds a value: an entry of a namespace, or a closure's cell."""
+    """A place that holds a value: an entry of a namespace, a closure's cell, an attribute or item of what they hold."""
 
     read: Callable[[], Any]
     name: str
@@ -40,9 +41,12 @@ class Watch:
         return True
 
 
-def watch(function: Callable[..., Any], captured: Sequence[Any]) -> Watch:
-    """Readers for what `function` closes over; a captured array that no cell holds stays the object it is."""
-    cells = list(_cells(function, _DEPTH, set()))
+def watch(function: Callable[..., Any], captured: Sequence[Any], statics: Sequence[Any] = ()) -> Watch:
+    """Readers for what `function` closes over and for what it may read of its static arguments.
+
+    A captured array that no cell holds stays the object it is.
+    """
+    cells = list(_cells(function, statics, _DEPTH, set()))
     held = [(cell, cell.read()) for cell in cells]
     arrays = tuple(next((c.read for c, v in held if v is array), _constant(array)) for array in captured)
     plain = {cell.name: (cell.read, value) for cell, value in held if _is_plain(value)}
@@ -59,28 +63,78 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN
 
 
-def _cells(function: Callable[..., Any], depth: int, seen: set[int]) -> Iterator[Cell]:
-    """Globals and closure cells that `function` and the Python functions it names refer to."""
+def _cells(function: Any, statics: Sequence[Any], depth: int, seen: set[int]) -> Iterator[Cell]:
+    """Globals and closure cells of `function` and of the Python functions that it names, with what hangs on them."""
     function = getattr(function, "__wrapped__", function)
+    if isinstance(function, types.MethodType):
+        function, statics = function.__func__, (function.__self__, *statics)
     if not isinstance(function, types.FunctionType) or id(function) in seen or depth == 0:
         return
     seen.add(id(function))
     found = [_cell(c, n) for n, c in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)]
-    space = function.__globals__
-    found += [_entry(space, name) for name in _global_names(function.__code__) if name in space]
+    space, mentioned = function.__globals__, _mentioned(function.__code__)
+    found += [_entry(space, name) for name in mentioned if type(name) is str and name in space]
+    found += [Cell(_constant(value), f"static {id(value)}") for value in statics]
     for cell in found:
-        yield cell
+        yield from _parts(cell, mentioned, depth, seen)
         value = cell.read()
         if callable(value) and getattr(value, "__globals__", None) is space:
-            yield from _cells(value, depth - 1, seen)
+            yield from _cells(value, (), depth - 1, seen)
 
 
-def _global_names(code: types.CodeType) -> dict[str, None]:
-    names = dict.fromkeys(code.co_names)
+def _parts(cell: Cell, mentioned: Mapping[Any, None], depth: int, seen: set[int]) -> Iterator[Cell]:
+    """`cell`, and the attributes and items of what it holds whose names occur in the code."""
+    yield cell
+    value = cell.read()
+    if depth == 0 or id(value) in seen or isinstance(value, (types.ModuleType, types.FunctionType, type)):
+        return
+    seen.add(id(value))
+    if isinstance(value, dict):
+        below = [Cell(_item(cell.read, key), f"{cell.name}[{key!r}]") for key in value if key in mentioned]
+    elif isinstance(value, (list, tuple)):
+        below = [Cell(_item(cell.read, k), f"{cell.name}[{k}]") for k in range(min(len(value), _ITEMS))]
+    else:
+        mentioned = {**mentioned, **_of_methods(value, mentioned)}
+        names = [name for name in getattr(value, "__dict__", ()) if name in mentioned]
+        below = [Cell(_attribute(cell.read, name), f"{cell.name}.{name}") for name in names]
+    for part in below:
+        yield from _parts(part, mentioned, depth - 1, seen)
+
+
+def _of_methods(value: Any, mentioned: Mapping[Any, None]) -> dict[Any, None]:
+    """What the methods of `value` mention, as far as their own names are mentioned."""
+    methods = [getattr(type(value), n, None) for n in (*mentioned, "__call__") if type(n) is str]
+    found: dict[Any, None] = {}
+    for method in methods:
+        method = getattr(method, "__wrapped__", method)
+        if isinstance(method, types.FunctionType):
+            found |= _mentioned(method.__code__)
+    return found
+
+
+def _mentioned(code: types.CodeType) -> dict[Any, None]:
+    """Names of globals and attributes in `code`, and its constants that may be keys."""
+    found: dict[Any, None] = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            names |= _global_names(constant)
-    return names
+            found |= _mentioned(constant)
+        elif type(constant) in (str, int):
+            found[constant] = None
+    return found
+
+
+def _item(read: Callable[[], Any], key: Any) -> Callable[[], Any]:
+    def item() -> Any:
+        try:
+            return read()[key]
+        except (LookupError, TypeError):
+            return None
+
+    return item
+
+
+def _attribute(read: Callable[[], Any], name: str) -> Callable[[], Any]:
+    return lambda: getattr(read(), name, None)
 
 
 def _entry(space: dict[str, Any], name: str) -> Cell:

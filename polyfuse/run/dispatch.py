@@ -22,16 +22,16 @@ from polyfuse.errors import ArgumentError, OptionError
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.run.ahead import Executable, Lowered, default_layouts
-from polyfuse.run.arguments import READERS, SCALARS, Reading, read_arguments
+from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Reading, read_arguments
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.prepare import Call, Setting, prepare
-from polyfuse.run.record import Record
-from polyfuse.run.services import Backend, Services, Traced, backend_name
+from polyfuse.run.record import Record, Target
+from polyfuse.run.services import Backend, Services, backend_name
 from polyfuse.run.signature import Parameters
-from polyfuse.run.targets import Target, converted, read_targets
-from polyfuse.run.variants import PLANNING, Fitted, Variants, device_of, layouts_of, leaves_of, to_stage
+from polyfuse.run.targets import converted, read_targets
+from polyfuse.run.variants import PLANNING, Fitted, Variant, Variants, device_of, layouts_of, leaves_of, to_stage
 from polyfuse.run.workspace import Counters
 from polyfuse.target import Target as Machine
 from polyfuse.target import named
@@ -94,8 +94,11 @@ class Jitted:
 
     # ------------------------------------------------------------------------------------------ calls
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != self._arity or not self._is_plain:
-            return self._call(args, kwargs)
+        out = kwargs.pop("out", None) if kwargs and not self._takes_out else None
+        if not self._is_plain:
+            return self._call(args, kwargs, out)
+        if kwargs or len(args) != self._arity:
+            args, kwargs = self._parameters.bind(args, kwargs), {}
         key: list[Any] = []
         values: list[Any] = []
         for value in args:
@@ -105,29 +108,30 @@ class Jitted:
                 key += (value.dtype, value.shape, value.strides, pointer % VECTOR_ALIGNMENT)
                 values.append(pointer)
             elif kind in SCALARS:
+                if kind is int and value not in INT64:
+                    return self._call(args, kwargs, out)
                 key.append(kind)
                 values.append(value)
-            elif (read := READERS.get(kind)) is not None:
+            elif (library := LIBRARIES.get(kind)) is not None:
                 try:
-                    part, pointer = read(value)
+                    part, pointer = library.read(value)
                 except ArgumentError:
-                    return self._call(args, kwargs)  # to say which argument it is
+                    return self._call(args, kwargs, out)  # to say which argument it is
                 key += part
                 values.append(pointer)
             else:
-                return self._call(args, kwargs)
+                return self._call(args, kwargs, out)
         record = self._records.get(tuple(key))
         if record is None:
-            return self._call(args, kwargs)
+            return self._call(args, kwargs, out)
         leaves = list(args)
         if record.is_conditional and not record.holds(values, leaves):
-            return self._call(args, kwargs)
+            return self._call(args, kwargs, out)
         self._variants.counts.hits += 1
-        return record.run(values, leaves)
+        return record.run(values, leaves) if out is None else self._into(record, values, leaves, out)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Any call: keywords, nested and foreign arguments, `out=`, and every first call."""
-        out = None if self._takes_out else kwargs.pop("out", None)
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        """Any call: nested, static and foreign arguments, and every first call."""
         arguments = self._parameters.bind(args, kwargs)
         reading = self._read(arguments, self._services.frontend.is_tracer)
         if reading.others:  # a jitted function inside another's trace
@@ -135,11 +139,17 @@ class Jitted:
             return self._function(*positional, **named)
         record = self._record(reading, arguments)
         if out is not None:
-            targets = read_targets(record, self._services.frontend.flatten(out, "out"))
-            record.run_into(reading.values, reading.leaves, targets)
-            return out
+            return self._into(record, reading.values, reading.leaves, out)
         result = record.run(reading.values, reading.leaves)
         return result if reading.back is None else converted(result, reading.back)
+
+    def _into(self, record: Record, values: list[Any], leaves: list[Any], out: Any) -> Any:
+        record.run_into(values, leaves, self._targets(record, out))
+        return out
+
+    def _targets(self, record: Record, out: Any) -> list[Target]:
+        single = record.results == 1 and LIBRARIES.get(type(out)) is not None
+        return read_targets(record, [("out", out)] if single else self._services.frontend.flatten(out, "out"))
 
     def _read(self, arguments: Sequence[Any], accepts: Callable[[Any], bool]) -> Reading:
         return read_arguments(self._parameters.names, arguments, self._static, accepts)
@@ -152,9 +162,7 @@ class Jitted:
         arguments = self._parameters.bind(args, kwargs)
         reading = self._read(arguments, lambda value: False)
         record = self._record(reading, arguments)
-        targets: list[Target] | None = None
-        if out is not None:
-            targets = read_targets(record, self._services.frontend.flatten(out, "out"))
+        targets = None if out is None else self._targets(record, out)
         return BoundCall.of(record, reading.values, reading.leaves, targets, out)
 
     # ------------------------------------------------------------------------------------------ ahead of time
@@ -171,7 +179,7 @@ class Jitted:
         reading = self._read(arguments, self._services.frontend.is_spec)
         with PLANNING:
             if reading.others:
-                variant = self._variants.new(self._function, self._trace(arguments))
+                variant = self._traced(arguments)
                 program, layouts, device = variant.traced.program, default_layouts(variant.traced), None
             else:
                 call = self._fitted(reading, arguments)
@@ -244,12 +252,13 @@ class Jitted:
         leaves = leaves_of(reading.leaves)
         key = tuple(reading.structure)
         found = self._variants.find(key, leaves)
-        return found or self._variants.trace(key, leaves, self._function, lambda: self._trace(arguments))
+        return found or self._variants.add(key, leaves, self._traced(arguments))
 
-    def _trace(self, arguments: Sequence[Any]) -> Traced:
+    def _traced(self, arguments: Sequence[Any]) -> Variant:
         args, kwargs = self._parameters.spread(arguments)
         static = [v for n, v in zip(self._parameters.names, arguments, strict=True) if n in self._static]
-        return self._services.frontend.trace(self._function, args, kwargs, static, self._donated)
+        traced = self._services.frontend.trace(self._function, args, kwargs, static, self._donated)
+        return self._variants.new(self._function, traced, static)
 
     def _target(self, device: Device | None, options: Options) -> Machine:
         return named(options.target) if options.target is not None else self._services.target(device)

@@ -8,13 +8,13 @@ The arguments of all launches live in one list of values, made per call::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from polyfuse.bindings import Buffer
 from polyfuse.dtypes import DType
 from polyfuse.run.arguments import same
-from polyfuse.run.arrays import ArrayFacts, Device, Library
+from polyfuse.run.arrays import Device, Library
 from polyfuse.run.captures import Watch
 from polyfuse.run.services import Launcher
 from polyfuse.run.workspace import Counters
@@ -67,14 +67,35 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetClass:
+    """What arrays of ``out=`` with one key have in common.  `low`, `high`: the bytes they reach from their address.
+    `is_plain`: contiguous and aligned, so that kernels may write them."""
+
+    low: int
+    high: int
+    is_plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One array of ``out=``."""
+
+    array: Any
+    pointer: int
+    layout: TargetClass
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """One prepared call.
 
     `library`: allocates outputs and names the stream.  `steps` run in order.  `nested` makes the caller's structure of
     the list of outputs, `finish` also the library's scalars where an output has rank 0.  `staged`: leaves that are
     copied first, because no kernel can read them in place.  `fixed`: leaves whose value the trace depends on.
-    `results`: outputs that the function returns, the others are arguments written in place.  `spans`: per array leaf
-    the bytes it reaches from its address, for overlap tests.
+    `results`: outputs that the function returns, the others are arguments written in place.  `is_conditional`: whether
+    `holds` must be asked before the record is used.  `spans`: per array leaf the bytes it reaches from its address, for
+    overlap tests.  `direct`: a shorter `run`, where there is one.  `targets`: classes of arrays seen as
+    ``out=``, by output and key.
     """
 
     library: Library
@@ -92,13 +113,11 @@ class Record:
     fixed: tuple[tuple[int, Any], ...]
     watch: Watch
     results: int
+    is_conditional: bool
     spans: tuple[tuple[int, int, int], ...]  # leaf, lowest byte, highest byte + 1
     counters: Counters
-
-    @property
-    def is_conditional(self) -> bool:
-        """Whether `holds` must be asked before the record is used."""
-        return bool(self.captured or self.fixed or self.watch.plain)
+    direct: Callable[[list[Any]], Any] | None = None
+    targets: dict[tuple[Any, ...], TargetClass] = field(default_factory=dict)
 
     def holds(self, values: list[Any], leaves: list[Any]) -> bool:
         """Whether values that the key does not hold are as they were; appends the captured arrays."""
@@ -120,11 +139,13 @@ class Record:
 
     def run(self, values: list[Any], leaves: list[Any]) -> Any:
         """Launch into new outputs and return them as the caller's result.  Consumes both lists."""
+        if self.direct is not None:
+            return self.direct(values)
         outputs = [allocate() for allocate in self.allocators]
         self.launch(values, leaves, outputs)
         return self.finish(outputs)
 
-    def run_into(self, values: list[Any], leaves: list[Any], targets: Sequence[tuple[Any, ArrayFacts]]) -> None:
+    def run_into(self, values: list[Any], leaves: list[Any], targets: Sequence[Target]) -> None:
         """Launch into the caller's arrays.
 
         A kernel writes a target directly when it is contiguous, aligned, and shares no byte with an argument; otherwise
@@ -135,18 +156,16 @@ class Record:
         for target, output in copies:
             self.library.copy(target, output)
 
-    def place(
-        self, values: Sequence[Any], targets: Sequence[tuple[Any, ArrayFacts]]
-    ) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    def place(self, values: Sequence[Any], targets: Sequence[Target]) -> tuple[list[Any], list[tuple[Any, Any]]]:
         """What the kernels write, where results go to `targets`; and pairs (target, new array) to be copied after."""
         outputs, copies = [], []
         for k, allocate in enumerate(self.allocators):
-            if k < len(targets) and self.is_direct(targets[k][1], values):
-                outputs.append(targets[k][0])
+            if k < len(targets) and self._is_direct(targets[k], values):
+                outputs.append(targets[k].array)
                 continue
             outputs.append(allocate())
             if k < len(targets):
-                copies.append((targets[k][0], outputs[k]))
+                copies.append((targets[k].array, outputs[k]))
         return outputs, copies
 
     def launch(self, values: list[Any], leaves: list[Any], outputs: list[Any]) -> None:
@@ -178,9 +197,9 @@ class Record:
             values[position] = library.pointer(copies[-1])
         return copies
 
-    def is_direct(self, target: ArrayFacts, values: Sequence[Any]) -> bool:
+    def _is_direct(self, target: Target, values: Sequence[Any]) -> bool:
         """Whether kernels may write `target` in place of a new output."""
-        if not target.is_contiguous or target.pointer % 16:
+        if not target.layout.is_plain:
             return False
-        first, last = target.span
+        first, last = target.pointer + target.layout.low, target.pointer + target.layout.high
         return not any(first < values[k] + high and values[k] + low < last for k, low, high in self.spans)

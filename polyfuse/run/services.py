@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from polyfuse.bindings import AnyGuard, Layout
+from polyfuse.dtypes import DType
 from polyfuse.expr import Program, Shape
 from polyfuse.options import Options
 from polyfuse.plan import Launch, Plan
@@ -124,8 +125,8 @@ class Backend(Protocol):
     def load(self, launch: Launch, plan: Plan, data: bytes) -> Compiled:
         """The kernel whose `to_bytes` was `data`, which is trusted.  Raises ValueError where it does not load."""
 
-    def empty(self) -> Callable[..., Any] | None:
-        """An allocator of NumPy arrays with the arguments of ``np.empty``, where the back end has a better one."""
+    def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
+        """A function that returns a new NumPy array, where the back end has a better one than ``np.empty``."""
 
 
 # ---------------------------------------------------------------------------------------------- store

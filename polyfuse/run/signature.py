@@ -17,13 +17,14 @@ class Parameters:
     """The parameters of one function.
 
     `names` in order.  `defaults`: of the trailing positional parameters.  `plain`: only ordinary parameters, so that a
-    positional call is its own binding.
+    positional call is its own binding.  `positional_only`: how many cannot be named.
     """
 
     signature: inspect.Signature
     names: tuple[str, ...]
     defaults: tuple[Any, ...]
     plain: bool
+    positional_only: int = 0
     function: str = field(default="the function")
 
     @staticmethod
@@ -34,7 +35,8 @@ class Parameters:
         defaults = tuple(p.default for p in found if p.kind in ordinary and p.default is not _KINDS.empty)
         name = getattr(function, "__name__", "the function")
         plain = all(p.kind in ordinary for p in found)
-        return Parameters(signature, tuple(p.name for p in found), defaults, plain, name)
+        positional_only = sum(p.kind is _KINDS.POSITIONAL_ONLY for p in found)
+        return Parameters(signature, tuple(p.name for p in found), defaults, plain, positional_only, name)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """One value per parameter; ``*args`` is a tuple and ``**kwargs`` a dictionary.  Raises ArgumentError."""
@@ -44,12 +46,31 @@ class Parameters:
                 return args
             if 0 < missing <= len(self.defaults):
                 return args + self.defaults[len(self.defaults) - missing :]
+        if self.plain and len(args) <= len(self.names):
+            values = self._merge(args, kwargs)
+            if values is not None:
+                return values
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(f"{self.function}(): {error}", advice=f"Its signature is {self.signature}.") from None
         bound.apply_defaults()
         return tuple(bound.arguments.values())
+
+    def _merge(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Keyword arguments in their places; None for a call that does not bind."""
+        values, used = list(args), 0
+        without_default = len(self.names) - len(self.defaults)
+        for position in range(len(args), len(self.names)):
+            name = self.names[position]
+            if name in kwargs and position >= self.positional_only:
+                values.append(kwargs[name])
+                used += 1
+            elif position >= without_default:
+                values.append(self.defaults[position - without_default])
+            else:
+                return None
+        return tuple(values) if used == len(kwargs) else None
 
     def spread(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments that make the call which `bind` returned `values` for."""

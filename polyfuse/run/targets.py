@@ -7,52 +7,66 @@ from typing import Any
 
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
-from polyfuse.run.arrays import ArrayFacts, overlap
-from polyfuse.run.libraries import library_of
-from polyfuse.run.record import Record
-
-Target = tuple[Any, ArrayFacts]
+from polyfuse.run.arguments import known_library
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts
+from polyfuse.run.record import Record, Target, TargetClass
 
 
 def read_targets(record: Record, leaves: Sequence[tuple[str, Any]]) -> list[Target]:
-    """The arrays of ``out=`` with their facts, given as (path, array).
+    """The arrays of ``out=``, given as (path, array).
 
     Raises ArgumentError unless each has the shape, dtype, device and library of its output, can be written, and shares
     no memory with another.
     """
     if len(leaves) != record.results:
         raise ArgumentError(f"out holds {len(leaves)} arrays, the function returns {record.results}")
-    found: list[tuple[str, Target]] = []
-    for (path, array), output in zip(leaves, record.outputs, strict=False):
-        facts = _facts(path, array, record.library.name)
-        if facts.shape != output.shape or facts.dtype != output.dtype:
-            expected, got = _described(output.shape, output.dtype), _described(facts.shape, facts.dtype)
-            raise ArgumentError(f"{path} is {got}, the result is {expected}", advice=f"Pass an array {expected}.")
-        if facts.device != record.device:
-            raise ArgumentError(f"{path} is on {facts.device}, the arguments on {record.device}")
-        for other, (_, others) in found:
-            if overlap(facts, others):
-                raise ArgumentError(f"{path} and {other} share memory", advice="Pass arrays of their own.")
-        found.append((path, (array, facts)))
-    return [target for _, target in found]
+    found = [_read(record, position, path, array) for position, (path, array) in enumerate(leaves)]
+    for k, target in enumerate(found[1:], 1):
+        for other, (path, _) in zip(found[:k], leaves, strict=False):
+            if _meet(target, other):
+                raise ArgumentError(f"{leaves[k][0]} and {path} share memory", advice="Pass arrays of their own.")
+    return found
 
 
-def _facts(path: str, array: Any, library_name: str) -> ArrayFacts:
-    """Facts of one target.  Raises ArgumentError for what cannot be written."""
+def _read(record: Record, position: int, path: str, array: Any) -> Target:
+    """One target; its class is checked once per key."""
+    library = record.library
     try:
-        library = library_of(type(array))
-        if library is None or library.name != library_name or (library.name == "numpy" and not hasattr(array, "flags")):
-            raise ArgumentError(f" is a {type(array).__name__}, the results are {library_name} arrays")
-        facts = library.facts(array)
+        own = known_library(type(array))
+        if own is None or own.name != library.name:
+            raise ArgumentError(f" is a {type(array).__name__}, the results are {library.name} arrays")
+        key, pointer = own.read(array)
+        known = record.targets.get((position, key))
+        if known is None:
+            known = record.targets[position, key] = _class(record, position, library.facts(array))
     except ArgumentError as error:
         raise ArgumentError(f"{path}{error.message}", advice=error.advice) from None
     if library.name == "numpy" and not array.flags.writeable:
         raise ArgumentError(f"{path} is read-only")
+    return Target(array, pointer, known)
+
+
+def _class(record: Record, position: int, facts: ArrayFacts) -> TargetClass:
+    """The class of a target.  Raises ArgumentError where it does not fit the output."""
+    output = record.outputs[position]
+    if facts.shape != output.shape or facts.dtype != output.dtype:
+        expected, got = _described(output.shape, output.dtype), _described(facts.shape, facts.dtype)
+        raise ArgumentError(f" is {got}, the result is {expected}", advice=f"Pass an array {expected}.")
+    if facts.device != record.device:
+        raise ArgumentError(f" is on {facts.device}, the arguments on {record.device}")
     if not facts.is_aligned:
-        raise ArgumentError(f"{path} is not aligned to its elements", advice="Pass an array that NumPy allocated.")
+        raise ArgumentError(" is not aligned to its elements", advice="Pass an array that NumPy allocated.")
     if facts.size and any(s == 0 and n > 1 for s, n in zip(facts.strides or (), facts.shape, strict=True)):
-        raise ArgumentError(f"{path} is a broadcast view: several elements share one address")
-    return facts
+        raise ArgumentError(" is a broadcast view: several elements share one address")
+    low, high = facts.span
+    is_plain = facts.is_contiguous and facts.pointer % VECTOR_ALIGNMENT == 0
+    return TargetClass(low - facts.pointer, high - facts.pointer, is_plain)
+
+
+def _meet(a: Target, b: Target) -> bool:
+    """Whether the bytes between the first and the last element of two targets meet."""
+    first, last = a.pointer + a.layout.low, a.pointer + a.layout.high
+    return first < b.pointer + b.layout.high and b.pointer + b.layout.low < last
 
 
 def _described(shape: tuple[int, ...], dtype: DType) -> str:

@@ -86,11 +86,8 @@ class Variants:
         fitted = (fit(variant, leaves) for variant in self._traces.get(pattern(key, leaves), ()))
         return next((f for f in fitted if f is not None), None)
 
-    def trace(
-        self, key: tuple[Any, ...], leaves: Sequence[Leaf], function: Callable[..., Any], make: Callable[[], Traced]
-    ) -> Fitted:
-        """A new variant from the trace that `make` makes."""
-        variant = self.new(function, make())
+    def add(self, key: tuple[Any, ...], leaves: Sequence[Leaf], variant: Variant) -> Fitted:
+        """Keep a variant that was made for a call of nesting `key` with these leaves."""
         variants = self._traces.setdefault(pattern(key, leaves), [])
         variants.insert(0, variant)
         del variants[_TRACES:]
@@ -99,10 +96,10 @@ class Variants:
             raise StalePlanError(f"the trace of {variant.traced.program.name} does not fit its own call")
         return fitted
 
-    def new(self, function: Callable[..., Any], traced: Traced) -> Variant:
-        """A variant that no call finds."""
+    def new(self, function: Callable[..., Any], traced: Traced, statics: Sequence[Any]) -> Variant:
+        """The variant of a trace; `statics`: arguments that the trace took as they are."""
         self.counts.traces += 1
-        return Variant(traced, watch(function, traced.captured))
+        return Variant(traced, watch(function, traced.captured, statics))
 
     # ------------------------------------------------------------------------------------------ plans
     def ready(

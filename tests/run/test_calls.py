@@ -63,8 +63,9 @@ def test_many_shapes_share_few_kernels(jit: Jit) -> None:
 
 def test_sizes_zero_and_one_specialise(jit: Jit) -> None:
     f = jit(lambda x, y: x + y)
-    for shapes in [((3, 4), (1, 4)), ((3, 4), (3, 1)), ((3, 4), (3, 4)), ((0, 4), (1, 4)), ((3, 4), (4,)), ((1,), (5,))]:
-        x, y = random(*shapes[0]), random(*shapes[1])
+    pairs = [((3, 4), (1, 4)), ((3, 4), (3, 1)), ((3, 4), (3, 4)), ((0, 4), (1, 4)), ((3, 4), (4,)), ((1,), (5,))]
+    for first, second in pairs:
+        x, y = random(*first), random(*second)
         close(f(x, y), x + y)
     assert f.cache_info().traces == 6
 
@@ -328,6 +329,47 @@ def test_rebound_globals_and_closures_are_seen(jit: Jit, monkeypatch: pytest.Mon
     monkeypatch.setitem(globals(), "SCALE", 2.0)
     close(f(x), uses_globals(x))
     assert f.cache_info().traces == 2
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.weight, self.scale = random(8), 2.0
+
+    def __hash__(self) -> int:
+        return 1
+
+    def apply(self, x):
+        return x * self.weight * self.scale
+
+
+SETTINGS = {"layer": Settings(), "offset": 1.0}
+
+
+def uses_containers(x):
+    return SETTINGS["layer"].apply(x) + SETTINGS["offset"]
+
+
+def test_attributes_and_items_that_change_are_seen(jit: Jit) -> None:
+    f, x = jit(uses_containers), random(8)
+    close(f(x), uses_containers(x))
+    close(f(x), uses_containers(x))
+    assert f.cache_info().hits == 1
+    SETTINGS["layer"].weight = random(8)
+    close(f(x), uses_containers(x))
+    SETTINGS["layer"].scale = 5.0
+    close(f(x), uses_containers(x))
+    SETTINGS["offset"] = -1.0
+    close(f(x), uses_containers(x))
+
+
+def test_attributes_of_static_arguments_that_change_are_seen(jit: Jit) -> None:
+    settings, x = Settings(), random(8)
+    f = jit(lambda x, settings: x * settings.weight * settings.scale, static="settings")
+    close(f(x, settings), x * settings.weight * np.float32(settings.scale))
+    settings.scale = 7.0
+    close(f(x, settings), x * settings.weight * np.float32(settings.scale))
+    settings.weight = random(8)
+    close(f(x, settings), x * settings.weight * np.float32(settings.scale))
 
 
 # ---------------------------------------------------------------------------------------------- threads

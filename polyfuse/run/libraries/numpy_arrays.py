@@ -1,9 +1,10 @@
-"""NumPy arrays; outputs come from the pooled allocator of the CPU backend once it is given."""
+"""NumPy arrays; large outputs come from the pool of the CPU back end, where that runs the kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,20 @@ from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
 
-Empty = Callable[[tuple[int, ...], np.dtype[Any]], Any]
+Allocator = Callable[[tuple[int, ...], DType], Callable[[], Any] | None]
+
+
+def _usual(shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
+    """NumPy's own memory for everything."""
+    del shape, dtype
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class NumPyLibrary:
-    """`empty`: the allocator, called with a shape and a dtype."""
+    """`better`: the allocator for a shape and dtype that is better than NumPy's, or None."""
 
-    empty: Empty = np.empty
+    better: Allocator = _usual
     name: str = "numpy"
 
     def facts(self, array: Any) -> ArrayFacts:
@@ -37,8 +44,7 @@ class NumPyLibrary:
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         del device  # there is one host
-        empty, element = self.empty, dtype.numpy
-        return lambda: empty(shape, element)
+        return self.better(shape, dtype) or partial(np.empty, shape, dtype.numpy)
 
     def pointer(self, array: Any) -> int:
         return host_pointer(array)
@@ -52,7 +58,7 @@ class NumPyLibrary:
         return False
 
     def contiguous(self, array: Any) -> Any:
-        fresh = self.empty(array.shape, array.dtype)
+        fresh = np.empty(array.shape, array.dtype)
         fresh[...] = array
         return fresh
 
