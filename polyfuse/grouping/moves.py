@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from polyfuse.grouping.partition import Partition, Sketch
 
 HULL = 16  # kernels merged in one step; measured on random programs, 32 found nothing more
-SMALL = 16  # `thin` stores values at least this many times smaller than the one it replaces: a mean against its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +64,23 @@ def drop(state: Partition, value: int) -> Move | None:
 
 
 def thin(state: Partition, value: int) -> Move | None:
-    """Store the small values that `value` is made of; every reader rebuilds it from them::
+    """Store the smaller values that `value` is made of; every reader rebuilds it from them::
 
         a {normalised}  ->  b {y}             a {mean, rstd}  ->  b {y}, which reads x, mean and rstd
+        a {wide = cast(half)}  ->  b {y}      a {half}  ->  b {y} with the cast in the body
 
-    Kernels that recompute one of the small values are told: from now on they load it.
+    Kernels that recompute one of the smaller values are told: from now on they load it.
     """
     if state.pinned[value] or value not in state.owner or not state.readers[value]:
         return None
     kernel, size = state.kernels[state.owner[value]], state.costs.bytes
-    limit = size(value) // SMALL
     small, seen, todo = set[int](), set[int](), [value]
     while todo:
         for operand in state.operands[todo.pop()]:
             if operand in seen or operand not in kernel.body or operand in state.owner:
                 continue
             seen.add(operand)
-            if size(operand) <= limit:
+            if size(operand) < size(value):
                 small.add(operand)
             else:
                 todo.append(operand)
@@ -132,6 +131,22 @@ def shifts(state: Partition, root: int, target: int) -> tuple[Move, ...]:
     if state.once[root] or root not in state.closure(alone, (), ())[0]:
         return (Move(old, (Sketch(rest, kept.again), moved)),)
     return (Move(old, (Sketch(rest, kept.again), moved)), Move(old, (alone, moved)))
+
+
+def cut(state: Partition, root: int, target: int) -> Move | None:
+    """`root` is computed and stored by the kernel `target` instead, from its operands, which its owner stores::
+
+        a {y = f(h)}  ->  b {z}               a {h}  ->  b {y, z}
+    """
+    owner = state.owner[root]
+    kept, taker, body = state.sketch(owner), state.sketch(target), state.kernels[owner].body
+    made = frozenset(v for v in state.operands[root] if v in body and v not in state.owner)
+    if not made:
+        return None
+    told = set().union(*[state.users[v] for v in made]) - {owner, target}
+    others = tuple([state.sketch(k) for k in sorted(told)])
+    moved = Sketch(taker.roots | {root}, taker.again)
+    return Move(frozenset({owner, target} | told), (Sketch((kept.roots - {root}) | made, kept.again), moved, *others))
 
 
 def apart(state: Partition, old: frozenset[int]) -> Move:

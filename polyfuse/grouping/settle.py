@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polyfuse.grouping.moves import Move, shifts
+from polyfuse.grouping.moves import Move, cut, shifts
 from polyfuse.grouping.partition import Partition
 from polyfuse.grouping.queue import NEAR, Queue, Trial
 
@@ -52,3 +52,6 @@ def _shifts(queue: Queue, number: int) -> Iterator[Move]:
     for root in sorted(roots):
         for target in sorted(near, key=state.names.__getitem__)[:MOST]:
             yield from shifts(state, root, target)
+            move = cut(state, root, target)
+            if move is not None and (queue.window is None or move.old <= queue.window):
+                yield move

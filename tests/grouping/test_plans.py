@@ -6,7 +6,7 @@ import pytest
 
 from polyfuse.grouping import Grouping, search
 from tests.grouping.invariants import check
-from tests.grouping.model import Model, Program
+from tests.grouping.model import Model, Op, Program
 from tests.grouping.programs import (
     Builder,
     adversarial,
@@ -52,6 +52,18 @@ def test_statistics_are_stored_and_the_normalised_rows_are_recomputed() -> None:
     centred = next(v for v, op in enumerate(program.ops) if op.tag == "sub")
     assert centred in first.body & second.body
     assert opaque.loads <= second.roots
+
+
+def test_what_is_stored_is_the_value_before_a_widening_cast() -> None:
+    b = Builder()
+    half = b.add(Op("map", (b.input(),), "ij", flops=4000, scale=2, tag="half"))
+    wide = b.add(Op("map", (half,), "ij", tag="cast"))
+    model = Model(b.program(b.map("f", wide), b.map("g", wide)))
+    f, g = (next(v for v, op in enumerate(model.program.ops) if op.tag == tag) for tag in "fg")
+    grouping = search(model, apart=[(f, g)])
+    check(model, grouping)
+    stored = {v for kernel in grouping.kernels for v in kernel.roots} - model.program.outputs
+    assert [model.program.ops[v].tag for v in stored] == ["half"]
 
 
 def test_cheap_producer_of_two_distant_readers_is_recomputed() -> None:
