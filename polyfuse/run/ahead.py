@@ -64,7 +64,7 @@ class Executable:
 
     def _prepare(self, reading: Reading) -> Record:
         plan, lowered = self.ready.plan, self.lowered
-        call = fit(lowered.variant, leaves_of(reading.leaves))
+        call = fit(lowered.variant, leaves_of(reading.leaves, lambda leaf: "an argument"))
         if call is None:
             made_for = ", ".join(f"{a.path}: {a.dtype}{list(a.shape)}" for a in plan.program.arguments)
             raise StalePlanError(f"the plan of {plan.program.name} does not fit these arguments; it is for {made_for}")

@@ -249,10 +249,16 @@ class Jitted:
         return prepare(ready, call.variant.traced, call.variant.watch, placed, setting)
 
     def _fitted(self, reading: Reading, arguments: Sequence[Any]) -> Fitted:
-        leaves = leaves_of(reading.leaves)
+        leaves = leaves_of(reading.leaves, lambda leaf: self._path(leaf, arguments))
         key = tuple(reading.structure)
         found = self._variants.find(key, leaves)
         return found or self._variants.add(key, leaves, self._traced(arguments))
+
+    def _path(self, leaf: Any, arguments: Sequence[Any]) -> str:
+        """How the user reaches `leaf`; arrays of foreign libraries are not found, because they were adopted."""
+        flatten, named = self._services.frontend.flatten, zip(self._parameters.names, arguments, strict=True)
+        found = (path for name, argument in named for path, below in flatten(argument, name) if below is leaf)
+        return next(found, "an argument")
 
     def _traced(self, arguments: Sequence[Any]) -> Variant:
         args, kwargs = self._parameters.spread(arguments)

@@ -218,12 +218,16 @@ def to_stage(leaves: Sequence[Leaf]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def leaves_of(values: Sequence[Any]) -> list[Leaf]:
-    """Leaves with their facts.  Raises ArgumentError for arrays that no kernel can take."""
+def leaves_of(values: Sequence[Any], path: Callable[[Any], str]) -> list[Leaf]:
+    """Leaves with their facts.  Raises ArgumentError for arrays that no kernel can take, which `path` names."""
     found = []
     for value in values:
         library = None if type(value) in SCALARS else library_of(type(value))
-        found.append(Leaf(value, library.facts(value) if library is not None else None, library))
+        try:
+            facts = library.facts(value) if library is not None else None
+        except ArgumentError as error:
+            raise ArgumentError(f"{path(value)}{error.message}", advice=error.advice) from None
+        found.append(Leaf(value, facts, library))
     return found
 
 

@@ -216,6 +216,8 @@ def test_other_objects_are_refused_by_name(jit: Jit) -> None:
         f(random(3), {"k": object()})
     with pytest.raises(ArgumentError, match="x is a masked array"):
         f(np.ma.masked_array([1.0]), 1)
+    with pytest.raises(ArgumentError, match=r"options\[1\] has dtype complex64"):
+        f(random(3), (1, np.zeros(3, np.complex64)))
     with pytest.raises(ArgumentError, match="missing a required argument"):
         f(random(3))
 

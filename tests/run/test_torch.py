@@ -102,7 +102,7 @@ def test_lazily_negated_views_are_not_read_as_they_lie(jit: Jit) -> None:
     ],
 )
 def test_tensors_without_plain_memory_are_refused(jit: Jit, make: Callable, words: str) -> None:
-    with pytest.raises(ArgumentError, match=words):
+    with pytest.raises(ArgumentError, match=f"(?s)x .*{words}"):
         jit(lambda x: x)(make())
 
 

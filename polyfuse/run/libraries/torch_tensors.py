@@ -51,9 +51,13 @@ class TorchLibrary:
             raise _needs_grad()
         if array.is_neg():
             raise _lazy_negation()
-        pointer = array.data_ptr()
         device = array.device
-        return (array.dtype, array.shape, array.stride(), pointer % VECTOR_ALIGNMENT, device), pointer
+        try:
+            pointer = array.data_ptr()
+            return (array.dtype, array.shape, array.stride(), pointer % VECTOR_ALIGNMENT, device), pointer
+        except RuntimeError:
+            _check(array, Device(device.type))
+            raise ArgumentError(" is a tensor without memory", advice="Pass a plain tensor.") from None
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         empty, element = torch.empty, _TO_TORCH[dtype]
