@@ -32,35 +32,42 @@ def kernel_name(group: Group, limit: int = 4) -> str:
     return text if not text[0].isdigit() else f"k_{text}"
 
 
-def choose(situation: Situation, *, name: str = "", max_registers: int = 0, strategy: str = "") -> Choice:
+def choose(
+    situation: Situation, *, name: str = "", max_registers: int = 0, strategy: str = "", flat: bool = True
+) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
-    The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.
+    The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.  `flat`:
+    contiguous dimensions are collapsed first.
     """
-    situation = replace(situation, group=collapse(situation.group, situation.layouts))
+    if flat:
+        situation = replace(situation, group=collapse(situation.group, situation.layouts))
     situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
     refusals: list[Verdict] = []
+    others: dict[str, None] = {}
     for tier in propose(situation):
-        wanted = [p for p in tier if _is_wanted(situation, p, strategy, refusals)]
+        wanted = [p for p in tier if _is_wanted(situation, p, strategy, refusals, others)]
         placed = [c for p in wanted if (c := _placed(situation, p, name, max_registers, refusals)) is not None]
         if placed:
             return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)
-    reason = refusals[0] if refusals else illegal(Hazard.SCOPE, _no_strategy(situation), rule="scope")
-    return Choice(None, None, reason)
+    return Choice(None, None, refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others)))
 
 
-def _is_wanted(situation: Situation, proposal: Proposal, strategy: str, refusals: list[Verdict]) -> bool:
-    """Whether a proposal is what the user asked for; if not, the reason is added to `refusals`."""
-    has = dict(proposal.parameters)
+def _is_wanted(
+    situation: Situation, proposal: Proposal, strategy: str, refusals: list[Verdict], others: dict[str, None]
+) -> bool:
+    """Whether a proposal is what the user asked for.  If not, its strategy is added to `others`, or the reason against
+    its parameters to `refusals`."""
     if strategy and proposal.strategy != strategy:
-        sentence = f"{proposal.strategy} is not the strategy asked for, which proposes nothing: {strategy}"
-    else:
-        wrong = [name for name, size in situation.tiles.items() if has.get(name) != size]
-        if not wrong:
-            return True
-        sentence = f"{proposal.strategy} has no parameter {wrong[0]}; it has {', '.join(has) or 'none'}"
-        if wrong[0] in has:
-            sentence = f"{proposal.strategy} has {wrong[0]} = {has[wrong[0]]} here, not {situation.tiles[wrong[0]]}"
+        others[proposal.strategy] = None
+        return False
+    has = dict(proposal.parameters)
+    wrong = [name for name, size in situation.tiles.items() if has.get(name) != size]
+    if not wrong:
+        return True
+    sentence = f"{proposal.strategy} has no parameter {wrong[0]}; it has {', '.join(has) or 'none'}"
+    if wrong[0] in has:
+        sentence = f"{proposal.strategy} has {wrong[0]} = {has[wrong[0]]} here, not {situation.tiles[wrong[0]]}"
     refusals.append(illegal(Hazard.STEERING, sentence, rule="steering"))
     return False
 
@@ -82,9 +89,13 @@ def _placed(
     return Choice(schedule, cost, None, situation.group)
 
 
-def _no_strategy(situation: Situation) -> str:
+def _no_strategy(situation: Situation, strategy: str, others: tuple[str, ...]) -> Verdict:
     names = ", ".join(s.name for s in situation.group.statements())
-    return f"{names} share no parallel dimensions along which every value stays inside a block"
+    if others:
+        sentence = f"{strategy} proposes nothing for {names}; {', '.join(others)} would"
+        return illegal(Hazard.STEERING, sentence, rule="steering")
+    sentence = f"{names} share no parallel dimensions along which every value stays inside a block"
+    return illegal(Hazard.SCOPE, sentence, rule="scope")
 
 
 def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_registers: int) -> Verdict | None:

@@ -115,9 +115,7 @@ def _position(read: Read, d: int) -> int:
     return q if plain else -2
 
 
-def _to_readers(
-    group: Group, statement: Statement, d: int, statements: dict[int, int], todo: list[int]
-) -> bool:
+def _to_readers(group: Group, statement: Statement, d: int, statements: dict[int, int], todo: list[int]) -> bool:
     """Readers inside the group must see the two kept dimensions side by side."""
     if d in statement.reduced:
         return True

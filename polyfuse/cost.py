@@ -134,7 +134,9 @@ def _loads(
         key = (load.value, load.component)
         itemsize = scop.dtype(load.value, load.component).itemsize
         used = load.digits()
-        executed = sizes.product(used | {n for n in sizes.extent if sizes.kind[n] == "block"}, ("block", "thread", "slot", "loop"))
+        executed = sizes.product(
+            used | {n for n in sizes.extent if sizes.kind[n] == "block"}, ("block", "thread", "slot", "loop")
+        )
         if load.path not in passes[key]:
             touched = min(executed, sizes.volume(scop.shape(load.value)) * blocks) * itemsize
             cache += int(touched * _waste(load, schedule, target, itemsize))
@@ -153,7 +155,7 @@ SECTOR = 32  # bytes the memory system moves at least
 
 
 def _waste(move: Placed, schedule: KernelSchedule, target: Target, itemsize: int) -> float:
-    """Bytes moved over bytes used: consecutive elements that a warp (on a CPU: a block) touches together, in sectors."""
+    """Bytes moved over bytes used: consecutive elements that a warp (CPU: a block) touches, in sectors."""
     if not move.place or not isinstance(move.place[-1], Affine):
         return SECTOR / itemsize / 2  # a gather: half of its neighbours are assumed to help
     last, run = move.place[-1], 1

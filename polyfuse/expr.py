@@ -70,7 +70,13 @@ class Constant(_Node):
     def value(self) -> bool | int | float:
         """The number as a Python scalar; bfloat16 widened."""
         item = np.frombuffer(self.bits, self.dtype.numpy)[0]
-        return {"b": bool, "i": int, "u": int, "f": float}[self.dtype.kind](item)
+        match self.dtype.kind:
+            case "b":
+                return bool(item)
+            case "f":
+                return float(item)
+            case _:
+                return int(item)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,6 +196,11 @@ def _encode(value: Any) -> bytes:
     return f"{type(value).__name__}:{value}".encode()
 
 
+def digest_of(*parts: Any) -> bytes:
+    """A structural digest of nodes and plain values."""
+    return hashlib.blake2b(_encode(parts), digest_size=16).digest()
+
+
 def _intern(kind: type, shape: Sequence[AffineLike], dtype: DType, **fields: Any) -> Any:
     sizes = tuple(Affine.of(n) for n in shape)
     encoded = _encode((kind.__name__, sizes, dtype.name, *fields.values()))
@@ -283,7 +294,11 @@ def region(shape: Sequence[AffineLike], pieces: Sequence[Piece]) -> Region:
 
 
 def gather(
-    source: Node, shape: Sequence[AffineLike], operands: Sequence[Node], index: Sequence[IndexEntry], bounds: str = "raise"
+    source: Node,
+    shape: Sequence[AffineLike],
+    operands: Sequence[Node],
+    index: Sequence[IndexEntry],
+    bounds: str = "raise",
 ) -> Gather:
     """Operands are integer nodes of the output's shape (or rank 0)."""
     assert len(index) == source.rank
@@ -302,9 +317,7 @@ def scatter(
     return _intern(Scatter, base.shape, base.dtype, **fields)  # type: ignore[no-any-return]
 
 
-def opaque(
-    call: Call, operands: Sequence[Node], shape: Sequence[AffineLike], dtype: DType, result: int = 0
-) -> Opaque:
+def opaque(call: Call, operands: Sequence[Node], shape: Sequence[AffineLike], dtype: DType, result: int = 0) -> Opaque:
     return _intern(Opaque, shape, dtype, call=call, operands=tuple(operands), result=result)  # type: ignore[no-any-return]
 
 

@@ -137,7 +137,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Thread-local reduction of `values` (the monoid's state) over slot axes, as a balanced tree; axes keep extent 1."""
+    """Thread-local reduction of `values` (the monoid's state) over slot axes as a balanced tree; axes keep extent 1."""
 
     names: tuple[str, ...]
     monoid: str
@@ -238,8 +238,8 @@ class Kernel:
     """One launch.
 
     `grid`: blocks along each axis, affine in sizes.  Several axes launch as one axis of their product, axis 0 fastest,
-    because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `index_bits`: 32 when
-    every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.  `notes`: comments
+    because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `index_bits`:
+    32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.  `notes`: comments
     by value name.
     """
 

@@ -1,6 +1,7 @@
 """Canonical forms before planning: fewer cases for everything below.
 
-    reverse scan along an axis  ->  flip, forward scan, flip (views, so nothing moves)
+reverse scan along an axis  ->  flip, forward scan, flip (views, so nothing moves)
+views anywhere              ->  views where values are read from memory (`polyfuse.canonical`)
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from dataclasses import replace
 
 from polyfuse import expr
 from polyfuse.affine import dimensions
+from polyfuse.canonical import canonical_views
 from polyfuse.expr import Node, Program
 from polyfuse.rebuild import rebuild_program
 
 
 def normalise(program: Program) -> Program:
-    """The same program without reverse scans."""
+    """The same program without reverse scans, with views in canonical places."""
     names: dict[bytes, str] = {}
 
     def change(original: Node, node: Node) -> Node:
@@ -26,7 +28,7 @@ def normalise(program: Program) -> Program:
         return flip(forward, node.axis)
 
     rebuilt = rebuild_program(program, change)
-    return replace(rebuilt, names={**rebuilt.names, **names})
+    return canonical_views(replace(rebuilt, names={**rebuilt.names, **names}))
 
 
 def flip(node: Node, axis: int) -> Node:

@@ -217,7 +217,8 @@ def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> N
 
 def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> Plan:
     """The plan that runs the kernels of a grouping, each as `costs` chose it."""
-    scop, steps, names = costs.scop, [], dict[str, int]()
+    scop, names = costs.scop, dict[str, int]()
+    steps: list[Step] = []
     guards: dict[AnyGuard, None] = {}
     bits = _index_bits(costs, guards)
     stored = {root for kernel in grouping.kernels for root in kernel.roots}
@@ -346,5 +347,3 @@ def _buffers(scop: Scop, steps: Sequence[Step], stored: set[int]) -> tuple[Buffe
                 span = touched[name]
                 found.append(Buffer(name, dtype, statement.shape, min(span), max(span)))
     return tuple(found)
-
-

@@ -32,11 +32,11 @@ def _rebuilt(outputs: Sequence[Node], change: Change) -> dict[bytes, Node]:
     """What takes the place of each node, by the digest of the original."""
     done: dict[bytes, Node] = {}
     for node in expr.topological(outputs):
-        done[node.digest] = change(node, _with_operands(node, [done[o.digest] for o in expr.operands_of(node)]))
+        done[node.digest] = change(node, with_operands(node, [done[o.digest] for o in expr.operands_of(node)]))
     return done
 
 
-def _with_operands(node: Node, operands: list[Node]) -> Node:
+def with_operands(node: Node, operands: list[Node]) -> Node:
     if all(new is old for new, old in zip(operands, expr.operands_of(node), strict=True)):
         return node
     match node:
@@ -59,5 +59,3 @@ def _with_operands(node: Node, operands: list[Node]) -> Node:
             return expr.opaque(node.call, operands, node.shape, node.dtype, node.result)
         case _:
             return node
-
-

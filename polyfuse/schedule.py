@@ -112,8 +112,8 @@ class KernelSchedule:
     """Decisions for one kernel.
 
     `strategy` and `parameters` say how the proposal came about and are what the text form prints.  `roots`: values
-    stored.  `order`: the order tree.  `guards`: sizes for which it was made.  `collapsed`: fresh size symbols that stand
-    for products of sizes (contiguous runs of dimensions), bound at launch.  `reuses`: pairs (argument, root) where the
+    stored.  `order`: the order tree.  `guards`: sizes for which it was made.  `border`: test once
+    per block whether it lies inside, and leave the masks out there.  `reuses`: pairs (argument, root) where the
     root is stored into the argument's buffer.
     """
 

@@ -267,7 +267,7 @@ class _Builder:
             return self.of_node[key]
         body = _Body()
         term = self._read(body, node, dimensions(node.rank), ())
-        digest = expr.hashlib.blake2b(key, digest_size=16).digest()
+        digest = expr.digest_of("copy", node)
         statement = Statement(
             id=len(self.statements),
             name=self._name_of(node),
@@ -297,7 +297,7 @@ class _Builder:
                 raise AssertionError(f"{type(node).__name__} has no body")
 
     def _region(self, body: _Body, pieces: Sequence[expr.Piece], dtype: DType, before: tuple[Affine, ...]) -> Expr:
-        """``where(inside(piece 0), read 0, where(inside(piece 1), ...))``; each read is guarded by its own condition."""
+        """``where(inside(piece 0), read 0, where(inside(piece 1), ...))``: each read guarded by its own condition."""
         first, rest = pieces[0], pieces[1:]
         term = self._read(body, first.source, first.index, first.where)
         if not rest or not first.where:

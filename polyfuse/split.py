@@ -64,9 +64,7 @@ def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> tuple[
     return (axis, chunk) if chunk < shape[axis] else None
 
 
-def _two_stages(
-    node: expr.Reduce, axis: int, chunk: int, names: dict[bytes, str], name: str | None
-) -> expr.Reduce:
+def _two_stages(node: expr.Reduce, axis: int, chunk: int, names: dict[bytes, str], name: str | None) -> expr.Reduce:
     source = node.operands[0].shape
     extent = source[axis]
     parts = extent.ceildiv(chunk)

@@ -12,7 +12,7 @@ from polyfuse.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A named value: in a statement's body ``r0, r1, ...`` are its reads and ``s0, s1, ...`` scalar arguments; in a kernel
+    """A named value: in a statement's body ``r0, r1, ...`` are its reads, ``s0, s1, ...`` scalar arguments; in a kernel
     the names that `Let`, `Load`, ... bind, or a `ScalarParameter`."""
 
     name: str

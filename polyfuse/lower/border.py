@@ -1,7 +1,7 @@
 """Interior and border: one test per block instead of a mask per access.
 
-    if 1024*b0 + 1023 < N:   whole body without masks, full vectors
-    else:                    masked body
+if 1024*b0 + 1023 < N:   whole body without masks, full vectors
+else:                    masked body
 """
 
 from __future__ import annotations

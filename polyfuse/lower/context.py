@@ -11,7 +11,6 @@ from polyfuse.bindings import Guard
 from polyfuse.schedule import Digit, KernelSchedule
 from polyfuse.sets import Constraint
 
-
 NEVER = -digit("b0") - 1
 """A condition that fails everywhere, with an atom so that it prints as an ordinary test."""
 

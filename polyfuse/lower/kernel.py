@@ -1,8 +1,8 @@
 """Lowering: schedule to kernel IR, in the order of the order tree.
 
-    m  compute  [b0, 1024*c + 4*t + v]  combine over t         Let    m = -inf            (only around loops)
-                                                          ->   Reduce m = max(x) over c, v
-                                                               Combine m over bits 255
+m  compute  [b0, 1024*c + 4*t + v]  combine over t         Let    m = -inf            (only around loops)
+                                                      ->   Reduce m = max(x) over c, v
+                                                           Combine m over bits 255
 """
 
 from __future__ import annotations
@@ -124,9 +124,7 @@ class _Lowering:
                 sizes |= dict.fromkeys(s for s in strides if isinstance(s, str))
             else:
                 sizes |= dict.fromkeys(n for extent in use.shape[1:] for n in sorted(extent.names()))
-            found.append(
-                ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment)
-            )
+            found.append(ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment))
         grid = _grid(self.schedule)
         wanted = affine_names(body) | names_of(grid[:-1])  # several grid axes are decoded in the kernel
         wanted |= names_of(grid) & {name for name, _ in self.scop.program.derived}  # and the launch evaluates products
@@ -252,9 +250,7 @@ class _Lowering:
             return values
         where = self._steady(where)
         fill = neutral(statement.monoid, statement.dtypes)
-        return tuple(
-            Apply("where", (Inside(where), v, f), f.dtype) for v, f in zip(values, fill, strict=True)
-        )
+        return tuple(Apply("where", (Inside(where), v, f), f.dtype) for v, f in zip(values, fill, strict=True))
 
     def _zero_outside(self, term: Expr, where: tuple[Affine, ...]) -> bool:
         """True for a loaded value whose own mask fills it with zeros wherever `where` fails, also through a box."""
@@ -302,9 +298,7 @@ class _Lowering:
         function = MONOIDS[statement.monoid].function
         return [*ops, ir.Let(names[0], Apply(function, (refs[0], new[0]), refs[0].dtype))]
 
-    def _merge_state(
-        self, statement: Statement, names: tuple[str, ...], old: list[Ref], new: list[Ref]
-    ) -> list[ir.Op]:
+    def _merge_state(self, statement: Statement, names: tuple[str, ...], old: list[Ref], new: list[Ref]) -> list[ir.Op]:
         """argmax and argmin: the new pair wins if better, or the first NaN, or equal at a lower index."""
         better = "greater" if statement.monoid == "argmax" else "less"
         (v, i), (w, j) = old, new
@@ -396,9 +390,11 @@ class _Lowering:
             inner = self.scop.statements[producer.value]
             if producer.role != "compute" or uses[producer.name] != 1 or producer.path != placed.path:
                 continue
-            if isinstance(inner, Statement) and inner.monoid is None and isinstance(inner.body[0], Apply):
-                if inner.body[0].function == "multiply" and inner.dtypes == statement.dtypes:
-                    self.folded[producer.name] = placed.name
+            if not isinstance(inner, Statement) or inner.monoid is not None or inner.dtypes != statement.dtypes:
+                continue
+            term = inner.body[0]
+            if isinstance(term, Apply) and term.function == "multiply":
+                self.folded[producer.name] = placed.name
 
     def _product(self, placed: Placed, statement: Statement) -> tuple[Expr, Expr] | None:
         producer = placed.providers[0]
@@ -526,8 +522,9 @@ def in_registers(term: Expr) -> Expr:
     if not isinstance(term, Apply):
         return term
     operands = tuple(in_registers(o) for o in term.operands)
-    if term.function == "cast" and operands[0].dtype == term.dtype.compute and not isinstance(operands[0], Inside):
-        return operands[0]
+    inner = operands[0]
+    if term.function == "cast" and not isinstance(inner, Inside) and inner.dtype == term.dtype.compute:
+        return inner
     return replace(term, operands=operands, dtype=term.dtype.compute)
 
 

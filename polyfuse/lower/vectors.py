@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyfuse import sets
-from polyfuse.affine import Affine, digit
+from polyfuse.affine import Affine, digit, names_of
 from polyfuse.lower.context import Context
 from polyfuse.schedule import Digit, PlaceEntry
 from polyfuse.sets import Constraint
@@ -38,7 +38,7 @@ def divides(width: int, expression: Affine, context: Context) -> bool:
         return True
     if rest in known:
         return True
-    names = tuple(sorted(rest.names() | sets.names_of(c.expression for c in context.constraints)))
+    names = tuple(sorted(rest.names() | names_of(c.expression for c in context.constraints)))
     odd = [Constraint(rest - 1 - r, "mod", width) for r in range(width - 1)]
     try:
         return all(sets.is_empty(sets.Relation(names, (*context.constraints, c))) for c in odd)
@@ -64,9 +64,7 @@ def vector_width(
     return width, slot
 
 
-def hoist_from_vector(
-    conditions: Sequence[Affine], slot: Digit, context: Context
-) -> tuple[Affine, ...] | None:
+def hoist_from_vector(conditions: Sequence[Affine], slot: Digit, context: Context) -> tuple[Affine, ...] | None:
     """Conditions equivalent to `conditions` that do not mention `slot`, or None.
 
     ``N - 1 - (4*t + v) >= 0`` with 4 dividing N is ``N - 4 - 4*t >= 0``: all slots of a vector agree.

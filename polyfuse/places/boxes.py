@@ -54,9 +54,7 @@ def _runs(name: str, digits: Mapping[str, Digit], pinned: Collection[str]) -> bo
     return digit is not None and digit.kind != "block" and digit.name not in pinned
 
 
-def enclosing_box(
-    places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit], pinned: Collection[str]
-) -> Box:
+def enclosing_box(places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit], pinned: Collection[str]) -> Box:
     """The least box that holds every place, for fixed block and pinned loops.  Raises Unbounded."""
     origin, extents = [], []
     for entries in zip(*places, strict=True):

@@ -26,6 +26,8 @@ from polyfuse.schedule import Digit, KernelSchedule, Placed, PlaceEntry, SharedB
 from polyfuse.scop import Statement
 from polyfuse.verdict import Hazard, Verdict, illegal
 
+Path = tuple[tuple[str, int], ...]
+
 
 class Refused(Exception):
     """A proposal that cannot be placed; `verdict` says why."""
@@ -117,7 +119,7 @@ class _Builder:
         anchors = (self.proposal.anchors.get((statement.id, d)) for d in dims)
         return any(a is not None and f"${loop}" in a.names() for a in anchors) and statement.is_reduction
 
-    def _path(self, place: tuple[PlaceEntry, ...], passes: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    def _path(self, place: tuple[PlaceEntry, ...], passes: dict[str, int]) -> Path:
         used: set[str] = set()
         for entry in place:
             if isinstance(entry, Affine):
@@ -157,18 +159,17 @@ class _Builder:
         needs = self.needs[value]
         if staging is not None:
             needs = self._stage(value, needs, staging)
-        shared: dict[tuple[object, ...], list[_Need]] = defaultdict(list)
+        shared: dict[tuple[tuple[PlaceEntry, ...], Path, int], list[_Need]] = defaultdict(list)
         for need in needs:
-            path = self._path(need.place, need.passes)
             component = need.component if value in self.group.loads else -1
-            shared[(need.place, path, component)].append(need)
+            shared[(need.place, self._path(need.place, need.passes), component)].append(need)
         for (_, path, _), same in shared.items():
             if value in self.group.loads:
-                self._load(value, same, path)  # type: ignore[arg-type]
+                self._load(value, same, path)
             else:
                 self._compute(value, same)
 
-    def _load(self, value: int, needs: list[_Need], path: tuple[tuple[str, int], ...]) -> None:
+    def _load(self, value: int, needs: list[_Need], path: Path) -> None:
         first = needs[0]
         name = self._fresh(self.scop.statements[value].name)
         self.drafts[name] = _Draft(Placed(name, "load", value, first.place, path, component=first.component), [])
@@ -213,8 +214,8 @@ class _Builder:
                     illegal(
                         Hazard.SCOPE,
                         f"{statement.name} is needed at {place[dim]} along dimension {dim}, where the digits "
-                        f"{', '.join(sorted(clash))} already enumerate what it reduces: its results are needed in threads "
-                        "or blocks that do not compute them",
+                        f"{', '.join(sorted(clash))} already enumerate what it reduces: its results are needed in "
+                        "threads or blocks that do not compute them",
                         rule="scope",
                     )
                 )
@@ -228,8 +229,8 @@ class _Builder:
                 raise Refused(
                     illegal(
                         Hazard.SCOPE,
-                        f"the partial results of {statement.name} along loop {loop} would have to outlive its iterations "
-                        f"while loop {self.loops[summed[0]]} goes on",
+                        f"the partial results of {statement.name} along loop {loop} would have to outlive its "
+                        f"iterations while loop {self.loops[summed[0]]} goes on",
                         rule="scope",
                     )
                 )
@@ -267,12 +268,12 @@ class _Builder:
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
         self.drafts[put] = _Draft(Placed(put, "put", value, put_place, self._path(put_place, passes)), [""])
-        by_place: dict[tuple[object, ...], list[_Need]] = defaultdict(list)
+        by_place: dict[tuple[tuple[PlaceEntry, ...], Path], list[_Need]] = defaultdict(list)
         for need in staged:
             by_place[(need.place, self._path(need.place, need.passes))].append(need)
         for (place, path), same in by_place.items():
             get = self._fresh(f"{name}_s")
-            self.drafts[get] = _Draft(Placed(get, "get", value, place, path), [put])  # type: ignore[arg-type]
+            self.drafts[get] = _Draft(Placed(get, "get", value, place, path), [put])
             self._provide(same, get)
         self.boxes.append(SharedBox(value, name, box.origin, box.extents, odd_pitch(box.extents)))
         return [*spared, _Need(put_place, passes, staged[0].component, put, 0)]

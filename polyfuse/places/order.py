@@ -1,7 +1,7 @@
 """The order tree: placed statements sorted by dependence, loops with the same pass number merged, barriers inserted.
 
-    load x (c)  max m (c)  |  exp e (c)  sum s (c)  |  div y (c)        paths: c pass 0 | c pass 1 | c pass 2
- -> for c: {x; m}   for c: {x_2; e; s}   for c: {x_3; e_2; y; store}
+   load x (c)  max m (c)  |  exp e (c)  sum s (c)  |  div y (c)        paths: c pass 0 | c pass 1 | c pass 2
+-> for c: {x; m}   for c: {x_2; e; s}   for c: {x_3; e_2; y; store}
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Key = tuple[str, int] | str
 
 
 def order_tree(placed: Sequence[Placed]) -> tuple[TreeItem, ...]:
-    """Statements and loop nests in an order that respects every provider, loads first, then by position in `placed` reversed."""
+    """Statements and loop nests in an order that respects every provider; ties: loads first, then last placed first."""
     by_name = {p.name: p for p in placed}
     rank = {p.name: (p.role != "load", k) for k, p in enumerate(reversed(placed))}  # loads first: all in flight at once
     return _level([p.name for p in placed], by_name, rank, 0)
@@ -26,7 +26,9 @@ def sources(statement: Placed) -> list[str]:
     return [*statement.providers, *(entry for entry in statement.place if isinstance(entry, str))]
 
 
-def _level(names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, tuple[bool, int]], depth: int) -> tuple[TreeItem, ...]:
+def _level(
+    names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, tuple[bool, int]], depth: int
+) -> tuple[TreeItem, ...]:
     key_of: dict[str, Key] = {}
     members: dict[Key, list[str]] = {}
     for name in names:

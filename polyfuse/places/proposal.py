@@ -47,7 +47,7 @@ class Staging:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """`anchors`: the place of dimension d of statement s, for every root and for the reduced dimensions of every
-    reduction.  `loops`: the nest, outermost first.  Thread digits may overlap (``t`` in one place, ``lane`` in another):
+    reduction.  `loops`: the nest, outermost first.  Thread digits may overlap (``t`` here, ``lane`` there):
     they are refined later."""
 
     strategy: str

@@ -1,7 +1,7 @@
 """Common refinement of thread digits: places that cut the thread index differently meet in the finest cut.
 
-    t = 0..255  in one place,  lane = t % 32 and warp = t // 32  in another
- -> t0 (stride 1, extent 32), t1 (stride 32, extent 8);  t = 32*t1 + t0, lane = t0, warp = t1
+   t = 0..255  in one place,  lane = t % 32 and warp = t // 32  in another
+-> t0 (stride 1, extent 32), t1 (stride 32, extent 8);  t = 32*t1 + t0, lane = t0, warp = t1
 """
 
 from __future__ import annotations

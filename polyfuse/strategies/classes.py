@@ -76,7 +76,9 @@ class Classes:
     def anchored(self, group: Group) -> tuple[AxisClass, ...]:
         """The classes that need a split: those of roots and those that something reduces or scans.  The places of all
         others follow from their readers."""
-        return tuple(a for a in self.axes if a.reduced_by or a.scanned_by or any(k[0] in group.roots for k in a.members))
+        return tuple(
+            a for a in self.axes if a.reduced_by or a.scanned_by or any(k[0] in group.roots for k in a.members)
+        )
 
     def statement(self, statement: Statement) -> tuple[AxisClass, ...]:
         return tuple(self.of[(statement.id, d)] for d in range(len(statement.extents)))
@@ -221,5 +223,3 @@ def volume(group: Group, value: int, hints: Mapping[str, int]) -> int:
     for extent in group.scop.shape(value):
         count *= max(0, extent.evaluate(hints))
     return count
-
-

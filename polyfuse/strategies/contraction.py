@@ -74,8 +74,9 @@ def recognise(situation: Situation, statement: Statement) -> Contraction | None:
     deep = max(reduced, key=lambda a: a.size(situation.hints))
     if any(deep.number not in classes for source, classes in has if source in dict(lacking)):
         return None
-    pick = lambda numbers: max((of[n] for n in numbers), key=lambda a: a.size(situation.hints))  # noqa: E731
-    first, second = pick(rows), pick(columns)
+    first, second = (
+        max((of[n] for n in numbers), key=lambda a: a.size(situation.hints)) for numbers in (rows, columns)
+    )
     inner = situation.inner
     if inner is first:  # the unit-stride class of the result runs along lanes
         first, second = second, first

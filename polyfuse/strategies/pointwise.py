@@ -1,15 +1,16 @@
 """Elementwise groups: a thread owns whole vectors of consecutive elements, several of them, neighbours side by side.
 
-    y[i, j] = ...          i = b0*R + r*.. + ty,   j = b1*(U*TX*V) + u*(TX*V) + V*tx + v
+y[i, j] = ...          i = b0*R + r*.. + ty,   j = b1*(U*TX*V) + u*(TX*V) + V*tx + v
 """
 
 from __future__ import annotations
 
 from polyfuse.affine import Affine
+from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 THREADS = 256
 BYTES_IN_FLIGHT = 64  # per thread and array: four 16-byte loads reach the copy speed (benchmarks/results)
@@ -35,13 +36,13 @@ def _gpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | N
     if inner is None:
         return Proposal("pointwise", (), (thread("t", 1, 32),), {})
     others = sorted((a for a in axes if a is not inner), key=lambda a: (-a.size(situation.hints), a.number))
-    width = situation.tiles.get("vector") or situation.vector(inner.extent, flat=not others)
-    threads = situation.tiles.get("threads", THREADS)
+    width = situation.width(inner.extent, flat=not others)
+    threads = power_below(situation.tiles.get("threads", THREADS))
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
     rows = threads // lanes
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
     unroll = situation.tiles.get("unroll") or max(1, BYTES_IN_FLIGHT // (itemsize * width))
-    if inner.size(situation.hints) < unroll * lanes * width:
+    if "unroll" not in situation.tiles and inner.size(situation.hints) < unroll * lanes * width:
         unroll = 1
     t_inner, t_outer = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v = slot("u", unroll), slot("v", width)
@@ -71,7 +72,7 @@ def _cpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | N
     if inner is None:
         return Proposal("pointwise", (), (), {})
     others = [a for a in axes if a is not inner]
-    width = situation.tiles.get("vector") or situation.vector(inner.extent, flat=not others)
+    width = situation.width(inner.extent, flat=not others)
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
     steps = max(1, min(-(-inner.size(situation.hints) // width), 4096 // width))
@@ -95,8 +96,8 @@ def _cpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | N
     )
 
 
-def _dtypes(situation: Situation, value: int) -> list[object]:
-    return list(situation.scop.statements[value].dtypes)
+def _dtypes(situation: Situation, value: int) -> tuple[DType, ...]:
+    return situation.scop.statements[value].dtypes
 
 
 def kept_digits(digits: list[Digit], keep_threads: bool = False) -> tuple[Digit, ...]:

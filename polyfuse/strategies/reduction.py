@@ -3,8 +3,8 @@
     rows      y[i, :]: i = rows*b0 + ty,  j = TX*V*c + V*tx + v      c in registers, or a loop when the row is long
     columns   s[j]:    j = b0*TX*V + V*tx + v,  i = ty + TY*(u + U*r)   r a loop
 
-Classes that nothing reduces become blocks.  Further reduced classes become loops.  Several reductions, their prologues and
-epilogues share the same digits; which pass of a loop a statement runs in is derived.
+Classes that nothing reduces become blocks.  Further reduced classes become loops.  Several reductions, their prologues
+and epilogues share the same digits; which pass of a loop a statement runs in is derived.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 WARP_ROW = 1024  # elements a warp holds in registers: 32 a lane
 BLOCK_ROW = 16384  # elements a block of 512 threads holds in registers: 32 a thread
@@ -39,9 +39,9 @@ def reduction(situation: Situation) -> list[Proposal]:
     return [*wide, _rows(situation, over[-1], over)]
 
 
-def _blocks(situation: Situation, axes: list[AxisClass], first_step: int, ty: Digit | None) -> tuple[
-    list[Digit], dict[int, Affine]
-]:
+def _blocks(
+    situation: Situation, axes: list[AxisClass], first_step: int, ty: Digit | None
+) -> tuple[list[Digit], dict[int, Affine]]:
     """One block digit per parallel class; the first takes `first_step` rows, dealt to `ty`."""
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
@@ -71,14 +71,17 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Prop
     if inner.scanned_by:  # prefix order: loop, thread, slot
         splits[inner.number] = mixed((r if looped else None, span), (tx, shape.width), (v, 1))
     else:
-        splits[inner.number] = mixed(
-            (r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1)
-        )
+        splits[inner.number] = mixed((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
     splits |= loop_splits
     ordered = [*digits, tx, ty, *loops, *([r] if looped else []), c, v]
     return Proposal(
         "rows",
-        (("threads", shape.lanes * shape.rows), ("lanes", shape.lanes), ("chunks", shape.chunks), ("vector", shape.width)),
+        (
+            ("threads", shape.lanes * shape.rows),
+            ("lanes", shape.lanes),
+            ("chunks", shape.chunks),
+            ("vector", shape.width),
+        ),
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
@@ -99,18 +102,19 @@ class _RowShape:
 def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowShape:
     n, extent = inner.size(situation.hints), inner.extent
     if situation.target.kind == "cpu":
-        width = situation.vector(extent, flat=False)
+        width = situation.width(extent, flat=False)
         while width > 1 and width >= 2 * n:
             width //= 2
         return _RowShape(1, 1, 1, width, extent.ceildiv(width), ())
-    width = situation.tiles.get("vector") or situation.vector(extent, flat=False)
+    width = situation.width(extent, flat=False)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards)
     lanes, chunks, floor, capacity = _capacity(n, width)
-    if "threads" in situation.tiles and "lanes" not in situation.tiles:
-        lanes = situation.tiles["threads"]
-        chunks = min(8, max(1, -(-n // (lanes * width))))
+    threads = power_below(situation.tiles.get("threads", max(256, lanes)))
+    asked = min(threads, power_below(situation.tiles.get("lanes", lanes)))
+    if (asked, situation.tiles.get("chunks", chunks)) != (lanes, chunks):
+        lanes, chunks = asked, situation.tiles.get("chunks") or min(8, max(1, -(-n // (asked * width))))
         floor, capacity = 0, lanes * chunks * width
     trips = Affine.of(1)
     if n > capacity:
@@ -118,7 +122,7 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowSh
         guards = (*guards, *_bucket(extent, capacity, None))
     else:
         guards = (*guards, *_bucket(extent, floor, capacity))
-    rows = max(1, 256 // lanes) if has_rows else 1
+    rows = threads // lanes if has_rows else 1
     return _RowShape(lanes, rows, chunks, width, trips, guards)
 
 
@@ -145,9 +149,7 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
     return (*low, Guard(Affine.of(up_to) - extent)) if up_to is not None else low
 
 
-def _scan_shape(
-    situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]
-) -> _RowShape:
+def _scan_shape(situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]) -> _RowShape:
     n = inner.size(situation.hints)
     lanes = min(1024, max(32, power_above(-(-n // (4 * width)))))
     trips = inner.extent.ceildiv(lanes * width)
@@ -157,14 +159,12 @@ def _scan_shape(
     return _RowShape(lanes, 1, 1, width, trips, guards)
 
 
-def _columns(
-    situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int
-) -> Proposal:
+def _columns(situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int) -> Proposal:
     parallel = [a for a in situation.axes if a not in over and a is not inner]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]
-    width = situation.tiles.get("vector") or situation.vector(inner.extent, flat=False)
+    width = situation.width(inner.extent, flat=False)
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
     lanes, rows, unroll = _column_shape(situation, inner, main, width, most_lanes, threads)
@@ -193,10 +193,11 @@ def _column_shape(
     """(lanes along the kept class, threads along the reduced one, rows a thread unrolls)."""
     length = main.size(situation.hints)
     lanes = min(most_lanes, power_above(-(-inner.size(situation.hints) // width)))
-    lanes = min(situation.tiles.get("lanes", lanes), threads)
+    threads = power_below(situation.tiles.get("threads", threads))
+    lanes = min(power_below(situation.tiles.get("lanes", lanes)), threads)
     if main.scanned_by:
         return lanes, 1, 1
-    rows = max(1, situation.tiles.get("threads", threads) // lanes)
+    rows = threads // lanes
     while rows > 1 and length <= rows // 2:
         rows //= 2
     unroll = situation.tiles.get("unroll") or (8 if situation.target.kind == "cpu" else 4)

@@ -1,7 +1,7 @@
 """Elementwise groups on two-dimensional tiles: transposed reads and stencils through shared memory.
 
-    z[i, j] = x[i, j] + y[j, i]        i = 64*b1 + 16*q + ty,  j = 64*b0 + 4*tx + v;  y's tile is put by rows, got by columns
-    u[i, j] = f(x[i-1, j], ...), y[i, j] = g(u[i, j-1], ...)      u (and x) in boxes with a halo; recomputed at their edges
+z[i, j] = x[i, j] + y[j, i]        i = 64*b1 + 16*q + ty,  j = 64*b0 + 4*tx + v;  y put by rows, got by columns
+u[i, j] = f(x[i-1, j], ...), y[i, j] = g(u[i, j-1], ...)      u (and x) in boxes with a halo; recomputed at their edges
 """
 
 from __future__ import annotations
@@ -102,9 +102,7 @@ def _neighbours(situation: Situation) -> list[int]:
     return [v for v in dict.fromkeys(found) if v in situation.group.body]
 
 
-def _stencil(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, staged: list[int]
-) -> Proposal:
+def _stencil(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, staged: list[int]) -> Proposal:
     rows = situation.tiles.get("rows", STENCIL_ROWS)
     columns = situation.tiles.get("columns", STENCIL_COLUMNS)
     others = [a for a in axes if a is not inner]
