@@ -1,0 +1,190 @@
+"""Calls with device arrays of every library: the same kind back, on the caller's stream, capturable, cheap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import ArgumentError, PolyfuseError
+
+pytestmark = pytest.mark.gpu
+
+
+def chain(x, y):
+    return np.maximum((x + y) * 2, 0) - 1
+
+
+def normalised(x):
+    return x / np.sqrt((x * x).sum())
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def cupy() -> Any:
+    return pytest.importorskip("cupy")
+
+
+def host_microseconds(call: Callable[[], object], synchronise: Callable[[], object]) -> float:
+    """Median host time of one call, the device kept ahead of the queue."""
+    for _ in range(50):
+        call()
+    spans = []
+    for _ in range(15):
+        synchronise()
+        start = time.perf_counter()
+        for _ in range(100):
+            call()
+        spans.append((time.perf_counter() - start) / 100)
+    synchronise()
+    return 1e6 * float(np.median(spans))
+
+
+# ---------------------------------------------------------------------------------------------- torch
+
+
+def test_torch_tensors(torch) -> None:
+    f = pf.jit(chain)
+    wide = torch.randn(64, 130, device="cuda")
+    for x in (wide, wide[:, 1:], wide[::2], wide.T, wide[0].expand(5, 130), wide[:, :0], wide.half(), wide[3, 4]):
+        expected = torch.relu((x + x) * 2) - 1
+        result = f(x, x)
+        assert result.device == x.device
+        assert result.dtype == x.dtype
+        torch.testing.assert_close(result, expected)
+
+
+def test_torch_out_bind_and_workspace(torch) -> None:
+    f, g = pf.jit(chain), pf.jit(normalised, fuse=False)
+    x, y = (torch.randn(300, 257, device="cuda") for _ in range(2))
+    out = torch.empty_like(x)
+    assert f(x, y, out=out) is out
+    torch.testing.assert_close(out, torch.relu((x + y) * 2) - 1)
+    strided = torch.zeros(257, 300, device="cuda").T
+    f(x, y, out=strided)
+    torch.testing.assert_close(strided, out)
+    torch.testing.assert_close(g(x), x / (x * x).sum().sqrt())
+    bound = f.bind(x, y, out=x)
+    bound()
+    torch.testing.assert_close(x, out)
+
+
+def test_torch_current_stream(torch) -> None:
+    """The producer is slow and on another stream: a launch on any other stream would read too early."""
+    f = pf.jit(chain)
+    x = torch.zeros(1 << 20, device="cuda")
+    f(x, x)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        x.fill_(3.0)
+        result = f(x, x)
+    stream.synchronize()
+    assert (result == 11).all()
+
+
+def test_torch_graph_capture_with_counters(torch) -> None:
+    """A multi-kernel plan with a last-block reduction replays, beside eager calls on the capturing stream."""
+    f = pf.jit(normalised)
+    x = torch.randn(2048, 1024, device="cuda")
+    f(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = f(x)
+    for _ in range(5):
+        x.normal_()
+        graph.replay()
+        eager = f(x)
+        torch.cuda.synchronize()
+        torch.testing.assert_close(result, x / (x * x).sum().sqrt())
+        torch.testing.assert_close(eager, result)
+
+
+def test_torch_refusals(torch) -> None:
+    f, x = pf.jit(chain), torch.zeros(3, device="cuda")
+    with pytest.raises(ArgumentError, match="x is on cuda:0, y is on cpu"):
+        f(x, torch.zeros(3))
+    with pytest.raises(ArgumentError, match="y requires grad"):
+        f(x, torch.zeros(3, device="cuda", requires_grad=True))
+    with pytest.raises(PolyfuseError):
+        f(x, torch.zeros(4, device="cuda"))
+    with pytest.raises(ArgumentError, match="out is on cpu"):
+        f(x, x, out=torch.zeros(3))
+
+
+# ---------------------------------------------------------------------------------------------- other libraries
+
+
+def test_cupy_arrays(cupy) -> None:
+    f = pf.jit(chain)
+    wide = cupy.random.standard_normal((64, 130), dtype=cupy.float32)
+    for x in (wide, wide[:, 1:], wide[::-2], wide.T, wide[:, :0], wide[3, 4]):
+        result = f(x, x)
+        assert isinstance(result, cupy.ndarray)
+        cupy.testing.assert_allclose(result, cupy.maximum((x + x) * 2, 0) - 1, rtol=1e-6)
+    cupy.testing.assert_allclose(pf.jit(normalised, fuse=False)(wide), wide / cupy.sqrt((wide * wide).sum()), rtol=1e-5)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        result = f(wide, wide)
+        stream.synchronize()
+    cupy.testing.assert_allclose(result, cupy.maximum((wide + wide) * 2, 0) - 1, rtol=1e-6)
+
+
+def test_numba_arrays() -> None:
+    cuda = pytest.importorskip("numba.cuda")
+    x = np.random.default_rng(0).standard_normal((40, 50)).astype(np.float32)
+    device = cuda.to_device(x)
+    result = pf.jit(chain)(device, device)
+    assert type(result) is type(device)
+    np.testing.assert_allclose(result.copy_to_host(), chain(x, x), rtol=1e-6)
+    out = cuda.device_array((40, 50), np.float32)
+    pf.jit(chain)(device, device, out=out)
+    np.testing.assert_allclose(out.copy_to_host(), chain(x, x), rtol=1e-6)
+    total = pf.jit(lambda x: np.exp(x).sum(axis=0), fuse=False)(device)
+    np.testing.assert_allclose(total.copy_to_host(), np.exp(x).sum(axis=0), rtol=1e-5)
+
+
+def test_cuda_array_interface(cupy) -> None:
+    class Foreign:
+        def __init__(self, array: Any) -> None:
+            self.array, self.shape, self.dtype = array, array.shape, array.dtype
+            self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+    x = cupy.arange(12, dtype=cupy.float32)
+    cupy.testing.assert_array_equal(pf.jit(lambda x: x * 2)(Foreign(x)), x * 2)
+
+
+# ---------------------------------------------------------------------------------------------- host time
+
+
+def test_host_time_with_torch_tensors(torch, record_property) -> None:
+    f, x = pf.jit(chain), torch.randn(32, 32, device="cuda")
+    times = {
+        "call": host_microseconds(lambda: f(x, x), torch.cuda.synchronize),
+        "bound": host_microseconds(f.bind(x, x, out=torch.empty_like(x)), torch.cuda.synchronize),
+        "empty": host_microseconds(lambda: torch.empty_like(x), torch.cuda.synchronize),
+    }
+    record_property("microseconds", times)
+    print(f"torch, host microseconds: {times}")
+    assert times["call"] < 15  # measured 5 to 6 on the machine of benchmarks/results; slower hosts pass
+
+
+def test_host_time_with_cupy_arrays(cupy, record_property) -> None:
+    f, x = pf.jit(chain), cupy.zeros((32, 32), cupy.float32)
+    synchronise = cupy.cuda.Device().synchronize
+    times = {
+        "call": host_microseconds(lambda: f(x, x), synchronise),
+        "empty": host_microseconds(lambda: cupy.empty_like(x), synchronise),
+    }
+    record_property("microseconds", times)
+    print(f"cupy, host microseconds: {times}")
+    assert times["call"] < 18
