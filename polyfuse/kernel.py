@@ -239,8 +239,8 @@ class Kernel:
 
     `grid`: blocks along each axis, affine in sizes.  Several axes launch as one axis of their product, axis 0 fastest,
     because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `index_bits`:
-    32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.  `notes`: comments
-    by value name.
+    32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
+    `notes`: comments by value name.
     """
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from polyfuse import sets
 from polyfuse.affine import Affine, digit
@@ -17,17 +17,27 @@ NEVER = -digit("b0") - 1
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Constraints on ``$digits`` and sizes that hold wherever the kernel runs."""
+    """Constraints on ``$digits`` and sizes that hold wherever the kernel runs.
+
+    `loops`: constraints that hold inside a loop only.  An expression that mentions a loop's digit is evaluated inside it;
+    for any other the loop may not run at all, and assuming ``0 <= r < trips`` would assume that it does.
+    """
 
     constraints: tuple[Constraint, ...]
     digits: dict[str, Digit]
+    loops: dict[str, tuple[Constraint, ...]] = field(default_factory=dict)
+
+    def around(self, expression: Affine) -> tuple[Constraint, ...]:
+        """What holds wherever `expression` is evaluated."""
+        inside = [c for name in sorted(expression.names()) for c in self.loops.get(name, ())]
+        return (*self.constraints, *inside) if inside else self.constraints
 
     def implies(self, condition: Affine) -> bool:
         """True when ``condition >= 0`` always holds.  A query out of budget answers False: the test is then emitted."""
         if condition.is_constant:
             return condition.constant >= 0
         try:
-            return sets.implied(condition, self.constraints)
+            return sets.implied(condition, self.around(condition))
         except sets.BudgetExceeded:
             return False
 
@@ -55,6 +65,8 @@ def size_constraints(sizes: Sequence[str], facts: Sequence[Affine], guards: Sequ
 
 
 def kernel_context(schedule: KernelSchedule, sizes: Sequence[str], facts: Sequence[Affine]) -> Context:
-    boxes = sets.box([f"${d.name}" for d in schedule.digits], [d.extent for d in schedule.digits])
+    steady = [d for d in schedule.digits if d.kind != "loop"]
+    boxes = sets.box([f"${d.name}" for d in steady], [d.extent for d in steady])
     constraints = (*boxes, *size_constraints(sizes, facts, schedule.guards))
-    return Context(constraints, {d.name: d for d in schedule.digits})
+    loops = {f"${d.name}": sets.box([f"${d.name}"], [d.extent]) for d in schedule.of_kind("loop")}
+    return Context(constraints, {d.name: d for d in schedule.digits}, loops)

@@ -157,7 +157,7 @@ class _Lowering:
         worst = border_conditions(body, self.schedule.digits) if self.schedule.border else None
         if not worst:
             return body
-        self.context = Context((*self.context.constraints, *at_least_zero(worst)), self.context.digits)
+        self.context = replace(self.context, constraints=(*self.context.constraints, *at_least_zero(worst)))
         return (ir.If(Inside(worst), self._items(self.schedule.order, ()), body),)
 
     # ---------------------------------------------------------------- order tree

@@ -33,15 +33,16 @@ def divides(width: int, expression: Affine, context: Context) -> bool:
     rest = Affine(tuple((a, f % width) for a, f in expression.terms if f % width), expression.constant % width)
     if rest.is_constant:
         return rest.constant == 0
-    known = {c.expression for c in context.constraints if c.kind == "mod" and c.modulus % width == 0}
+    constraints = context.around(rest)
+    known = {c.expression for c in constraints if c.kind == "mod" and c.modulus % width == 0}
     if all((Affine(((a, 1),)) in known) for a, _ in rest.terms) and rest.constant == 0:
         return True
     if rest in known:
         return True
-    names = tuple(sorted(rest.names() | names_of(c.expression for c in context.constraints)))
+    names = tuple(sorted(rest.names() | names_of(c.expression for c in constraints)))
     odd = [Constraint(rest - 1 - r, "mod", width) for r in range(width - 1)]
     try:
-        return all(sets.is_empty(sets.Relation(names, (*context.constraints, c))) for c in odd)
+        return all(sets.is_empty(sets.Relation(names, (*constraints, c))) for c in odd)
     except sets.BudgetExceeded:
         return False
 
