@@ -15,7 +15,7 @@ Change = Callable[[Node, Node], Node]
 def rebuild_program(program: Program, change: Change) -> Program:
     """The program over the changed DAG.  Names, source lines and marks follow a node to what takes its place."""
     done = _rebuilt(program.outputs, change)
-    moved = {old: new.digest for old, new in done.items() if new.digest != old}
+    moved = {old: new.digest for old, new in done.items() if new.digest not in done}  # else it has marks of its own
     return replace(
         program,
         outputs=tuple(done[o.digest] for o in program.outputs),

@@ -1,0 +1,97 @@
+"""A text applied to a program: the kernels, strategies and parameters that it names, built and proved anew.
+
+The text decides grouping, what is stored, strategies and their parameters.  Places, scopes, combine levels and the grid
+follow; what the text says of scopes and notes is checked against what follows.  Nothing is believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from polyfuse.choose import Choice, choose
+from polyfuse.errors import ScheduleError
+from polyfuse.explain.kernels import KernelView
+from polyfuse.grouping.partition import KernelGroup
+from polyfuse.grouping.rules import Rules
+from polyfuse.grouping.search import Grouping
+from polyfuse.legality import prove
+from polyfuse.places.proposal import Group
+from polyfuse.planner import ProgramCosts, assemble, program_costs
+from polyfuse.strategies.situation import Situation
+from polyfuse.text.grouping import Sets, grouped
+from polyfuse.text.parser import CallText, KernelText, StepText, parse_text
+from polyfuse.text.printer import home_text
+from polyfuse.verdict import Hazard, Verdict, illegal
+
+if TYPE_CHECKING:
+    from polyfuse.plan import Plan
+
+
+def apply_text(text: str, plan: Plan) -> Plan:
+    """The plan for the program, target and layouts of `plan` that the text describes.
+
+    Raises ScheduleError where the text is malformed, where it leaves a value without a home, or where a kernel that it
+    asks for is refused; the error carries the verdict.
+    """
+    steps = parse_text(text)
+    costs = program_costs(plan.program, plan.target, plan.options, plan.layouts)
+    sets = grouped(costs.scop, steps)
+    kernels = [_kernel(costs, step, group) for step, group in zip(steps, sets, strict=True)]
+    grouping = Grouping(tuple(kernels), {}, (), 0, costs, Rules(), None)
+    built = assemble(costs, grouping, plan.layouts)
+    guards = tuple(dict.fromkeys((*built.guards, *plan.guards)))
+    built = replace(built, guards=guards)
+    texts = [step for step in steps if isinstance(step, KernelText)]
+    for step, view in zip(texts, built.kernels, strict=True):
+        _check_homes(step, view)
+    return built
+
+
+def _kernel(costs: ProgramCosts, step: StepText, sets: Sets) -> KernelGroup:
+    """The kernel of one step, built, proved, and kept in `costs` as the choice for its group."""
+    if isinstance(step, CallText):
+        return KernelGroup(sets.roots, sets.body, sets.loads, 0)
+    choice = _choice(costs, step, sets)
+    if choice.schedule is None or choice.group is None or choice.cost is None:
+        raise refused(step, choice.verdict)
+    verdict = prove(choice.group.scop, choice.schedule)
+    if not verdict:
+        raise refused(step, verdict)
+    if step.threads and choice.schedule.threads != step.threads:
+        sentence = f"the block has {choice.schedule.threads} threads, not {step.threads}"
+        raise refused(step, illegal(Hazard.STEERING, sentence, rule="steering"))
+    costs.choices[(sets.body, sets.roots)] = choice
+    return KernelGroup(sets.roots, sets.body, sets.loads, choice.cost.picoseconds)
+
+
+def _choice(costs: ProgramCosts, step: KernelText, sets: Sets) -> Choice:
+    tiles = dict(step.parameters)
+    if step.threads:
+        tiles.setdefault("threads", step.threads)
+    group = Group(costs.scop, sets.body, sets.roots, sets.loads)
+    situation = Situation(group, costs.target, costs.hints, costs.layouts, tiles)
+    return choose(
+        situation, name=step.name, max_registers=costs.options.max_registers, strategy=step.strategy
+    )
+
+
+def refused(step: KernelText, verdict: Verdict | None) -> ScheduleError:
+    """The error for a kernel that the text asks for and that may not be."""
+    return ScheduleError(f"line {step.line}: kernel {step.name} is refused: {verdict}", verdict=verdict)
+
+
+def _check_homes(step: KernelText, kernel: KernelView) -> None:
+    """Scopes and notes that the text states are those that follow from the schedule."""
+    views = {v.name: v for v in (*kernel.loads, *kernel.statements)}
+    for statement in step.statements:
+        if statement.scope is None:
+            continue
+        view = views[statement.name]
+        derived = "shared" if view.is_load and view.scope.value == "shared" else home_text(kernel, view)
+        stated = ", ".join([statement.scope.value, *statement.notes])
+        agrees = derived == stated if statement.notes else derived.split(", ")[0] == stated
+        if not agrees:
+            sentence = f"{statement.name} lives elsewhere: the text says {stated}, the schedule gives {derived}"
+            verdict = illegal(Hazard.SCOPE, sentence, rule="scope")
+            raise ScheduleError(f"line {statement.line}: {sentence}", verdict=verdict)
