@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyfuse.backends.numba_cuda.assemble import assemble
@@ -81,6 +83,28 @@ class Launcher:
         )
         return int(status) and status
 
+    def prepared(self, blocks: int) -> Callable[[Sequence[int | float | bool], int], None]:
+        """`launch` for a grid of one axis, as a function of the arguments and the stream: 2 microseconds cheaper.
+
+        Everything but the packed arguments and the stream is wrapped for the driver once.  Such records are used again:
+        a call takes one from a list and puts it back, so that any number of threads may launch.
+        """
+        self.load()
+        enqueue, free = _enqueue_function(), deque[_Prepared]()
+
+        def launch(arguments: Sequence[int | float | bool], stream: int) -> None:
+            try:
+                record = free.pop()
+            except IndexError:
+                record = _Prepared(self, blocks)
+            record.pack(record.buffer, 0, *arguments)
+            record.configuration.stream = stream
+            if enqueue(*record.wrapped):
+                self.launch((blocks,), arguments, stream)  # mends the context, or says what is wrong
+            free.append(record)
+
+        return launch
+
     def load(self) -> None:
         """Assemble and load the kernel, as the first launch does.  Raises `DeviceError` and `CompileError`."""
         with self._lock:
@@ -105,6 +129,45 @@ class Launcher:
         found = self.kernel.resources
         assert found is not None
         return found
+
+
+class _Configuration(ctypes.Structure):
+    """``CUlaunchConfig`` of the driver interface."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+class _Prepared:
+    """The arguments of ``cuLaunchKernelEx`` for one kernel and grid."""
+
+    __slots__ = ("buffer", "configuration", "pack", "pointers", "wrapped")
+
+    def __init__(self, launcher: Launcher, blocks: int) -> None:
+        kernel = launcher.kernel
+        layout = struct.Struct("@" + kernel.argument_format)
+        self.pack = layout.pack_into
+        self.buffer = ctypes.create_string_buffer(max(layout.size, 1))
+        base = ctypes.addressof(self.buffer)
+        places = [base + _offset(kernel.argument_format, k) for k in range(len(kernel.argument_format))]
+        self.pointers = (ctypes.c_void_p * max(len(places), 1))(*places)
+        self.configuration = _Configuration((blocks, 1, 1), (kernel.threads, 1, 1), kernel.dynamic_shared)
+        addresses = (ctypes.addressof(self.configuration), int(launcher._function), ctypes.addressof(self.pointers), 0)
+        self.wrapped = tuple(map(ctypes.c_void_p, addresses))
+
+
+@functools.cache
+def _enqueue_function() -> Any:
+    """``cuLaunchKernelEx`` through ctypes: with wrapped arguments it costs half of what the generated bindings do.  It
+    releases the interpreter's lock, because a launch may wait for a full queue."""
+    driver()  # loaded and initialised
+    return ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
 
 
 def _offset(formats: str, position: int) -> int:

@@ -43,12 +43,11 @@ class CudaKernel:
 
     def launcher(self, bound: Bound) -> Launcher:
         driver = self.on(bound.device.ordinal)
-        driver.load()
-        launch, grid, slots = driver.launch, (bound.blocks,), bound.slots
+        launch, slots = driver.prepared(bound.blocks), bound.slots
         if len(slots) < 2:
-            return lambda values, stream: launch(grid, [values[k] for k in slots], stream)
+            return lambda values, stream: launch([values[k] for k in slots], stream)
         arguments = itemgetter(*slots)
-        return lambda values, stream: launch(grid, arguments(values), stream)
+        return lambda values, stream: launch(arguments(values), stream)
 
     def to_bytes(self) -> bytes:
         """Description, PTX, machine code where there is some."""

@@ -129,11 +129,12 @@ class Library(Protocol):
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         """A function that returns a new uninitialised C-order array, 16-byte aligned."""
 
-    def pointer(self, array: Any) -> int:
-        """The base address of an array that `allocator` made."""
+    @property
+    def pointer(self) -> Callable[[Any], int]:
+        """A function that returns the base address of an array."""
 
-    def stream(self, device: Device) -> int:
-        """The handle of the caller's current stream; 0 on the host."""
+    def stream(self, device: Device) -> Callable[[], int]:
+        """A function that returns the handle of the caller's current stream; 0 on the host."""
 
     def is_capturing(self, device: Device) -> bool:
         """Whether launches on the current stream are being recorded into a CUDA graph."""

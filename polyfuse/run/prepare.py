@@ -148,6 +148,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     record = Record(
         library=library,
         device=device,
+        stream=library.stream(device),
         outputs=outputs,
         allocators=tuple(o.allocate for o in outputs),
         scratch=scratch,
@@ -172,14 +173,13 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
 def direct(record: Record) -> Callable[[list[Any]], Any]:
     """`Record.run` for one kernel that writes one output: the usual program, at 1.2 microseconds less."""
     (allocate,), (launch,) = record.allocators, record.steps
-    pointer, stream, device, constants = record.library.pointer, record.library.stream, record.device, record.constants
-    on_host = device.kind == "cpu"
+    pointer, stream, constants = record.library.pointer, record.stream, record.constants
 
     def run(values: list[Any]) -> Any:
         output = allocate()
         values.append(pointer(output))
         values += constants
-        launch(values, 0 if on_host else stream(device))
+        launch(values, stream())
         return output
 
     return run

@@ -89,17 +89,18 @@ class Target:
 class Record:
     """One prepared call.
 
-    `library`: allocates outputs and names the stream.  `steps` run in order.  `nested` makes the caller's structure of
-    the list of outputs, `finish` also the library's scalars where an output has rank 0.  `staged`: leaves that are
-    copied first, because no kernel can read them in place.  `fixed`: leaves whose value the trace depends on.
-    `results`: outputs that the function returns, the others are arguments written in place.  `is_conditional`: whether
-    `holds` must be asked before the record is used.  `spans`: per array leaf the bytes it reaches from its address, for
-    overlap tests.  `direct`: a shorter `run`, where there is one.  `targets`: classes of arrays seen as
-    ``out=``, by output and key.
+    `library`: allocates outputs.  `stream`: reads the handle of the caller's current stream.  `steps` run in order.
+    `nested` makes the caller's structure of the list of outputs, `finish` also the library's scalars where an output
+    has rank 0.  `staged`: leaves that are copied first, because no kernel can read them in place.  `fixed`: leaves
+    whose value the trace depends on.  `results`: outputs that the function returns; the others are arguments written in
+    place.  `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the
+    bytes it reaches from its address, for overlap tests.  `direct`: a shorter `run`, where there is one.  `targets`:
+    classes of arrays seen as ``out=``, by output and key.
     """
 
     library: Library
     device: Device
+    stream: Callable[[], int]
     outputs: tuple[Output, ...]
     allocators: tuple[Callable[[], Any], ...]
     scratch: Scratch | None
@@ -175,7 +176,7 @@ class Record:
         pointer = library.pointer
         for output in outputs:
             values.append(pointer(output))
-        stream = library.stream(self.device)
+        stream = self.stream()
         views: list[Any] = []
         memory = zeroed = None  # alive as long as the copies are: the allocators are ordered by the stream
         if self.scratch is not None:

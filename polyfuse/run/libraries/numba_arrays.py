@@ -14,11 +14,16 @@ from polyfuse.errors import ArgumentError, UnsupportedError
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
 
 
+def _pointer(array: Any) -> int:
+    return int(array.__cuda_array_interface__["data"][0])
+
+
 @dataclass(frozen=True, slots=True)
 class NumbaLibrary:
     """`cuda`: the module that defines device arrays, handed over by the first array seen."""
 
     cuda: Any
+    pointer: Callable[[Any], int] = _pointer
     name: str = "numba"
 
     def facts(self, array: Any) -> ArrayFacts:
@@ -35,7 +40,7 @@ class NumbaLibrary:
         return int(context.device.id) if context is not None else int(self.cuda.get_current_device().id)
 
     def read(self, array: Any) -> tuple[tuple[Any, ...], int]:
-        pointer = int(array.__cuda_array_interface__["data"][0])
+        pointer = _pointer(array)
         return ("numba", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT), pointer
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
@@ -43,12 +48,10 @@ class NumbaLibrary:
         make, element = self.cuda.device_array, dtype.numpy
         return lambda: make(shape, element)
 
-    def pointer(self, array: Any) -> int:
-        return int(array.__cuda_array_interface__["data"][0])
-
-    def stream(self, device: Device) -> int:
+    def stream(self, device: Device) -> Callable[[], int]:
         del device
-        return int(getattr(self.cuda.default_stream().handle, "value", None) or 0)
+        handle = int(getattr(self.cuda.default_stream().handle, "value", None) or 0)
+        return lambda: handle
 
     def is_capturing(self, device: Device) -> bool:
         del device

@@ -27,6 +27,7 @@ class NumPyLibrary:
     """`better`: the allocator for a shape and dtype that is better than NumPy's, or None."""
 
     better: Allocator = _usual
+    pointer: Callable[[Any], int] = host_pointer
     name: str = "numpy"
 
     def facts(self, array: Any) -> ArrayFacts:
@@ -46,12 +47,9 @@ class NumPyLibrary:
         del device  # there is one host
         return self.better(shape, dtype) or partial(np.empty, shape, dtype.numpy)
 
-    def pointer(self, array: Any) -> int:
-        return host_pointer(array)
-
-    def stream(self, device: Device) -> int:
+    def stream(self, device: Device) -> Callable[[], int]:
         del device
-        return 0
+        return lambda: 0
 
     def is_capturing(self, device: Device) -> bool:
         del device

@@ -1,0 +1,80 @@
+"""Prepared CUDA launches hand the driver what it needs, against a function that reads the structures back."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from typing import Any
+
+import pytest
+
+from polyfuse.backends.numba_cuda import launch as launch_module
+from polyfuse.backends.numba_cuda.compile import CompiledKernel
+from polyfuse.backends.numba_cuda.launch import Launcher
+
+
+@pytest.fixture
+def launcher() -> Launcher:
+    kernel = CompiledKernel("k", "", 128, 1, (9, 0), "QQif", 0, 65536)
+    found = Launcher(kernel)
+    found._function = 1234  # as if loaded
+    return found
+
+
+def read_back(configuration: Any, function: Any, parameters: Any, extra: Any) -> dict[str, Any]:
+    grid = struct.unpack("@6II", ctypes.string_at(configuration.value, 28))
+    stream = ctypes.c_void_p.from_address(configuration.value + 32).value
+    places = (ctypes.c_void_p * 4).from_address(parameters.value)
+    kinds = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int32, ctypes.c_float)
+    values = [kind.from_address(place).value for kind, place in zip(kinds, places, strict=True)]
+    return {"grid": grid, "stream": stream, "function": function.value, "values": values, "extra": extra.value}
+
+
+def test_everything_reaches_the_driver(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(launch_module, "_enqueue_function", lambda: lambda *a: seen.append(read_back(*a)) or 0)
+    launch = launcher.prepared(77)
+    launch((1 << 40, 2, -3, 0.5), 99)
+    launch((4, 5, 6, 1.5), 0)
+    assert seen[0] == {
+        "grid": (77, 1, 1, 128, 1, 1, 65536),
+        "stream": 99,
+        "function": 1234,
+        "values": [1 << 40, 2, -3, 0.5],
+        "extra": None,
+    }
+    assert (seen[1]["values"], seen[1]["stream"]) == ([4, 5, 6, 1.5], None)
+
+
+def test_a_refused_launch_is_tried_the_careful_way(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    careful: list[Any] = []
+    monkeypatch.setattr(launch_module, "_enqueue_function", lambda: lambda *a: 201)
+    monkeypatch.setattr(Launcher, "launch", lambda self, *a: careful.append(a))
+    launcher.prepared(7)((1, 2, 3, 4.0), 5)
+    assert careful == [((7,), (1, 2, 3, 4.0), 5)]
+
+
+def test_threads_never_share_a_buffer(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: list[Any] = []
+    expected = threading.local()
+
+    def enqueue(*a: Any) -> int:
+        if read_back(*a)["values"][0] != expected.value:
+            wrong.append(a)
+        return 0
+
+    monkeypatch.setattr(launch_module, "_enqueue_function", lambda: enqueue)
+    launch = launcher.prepared(1)
+
+    def work(start: int) -> None:
+        for k in range(start, start + 500):
+            expected.value = k
+            launch((k, 0, 0, 0.0), 0)
+
+    threads = [threading.Thread(target=work, args=(1000 * t,)) for t in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
