@@ -3,10 +3,10 @@
     written                                          becomes
     exp(x).T                                         exp(x.T)                 views sink to what is read
     sqrt(v[:, None] + 1)      shape (M, 1)           sqrt(v + 1)[:, None]     values have no unit or idle dimensions
-    einsum("ij->j", x)        sum over %1 of x.T     sum over %0 of x         a reduction runs in the order of its operand
+    einsum("ij->j", x)        sum over %1 of x.T     sum over %0 of x         reductions run along their operand
     sum(x[:, :, None] * y[None], 1)   (i, k, j)      (i, j, k)                else kept dimensions first
 
-Only a value that nothing else reads moves, so nothing is computed twice.  Views that repeat elements stay where they are.
+Only a value that nothing else reads moves: nothing is computed twice.  Views that repeat elements stay where they are.
 """
 
 from __future__ import annotations

@@ -21,7 +21,10 @@ EQUAL = {
     "unit dimensions vanish": (lambda x: x - np.exp(x.max(1, keepdims=True)), lambda x: x - np.exp(x.max(1))[:, None]),
     "idle dimensions vanish": (lambda x: x + np.exp(np.broadcast_to(x[0], x.shape)), lambda x: x + np.exp(x[0])),
     "reductions run along their operand": (lambda x: np.einsum("ij->j", x), lambda x: x.sum(0)),
-    "a transposed reduction": (lambda x: np.einsum("ki,kj->ji", x, x * 2), lambda x: np.einsum("ki,kj->ij", x, 2 * x).T),
+    "a transposed reduction": (
+        lambda x: np.einsum("ki,kj->ji", x, x * 2),
+        lambda x: np.einsum("ki,kj->ij", x, 2 * x).T,
+    ),
     "products reduce kept dimensions first": (
         lambda x: (x[:, :, None] * x.T[None]).sum(1),
         lambda x: (x[:, None, :] * x[None]).sum(-1),
