@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from polyfuse.affine import ONE, ZERO, Affine, Atom, FloorDiv
+from polyfuse.affine import ZERO, Affine, Atom, FloorDiv
 from polyfuse.expr import Shape
 
 
@@ -117,7 +117,3 @@ def _steps(atom: FloorDiv) -> Sequence[int]:
     """Common divisors of the denominator and a coefficient, coarsest first."""
     found = {gcd(atom.denominator, factor) for _, factor in atom.numerator.terms} - {1}
     return sorted(found, reverse=True)
-
-
-def is_unit(size: Affine) -> bool:
-    return size == ONE

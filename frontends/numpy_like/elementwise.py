@@ -7,10 +7,8 @@ from functools import partial
 from math import log, pi
 from typing import Any
 
-import ml_dtypes
-
 from polyfuse import expr
-from polyfuse.dtypes import DType, bool_, f32, f64, u64
+from polyfuse.dtypes import bool_, f32, f64, u64
 from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -252,62 +250,6 @@ def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None) -> Tra
     return combine(x.state, "where", [nodes.logical(condition.node), as_dtype(x, dtype), as_dtype(y, dtype)])
 
 
-def clip(
-    x: ArrayLike, a_min: ArrayLike = None, a_max: ArrayLike = None, *, min: ArrayLike = None, max: ArrayLike = None
-) -> Tracer:
-    """``minimum(maximum(x, low), high)``."""
-    low, high = (a_min if min is None else min), (a_max if max is None else max)
-    result = positive(x)
-    if low is not None:
-        result = ufunc("maximum", result, low)
-    return result if high is None else ufunc("minimum", result, high)
-
-
-def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: ArrayLike = 0) -> Tracer:
-    """The choice of the first condition that holds."""
-    trace = trace_of(conditions, choices, default)
-    dtype = promotion.common(tuple(kind_of(lift(trace, c)) for c in (*choices, default)))
-    result = lift(trace, default)
-    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
-        result = where(condition, lift(trace, choice), result)
-    return Tracer(trace, as_dtype(result, dtype))
-
-
-def piecewise(x: ArrayLike, conditions: Sequence[ArrayLike], functions: Sequence[Any], *args: Any, **kw: Any) -> Tracer:
-    """The last condition that holds decides; an extra function is the default."""
-    (x,) = lift_all(x)
-    values = [f(x, *args, **kw) if callable(f) else f for f in functions]
-    extra = len(values) - len(conditions)
-    result = lift(x.state, values[-1] if extra else 0)
-    for condition, value in zip(conditions, values, strict=False):
-        result = where(condition, value, result)
-    shape = broadcast_shapes(x.state, x.sizes, result.sizes)
-    return Tracer(x.state, nodes.broadcast(as_dtype(result, x.element), shape))
-
-
-def nan_to_num(
-    x: ArrayLike, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tracer:
-    (x,) = lift_all(x)
-    if not x.element.is_float:
-        return positive(x)
-    largest = _largest(x.element)
-    result = where(isnan(x), nan, x)
-    result = where(equal(x, float("inf")), largest if posinf is None else posinf, result)
-    return where(equal(x, float("-inf")), -largest if neginf is None else neginf, result)
-
-
-def _largest(dtype: DType) -> float:
-    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
-
-
-def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tracer:
-    a, b = lift_all(a, b)
-    near = ufunc("less_equal", absolute(a - b), atol + rtol * absolute(b))
-    result = (near & isfinite(b)) | equal(a, b)
-    return result | (isnan(a) & isnan(b)) if equal_nan else result
-
-
 isfinite = partial(_float_only, "isfinite", otherwise=True)
 isinf = partial(_float_only, "isinf", otherwise=False)
 
@@ -408,12 +350,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isinf": isinf,
     "isfinite": isfinite,
     "signbit": signbit,
-    "isclose": isclose,
     "where": where,
-    "clip": clip,
-    "select": select,
-    "piecewise": piecewise,
-    "nan_to_num": nan_to_num,
     "astype": astype,
     "view": bit_view,
     "copy": copy,

@@ -15,9 +15,9 @@ from polyfuse.errors import IndexingError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
 from polyfuse.frontends.numpy_like import axes, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
-from polyfuse.frontends.numpy_like.elementwise import select as select_values
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
+from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer

@@ -13,7 +13,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import ONE, ZERO, Affine, AffineLike, dimension, dimensions
 from polyfuse.dtypes import DType, bool_, i64
-from polyfuse.expr import Constant, Iota, Map, Node, Piece, Region, Shape, View
+from polyfuse.expr import Constant, Iota, Node, Piece, Region, Shape, View
 from polyfuse.frontends.numpy_like import simplify
 from polyfuse.frontends.numpy_like.bounds import holds_everywhere, holds_nowhere
 from polyfuse.frontends.numpy_like.bounds import simplify as shorten
@@ -190,7 +190,3 @@ def neutral(which: str, dtype: DType) -> bool | int | float:
         return sign > 0
     limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
     return int(limits.min if sign < 0 else limits.max)
-
-
-def is_scalar_function(node: Node, *names: str) -> bool:
-    return isinstance(node, Map) and node.function in names

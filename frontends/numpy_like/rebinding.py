@@ -28,6 +28,7 @@ _LIBRARIES = tuple(
 )
 _HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
 _EMPTY = object()
+_BUILT_IN = sysconfig.get_path("stdlib")  # where modules without a file count as living
 _KEPT = frozenset("__init__ __new__ __init_subclass__ __getattribute__ __class_getitem__ __set_name__ __del__".split())
 
 
@@ -55,8 +56,10 @@ class Rebinder:
         inner = getattr(value, "__wrapped__", None) if type(value).__module__.startswith("polyfuse.") else None
         if isinstance(inner, FunctionType):
             return self.function(inner)  # a jitted function: inlined
-        if type(value) in (list, tuple) and any(_is_users_object(v) for v in value):
+        if type(value) in (list, tuple) and any(map(_holds_code, value)):
             return type(value)(map(self.value, value))
+        if type(value) is dict and any(map(_holds_code, value.values())):
+            return {key: self.value(v) for key, v in value.items()}
         return self.instance(value) if _is_users_object(value) else value
 
     def _module(self, module: ModuleType) -> Any:
@@ -64,7 +67,9 @@ class Rebinder:
         if root == "random" or rest == "random":
             return RandomStandIn(module.__name__)
         if root not in _MODULES:
-            return module
+            return (
+                UsersModule(self, module) if _is_users(getattr(module, "__file__", None) or _BUILT_IN, root) else module
+            )
         return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "")
 
     # ------------------------------------------------------------------------------------------ functions
@@ -147,6 +152,16 @@ class Rebinder:
         return None
 
 
+class UsersModule:
+    """A module of the user's, with rebuilt functions."""
+
+    def __init__(self, rebinder: Rebinder, module: ModuleType) -> None:
+        self._rebinder, self._module = rebinder, module
+
+    def __getattr__(self, name: str) -> Any:
+        return self._rebinder.value(getattr(self._module, name))
+
+
 def _content(cell: CellType) -> Any:
     try:
         return cell.cell_contents
@@ -165,18 +180,25 @@ def names_in(code: CodeType) -> set[str]:
 
 def _is_users(file: str, module: str | None) -> bool:
     """Code outside the standard library and installed packages."""
-    return not os.path.realpath(file).startswith(_LIBRARIES) and not (module or "").startswith(_MODULES)
+    return not (os.path.realpath(file) + os.sep).startswith(_LIBRARIES) and not (module or "").startswith(_MODULES)
 
 
 def _is_users_object(value: Any) -> bool:
     """An instance of a class that the user wrote in Python."""
     kind = type(value)
-    if not kind.__flags__ & _HEAP_TYPE or kind.__flags__ and not hasattr(value, "__dict__"):
+    if not kind.__flags__ & _HEAP_TYPE or not hasattr(value, "__dict__"):
         return False
     if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
         return False
     module = sys.modules.get(kind.__module__)
     return _is_users(getattr(module, "__file__", None) or "", kind.__module__) and not hasattr(value, "__array__")
+
+
+def _holds_code(value: Any) -> bool:
+    """Whether a table entry is, or holds, something to rebuild."""
+    if type(value) in (list, tuple):
+        return any(map(_holds_code, value))
+    return isinstance(value, (FunctionType, MethodType, partial)) or _is_users_object(value)
 
 
 def length(value: Any) -> Any:

@@ -24,6 +24,7 @@ from polyfuse.frontends.numpy_like import (
     reductions,
     reshaping,
     scans,
+    selection,
     updates,
     views,
 )
@@ -120,6 +121,7 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
 LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **elementwise.FUNCTIONS,
+        **selection.FUNCTIONS,
         **activations.FUNCTIONS,
         **views.FUNCTIONS,
         **reshaping.FUNCTIONS,

@@ -18,6 +18,7 @@ from polyfuse.errors import TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.locations import here
+from polyfuse.frontends.numpy_like.operators import Operators
 from polyfuse.frontends.numpy_like.sizes import Size, SymbolicSize, size_of
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
@@ -63,7 +64,7 @@ def whole(shape: Shape) -> Path:
     return Path(shape, points, points)
 
 
-class Tracer:
+class Tracer(Operators["Tracer"]):
     """An array of unknown values.  Operators, methods and NumPy functions build the tensor DAG.
 
     `weak`: bool, int or float for Python scalars, which only lift the kind of what they meet (NEP 50).
@@ -269,161 +270,8 @@ class Tracer:
         result: Tracer = self.state.call("weak", name, self) if self.weak else self.state.call(name, self)
         return result
 
-    def __neg__(self) -> Tracer:
-        return self._unary("negative")
-
-    def __pos__(self) -> Tracer:
-        return self._unary("positive")
-
-    def __abs__(self) -> Tracer:
-        return self._unary("absolute")
-
-    def __invert__(self) -> Tracer:
-        return self._unary("invert")
-
-    def __divmod__(self, other: Any) -> Any:
-        return self.state.call("divmod", self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return self.state.call("divmod", other, self)
-
-    def __round__(self, digits: int = 0) -> Any:
-        return self.state.call("round", self, digits)
-
-    def __eq__(self, other: Any) -> Tracer:  # type: ignore[override]
-        return self._binary("equal", other)
-
-    def __ne__(self, other: Any) -> Tracer:  # type: ignore[override]
-        return self._binary("not_equal", other)
-
-    def __lt__(self, other: Any) -> Tracer:
-        return self._binary("less", other)
-
-    def __le__(self, other: Any) -> Tracer:
-        return self._binary("less_equal", other)
-
-    def __gt__(self, other: Any) -> Tracer:
-        return self._binary("greater", other)
-
-    def __ge__(self, other: Any) -> Tracer:
-        return self._binary("greater_equal", other)
-
-    def __add__(self, other: Any) -> Tracer:
-        return self._binary("add", other)
-
-    def __radd__(self, other: Any) -> Tracer:
-        return self._binary("add", other, swap=True)
-
-    def __iadd__(self, other: Any) -> Tracer:
-        return self._in_place("add", other)
-
-    def __sub__(self, other: Any) -> Tracer:
-        return self._binary("subtract", other)
-
-    def __rsub__(self, other: Any) -> Tracer:
-        return self._binary("subtract", other, swap=True)
-
-    def __isub__(self, other: Any) -> Tracer:
-        return self._in_place("subtract", other)
-
-    def __mul__(self, other: Any) -> Tracer:
-        return self._binary("multiply", other)
-
-    def __rmul__(self, other: Any) -> Tracer:
-        return self._binary("multiply", other, swap=True)
-
-    def __imul__(self, other: Any) -> Tracer:
-        return self._in_place("multiply", other)
-
-    def __truediv__(self, other: Any) -> Tracer:
-        return self._binary("divide", other)
-
-    def __rtruediv__(self, other: Any) -> Tracer:
-        return self._binary("divide", other, swap=True)
-
-    def __itruediv__(self, other: Any) -> Tracer:
-        return self._in_place("divide", other)
-
-    def __floordiv__(self, other: Any) -> Tracer:
-        return self._binary("floor_divide", other)
-
-    def __rfloordiv__(self, other: Any) -> Tracer:
-        return self._binary("floor_divide", other, swap=True)
-
-    def __ifloordiv__(self, other: Any) -> Tracer:
-        return self._in_place("floor_divide", other)
-
-    def __mod__(self, other: Any) -> Tracer:
-        return self._binary("remainder", other)
-
-    def __rmod__(self, other: Any) -> Tracer:
-        return self._binary("remainder", other, swap=True)
-
-    def __imod__(self, other: Any) -> Tracer:
-        return self._in_place("remainder", other)
-
-    def __pow__(self, other: Any) -> Tracer:
-        return self._binary("pow", other)
-
-    def __rpow__(self, other: Any) -> Tracer:
-        return self._binary("pow", other, swap=True)
-
-    def __ipow__(self, other: Any) -> Tracer:
-        return self._in_place("pow", other)
-
-    def __matmul__(self, other: Any) -> Tracer:
-        return self._binary("matmul", other)
-
-    def __rmatmul__(self, other: Any) -> Tracer:
-        return self._binary("matmul", other, swap=True)
-
-    def __imatmul__(self, other: Any) -> Tracer:
-        return self._in_place("matmul", other)
-
-    def __and__(self, other: Any) -> Tracer:
-        return self._binary("bitwise_and", other)
-
-    def __rand__(self, other: Any) -> Tracer:
-        return self._binary("bitwise_and", other, swap=True)
-
-    def __iand__(self, other: Any) -> Tracer:
-        return self._in_place("bitwise_and", other)
-
-    def __or__(self, other: Any) -> Tracer:
-        return self._binary("bitwise_or", other)
-
-    def __ror__(self, other: Any) -> Tracer:
-        return self._binary("bitwise_or", other, swap=True)
-
-    def __ior__(self, other: Any) -> Tracer:
-        return self._in_place("bitwise_or", other)
-
-    def __xor__(self, other: Any) -> Tracer:
-        return self._binary("bitwise_xor", other)
-
-    def __rxor__(self, other: Any) -> Tracer:
-        return self._binary("bitwise_xor", other, swap=True)
-
-    def __ixor__(self, other: Any) -> Tracer:
-        return self._in_place("bitwise_xor", other)
-
-    def __lshift__(self, other: Any) -> Tracer:
-        return self._binary("left_shift", other)
-
-    def __rlshift__(self, other: Any) -> Tracer:
-        return self._binary("left_shift", other, swap=True)
-
-    def __ilshift__(self, other: Any) -> Tracer:
-        return self._in_place("left_shift", other)
-
-    def __rshift__(self, other: Any) -> Tracer:
-        return self._binary("right_shift", other)
-
-    def __rrshift__(self, other: Any) -> Tracer:
-        return self._binary("right_shift", other, swap=True)
-
-    def __irshift__(self, other: Any) -> Tracer:
-        return self._in_place("right_shift", other)
+    def _call(self, name: str, *values: Any) -> Any:
+        return self.state.call(name, *values)
 
 
 @dataclass(frozen=True, slots=True)

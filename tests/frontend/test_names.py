@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -196,6 +197,19 @@ def test_helpers_methods_and_objects_make_tracers_too() -> None:
     traced = trace(function, [spec("f64[3]"), Scale(5)])
     assert np.allclose(evaluate(traced.program, [x])[0], wanted)
     assert model.calls == 2
+
+
+TABLE = {"makes": makes_arrays, "two": [helper, makes_arrays]}
+
+
+def test_functions_in_tables_and_modules_make_tracers_too() -> None:
+    module = sys.modules[__name__]
+
+    def function(x: Any) -> Any:
+        return TABLE["makes"](x) + TABLE["two"][1](x) + module.makes_arrays(x)
+
+    x = np.array([1.0, 2, 3])
+    assert evaluate(program(function, "f64[N]"), [x])[0].tolist() == [3, 0, 0]
 
 
 def test_public_functions_in_and_out_of_a_trace() -> None:

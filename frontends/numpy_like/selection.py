@@ -1,0 +1,75 @@
+"""Choosing between values: clip, select, piecewise and what replaces or tests special values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+
+from polyfuse.dtypes import DType
+from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
+from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ArrayLike = object
+
+
+def clip(
+    x: ArrayLike, a_min: ArrayLike = None, a_max: ArrayLike = None, *, min: ArrayLike = None, max: ArrayLike = None
+) -> Tracer:
+    """``minimum(maximum(x, low), high)``."""
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    result = positive(x)
+    if low is not None:
+        result = ufunc("maximum", result, low)
+    return result if high is None else ufunc("minimum", result, high)
+
+
+def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: ArrayLike = 0) -> Tracer:
+    """The choice of the first condition that holds."""
+    trace = trace_of(conditions, choices, default)
+    dtype = promotion.common(tuple(kind_of(lift(trace, c)) for c in (*choices, default)))
+    result = lift(trace, default)
+    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+        result = where(condition, lift(trace, choice), result)
+    return Tracer(trace, as_dtype(result, dtype))
+
+
+def piecewise(x: ArrayLike, conditions: Sequence[ArrayLike], functions: Sequence[Any], *args: Any, **kw: Any) -> Tracer:
+    """The last condition that holds decides; an extra function is the default."""
+    (x,) = lift_all(x)
+    values = [f(x, *args, **kw) if callable(f) else f for f in functions]
+    extra = len(values) - len(conditions)
+    result = lift(x.state, values[-1] if extra else 0)
+    for condition, value in zip(conditions, values, strict=False):
+        result = where(condition, value, result)
+    shape = broadcast_shapes(x.state, x.sizes, result.sizes)
+    return Tracer(x.state, nodes.broadcast(as_dtype(result, x.element), shape))
+
+
+def nan_to_num(
+    x: ArrayLike, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tracer:
+    (x,) = lift_all(x)
+    if not x.element.is_float:
+        return positive(x)
+    largest = _largest(x.element)
+    result = where(isnan(x), nan, x)
+    result = where(equal(x, float("inf")), largest if posinf is None else posinf, result)
+    return where(equal(x, float("-inf")), -largest if neginf is None else neginf, result)
+
+
+def _largest(dtype: DType) -> float:
+    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+
+
+def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tracer:
+    a, b = lift_all(a, b)
+    near = ufunc("less_equal", absolute(a - b), atol + rtol * absolute(b))
+    result = (near & isfinite(b)) | equal(a, b)
+    return result | (isnan(a) & isnan(b)) if equal_nan else result
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (clip, select, piecewise, nan_to_num, isclose)}
