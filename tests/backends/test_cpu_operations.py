@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from polyfuse.backends.numba_cpu.fragments import accesses
 from polyfuse.scalars import MONOIDS
 from tests.backends.cpu_kernels import address, array, build, size
 
@@ -72,9 +73,15 @@ def kernel(x, y, n):
 """
 
 
+@pytest.mark.parametrize("instructions", [True, False], ids=["instructions", "loops"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("source", [MASKED, SCATTERED], ids=["vectors", "scatter"])
-def test_masked_slots_touch_no_memory(dtype: np.dtype[Any], source: str, guarded: Any) -> None:
+def test_masked_slots_touch_no_memory(
+    dtype: np.dtype[Any], source: str, instructions: bool, guarded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not instructions:
+        none = accesses.AccessInstructions(accesses.NEVER, accesses.NEVER, accesses.NEVER)
+        monkeypatch.setattr(accesses, "INSTRUCTIONS", none)
     kernel = build(source, [array("x", dtype), array("y", dtype, readonly=False), size("n")])
     for count in (1, 7, 31, 32, 33, 39):
         x, y = guarded(sample(dtype, count)), guarded(np.zeros(count, dtype))
@@ -163,6 +170,39 @@ def kernel(a, b, c):
     a, b, c = np.arange(15, dtype="f4"), np.arange(1, 5, dtype="f4"), np.zeros((3, 4, 5), "f4")
     kernel.run((1,), [address(a), address(b), address(c)])
     np.testing.assert_array_equal(c, a.reshape(3, 1, 5) * b.reshape(1, 4, 1) + b[2])
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (8, 64), (12, 40), (16, 1, 32), (3, 5)])
+@pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("?"), np.dtype("f2")], ids=str)
+def test_tiles_contiguous_along_an_earlier_axis(shape: tuple[int, ...], dtype: np.dtype[Any], guarded: Any) -> None:
+    rows, columns = shape[0], shape[-1]
+    strides = "(1, Size('P'))" if len(shape) == 2 else "(1, 0, Size('P'))"
+    source = f"""
+ACROSS = Tile({shape}, {strides})
+ALONG = Tile({shape}, {(columns, 1) if len(shape) == 2 else (columns, 0, 1)}, vector={columns})
+def kernel(x, y, z, m, n, P):
+    i = slots({shape}, 0)
+    j = slots({shape}, {len(shape) - 1})
+    here = inside(m - 1 - i, n - 1 - j)
+    v = load(x, 0, ACROSS, (P,), mask=here, other=1)
+    store(y, 0, ALONG, v)
+    store(z, 0, ACROSS, v, (P,), mask=here)
+    if m == {rows}:
+        if n == {columns}:
+            store(z, 0, ACROSS, load(x, 0, ACROSS, (P,)), (P,))
+"""
+    arrays = [array("x", dtype), array("y", dtype, False), array("z", dtype, False)]
+    kernel = build(source, [*arrays, size("m"), size("n"), size("P")])
+    for m, n in ((rows, columns), (rows - 1, columns), (rows, columns - 2), (1, 1)):
+        pitch = m + 3
+        x = guarded(sample(dtype, (n - 1) * pitch + m))
+        y, z = np.zeros((rows, columns), dtype), guarded(np.zeros(x.size, dtype))
+        kernel.run((1,), [address(x), address(y), address(z), m, n, pitch])
+        matrix = np.lib.stride_tricks.as_strided(x, (m, n), (x.itemsize, pitch * x.itemsize))
+        want = np.ones((rows, columns), dtype)
+        want[:m, :n] = matrix
+        np.testing.assert_array_equal(y, want)
+        np.testing.assert_array_equal(np.lib.stride_tricks.as_strided(z, matrix.shape, matrix.strides), matrix)
 
 
 def test_scratch_memory_up_to_a_megabyte() -> None:

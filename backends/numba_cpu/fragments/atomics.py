@@ -8,10 +8,10 @@ from llvmlite import ir
 from numba.core import types
 
 from polyfuse.backends.numba_cpu.fragments.conversions import narrow, slots_of, widen
-from polyfuse.backends.numba_cpu.fragments.elements import Element
-from polyfuse.backends.numba_cpu.fragments.memory import Access, check_stored, checked_place, mask_vectors
+from polyfuse.backends.numba_cpu.fragments.elements import Element, boolean
 from polyfuse.backends.numba_cpu.fragments.monoids import MONOID_OPERATIONS, MonoidOperation
-from polyfuse.backends.numba_cpu.fragments.operation import Typed, literal, operation, refuse
+from polyfuse.backends.numba_cpu.fragments.operation import Typed, absent, literal, operation, refuse
+from polyfuse.backends.numba_cpu.fragments.places import Access, check_stored, checked_place
 from polyfuse.backends.numba_cpu.fragments.vectors import I64, Builder, Value, lane, lanes_of
 
 # Monoids that the machine updates in one instruction on integers.
@@ -49,7 +49,7 @@ def atomic(
         builder: Builder, _: Value, p: Value, at: Value, __: Value, v: Value, given: Value, masked: Value
     ) -> None:
         slots = slots_of(builder, value, v, dtype.compute, shape)
-        masks = mask_vectors(builder, mask, masked, shape)
+        masks = [None] * len(slots) if absent(mask) else slots_of(builder, mask, masked, boolean, shape)
         accesses = list(place.accesses(builder, p, at, given))
         for access, slot, truth in zip(accesses, slots, masks, strict=True):
             for k in range(lanes_of(slot.type)):

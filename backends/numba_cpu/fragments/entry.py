@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import types as python_types
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,12 +23,15 @@ from numba.core.registry import cpu_target
 
 from polyfuse.backends.numba_cpu.fragments.blocks import INDEX_RANGE
 from polyfuse.backends.numba_cpu.fragments.frame import CACHE_LINE, FRAME, SCRATCH, scratch_bytes
+from polyfuse.backends.numba_cpu.fragments.pipeline import KernelCompiler
 from polyfuse.backends.numba_cpu.fragments.types import BYTE_POINTER, Fragment, Pointer
 from polyfuse.backends.numba_cpu.fragments.vectors import I32, I64, Builder, Value, stack_slot
 
 ENTRY = "polyfuse_kernel"
 # Larger scratch comes from the heap: threads that Numba does not own may have stacks of 512 KB.
 STACK_SCRATCH = 128 * 1024
+# Calls of one mathematical function in a kernel up to which its body is copied into each.
+MOST_INLINED = 16
 
 
 class LaunchWord(IntEnum):
@@ -84,8 +88,8 @@ def _flags() -> Any:
     return flags
 
 
-def _lowered(function: Callable[..., None], arguments: Sequence[Any]) -> tuple[Any, str, ir.Module]:
-    """(LLVM module, name of the function in it, its llvmlite module) of a kernel function."""
+def _lowered(function: Callable[..., None], arguments: Sequence[Any]) -> tuple[ir.Module, str]:
+    """The LLVM module of a kernel function, and its name there."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
     modules: list[ir.Module] = []
@@ -100,8 +104,9 @@ def _lowered(function: Callable[..., None], arguments: Sequence[Any]) -> tuple[A
         _flags(),
         {},
         library=library,
+        pipeline_class=KernelCompiler,
     )
-    return modules[-1], result.fndesc.llvm_func_name, modules[-1]
+    return modules[-1], result.fndesc.llvm_func_name
 
 
 @global_compiler_lock
@@ -116,7 +121,7 @@ def compile_function(
     code = function.__code__
     code = code.replace(co_names=tuple(INDEX_RANGE if name == "range" else name for name in code.co_names))
     merged = python_types.FunctionType(code, {**function.__globals__, **names}, function.__name__)
-    _, symbol, module = _lowered(merged, arguments)
+    module, symbol = _lowered(merged, arguments)
     scratch = scratch_bytes(module)
     _add_entry(module, symbol, arguments, scratch, nontemporal)
     machine = target_machine()
@@ -129,6 +134,7 @@ def _optimised(module: ir.Module, machine: Any) -> Any:
     already, and the two would cost a third of the time."""
     from numba.core import cgutils
 
+    _limit_inlining(module)
     module.triple = binding.get_process_triple()
     module.data_layout = str(machine.target_data)
     parsed = binding.parse_assembly(cgutils.normalize_ir_text(str(module)))
@@ -142,6 +148,22 @@ def _optimised(module: ir.Module, machine: Any) -> Any:
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(parsed, builder)
     return parsed
+
+
+def _limit_inlining(module: ir.Module) -> None:
+    """Keep functions with many calls out of line: a row of 4096 slots calls `exp` 128 times, and copying its body as
+    often takes LLVM longer than running it saves."""
+    calls = Counter(
+        instruction.callee.name
+        for function in module.functions
+        for block in function.blocks
+        for instruction in block.instructions
+        if isinstance(instruction, ir.CallInstr)
+    )
+    for function in module.functions:
+        if calls[function.name] > MOST_INLINED and "alwaysinline" in function.attributes:
+            function.attributes.discard("alwaysinline")
+            function.attributes.add("noinline")
 
 
 # ---------------------------------------------------------------------------------------------- the entry point

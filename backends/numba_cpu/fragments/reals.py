@@ -11,11 +11,11 @@ from polyfuse.backends.numba_cpu.fragments.elements import Element
 from polyfuse.backends.numba_cpu.fragments.elementwise import named
 from polyfuse.backends.numba_cpu.fragments.operation import Typer
 from polyfuse.backends.numba_cpu.fragments.vectors import (
-    I64,
     Builder,
     Value,
     constant,
     declare,
+    each_lane,
     integer_like,
     intrinsic,
     lanes_of,
@@ -272,19 +272,10 @@ def _lane_loop(builder: Builder, name: str, vectors: Sequence[Value]) -> Value:
     slots = [stack_slot(builder, ty) for _ in range(len(vectors) + 1)]
     for slot, vector in zip(slots, [*vectors, vectors[0]], strict=True):
         builder.store(vector, slot)
-    entry = builder.block
-    loop, done = builder.append_basic_block("lane"), builder.append_basic_block("done")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    index = builder.phi(I64)
-    index.add_incoming(I64(0), entry)
-    at = [builder.gep(slot, [index], source_etype=scalar) for slot in slots]
-    result = builder.call(function, [builder.load(address, typ=scalar) for address in at[:-1]])
-    builder.store(result, at[-1])
-    following = builder.add(index, I64(1))
-    index.add_incoming(following, loop)
-    builder.cbranch(builder.icmp_unsigned("<", following, I64(lanes)), loop, done)
-    builder.position_at_end(done)
+    with each_lane(builder, lanes) as index:
+        at = [builder.gep(slot, [index], source_etype=scalar) for slot in slots]
+        result = builder.call(function, [builder.load(address, typ=scalar) for address in at[:-1]])
+        builder.store(result, at[-1])
     return builder.load(slots[-1], typ=ty)
 
 

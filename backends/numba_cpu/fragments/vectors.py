@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,22 @@ def _define(module: Any, name: str, body: Callable[..., Value], operands: list[i
     inner = ir.IRBuilder(function.append_basic_block("entry"))
     inner.ret(body(inner, *function.args))
     return function
+
+
+@contextmanager
+def each_lane(builder: Builder, lanes: int) -> Iterator[Value]:
+    """Emit the body as a loop over the lane numbers ``0 .. lanes-1`` (64 bits), without values carried around."""
+    entry = builder.block
+    loop, done = builder.append_basic_block("lane"), builder.append_basic_block("done")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    index = builder.phi(I64)
+    index.add_incoming(I64(0), entry)
+    yield index
+    following = builder.add(index, I64(1))
+    index.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_unsigned("<", following, I64(lanes)), loop, done)
+    builder.position_at_end(done)
 
 
 # ---------------------------------------------------------------------------------------------- fragments
