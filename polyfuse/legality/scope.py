@@ -104,14 +104,14 @@ def derived_scope(handover: Handover) -> tuple[Scope, Witness | None]:
     blocks, threads = proof.names("block"), proof.names("thread")
     witness: Witness | None = None
     for scope, level in ((Scope.REGISTER, blocks | threads | loops), (Scope.SHARED, blocks | loops)):
-        point = _missing(handover, level)
+        point = missing(handover, level)
         if point is None:
             return scope, witness
         witness = handover.witness(point)
     return Scope.GLOBAL, witness
 
 
-def _missing(handover: Handover, level: frozenset[str]) -> dict[str, int] | None:
+def missing(handover: Handover, level: frozenset[str]) -> dict[str, int] | None:
     """An element and a place at which the consumer needs it but the provider does not have it."""
     proof, provider = handover.proof, handover.provider
     places = tuple(f"${d}" for d in sorted(level))

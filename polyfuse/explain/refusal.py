@@ -1,0 +1,79 @@
+"""Why two values of a plan are not computed by one kernel: the search's own questions, asked of the finished plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polyfuse.choose import Choice
+from polyfuse.errors import OptionError
+from polyfuse.explain.kernels import KernelView
+from polyfuse.grouping.partition import KernelGroup
+from polyfuse.grouping.rules import Rules
+from polyfuse.grouping.search import Grouping
+from polyfuse.legality import prove
+from polyfuse.planner import ProgramCosts, program_costs
+from polyfuse.steering import value_ids
+from polyfuse.verdict import Verdict
+from polyfuse.witness import with_witness
+
+if TYPE_CHECKING:
+    from polyfuse.plan import Plan
+
+
+@dataclass
+class ProvedCosts(ProgramCosts):
+    """Answers on legality that isl has confirmed."""
+
+    def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
+        verdict = super().legal(body, roots, loads)
+        choice = self.choice(body, roots, loads)
+        if not verdict or choice.schedule is None or choice.group is None:
+            return verdict
+        return prove(choice.group.scop, choice.schedule)
+
+
+def why_not(plan: Plan, first: str, second: str) -> Verdict:
+    """Why no kernel computes both values; of one value: why it is written to memory.
+
+    Legal where the plan does what is asked.  Raises OptionError for names that the program does not have.
+    """
+    costs, grouping = regrouped(plan)
+    u, v = (_value(costs, name) for name in (first, second))
+    if u == v:
+        return grouping.why_stored(u)
+    verdict = grouping.why_not(u, v)
+    body = frozenset[int]().union(*[k.body for k in grouping.kernels if u in k.body or v in k.body])
+    return with_witness(costs, body, verdict)
+
+
+def regrouped(plan: Plan) -> tuple[ProgramCosts, Grouping]:
+    """The grouping that a plan came from, or could have come from."""
+    plain = program_costs(plan.program, plan.target, plan.options, plan.layouts)
+    costs = ProvedCosts(plain.scop, plain.target, plain.options, plain.hints, plain.layouts, plain.steering)
+    kernels: list[KernelGroup] = []
+    views = iter(plan.kernels)
+    for step in plan.steps:
+        kernels.append(_called(plan, step) if step in plan.library_calls else _computed(costs, next(views)))
+    steering, limit = costs.steering, plan.options.max_fusion_size
+    rules = Rules((), steering.apart, limit, steering.fusible)
+    return costs, Grouping(tuple(kernels), {}, (), 0, costs, rules, None)
+
+
+def _computed(costs: ProgramCosts, kernel: KernelView) -> KernelGroup:
+    group, cost = kernel.group, kernel.cost
+    costs.choices[(group.body, group.roots)] = Choice(kernel.schedule, cost, None, group)
+    return KernelGroup(group.roots, group.body, group.loads, cost.picoseconds)
+
+
+def _called(plan: Plan, step: object) -> KernelGroup:
+    value = plan.called(step)  # type: ignore[arg-type]
+    one, loads = frozenset((value,)), frozenset(plan.scop.operands(value))
+    return KernelGroup(one, one, loads, 0)
+
+
+def _value(costs: ProgramCosts, name: str) -> int:
+    ids = value_ids(costs.scop)
+    if name not in ids:
+        raise OptionError(f"no value is called {name!r}", advice=f"values: {', '.join(sorted(ids))}")
+    return ids[name]
