@@ -378,6 +378,25 @@ def kernel(x, y, z):
     np.testing.assert_array_equal(z, want.astype(dtype))
 
 
+def test_a_contraction_along_lanes_sums_them_as_a_tree() -> None:
+    source = """
+X = Tile((3, 5, 70), (350, 70, 1))
+R = Tile((3, 1, 1), (1, 0, 0))
+def kernel(x, y, z):
+    store(z, 0, R, contract(load(z, 0, R), load(x, 0, X), load(y, 0, X), (1, 2)))
+"""
+    f4 = np.dtype("f4")
+    kernel = build(source, [array("x", f4), array("y", f4), array("z", f4, False)])
+    x, y = np.random.default_rng(6).normal(size=(2, 3, 5, 70)).astype("f4")
+    z = np.arange(3, dtype="f4")
+    chains = x[:, 0] * y[:, 0]
+    for k in range(1, 5):
+        chains = (x[:, k].astype("f8") * y[:, k] + chains).astype("f4")
+    want = [z[i] + balanced(list(chains[i]), np.add) for i in range(3)]
+    kernel.run((1,), [address(x), address(y), address(z)])
+    assert z.tolist() == want
+
+
 # ---------------------------------------------------------------------------------------------- scans
 
 

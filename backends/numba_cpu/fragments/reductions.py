@@ -9,7 +9,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
-from polyfuse.backends.numba_cpu.fragments.conversions import is_strong, slots_of
+from polyfuse.backends.numba_cpu.fragments.conversions import is_strong
 from polyfuse.backends.numba_cpu.fragments.elements import Element
 from polyfuse.backends.numba_cpu.fragments.elementwise import broadcast_shape
 from polyfuse.backends.numba_cpu.fragments.layouts import Shape
@@ -20,7 +20,6 @@ from polyfuse.backends.numba_cpu.fragments.vectors import (
     Builder,
     Value,
     gathered,
-    intrinsic,
     joined,
     lane,
     lanes_of,
@@ -246,57 +245,3 @@ def _threads_operation(monoid: MonoidOperation) -> Typer:
 
 REDUCTIONS = {f"reduce_{name}": _reduce_operation(monoid) for name, monoid in MONOID_OPERATIONS.items()}
 THREAD_REDUCTIONS = {f"threads_{name}": _threads_operation(monoid) for name, monoid in MONOID_OPERATIONS.items()}
-
-
-@operation
-def contract(acc: Any, x: Any, y: Any, axes: Any) -> Typed:
-    """``acc + sum over axes of x * y``: one chain of fused multiply-adds per slot of `acc`, in C order of the axes."""
-    if not all(is_strong(operand) for operand in (acc, x, y)):
-        return None
-    dtype = acc.dtype
-    if {x.dtype, y.dtype} != {dtype}:
-        raise refuse(f"contract: {acc.dtype}, {x.dtype} and {y.dtype} differ; use cast")
-    shape = broadcast_shape([x.shape, y.shape])
-    gone = checked_axes("contract", axes, shape)
-    target = broadcast_shape([acc.shape, reduced_shape(shape, gone)])
-    result = Fragment(dtype, target)
-
-    def lower(builder: Builder, a: Value, u: Value, v: Value, _: Value) -> Value:
-        totals = slots_of(builder, acc, a, dtype, target)
-        for slot in np.ndindex(*(shape[axis] for axis in gone)):
-            place = dict(zip(gone, slot, strict=True))
-            left = slots_at(builder, x, u, place, target)
-            right = slots_at(builder, y, v, place, target)
-            totals = [_accumulate(builder, dtype, *row) for row in zip(totals, left, right, strict=True)]
-        return pack(builder, result, totals)
-
-    return result, lower
-
-
-def _accumulate(builder: Builder, dtype: Element, total: Value, x: Value, y: Value) -> Value:
-    if dtype.is_float:
-        return intrinsic(builder, "llvm.fma", x, y, total)
-    return builder.add(total, builder.mul(x, y))
-
-
-def slots_at(builder: Builder, fragment: Fragment, value: Value, place: dict[int, int], target: Shape) -> list[Value]:
-    """The slice of a fragment at the positions of some axes, broadcast to `target`."""
-    rank = len(target)
-    shape = (1,) * (rank - len(fragment.shape)) + fragment.shape
-    slots = np.arange(fragment.size).reshape(shape)
-    for axis, position in place.items():
-        slots = slots.take([position if shape[axis] > 1 else 0], axis)
-    vectors = unpack(builder, fragment, value)
-    slice_fragment = Fragment(fragment.dtype, slots.shape)
-    layout, numbers = slice_fragment.layout, slots.ravel()
-    pieces, start = [], 0
-    for lanes in layout.chunks * layout.rows:
-        found = [fragment.layout.locate(int(number)) for number in numbers[start : start + lanes]]
-        first = found[0][0]
-        whole = all(item == (first, k) for k, item in enumerate(found)) and lanes_of(vectors[first].type) == lanes
-        if whole:
-            pieces.append(vectors[first])
-        else:
-            pieces.append(gathered(builder, [lane(builder, vectors[vector], k) for vector, k in found]))
-        start += lanes
-    return spread(builder, pieces, slots.shape, target)

@@ -18,6 +18,7 @@ from polyfuse.backends.numba_cpu.fragments.blocks import (
     scalar,
     warp_barrier,
 )
+from polyfuse.backends.numba_cpu.fragments.contractions import contract
 from polyfuse.backends.numba_cpu.fragments.division import floor_divide, fmod, remainder
 from polyfuse.backends.numba_cpu.fragments.elements import (
     bfloat16,
@@ -80,7 +81,7 @@ from polyfuse.backends.numba_cpu.fragments.exponential import exp, exp2, expm1, 
 from polyfuse.backends.numba_cpu.fragments.hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh
 from polyfuse.backends.numba_cpu.fragments.layouts import Size, Tile
 from polyfuse.backends.numba_cpu.fragments.memory import advance, load, shared, store
-from polyfuse.backends.numba_cpu.fragments.reductions import REDUCTIONS, THREAD_REDUCTIONS, contract
+from polyfuse.backends.numba_cpu.fragments.reductions import REDUCTIONS, THREAD_REDUCTIONS
 from polyfuse.backends.numba_cpu.fragments.scans import SCANS
 from polyfuse.backends.numba_cpu.fragments.special import cbrt, erf, erfc, hypot, lgamma, power, tgamma
 from polyfuse.backends.numba_cpu.fragments.trigonometric import arccos, arcsin, arctan, arctan2, cos, sin, tan

@@ -29,6 +29,7 @@ _FILES = (
     "memory",
     "monoids",
     "reductions",
+    "contractions",
     "scans",
     "atomics",
     "blocks",
