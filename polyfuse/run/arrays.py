@@ -126,6 +126,10 @@ class Library(Protocol):
     def read(self, array: Any) -> tuple[tuple[Any, ...], int]:
         """``(key, pointer)`` of `array`; the key equals that of `facts`.  Runs at every call."""
 
+    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+        """A quick test whether other arrays, given one by one, would have the same keys but for alignment: it may say
+        no where they have.  None where the library has no such test."""
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         """A function that returns a new uninitialised C-order array, 16-byte aligned."""
 

@@ -14,7 +14,8 @@ class BoundCall:
     """Call it, without arguments, to launch again into the same output arrays, which it returns.
 
     `values` and `leaves` are those of the record; `outputs` are what kernels write, `copies` the targets that an output
-    has to be copied to, because they are strided or overlap an argument.
+    has to be copied to, because they are strided or overlap an argument.  `ready`: all values of the launches, where no
+    call needs any of its own.
     """
 
     record: Record
@@ -23,6 +24,7 @@ class BoundCall:
     outputs: tuple[Any, ...]
     copies: tuple[tuple[Any, Any], ...]
     result: Any
+    ready: list[Any] | None
 
     @staticmethod
     def of(
@@ -30,10 +32,19 @@ class BoundCall:
     ) -> BoundCall:
         outputs, copies = record.place(values, targets or ())
         result = out if targets is not None else record.nested(list(outputs))
-        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result)
+        ready = None
+        if not (copies or record.staged or record.scratch or record.needs_objects):
+            ready = [*values, *map(record.library.pointer, outputs), *record.constants]
+        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result, ready)
 
     def __call__(self) -> Any:
-        self.record.launch(list(self.values), list(self.leaves), list(self.outputs))
+        record = self.record
+        if self.ready is not None:
+            stream = record.stream()
+            for step in record.steps:
+                step(self.ready, stream)
+            return self.result
+        record.launch(list(self.values), list(self.leaves), list(self.outputs))
         for target, output in self.copies:
-            self.record.library.copy(target, output)
+            record.library.copy(target, output)
         return self.result

@@ -84,7 +84,9 @@ class Jitted:
 
     def _clear(self) -> None:
         self._records: dict[tuple[Any, ...], Record] = {}
+        self._latest: tuple[Callable[..., bool], Record] | None = None  # the latest record that has a `check`
         self._variants = Variants(self._services)
+        self._counts = self._variants.counts
 
     def __repr__(self) -> str:
         return f"<jitted {self._parameters.function}{self._parameters.signature}>"
@@ -94,6 +96,20 @@ class Jitted:
 
     # ------------------------------------------------------------------------------------------ calls
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        latest = self._latest
+        if latest is not None and not kwargs and len(args) == self._arity and latest[0](*args):
+            record = latest[1]
+            pointers = [*map(record.library.pointer, args)]
+            bits = 0
+            for pointer in pointers:
+                bits |= pointer
+            if not bits % VECTOR_ALIGNMENT:
+                self._counts.hits += 1
+                return record.run(pointers, [*args])
+        return self._flat(args, kwargs)
+
+    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose arguments are arrays and numbers, not nested; others go on to `_call`."""
         out = kwargs.pop("out", None) if kwargs and not self._takes_out else None
         if not self._is_plain:
             return self._call(args, kwargs, out)
@@ -127,7 +143,9 @@ class Jitted:
         leaves = list(args)
         if record.is_conditional and not record.holds(values, leaves):
             return self._call(args, kwargs, out)
-        self._variants.counts.hits += 1
+        self._counts.hits += 1
+        if record.check is not None:
+            self._latest = record.check, record
         return record.run(values, leaves) if out is None else self._into(record, values, leaves, out)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
@@ -198,7 +216,7 @@ class Jitted:
     # ------------------------------------------------------------------------------------------ caches
     def cache_info(self) -> CacheInfo:
         """What was found, made and assumed so far."""
-        counts = self._variants.counts
+        counts = self._counts
         return CacheInfo(
             hits=counts.hits,
             misses=counts.misses,
@@ -221,20 +239,30 @@ class Jitted:
         key = tuple(reading.key)
         record = self._records.get(key)
         if record is not None and (not record.is_conditional or record.holds(reading.values, reading.leaves)):
-            self._variants.counts.hits += 1
+            self._counts.hits += 1
             return record
         with PLANNING:
             record = self._records.get(key)  # another thread may have made it meanwhile
             if record is not None and (not record.is_conditional or record.holds(reading.values, reading.leaves)):
                 return record
-            record = self._prepare(reading, arguments)
+            record = self._guarded(self._prepare(reading, arguments), arguments)
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
                 raise ArgumentError("a captured value changed while the function was being compiled")
-            self._variants.counts.misses += 1
+            self._counts.misses += 1
             if len(self._records) >= _RECORDS:
                 self._records.pop(next(iter(self._records)))
             self._records[key] = record
             return record
+
+    def _guarded(self, record: Record, arguments: Sequence[Any]) -> Record:
+        """`record` with a `check`, where all arguments are aligned arrays of a library that has one."""
+        library = record.library
+        if not self._is_plain or not arguments or record.is_conditional:
+            return record
+        if any(LIBRARIES.get(type(a)) is not library for a in arguments):
+            return record
+        aligned = not any(library.pointer(a) % VECTOR_ALIGNMENT for a in arguments)
+        return replace(record, check=library.guard(arguments)) if aligned else record
 
     def _prepare(self, reading: Reading, arguments: Sequence[Any]) -> Record:
         call = self._fitted(reading, arguments)

@@ -94,8 +94,9 @@ class Record:
     has rank 0.  `staged`: leaves that are copied first, because no kernel can read them in place.  `fixed`: leaves
     whose value the trace depends on.  `results`: outputs that the function returns; the others are arguments written in
     place.  `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the
-    bytes it reaches from its address, for overlap tests.  `direct`: a shorter `run`, where there is one.  `targets`:
-    classes of arrays seen as ``out=``, by output and key.
+    bytes it reaches from its address, for overlap tests.  `direct`: a shorter `run`, where there is one.  `check`: a
+    quick test for the arrays of a plain call, all aligned.  `targets`: classes of arrays seen as ``out=``, by output
+    and key.
     """
 
     library: Library
@@ -118,6 +119,7 @@ class Record:
     spans: tuple[tuple[int, int, int], ...]  # leaf, lowest byte, highest byte + 1
     counters: Counters
     direct: Callable[[list[Any]], Any] | None = None
+    check: Callable[..., bool] | None = None
     targets: dict[tuple[Any, ...], TargetClass] = field(default_factory=dict)
 
     def holds(self, values: list[Any], leaves: list[Any]) -> bool:

@@ -120,3 +120,23 @@ def test_numpy_beside_torch_on_one_device(jit: Jit) -> None:
     result = jit(chain)(x, y)
     assert torch.equal(result, reference(x, torch.from_numpy(y)))
     assert isinstance(jit(chain)(y, x), np.ndarray)
+
+
+def test_the_quick_check_of_steady_calls_lets_nothing_else_pass(jit: Jit) -> None:
+    f, x, y = jit(chain), torch.randn(8, 8), torch.randn(8, 8)
+    for _ in range(3):
+        assert torch.equal(f(x, y), reference(x, y))
+    assert f._latest is not None
+    for other in (y.double(), y.T, y[:, ::2][:, :1], torch.randn(65)[1:].view(8, 8), y[0], x):
+        for _ in range(2):
+            assert torch.equal(f(x, other), reference(x, other))
+        assert torch.equal(f(x, y), reference(x, y))
+    with pytest.raises(ArgumentError, match="lazily negated"):
+        f(x, torch._neg_view(y))
+    with pytest.raises(ArgumentError, match="requires grad"):
+        f(x, y.clone().requires_grad_())
+    with pytest.raises(ArgumentError, match="device 'meta'"):
+        f(x, y.to("meta"))
+    with torch.no_grad():
+        assert torch.equal(f(x, y.clone().requires_grad_()), reference(x, y))
+    assert torch.equal(f(x, torch.nn.Parameter(y, requires_grad=False)), reference(x, y))

@@ -39,6 +39,10 @@ class CuPyLibrary:
         where = data.device_id
         return ("cupy", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT, where), pointer
 
+    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+        del arrays
+        return None
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         make = partial(cupy.ndarray, shape, dtype.numpy)
 

@@ -43,6 +43,10 @@ class NumbaLibrary:
         pointer = _pointer(array)
         return ("numba", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT), pointer
 
+    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+        del arrays
+        return None
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         del device
         make, element = self.cuda.device_array, dtype.numpy

@@ -43,6 +43,10 @@ class NumPyLibrary:
         pointer = host_pointer(array)
         return (array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT), pointer
 
+    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+        del arrays
+        return None
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         del device  # there is one host
         return self.better(shape, dtype) or partial(np.empty, shape, dtype.numpy)
