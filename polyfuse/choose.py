@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from polyfuse.collapse import collapse
@@ -51,6 +52,18 @@ def choose(
         if placed:
             return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)
     return Choice(None, None, refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others)))
+
+
+def rejected(situation: Situation) -> Mapping[str, Verdict]:
+    """Per strategy of the first tier that proposes something, all of which is refused: the first reason."""
+    situation = replace(situation, group=collapse(situation.group, situation.layouts))
+    situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
+    found: dict[str, Verdict] = {}
+    for proposal in next(iter(propose(situation))):
+        refusals: list[Verdict] = []
+        if _placed(situation, proposal, "", 0, refusals) is None:
+            found.setdefault(proposal.strategy, refusals[0])
+    return found
 
 
 def _is_wanted(

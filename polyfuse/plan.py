@@ -14,6 +14,7 @@ from polyfuse.target import Target
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
+    from polyfuse.explain.analysis import CostAnalysis
     from polyfuse.explain.kernels import KernelView
     from polyfuse.schedule import KernelSchedule
     from polyfuse.scop import Scop
@@ -116,6 +117,26 @@ class Plan:
 
         moved = [step_traffic(self, step) for step in self.steps]
         return formula(transfer for t in moved for transfer in (*t.reads, *t.writes))
+
+    def cost_analysis(self) -> CostAnalysis:
+        """Bytes, operations, intensity and predicted time, in total and per kernel."""
+        from polyfuse.explain.analysis import cost_analysis
+
+        return cost_analysis(self)
+
+    def explain(self) -> str:
+        """Per kernel: what is fused, why that is legal, bytes saved, tiles, scopes, predicted time; and what stayed
+        apart, with the reason."""
+        from polyfuse.explain.report import report
+
+        return report(self)
+
+    def why_not(self, first: str, second: str) -> Verdict:
+        """Why no kernel computes both values; for one value twice: why it is written to memory.  Legal where the plan
+        does what is asked.  Raises OptionError for names that the program does not have."""
+        from polyfuse.explain.refusal import why_not
+
+        return why_not(self, first, second)
 
     @cached_property
     def key(self) -> bytes:

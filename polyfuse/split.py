@@ -27,6 +27,7 @@ def split_reductions(program: Program, target: Target, hints: Mapping[str, int])
     """The program with long reductions in two stages, and guards for the sizes that made it worth while."""
     guards: dict[Guard, None] = {}
     names: dict[bytes, str] = {}
+    padded: set[bytes] = set()
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, expr.Reduce):
@@ -38,10 +39,13 @@ def split_reductions(program: Program, target: Target, hints: Mapping[str, int])
         extent = node.operands[0].shape[axis]
         if not extent.is_constant:
             guards[Guard(extent - chunk)] = None
-        return _two_stages(node, axis, chunk, names, program.names.get(original.digest))
+        final = _two_stages(node, axis, chunk, names, program.names.get(original.digest))
+        padded.update(o.digest for partial in final.operands for o in expr.operands_of(partial))
+        return final
 
     rebuilt = rebuild_program(program, change)
-    return replace(rebuilt, names={**rebuilt.names, **names}), tuple(guards)
+    inner = rebuilt.inner | padded  # the padded operand is no value of the user's
+    return replace(rebuilt, names={**rebuilt.names, **names}, inner=inner), tuple(guards)
 
 
 def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> tuple[int, int] | None:

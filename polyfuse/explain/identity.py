@@ -69,8 +69,8 @@ class Sizes:
 
     def guard(self, guard: AnyGuard) -> str:
         match guard:
-            case Guard(expression, modulus):
-                return f"{self.text(expression)} mod {modulus}"
+            case Guard(expression, modulus, negated):
+                return f"{self.text(expression)} mod {modulus} {negated}"
             case VolumeGuard(shape, limit, exceeds):
                 return f"{sorted(self.shape(shape))} {limit} {exceeds}"
             case DerivedGuard(guard=inner):

@@ -102,9 +102,13 @@ class KernelView:
     @cached_property
     def group(self) -> Group:
         """The statements as they were scheduled, contiguous dimensions collapsed."""
+        return collapse(self.whole_group, self.layouts)
+
+    @property
+    def whole_group(self) -> Group:
+        """The statements over all their dimensions."""
         schedule = self.schedule
-        whole = Group(self.scop, frozenset(schedule.body), frozenset(schedule.roots), frozenset(schedule.loads))
-        return collapse(whole, self.layouts)
+        return Group(self.scop, frozenset(schedule.body), frozenset(schedule.roots), frozenset(schedule.loads))
 
     @cached_property
     def statements(self) -> tuple[StatementView, ...]:

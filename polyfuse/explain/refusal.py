@@ -40,11 +40,10 @@ def why_not(plan: Plan, first: str, second: str) -> Verdict:
     """
     costs, grouping = regrouped(plan)
     u, v = (_value(costs, name) for name in (first, second))
-    if u == v:
-        return grouping.why_stored(u)
-    verdict = grouping.why_not(u, v)
-    body = frozenset[int]().union(*[k.body for k in grouping.kernels if u in k.body or v in k.body])
-    return with_witness(costs, body, verdict)
+    verdict = grouping.why_stored(u) if u == v else grouping.why_not(u, v)
+    touched = {u, v}
+    near = [k for k in grouping.kernels if touched & k.body or (u == v and u in k.loads)]
+    return with_witness(costs, frozenset[int]().union(*[k.body for k in near]), verdict)
 
 
 def regrouped(plan: Plan) -> tuple[ProgramCosts, Grouping]:

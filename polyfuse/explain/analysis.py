@@ -1,0 +1,49 @@
+"""`plan.cost_analysis()`: the figures of a plan, in total and per kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polyfuse.explain.kernels import size_hints
+
+if TYPE_CHECKING:
+    from polyfuse.algebra import Formula
+    from polyfuse.cost import Cost
+    from polyfuse.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class CostAnalysis:
+    """`hbm_bytes`, exact for all sizes; everything else predicted at `sizes`.  `kernels`: by name.
+
+    `flops` counts replicated and masked executions as well; `seconds` leaves out library calls.
+    """
+
+    hbm_bytes: Formula
+    sizes: Mapping[str, int]
+    kernels: Mapping[str, Cost]
+
+    @property
+    def flops(self) -> int:
+        return sum(c.flops for c in self.kernels.values())
+
+    @property
+    def seconds(self) -> float:
+        return sum(c.seconds for c in self.kernels.values())
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte of main memory."""
+        return self.flops / max(1, self.hbm_bytes.at(**self.sizes))
+
+    def bound(self, ridge: float) -> str:
+        """``memory`` or ``compute``, by the side of the ridge of a target's roofline."""
+        return "compute" if self.intensity > ridge else "memory"
+
+
+def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAnalysis:
+    """At the sizes hinted, unless others are given."""
+    at = {**size_hints(plan), **(sizes or {})}
+    return CostAnalysis(plan.hbm_bytes, at, {k.name: k.cost_at(at) for k in plan.kernels})

@@ -1,0 +1,71 @@
+"""Why a kernel is legal, in words: where each value that is handed on lives, and which theorem makes that right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyfuse.explain.kernels import KernelView, StatementView
+from polyfuse.schedule import Scope, SharedBox
+
+
+def reasons(kernel: KernelView) -> Iterator[str]:
+    """One sentence per value that stays inside the kernel, per staged value, and one on what is stored."""
+    for view in (*kernel.loads, *kernel.statements):
+        box = next((b for b in kernel.schedule.shared if b.value == view.value), None)
+        if box is not None:
+            yield _staged(kernel, view, box)
+        elif not view.is_load and (readers := _readers(kernel, view)):
+            yield _in_registers(kernel, view, readers)
+    stored = ", ".join(kernel.stores)
+    yield f"every element of {stored} is stored, by one thread only"
+
+
+def _staged(kernel: KernelView, view: StatementView, box: SharedBox) -> str:
+    size = " x ".join(map(str, box.extents))
+    readers = _readers(kernel, view)
+    return (
+        f"{view.name} lives in shared memory: each block writes a box of {size}, a barrier follows, "
+        f"and all that {_listed(readers)} needs lies in it"
+    )
+
+
+def _in_registers(kernel: KernelView, view: StatementView, readers: list[str]) -> str:
+    what = _listed(readers)
+    verb = "needs" if len(readers) == 1 else "need"
+    match view.combine:
+        case "thread":
+            text = f"each thread accumulates {view.name} whole, and {what} {verb} it in that thread"
+        case "warp" | "block" | "grid":
+            text = f"the partial results of {view.name} meet across the {view.combine}, so that {what} {verb} no other"
+        case _:
+            text = f"{what} {verb} {view.name} in the thread and register that hold it"
+    if view.copies > 1:
+        text += f"; it is computed at {view.copies} places instead of being exchanged"
+    passes = len(set(view.times))
+    if passes > 1:
+        loops = sorted({loop for time in view.times for loop, _ in time})
+        text += f"; it is computed again in {passes} passes of the loop over {', '.join(loops)}"
+    return text
+
+
+def _readers(kernel: KernelView, view: StatementView) -> list[str]:
+    """Statements of the kernel that read the value, in order."""
+    scop = kernel.scop
+    found = dict.fromkeys(
+        scop.statements[v].name
+        for v in kernel.schedule.body
+        if view.value in scop.operands(v)
+    )
+    return list(found)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def homes(kernel: KernelView) -> dict[Scope, list[str]]:
+    """The values of a kernel by scope, in canonical order."""
+    found: dict[Scope, list[str]] = {}
+    for view in kernel.statements:
+        found.setdefault(view.scope, []).append(view.name)
+    return found

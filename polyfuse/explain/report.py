@@ -1,0 +1,174 @@
+"""`plan.explain()`: what each kernel fuses, why that is right, what it saves, what it costs, and what stayed apart.
+
+    softmax on h200: 5 operations in 1 kernel, no intermediate in memory
+    HBM bytes 8*M*N instead of 32*M*N + 16*M; 537 MB instead of 2.15 GB at M = 16384, N = 4096
+    predicted 127 us
+
+    kernel m_d_s_y   rows lanes=256 chunks=4 vector=4   grid M   block 256
+      fuses      m, d, e, s, y
+      ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from polyfuse.affine import Affine
+from polyfuse.choose import rejected
+from polyfuse.explain.kernels import KernelView, size_hints
+from polyfuse.explain.reasons import homes, reasons
+from polyfuse.explain.traffic import Transfer, formula
+from polyfuse.explain.units import bytes_text, time_text
+from polyfuse.scop import Scop, Statement
+from polyfuse.steering import Steering
+from polyfuse.strategies.catalogue import FALLBACKS
+from polyfuse.strategies.situation import Situation
+from polyfuse.text.bodies import dimension_names
+from polyfuse.text.guards import guard_text
+from polyfuse.text.printer import call_text, header_text
+
+if TYPE_CHECKING:
+    from polyfuse.plan import Plan
+
+INDENT = 13  # columns before the text of an item
+
+
+def report(plan: Plan) -> str:
+    """The whole text."""
+    kernels = iter(plan.kernels)
+    blocks = ["\n".join(_summary(plan))]
+    for step in plan.steps:
+        if step in plan.library_calls:
+            where = _item("boundary", ["the array library runs it, on whole arrays"])
+            blocks.append(f"{call_text(plan, step)}\n{where}")
+        else:
+            blocks.append("\n".join(_kernel(plan, next(kernels))))
+    if plan.refusals:
+        pairs = ((f"{u} | {v}" if u != v else f"{u} is stored", verdict) for u, v, verdict in plan.refusals)
+        lines = [f"  {pair}: {verdict}" for pair, verdict in pairs]
+        blocks.append("\n".join(["kept apart", *lines]))
+    if plan.guards:
+        blocks.append("\n".join(["holds where", *(f"  {guard_text(guard)}" for guard in plan.guards)]))
+    return "\n\n".join(blocks)
+
+
+def _summary(plan: Plan) -> Iterator[str]:
+    computed = {v for k in plan.kernels for v in k.schedule.body} | set(map(plan.called, plan.library_calls))
+    count, steps = len(operations(plan.scop, computed)), len(plan.steps)
+    stored = [b.name for b in plan.buffers if not b.zeroed]
+    memory = f"in memory between them: {', '.join(stored)}" if stored else "no intermediate in memory"
+    fused = f"{_count(count, 'operation')} in {_count(steps, 'kernel')}"
+    yield f"{plan.program.name} on {plan.target.name}: {fused}, {memory}"
+    sizes = size_hints(plan)
+    loose = formula(unfused(plan.scop, computed))
+    yield f"HBM bytes {_instead(str(plan.hbm_bytes), str(loose))}"
+    if sizes:
+        at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+        moved = [bytes_text(f.at(**sizes)) for f in (plan.hbm_bytes, loose)]
+        yield f"at {at}: {_instead(*moved)}, predicted {time_text(sum(k.seconds for k in plan.kernels))}"
+    else:
+        yield f"predicted {time_text(sum(k.seconds for k in plan.kernels))}"
+
+
+def _instead(now: str, before: str) -> str:
+    return now if now == before else f"{now} instead of {before} unfused"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def unfused(scop: Scop, body: Iterable[int]) -> list[Transfer]:
+    """What computing these values without fusion reads and writes: operands and result of every operation."""
+    found: list[Transfer] = []
+    for members in operations(scop, body):
+        read = {(o, 0) for m in members for o in scop.operands(m) if o not in members}
+        last = max(members)
+        written = {(last, c) for c in range(len(scop.statements[last].dtypes))}
+        for value, component in sorted(read | written):
+            statement = scop.statements[value]
+            found.append(Transfer(statement.name, statement.shape, statement.dtypes[component].itemsize))
+    return found
+
+
+def operations(scop: Scop, body: Iterable[int]) -> list[set[int]]:
+    """The values as operations of the user's code, each with what a library computes inside of it."""
+    units, found = Steering(scop).units, dict[int, set[int]]()
+    for value in sorted(body):
+        found.setdefault(units[value], set()).add(value)
+    return list(found.values())
+
+
+# ---------------------------------------------------------------------------------------------- one kernel
+
+
+def _kernel(plan: Plan, kernel: KernelView) -> Iterator[str]:
+    yield header_text(kernel)
+    names = [v.name for v in kernel.statements]
+    yield _item("fuses" if len(names) > 1 else "computes", [", ".join(names)])
+    yield _item("legal", reasons(kernel))
+    kept = [v.name for v in kernel.statements if v.value not in kernel.schedule.roots]
+    if kept:
+        saved = formula(unfused(plan.scop, kernel.schedule.body)) - kernel.hbm_bytes
+        yield _item("saves", [f"{saved} bytes; not in memory: {', '.join(kept)}"])
+    yield _item("moves", [f"{kernel.hbm_bytes} bytes: {_moves(kernel)}"])
+    yield _item("tiles", [_tiles(kernel)])
+    yield _item("scopes", [f"{scope.value}: {', '.join(values)}" for scope, values in homes(kernel).items()])
+    yield _item("uses", [_uses(kernel)])
+    yield _item("predicted", [f"{time_text(kernel.seconds)}, bound by {BOUNDS[kernel.bound]}"])
+    yield from (_item("fallback", [text]) for text in _fallback(kernel))
+
+
+BOUNDS: Mapping[str, str] = {
+    "memory": "memory bandwidth",
+    "cache": "the bandwidth of the last-level cache",
+    "compute": "arithmetic",
+    "latency": "memory latency: too few bytes are in flight",
+    "launch": "the launch itself",
+}
+
+
+def _item(title: str, lines: Iterable[str]) -> str:
+    first, *rest = lines
+    return "\n".join([f"  {title:<{INDENT - 2}}{first}", *(" " * INDENT + line for line in rest)])
+
+
+def _moves(kernel: KernelView) -> str:
+    reads = ", ".join(t.name for t in kernel.traffic.reads) or "nothing"
+    return f"reads {reads} once, writes {', '.join(kernel.stores)} once"
+
+
+def _tiles(kernel: KernelView) -> str:
+    """What a block holds of the value with the most dimensions, and the sizes that the strategy chose."""
+    lead = max(kernel.statements, key=lambda v: (len(v.tile), v.value))
+    names = dimension_names(len(lead.tile))
+    found = kernel.group.scop.statements[lead.value]
+    extents = found.extents if isinstance(found, Statement) else found.shape
+    parts = [
+        f"{names[f'%{k}']}: {_extent(size, extent)}"
+        for k, (size, extent) in enumerate(zip(lead.tile, extents, strict=True))
+    ]
+    return f"a block holds {', '.join(parts) or 'one element'} of {lead.name}"
+
+
+def _extent(size: int | None, extent: Affine) -> str:
+    return f"all of {extent} in a loop" if size is None else str(size)
+
+
+def _uses(kernel: KernelView) -> str:
+    parts = [f"{kernel.flops:.3g} operations", f"{kernel.intensity:.3g} a byte"]
+    if kernel.target.kind == "cuda":
+        parts += [f"{kernel.registers} registers", f"{kernel.shared_bytes} bytes shared"]
+        parts.append(f"{kernel.occupancy} blocks a processor")
+    return ", ".join(parts)
+
+
+def _fallback(kernel: KernelView) -> Iterator[str]:
+    """Why a kernel got the strategy of last resort."""
+    if kernel.strategy not in {f.__name__ for f in FALLBACKS}:
+        return
+    group = kernel.whole_group
+    reasons = rejected(Situation(group, kernel.target, kernel.hints, kernel.layouts))
+    shown = "; ".join(f"{strategy} is refused ({verdict.sentence})" for strategy, verdict in reasons.items())
+    yield f"{kernel.strategy}: {shown or 'no other strategy proposes anything'}"

@@ -1,0 +1,31 @@
+"""Guards for readers: ``N >= 1025``, ``4 divides N``, ``at most 2147418112 elements in M x N``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard, DerivedGuard, Guard, VolumeGuard
+from polyfuse.text.sizes import product_text, size_text
+
+
+def guard_text(guard: AnyGuard, rename: Mapping[str, str] | None = None) -> str:
+    """One condition.  `rename`: text of a size symbol, which may be a product."""
+    match guard:
+        case DerivedGuard(guard=inner, derived=derived):
+            return guard_text(inner, {name: "*".join(map(size_text, factors)) for name, factors in derived})
+        case VolumeGuard(shape, limit, exceeds):
+            return f"{'more than' if exceeds else 'at most'} {limit} elements in {product_text(shape, rename)}"
+        case Guard(expression, modulus) if modulus:
+            verb = "does not divide" if guard.negated else "divides"
+            return f"{modulus} {verb} {size_text(expression, rename)}"
+        case Guard(expression):
+            return _bound_text(expression, rename)
+
+
+def _bound_text(expression: Affine, rename: Mapping[str, str] | None) -> str:
+    """``expression >= 0`` with the constant on the right, and the terms positive where there is one."""
+    terms, constant = expression - expression.constant, expression.constant
+    if len(terms.terms) == 1 and terms.terms[0][1] < 0:
+        return f"{size_text(-terms, rename)} <= {constant}"
+    return f"{size_text(terms, rename)} >= {-constant}"

@@ -1,0 +1,157 @@
+"""What a plan says of itself: kernels, statements, prices, reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.algebra import Formula, size
+from polyfuse.errors import OptionError
+from polyfuse.schedule import Scope
+from polyfuse.target import H200
+from polyfuse.verdict import Hazard, Kind
+from tests.schedules import programs
+from tests.schedules.programs import plan
+
+M, N = Formula(size("M")), Formula(size("N"))
+
+
+def test_a_kernel_has_statements_with_places_times_scopes_and_tiles() -> None:
+    (kernel,) = plan(programs.softmax, "f32[N~65536, 4096]").kernels
+    assert (kernel.name, kernel.strategy, kernel.threads) == ("m_d_s_y", "rows", 256)
+    assert kernel.parameters == {"threads": 256, "lanes": 256, "chunks": 4, "vector": 4}
+    assert [s.name for s in kernel.statements] == ["m", "d", "e", "s", "y"]
+    assert [s.name for s in kernel.loads] == ["x"]
+    m, y = kernel.statement("m"), kernel.statement("y")
+    assert (m.scope, m.combine, m.tile) == (Scope.REGISTER, "block", (1, 4096))
+    assert (y.scope, y.combine, y.copies) == (Scope.GLOBAL, "", 1)
+    assert m.places == ("i = b0, j = 1024*c + 4*tx + v",)
+    assert kernel.stores == ("y",)
+    with pytest.raises(KeyError):
+        kernel.statement("z")
+
+
+def test_a_row_too_long_for_registers_is_read_in_several_passes() -> None:
+    (kernel,) = plan(programs.softmax, "f32[N~65536, 4000]", target="cpu").kernels
+    assert kernel.statement("e").times == ((("r", 1),), (("r", 2),))
+    assert kernel.statement("e").tile == (1, None)
+
+
+def test_bytes_are_exact_for_all_sizes() -> None:
+    fused = plan(programs.softmax, "f32[M, N]")
+    assert fused.hbm_bytes == 8 * M * N
+    assert fused.kernels[0].bytes_read == 4 * M * N == fused.kernels[0].bytes_written
+    assert fused.hbm_bytes.at(M=10, N=1000) == 80_000
+    assert plan(programs.softmax, "f32[M, N]", fuse=False).hbm_bytes > fused.hbm_bytes
+
+
+def test_predictions_follow_the_target() -> None:
+    (kernel,) = plan(programs.softmax, "f32[N~65536, 4096]").kernels
+    assert kernel.bound == "memory"
+    assert kernel.seconds == pytest.approx(2 * 65536 * 4096 * 4 / H200.bandwidth, rel=0.02)
+    assert kernel.intensity < H200.ridge
+    assert kernel.registers <= 255 and kernel.occupancy >= 2 and kernel.shared_bytes == 0
+    slower = plan(programs.softmax, "f32[N~65536, 4096]", target="a100").kernels[0]
+    assert slower.seconds > 2 * kernel.seconds
+    assert kernel.cost_at({"N": 1}).bound == "launch"
+
+
+def test_cost_analysis_adds_up() -> None:
+    loose = plan(programs.gate, "f32[N~1000000]", "f32[N]", "f32[N]", fuse=False)
+    analysis = loose.cost_analysis()
+    assert list(analysis.kernels) == [k.name for k in loose.kernels]
+    assert analysis.seconds == pytest.approx(sum(k.seconds for k in loose.kernels))
+    assert analysis.hbm_bytes == 32 * N
+    assert analysis.bound(H200.ridge) == "memory"
+
+
+def test_kernels_are_found_by_their_own_name_and_by_a_value() -> None:
+    both = plan(programs.rows_then_columns, "f32[M~4096, N~4096]")
+    assert both.kernel("c") is both.kernel("r_c") is both.kernels[1]
+    with pytest.raises(KeyError):
+        both.kernel("nothing")
+
+
+# ---------------------------------------------------------------------------------------------- explain
+
+
+def test_explain_says_what_fuses_why_it_is_legal_and_what_it_saves() -> None:
+    text = plan(programs.softmax, "f32[N~65536, 4096]").explain()
+    for line in (
+        "softmax on h200: 5 operations in 1 kernel, no intermediate in memory",
+        "at N = 65536: 2.15 GB instead of 8.59 GB unfused, predicted 504 us",
+        "  fuses      m, d, e, s, y",
+        "  legal      the partial results of m meet across the block, so that d needs no other",
+        "             every element of y is stored, by one thread only",
+        "  saves      98320*N bytes; not in memory: m, d, e, s",
+        "  moves      32768*N bytes: reads x once, writes y once",
+        "  tiles      a block holds i: 1, j: 4096 of y",
+        "  scopes     register: m, d, e, s",
+        "             global: y",
+        "  predicted  504 us, bound by memory bandwidth",
+        "  N <= 65536",
+    ):
+        assert line in text.splitlines()
+
+
+def test_explain_names_shared_boxes_and_what_stayed_apart() -> None:
+    def transposed(x: Any, y: Any) -> Any:
+        return x + y.T
+
+    text = plan(transposed, "f32[M, N]", "f32[N, M]").explain()
+    assert "y lives in shared memory: each block writes a box of 64 x 64, a barrier follows" in text
+    assert "4 divides N" in text
+    text = plan(programs.rows_then_columns, "f32[M~4096, N~4096]").explain()
+    assert "in memory between them: sum" in text
+    assert "sum | c: unprofitable: one kernel is not faster than apart" in text
+
+
+def test_explain_says_why_a_fallback_was_taken() -> None:
+    def skewed(x: Any) -> Any:
+        s = x.cumsum(axis=1)
+        return s.cumsum(axis=0)
+
+    text = plan(skewed, "f32[64, 64]", strategies={"s": "serial"}).explain()
+    assert "fallback   serial: " in text
+
+
+# ---------------------------------------------------------------------------------------------- why not
+
+
+def gathered(x: Any, i: Any) -> Any:
+    e = np.exp(x)
+    y = e[i]
+    return y
+
+
+def test_a_refusal_has_a_witness_across_blocks() -> None:
+    verdict = plan(gathered, "f32[M, 64]", "i32[K]").why_not("e", "y")
+    assert verdict.kind is Kind.ILLEGAL and verdict.hazard is Hazard.SCOPE
+    assert "it must be stored before it is gathered" in verdict.sentence
+    witness = verdict.witness
+    assert witness is not None and str(witness.first).startswith("e[") and str(witness.second).startswith("y[")
+    assert dict(witness.sizes)["M"] > witness.first.point[0], "the element exists at the sizes of the witness"
+
+
+def test_what_is_fused_is_legal_and_what_is_slower_has_its_price() -> None:
+    fused = plan(programs.softmax, "f32[N, 4096]")
+    assert fused.why_not("m", "y").kind is Kind.LEGAL
+    assert fused.why_not("m", "m").kind is Kind.LEGAL
+    apart = plan(programs.rows_then_columns, "f32[M~4096, N~4096]")
+    verdict = apart.why_not("sum", "c")
+    assert verdict.kind is Kind.UNPROFITABLE and verdict.numbers["loss_us"] > 0
+    assert apart.why_not("sum", "sum").kind is Kind.UNPROFITABLE
+
+
+def test_the_users_own_wish_is_the_reason() -> None:
+    loose = plan(programs.softmax, "f32[N, 4096]", fuse=False)
+    verdict = loose.why_not("m", "y")
+    assert verdict.hazard is Hazard.STEERING and verdict.witness is None
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(OptionError, match="no value is called 'q'"):
+        plan(programs.softmax, "f32[N, 4096]").why_not("q", "y")
+    assert plan(programs.softmax, "f32[N, 4096]").why_not("x", "y").kind is Kind.UNKNOWN
