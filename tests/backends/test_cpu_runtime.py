@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import subprocess
 import sys
@@ -240,6 +241,18 @@ def test_the_workqueue_layer_takes_concurrent_launches() -> None:
 
 def test_one_numba_thread_means_no_threading_layer() -> None:
     assert run_script(CONCURRENT, NUMBA_NUM_THREADS="1") == "none"
+
+
+def test_a_prepared_launch_keeps_its_code_in_memory() -> None:
+    kernel = build(SOFTMAX, [array("x", F4), array("y", F4, False), size("n")])
+    launch = kernel.loaded.prepared(64, 512)
+    del kernel
+    gc.collect()
+    x = np.random.default_rng(0).normal(size=(64, 512)).astype("f4")
+    y = np.empty_like(x)
+    for _ in range(3):
+        launch((address(x), address(y), 512))
+    np.testing.assert_allclose(y, softmax(x), rtol=3e-6)
 
 
 # ---------------------------------------------------------------------------------------------- saved code

@@ -36,6 +36,7 @@ from polyfuse.backends.numba_cpu.fragments.vectors import (
     retyped,
     splat,
     spread,
+    uniform_number,
     unpack,
 )
 
@@ -83,8 +84,9 @@ def convert(builder: Builder, value: Value, source: Element, target: Element) ->
     if source == target:
         return value
     ty = retyped(value.type, target.register)
-    if isinstance(value, ir.Constant) and isinstance(value.constant, int | float):
-        return constant(ty, _folded(value.constant, target))
+    number = uniform_number(value)
+    if number is not None:
+        return constant(ty, _folded(number, target))
     if target.kind == "b":
         zero = constant(value.type, 0)
         return (builder.fcmp_unordered if source.is_float else builder.icmp_unsigned)("!=", value, zero)

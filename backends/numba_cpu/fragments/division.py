@@ -16,6 +16,7 @@ from polyfuse.backends.numba_cpu.fragments.vectors import (
     lanes_of,
     retyped,
     shared_function,
+    uniform_number,
 )
 
 
@@ -33,7 +34,7 @@ def _quotient(builder: Builder, dtype: Element, x: Value, y: Value) -> Value:
     """`x / y` towards zero, for a divisor that does not trap.  No CPU divides integer vectors: up to 32 bits a float64
     division is exact after truncation, as quotients of such numbers lie 2^-32 apart and 2^-53 is its error."""
     signed = dtype.kind == "i"
-    if lanes_of(x.type) == 1 or dtype.bits == 64 or isinstance(y, ir.Constant):
+    if lanes_of(x.type) == 1 or dtype.bits == 64 or uniform_number(y) is not None:
         return (builder.sdiv if signed else builder.udiv)(x, y)
     wide = retyped(x.type, ir.DoubleType())
     to_float = builder.sitofp if signed else builder.uitofp
@@ -44,7 +45,7 @@ def _quotient(builder: Builder, dtype: Element, x: Value, y: Value) -> Value:
 def _divide_integers(builder: Builder, dtype: Element, x: Value, y: Value) -> tuple[Value, Value, Value]:
     """(quotient towards zero, its remainder, the safe divisor)."""
     safe = _safe_divisor(builder, dtype, x, y)
-    if isinstance(y, ir.Constant) and lanes_of(y.type) == 1 and y.constant not in (0, -1):
+    if uniform_number(y) not in (None, 0, -1):
         safe = y
     quotient = _quotient(builder, dtype, x, safe)
     return quotient, builder.sub(x, builder.mul(quotient, safe)), safe

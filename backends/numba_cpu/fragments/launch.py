@@ -40,7 +40,8 @@ class LoadedKernel:
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code.code))
         self._engine.finalize_object()
         self._address = int(self._engine.get_function_address(ENTRY))
-        self._call = KERNEL(self._address)
+        self._call: Any = KERNEL(self._address)
+        self._call.engine = self._engine  # whoever can call the code keeps it in memory
         # every parameter starts on a word of its own
         fields = "".join(f"{character}0q" for character in layout)
         self._record = struct.Struct(f"@{LaunchWord.PARAMETERS.value}q{fields}0q")

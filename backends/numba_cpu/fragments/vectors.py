@@ -50,6 +50,29 @@ def rounded(scalar: ir.Type, value: float) -> float:
         return math.copysign(math.inf, value)
 
 
+class Uniform(ir.Constant):
+    """A vector constant with one number in every lane, in LLVM's short notation: half of a kernel's text would be
+    repetitions of its constants."""
+
+    def __init__(self, ty: ir.Type, number: float) -> None:
+        super().__init__(ty, ir.Undefined)
+        self.number = number
+
+    def _to_string(self) -> str:
+        return f"{self.type} {self._get_reference()}"
+
+    def _get_reference(self) -> str:
+        return f"splat ({self.type.element} {self.type.element.format_constant(self.number)})"
+
+
+def uniform_number(value: Value) -> float | None:
+    """The number that every lane of a constant has, or None."""
+    if isinstance(value, Uniform):
+        return value.number
+    plain = isinstance(value, ir.Constant) and isinstance(value.constant, int | float)
+    return value.constant if plain else None
+
+
 def constant(ty: ir.Type, value: float) -> Value:
     """`value` in every lane of `ty`."""
     scalar = scalar_of(ty)
@@ -59,7 +82,7 @@ def constant(ty: ir.Type, value: float) -> Value:
             number -= 1 << scalar.width
     else:
         number = rounded(scalar, float(value))
-    return ir.Constant(ty, [number] * ty.count if isinstance(ty, ir.VectorType) else number)
+    return Uniform(ty, number) if isinstance(ty, ir.VectorType) else ir.Constant(ty, number)
 
 
 def suffix(ty: ir.Type) -> str:
@@ -114,8 +137,9 @@ def splat(builder: Builder, scalar: Value, lanes: int) -> Value:
     if lanes == 1:
         return scalar
     ty = ir.VectorType(scalar.type, lanes)
-    if isinstance(scalar, ir.Constant) and scalar.constant is not ir.Undefined:
-        return ir.Constant(ty, [scalar.constant] * lanes)
+    number = uniform_number(scalar)
+    if number is not None:
+        return Uniform(ty, number)
     undefined = ir.Constant(ty, ir.Undefined)
     first = builder.insert_element(undefined, scalar, I32(0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
