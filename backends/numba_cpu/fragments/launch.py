@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import typing
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from llvmlite import binding
 
@@ -40,7 +41,7 @@ class LoadedKernel:
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code.code))
         self._engine.finalize_object()
         self._address = int(self._engine.get_function_address(ENTRY))
-        self._call = cast(Any, KERNEL(self._address))
+        self._call = typing.cast(Any, KERNEL(self._address))
         self._call.engine = self._engine  # whoever can call the code keeps it in memory
         # every parameter starts on a word of its own
         fields = "".join(f"{character}0q" for character in layout)
