@@ -12,7 +12,7 @@ from dataclasses import replace
 from polyfuse.choose import choose
 from polyfuse.legality.launches import boundary_witness
 from polyfuse.places.proposal import Group
-from polyfuse.planner import ProgramCosts
+from polyfuse.program_costs import ProgramCosts
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Statement
 from polyfuse.strategies.situation import Situation

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polyfuse.explain.kernels import size_hints
+from polyfuse.program_costs import size_hints
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -45,5 +45,5 @@ class CostAnalysis:
 
 def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAnalysis:
     """At the sizes hinted, unless others are given."""
-    at = {**size_hints(plan), **(sizes or {})}
+    at = {**size_hints(plan.program), **(sizes or {})}
     return CostAnalysis(plan.hbm_bytes, at, {k.name: k.cost_at(at) for k in plan.kernels})

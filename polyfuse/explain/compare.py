@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyfuse.explain.identity import Sizes, value_keys
-from polyfuse.explain.kernels import size_hints
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.explain.units import bytes_text, time_text
+from polyfuse.program_costs import size_hints
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -110,7 +110,7 @@ def compare(
 
     measure: runs a plan and returns the seconds of each of its steps in order.
     """
-    at = {**size_hints(before), **size_hints(after), **(sizes or {})}
+    at = {**size_hints(before.program), **size_hints(after.program), **(sizes or {})}
     return Comparison(_side(before, at, measure), _side(after, at, measure), _fused(before, after), at)
 
 

@@ -16,8 +16,9 @@ from polyfuse.errors import Source
 from polyfuse.explain.levels import combine_level, scope_of
 from polyfuse.explain.traffic import Traffic, kernel_traffic
 from polyfuse.places.proposal import Group
+from polyfuse.program_costs import array_layouts, size_hints
 from polyfuse.schedule import Digit, KernelSchedule, Placed, Scope
-from polyfuse.scop import InputStatement, Scop, Statement
+from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 from polyfuse.text.bodies import body_text, dimension_names
 from polyfuse.text.sizes import derived_names, product_text, size_text
@@ -239,20 +240,7 @@ def _extent(entry: Affine, digits: Mapping[str, Digit]) -> int | None:
     return reach + 1
 
 
-DEFAULT_SIZE = 8192
-
-
-def size_hints(plan: Plan) -> dict[str, int]:
-    """The sizes at which a plan is priced unless others are asked for."""
-    return {name: plan.program.hints.get(name, DEFAULT_SIZE) for name in plan.program.symbols}
-
-
 def views(plan: Plan) -> tuple[KernelView, ...]:
     """The kernels of a plan, in launch order."""
-    hints = size_hints(plan)
-    layouts = {
-        s.id: plan.layouts[s.position]
-        for s in plan.scop.statements
-        if isinstance(s, InputStatement) and plan.layouts[s.position] != Layout()
-    }
+    hints, layouts = size_hints(plan.program), array_layouts(plan.scop, plan.layouts)
     return tuple(KernelView(launch, plan.scop, layouts, plan.target, hints) for launch in plan.launches)

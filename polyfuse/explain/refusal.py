@@ -12,7 +12,7 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
 from polyfuse.legality import prove
-from polyfuse.planner import ProgramCosts, program_costs
+from polyfuse.program_costs import ProgramCosts, program_costs
 from polyfuse.steering import value_ids
 from polyfuse.verdict import Verdict
 from polyfuse.witness import with_witness

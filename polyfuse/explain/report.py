@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
 from polyfuse.choose import rejected
-from polyfuse.explain.kernels import KernelView, size_hints
+from polyfuse.explain.kernels import KernelView
 from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
 from polyfuse.explain.units import bytes_text, time_text
+from polyfuse.program_costs import size_hints
 from polyfuse.scop import Scop, Statement
 from polyfuse.steering import Steering
 from polyfuse.strategies.catalogue import FALLBACKS
@@ -60,7 +61,7 @@ def _summary(plan: Plan) -> Iterator[str]:
     memory = f"in memory between them: {', '.join(stored)}" if stored else "no intermediate in memory"
     fused = f"{_count(count, 'operation')} in {_count(steps, 'kernel')}"
     yield f"{plan.program.name} on {plan.target.name}: {fused}, {memory}"
-    sizes = size_hints(plan)
+    sizes = size_hints(plan.program)
     loose = formula(unfused(plan.scop, computed))
     yield f"HBM bytes {_instead(str(plan.hbm_bytes), str(loose))}"
     if sizes:

@@ -17,7 +17,8 @@ from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
 from polyfuse.legality import prove
 from polyfuse.places.proposal import Group
-from polyfuse.planner import ProgramCosts, assemble, program_costs
+from polyfuse.planner import assemble
+from polyfuse.program_costs import ProgramCosts, program_costs
 from polyfuse.strategies.situation import Situation
 from polyfuse.text.grouping import Sets, grouped
 from polyfuse.text.parser import CallText, KernelText, StepText, parse_text

@@ -1,0 +1,116 @@
+"""What every candidate kernel of a program costs: the answers to the grouping search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from polyfuse.bindings import Layout
+from polyfuse.choose import Choice, choose
+from polyfuse.expr import Program
+from polyfuse.options import Options
+from polyfuse.places.proposal import Group
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, build_scop
+from polyfuse.steering import Steering, steering
+from polyfuse.strategies.situation import Situation
+from polyfuse.target import Target
+from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
+
+DEFAULT_SIZE = 8192  # of a symbol without a hint: large enough that rows and columns fill a device
+
+
+def program_costs(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> ProgramCosts:
+    """The statements of a program in canonical form, and the price of every kernel that may compute some of them."""
+    scop = build_scop(program)  # views vanish into access relations
+    hints = size_hints(program)
+    return ProgramCosts(scop, target, options, hints, array_layouts(scop, layouts), steering(scop, options))
+
+
+def size_hints(program: Program) -> dict[str, int]:
+    """A typical value of every size symbol."""
+    hints = dict(program.hints)
+    for name in program.symbols:
+        hints.setdefault(name, DEFAULT_SIZE)
+    return hints
+
+
+def array_layouts(scop: Scop, layouts: Sequence[Layout]) -> dict[int, Layout]:
+    """By value, the layouts of arguments that are not plain.  `layouts` has one entry per argument."""
+    found: dict[int, Layout] = {}
+    for statement in scop.statements:
+        if isinstance(statement, InputStatement) and statement.position < len(layouts):
+            layout = layouts[statement.position]
+            if layout != Layout():
+                found[statement.id] = layout
+    return found
+
+
+@dataclass
+class ProgramCosts:
+    """What the grouping search asks, answered by building the best schedule of each candidate kernel."""
+
+    scop: Scop
+    target: Target
+    options: Options
+    hints: Mapping[str, int]
+    layouts: Mapping[int, Layout]
+    steering: Steering
+    choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return len(self.scop.statements)
+
+    def operands(self, value: int) -> tuple[int, ...]:
+        return self.scop.operands(value)
+
+    def is_input(self, value: int) -> bool:
+        return isinstance(self.scop.statements[value], InputStatement)
+
+    def is_output(self, value: int) -> bool:
+        return value in self.scop.outputs
+
+    def must_store(self, value: int) -> bool:
+        return isinstance(self.scop.statements[value], OpaqueStatement) or any(
+            isinstance(self.scop.statements[r], OpaqueStatement) for r in self.scop.readers.get(value, ())
+        )
+
+    def bytes(self, value: int) -> int:
+        count = sum(d.itemsize for d in self.scop.statements[value].dtypes)
+        for extent in self.scop.shape(value):
+            count *= max(0, extent.evaluate(self.hints))
+        return count
+
+    def floor(self, roots: frozenset[int], loads: frozenset[int]) -> int:
+        moved = sum(map(self.bytes, roots)) + sum(map(self.bytes, loads))
+        return int((self.target.launch + moved / self.target.bandwidth) * 1e12)
+
+    def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
+        choice = self.choice(body, roots, loads)
+        return choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
+
+    def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
+        verdict = self.choice(body, roots, loads).verdict
+        return LEGAL if verdict is None else verdict
+
+    def choice(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+        key = (body, roots)
+        found = self.choices.get(key)
+        if found is None:
+            found = self.choices[key] = self._choose(body, roots, loads)
+        return found
+
+    def _choose(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+        if any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body):
+            return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
+        situation = Situation(Group(self.scop, body, roots, loads), self.target, self.hints, self.layouts)
+        request = self.steering.request(body)
+        if isinstance(request, Verdict):
+            return Choice(None, None, request)
+        situation = replace(situation, tiles=request.tiles)
+        return choose(situation, max_registers=self.options.max_registers, strategy=request.strategy)
+
+
+def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:
+    name = next(scop.statements[v].name for v in body if isinstance(scop.statements[v], OpaqueStatement))
+    return illegal(Hazard.SCOPE, f"{name} is a library call, which no kernel contains", rule="opaque")
