@@ -24,9 +24,8 @@ class Rules:
     fusible: Callable[[frozenset[int]], bool] | None = None
     refuted: Mapping[Identity, Verdict] = field(default_factory=dict)
 
-    def allows(self, kernel: KernelGroup) -> Verdict:
-        """Whether the kernel respects all of them; a single statement always does."""
-        body = kernel.body
+    def allows(self, body: frozenset[int], roots: frozenset[int]) -> Verdict:
+        """Whether a kernel respects all of them; a single statement always does."""
         if len(body) == 1:
             return LEGAL
         if self.max_size and len(body) > self.max_size:
@@ -39,7 +38,7 @@ class Rules:
         for group in self.together:
             if not group.isdisjoint(body) and not group <= body:
                 return _steered("the kernel would hold only a part of what the user keeps together")
-        return self.refuted.get((body, kernel.roots), LEGAL) if self.refuted else LEGAL
+        return self.refuted.get((body, roots), LEGAL) if self.refuted else LEGAL
 
 
 def _steered(sentence: str) -> Verdict:
@@ -63,7 +62,7 @@ class Judge:
         key = (kernel.body, kernel.roots)
         known = self._asked.get(key)
         if known is None:
-            known = self.rules.allows(kernel)
+            known = self.rules.allows(kernel.body, kernel.roots)
             if known:
                 known = self.costs.legal(kernel.body, kernel.roots, kernel.loads)
             self._asked[key] = known

@@ -149,7 +149,7 @@ def _grant(queue: Queue, wish: frozenset[int]) -> Verdict:
     if verdict:
         state.replace(move.old, trial.kernels)
         rules = queue.judge.rules
-        queue.judge = Judge(state.costs, replace(rules, together=(*rules.together, wish)))
+        queue.rule(replace(rules, together=(*rules.together, wish)))
     return verdict
 
 

@@ -35,9 +35,11 @@ def neighbours(state: Partition, number: int) -> set[int]:
 def _best(queue: Queue, number: int) -> tuple[Move, Trial] | None:
     best: tuple[Move, Trial] | None = None
     for move in _shifts(queue, number):
-        trial = queue.trial(move)
-        if trial.gain > (best[1].gain if best else 0) and queue.refusal(move, trial):
-            best = move, trial
+        least = best[1].gain if best else 0
+        if queue.bound(move) > least:
+            trial = queue.trial(move)
+            if trial.gain > least and queue.refusal(move, trial):
+                best = move, trial
     return best
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from polyfuse.grouping import Grouping, search
@@ -122,9 +124,28 @@ def test_a_program_without_statements() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_invariants_on_random_programs(seed: int) -> None:
     for model in (realistic(seed, 20), adversarial(seed, 14)):
-        check(model, search(model))
+        check(model, search(model, effort=2))
 
 
 def test_invariants_on_a_large_program() -> None:
     model = Model(blocks(300))
     check(model, search(model))
+
+
+@pytest.mark.parametrize("family", [blocks, chain])
+def test_questions_grow_linearly(family: Callable[[int], Program]) -> None:
+    """Prices and proofs cost far more than the search itself; the benchmark measures time."""
+    for statements in (40, 400):
+        model = Model(family(statements))
+        search(model)
+        assert model.asked["price"] <= 8 * statements
+        assert model.asked["legal"] <= 3 * statements
+
+
+def test_the_size_limit_is_asked_before_the_price() -> None:
+    model = Model(chain(200))
+    sizes = list[int]()
+    price = model.price
+    model.price = lambda body, *boundary: sizes.append(len(body)) or price(body, *boundary)  # type: ignore[method-assign]
+    search(model, max_size=16)
+    assert max(sizes) <= 16

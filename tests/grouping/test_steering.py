@@ -118,7 +118,7 @@ def test_together_survives_a_large_search() -> None:
 def test_every_refusal_has_a_reason(seed: int) -> None:
     """Whatever lies in two neighbouring kernels was refused, and says why; nothing that is fused counts as refused."""
     for model in (realistic(seed, 14), adversarial(seed, 12)):
-        grouping = search(model)
+        grouping = search(model, effort=2)
         owner = {root: kernel for kernel in grouping.kernels for root in kernel.roots}
         for (u, v), verdict in grouping.log.items():
             assert not verdict and verdict.sentence
@@ -192,7 +192,7 @@ def test_refuting_on_and_on_ends_with_single_statements() -> None:
 def test_refuting_random_plans_keeps_the_invariants(seed: int) -> None:
     """Also where kernels recompute values that refuted kernels compute."""
     for model in (realistic(seed, 16), adversarial(seed, 12)):
-        grouping, refuted = search(model), set[tuple[Values, Values]]()
+        grouping, refuted = search(model, effort=1), set[tuple[Values, Values]]()
         for round_ in range(3):
             fused = [kernel for kernel in grouping.kernels if len(kernel.body) > 1]
             if not fused:
@@ -219,7 +219,7 @@ def test_who_recomputes_a_stored_value_was_told(seed: int) -> None:
     """What a kernel computes although another one stored it before would be dearer, or illegal, to load."""
     for model in (adversarial(seed, 14), realistic(seed, 16)):
         stored: set[int] = set()
-        for kernel in search(model).kernels:
+        for kernel in search(model, effort=2).kernels:
             for value in kernel.body & stored:
                 body, loads = demanded(model, kernel.roots, (stored - kernel.body) | {value})
                 cheaper = model.price(body, kernel.roots, loads) < kernel.time
