@@ -2,7 +2,7 @@
 
 A document is a list of objects in post-order; an object refers to earlier ones by position::
 
-    {"objects": [["Affine", [["t", ...], 0]], ...], "root": ["o", 17]}
+    {"objects": [["affine.Affine", [["t", ...], 0]], ...], "root": ["o", 17]}
 
     value     JSON
     -----     ----
@@ -40,15 +40,19 @@ class UnstorableError(Exception):
 
 @functools.cache
 def _classes() -> Mapping[str, type[Any]]:
-    """Every dataclass and enumeration that a plan may hold, by name."""
+    """Every dataclass and enumeration that a plan may hold, by module and name (``expr.Reduce``, ``kernel.Reduce``)."""
     found: dict[str, type[Any]] = {}
     for name in _MODULES:
         module = importlib.import_module(f"polyfuse.{name}")
         for value in vars(module).values():
             own = isinstance(value, type) and value.__module__ == module.__name__
             if own and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum)):
-                found[value.__name__] = value
+                found[_name(value)] = value
     return found
+
+
+def _name(kind: type[Any]) -> str:
+    return f"{kind.__module__.removeprefix('polyfuse.')}.{kind.__name__}"
 
 
 @functools.cache
@@ -81,7 +85,7 @@ class _Encoder:
             case DType():
                 return ["d", value.name]
             case enum.Enum():
-                return ["e", type(value).__name__, value.name]
+                return ["e", _name(type(value)), value.name]
             case Mapping():
                 return ["m", *([self.value(k), self.value(v)] for k, v in value.items())]
             case Program() if (value.digest, value.derived) == (self.program.digest, self.program.derived):
@@ -91,14 +95,14 @@ class _Encoder:
     def object(self, value: Any) -> list[Any]:
         if isinstance(value, expr._Node) and value.digest in self.known:
             return ["n", value.digest.hex()]
-        known = _classes().get(type(value).__name__)
-        if known is not type(value):
+        name = _name(type(value))
+        if name not in _classes():
             raise UnstorableError(f"a {type(value).__name__} has no stored form")
         position = self.positions.get(id(value))
         if position is None:
-            fields = [self.value(getattr(value, name)) for name in _fields(type(value).__name__)]
+            fields = [self.value(getattr(value, n)) for n in _fields(name)]
             position = self.positions[id(value)] = len(self.objects)
-            self.objects.append([type(value).__name__, fields])
+            self.objects.append([name, fields])
             self.alive.append(value)
         return ["o", position]
 

@@ -67,10 +67,16 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("fuse", [True, False])
-def test_whole_plans(fuse: bool) -> None:
+def share(x):
+    return np.cumsum(x / np.sqrt((x * x).sum()), axis=0)
+
+
+@pytest.mark.parametrize("shape", [(8, 100), (5000, 1000)])
+@pytest.mark.parametrize("function", [softmax, share, lambda x: np.cumsum(x[:, ::-1], axis=1) @ x.T])
+@pytest.mark.parametrize("settings", [{}, {"fuse": False}, {"target": "h200"}])
+def test_whole_plans(function: Any, shape: tuple[int, int], settings: dict[str, Any]) -> None:
     services = Services(NumPyFrontend(), plan_program, backend, target_of)
-    plan = Jitted(softmax, Options().updated({"fuse": fuse}), services).plan(np.zeros((8, 100), np.float32))
+    plan = Jitted(function, Options().updated(settings), services).plan(np.zeros(shape, np.float32))
     text = json.dumps(encode(plan, plan.program))
     found = decode(json.loads(text), plan.program)
     assert all(getattr(found, f.name) == getattr(plan, f.name) for f in dataclasses.fields(plan))
@@ -87,7 +93,7 @@ def test_what_is_not_data_has_no_stored_form(value: Any) -> None:
     [
         {"objects": [], "root": ["o", 0]},
         {"objects": [["system", ["ls"]]], "root": ["o", 0]},
-        {"objects": [["Affine", [["t"]]]], "root": ["o", 0]},
+        {"objects": [["affine.Affine", [["t"]]]], "root": ["o", 0]},
         {"objects": [], "root": ["z"]},
         {"objects": [], "root": ["d", "f99"]},
         {"objects": [], "root": ["n", "00"]},
