@@ -14,16 +14,20 @@ from polyfuse.version import __version__
 if TYPE_CHECKING:
     from polyfuse.api import jit, spec
     from polyfuse.errors import PolyfuseError
+    from polyfuse.explain.compare import compare
     from polyfuse.options import Options
+    from polyfuse.text.apply import parse_schedule
 
 _HOMES = {
+    "compare": "polyfuse.explain.compare",
     "jit": "polyfuse.api",
+    "parse_schedule": "polyfuse.text.apply",
     "spec": "polyfuse.api",
     "PolyfuseError": "polyfuse.errors",
     "Options": "polyfuse.options",
 }
 
-__all__ = ["Options", "PolyfuseError", "__version__", "jit", "spec"]
+__all__ = ["Options", "PolyfuseError", "__version__", "compare", "jit", "parse_schedule", "spec"]
 
 
 def __getattr__(name: str) -> Any:

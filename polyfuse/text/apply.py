@@ -7,7 +7,7 @@ follow; what the text says of scopes and notes is checked against what follows. 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from polyfuse.choose import Choice, choose
 from polyfuse.errors import ScheduleError
@@ -27,6 +27,22 @@ from polyfuse.verdict import Hazard, Verdict, illegal
 
 if TYPE_CHECKING:
     from polyfuse.plan import Plan
+
+
+class Planned(Protocol):
+    """A jitted function."""
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan: ...
+
+
+def parse_schedule(text: str, function: Planned, *specs: Any, **options: Any) -> Plan:
+    """The plan that `text` describes, for a jitted function and arguments or shape specs as `Jitted.plan` takes them.
+
+    `specs` may also be one list of them.  Raises ScheduleError, with the verdict, for a text that is malformed or asks
+    for what is illegal.
+    """
+    arguments = specs[0] if len(specs) == 1 and isinstance(specs[0], list) else specs
+    return apply_text(text, function.plan(*arguments, **options))
 
 
 def apply_text(text: str, plan: Plan) -> Plan:

@@ -1,0 +1,113 @@
+"""Run a plan of any target on NumPy arrays, kernel by kernel in the interpreter: slow, checked, without a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.backends.interpreter import run_kernel
+from polyfuse.bindings import Binding, FromArgument, FromBuffer, FromOutput, FromProduct, FromSize, FromStride
+from polyfuse.expr import Input
+from polyfuse.kernel import ArrayParameter, ScalarParameter
+from polyfuse.plan import Launch, LibraryCall, Plan
+from polyfuse.reference import bind_sizes
+from polyfuse.run.libraries.numpy_arrays import NUMPY
+
+Array = npt.NDArray[Any]
+
+
+def run_plan(plan: Plan, arguments: Sequence[Any], *, seed: int | None = 0) -> list[Array]:
+    """The outputs of a plan for its arguments, arrays and scalars in order; arguments that it writes are overwritten.
+
+    `seed` shuffles the order of blocks that meet.  Raises KernelFault where a kernel breaks a rule of the machine.
+    """
+    run = _Run(plan, arguments)
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            run.launch(step, seed)
+        else:
+            run.call(step)
+    return run.finished()
+
+
+class _Run:
+    """The memory of one run."""
+
+    def __init__(self, plan: Plan, arguments: Sequence[Any]) -> None:
+        self.plan, self.arguments = plan, list(arguments)
+        program = plan.program
+        pairs = list(zip(program.arguments, arguments, strict=True))
+        self.sizes = bind_sizes(program, [np.shape(value) for a, value in pairs if not a.is_scalar])
+        self.outputs: list[Array] = [np.empty(self._shape(o.shape), o.dtype.numpy) for o in program.outputs]
+        self.buffers = {b.name: np.zeros(self._shape(b.shape), b.dtype.numpy) for b in plan.buffers}
+        self.written: set[int] = set()
+
+    def _shape(self, shape: Sequence[Any]) -> tuple[int, ...]:
+        return tuple(n.evaluate(self.sizes) for n in shape)
+
+    def value(self, binding: Binding) -> Any:
+        match binding:
+            case FromArgument(position):
+                return self.arguments[position]
+            case FromOutput(position):
+                return self.outputs[position]
+            case FromBuffer(name):
+                return self.buffers[name]
+            case FromSize(expression):
+                return expression.evaluate(self.sizes)
+            case FromProduct(factors):
+                return prod(f.evaluate(self.sizes) for f in factors)
+            case FromStride(position, axis):
+                array = self.arguments[position]
+                return array.strides[axis] // array.itemsize
+
+    def launch(self, step: Launch, seed: int | None) -> None:
+        kernel = step.kernel
+        if any(extent.evaluate(self._numbers(step)) == 0 for extent in kernel.grid):
+            return
+        arrays: dict[str, Array] = {}
+        scalars: dict[str, Any] = {}
+        numbers = self._numbers(step)
+        for parameter, binding in zip(kernel.parameters, step.bindings, strict=True):
+            if isinstance(parameter, ArrayParameter):
+                array, shape = self.value(binding), tuple(n.evaluate(numbers) for n in parameter.shape)
+                arrays[parameter.name] = array if array.shape == shape else array.reshape(shape)
+                if not parameter.readonly and isinstance(binding, FromOutput):
+                    self.written.add(binding.position)
+            elif isinstance(parameter, ScalarParameter):
+                scalars[parameter.name] = self.value(binding)
+        run_kernel(kernel, arrays, numbers, scalars, seed=seed)
+
+    def _numbers(self, step: Launch) -> Mapping[str, int]:
+        pairs = zip(step.kernel.parameters, step.bindings, strict=True)
+        named = {p.name: self.value(b) for p, b in pairs if isinstance(b, (FromSize, FromProduct, FromStride))}
+        return {**self.sizes, **named}
+
+    def call(self, step: LibraryCall) -> None:
+        operands = [self.value(b) for b in step.operands]
+        function, settings = step.call.function, dict(step.call.settings)
+        answer = function(*operands, **settings) if function else NUMPY.call(step.call.name, operands, settings)
+        answers = answer if isinstance(answer, (tuple, list)) else (answer,)
+        for binding, result in zip(step.results, answers, strict=True):
+            self.value(binding)[...] = result
+            if isinstance(binding, FromOutput):
+                self.written.add(binding.position)
+
+    def finished(self) -> list[Array]:
+        """Outputs that no step writes are arguments or other outputs; then arguments are written back."""
+        nodes = self.plan.program.outputs
+        for position, node in enumerate(nodes):
+            if position in self.written:
+                continue
+            if isinstance(node, Input):
+                self.outputs[position][...] = self.arguments[node.position]
+            else:
+                twin = next(k for k in self.written if nodes[k] is node)
+                self.outputs[position][...] = self.outputs[twin]
+        for argument, output in self.plan.program.writes.items():
+            self.arguments[argument][...] = self.outputs[output]
+        return self.outputs
