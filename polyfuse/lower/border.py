@@ -22,7 +22,7 @@ def border_conditions(ops: Sequence[ir.Op], digits: Sequence[Digit]) -> tuple[Af
     """
     inner = {f"${d.name}": d for d in digits if d.kind != "block"}
     worst: dict[Affine, None] = {}
-    for condition in _masks(ops):
+    for condition in masks(ops):
         lowered = condition
         for atom, factor in condition.terms:
             if not isinstance(atom, str):
@@ -42,7 +42,8 @@ def border_conditions(ops: Sequence[ir.Op], digits: Sequence[Digit]) -> tuple[Af
     return tuple(worst)
 
 
-def _masks(ops: Sequence[ir.Op]) -> list[Affine]:
+def masks(ops: Sequence[ir.Op]) -> list[Affine]:
+    """Every condition of an access or a value of `ops`, nested ones included."""
     found: list[Affine] = []
     for op in flatten(ops):
         if isinstance(op, (ir.Load, ir.Store, ir.AtomicUpdate)):

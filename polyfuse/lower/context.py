@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polyfuse import sets
 from polyfuse.affine import Affine, digit
@@ -19,8 +19,8 @@ NEVER = -digit("b0") - 1
 class Context:
     """Constraints on ``$digits`` and sizes that hold wherever the kernel runs.
 
-    `loops`: constraints that hold inside a loop only.  An expression that mentions a loop's digit is evaluated inside it;
-    for any other the loop may not run at all, and assuming ``0 <= r < trips`` would assume that it does.
+    `loops`: constraints that hold inside a loop only.  An expression that mentions a loop's digit is evaluated inside
+    it; for any other the loop may not run at all, and assuming ``0 <= r < trips`` would assume that it does.
     """
 
     constraints: tuple[Constraint, ...]
@@ -31,6 +31,10 @@ class Context:
         """What holds wherever `expression` is evaluated."""
         inside = [c for name in sorted(expression.names()) for c in self.loops.get(name, ())]
         return (*self.constraints, *inside) if inside else self.constraints
+
+    def with_trips(self, loop: str, trips: Affine) -> Context:
+        """The context of the first `trips` trips of a loop."""
+        return replace(self, loops={**self.loops, f"${loop}": sets.box([f"${loop}"], [trips])})
 
     def implies(self, condition: Affine) -> bool:
         """True when ``condition >= 0`` always holds.  A query out of budget answers False: the test is then emitted."""

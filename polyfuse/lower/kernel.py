@@ -17,6 +17,7 @@ from polyfuse.dtypes import DType, bool_
 from polyfuse.lower.border import border_conditions
 from polyfuse.lower.context import Context, kernel_context
 from polyfuse.lower.inspect import affine_names, value_references
+from polyfuse.lower.peel import at_trip, whole_trips
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
 from polyfuse.places.order import sources
 from polyfuse.scalars import MONOIDS
@@ -167,14 +168,29 @@ class _Lowering:
             if isinstance(item, LoopNest):
                 finishing = self._reductions_ending(item, loops)
                 out += [op for p in finishing for op in self._initialise(p)]
-                extent = self.schedule.digit(item.digit).extent
-                out.append(ir.For(item.digit, extent, self._items(item.items, (*loops, item.digit))))
+                out += self._loop(item, loops)
                 out += [op for p in finishing for op in self._finish(p)]
             elif item == "barrier":
                 out.append(ir.Barrier())
             else:
                 out += self._statement(self.by_name[item], loops)
         return tuple(out)
+
+    def _loop(self, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
+        """The loop; on a CPU core its last trip apart where only that one needs masks."""
+        extent = self.schedule.digit(nest.digit).extent
+        body = self._items(nest.items, (*loops, nest.digit))
+        whole = whole_trips(body, nest.digit, self.schedule.digits) if self.schedule.threads == 1 else None
+        if whole is None or not self.context.implies(whole + 1 - extent):
+            return [ir.For(nest.digit, extent, body)]
+        everywhere, self.context = self.context, self.context.with_trips(nest.digit, whole)
+        inside = self._items(nest.items, (*loops, nest.digit))
+        self.context = everywhere
+        last, rest = at_trip(body, nest.digit, whole), extent - whole
+        main = [ir.For(nest.digit, whole, inside)] if whole != Affine.of(0) else []
+        if rest.is_constant:
+            return [*main, *(last if rest.constant else ())]
+        return [*main, ir.If(Inside((rest - 1,)), last)]
 
     def _reductions_ending(self, nest: LoopNest, loops: tuple[str, ...]) -> list[Placed]:
         """The reductions inside whose outermost reduced loop is this one."""
@@ -233,8 +249,7 @@ class _Lowering:
     def _reduce(self, placed: Placed, statement: Statement, names: tuple[str, ...]) -> list[ir.Op]:
         assert statement.monoid is not None
         values = self._masked(placed, statement)
-        over = self._over(placed)
-        slots = tuple(s.name for s in self.slots if s.name in over)
+        slots = self._reduced_slots(placed)
         if slots:
             return [ir.Reduce(names, statement.monoid, values, slots)]
         return [ir.Let(n, v) for n, v in zip(names, values, strict=True)]
@@ -279,16 +294,21 @@ class _Lowering:
         fill = neutral(statement.monoid, statement.dtypes)
         if statement.scanned is not None:
             return [ir.Let(f"{placed.name}_carry", fill[0])]
+        if lanes := self._lanes(placed, statement):
+            return [ir.Let(lanes, fill[0])]
         return [ir.Let(n, f) for n, f in zip(self._result_names(placed), fill, strict=True)]
 
     def _accumulate(self, placed: Placed, statement: Statement) -> list[ir.Op]:
         assert statement.monoid is not None
         names = self._result_names(placed)
-        product = self._product(placed, statement)
+        product, lanes = self._product(placed, statement), self._lanes(placed, statement)
         if product is not None:
-            over = self._over(placed)
-            slots = tuple(s.name for s in self.slots if s.name in over)
-            return [ir.Contract(names[0], product[0], product[1], slots)]
+            slots = () if lanes else self._reduced_slots(placed)
+            return [ir.Contract(lanes or names[0], product[0], product[1], slots)]
+        if lanes:
+            held = Ref(lanes, statement.dtypes[0].compute)
+            operands = (held, *self._masked(placed, statement))
+            return [ir.Let(lanes, Apply(MONOIDS[statement.monoid].function, operands, held.dtype))]
         parts = tuple(f"{n}_part" for n in names)
         ops = self._reduce(placed, statement, parts)
         refs = [Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True)]
@@ -318,8 +338,25 @@ class _Lowering:
             ir.Let(names[1], Apply("where", (choose, j, i), i.dtype)),
         ]
 
+    def _lanes(self, placed: Placed, statement: Statement) -> str:
+        """Name of the partial results of each vector lane, which a CPU core combines after the loop; else empty."""
+        along_vector = self.slots[-1:] and self.slots[-1].name in self._over(placed)
+        single = len(statement.dtypes) == 1 and self.schedule.threads == 1
+        return f"{placed.name}_lanes" if along_vector and single else ""
+
+    def _reduced_slots(self, placed: Placed) -> tuple[str, ...]:
+        over = self._over(placed)
+        return tuple(s.name for s in self.slots if s.name in over)
+
     def _finish(self, placed: Placed) -> list[ir.Op]:
-        return self._combine(placed)
+        statement = self.scop.statements[placed.value]
+        assert isinstance(statement, Statement) and statement.monoid is not None
+        lanes = "" if statement.scanned is not None else self._lanes(placed, statement)
+        if not lanes:
+            return self._combine(placed)
+        held = Ref(lanes, statement.dtypes[0].compute)
+        whole = ir.Reduce((placed.name,), statement.monoid, (held,), self._reduced_slots(placed))
+        return [whole, *self._combine(placed)]
 
     def _combine(self, placed: Placed) -> list[ir.Op]:
         """Across threads: all bits of the thread digits that the reduction sums over."""

@@ -1,0 +1,88 @@
+"""Split the last trip off a loop when it is the only one that needs masks: a masked access costs a core several plain ones.
+
+for r < ceil(n/32):  x = load(32*r + v, where 32*r + v < n)
+becomes
+for r < n//32:       x = load(32*r + v)
+if n % 32:           x = load(32*(n//32) + v, where ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine
+from polyfuse.lower.border import masks
+from polyfuse.schedule import Digit
+from polyfuse.terms import Const, Expr, Index, Inside, Ref, rewrite
+
+
+def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Affine | None:
+    """How many trips of `loop` need no mask of `ops` that speaks of it; None where blocks or masks disagree."""
+    inner = {f"${d.name}": d for d in digits if d.kind != "block" and d.name != loop and d.extent.is_constant}
+    name = f"${loop}"
+    found: set[Affine] = set()
+    for condition in masks(ops):
+        step = -condition.coefficient(name)
+        if step <= 0:
+            continue
+        worst = condition.substitute({name: 0})
+        for atom, factor in condition.terms:
+            if isinstance(atom, str) and atom in inner:
+                worst = worst.substitute({atom: inner[atom].count - 1 if factor < 0 else 0})
+        if any(n.startswith("$") for n in worst.names()):
+            return None
+        found.add(worst // step + 1)
+    return found.pop() if len(found) == 1 else None
+
+
+def at_trip(ops: Sequence[ir.Op], loop: str, trip: Affine) -> tuple[ir.Op, ...]:
+    """`ops` with the digit of `loop` replaced by the number of one trip."""
+    values = {f"${loop}": trip}
+    return tuple(_replaced(op, values) for op in ops)
+
+
+def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
+    def term(expression: Expr) -> Expr:
+        return rewrite(expression, lambda leaf: _leaf(leaf, values))
+
+    def index(entries: tuple[Affine | Ref, ...]) -> tuple[Affine | Ref, ...]:
+        return tuple(e.substitute(values) if isinstance(e, Affine) else e for e in entries)
+
+    def where(conditions: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        return tuple(c.substitute(values) for c in conditions)
+
+    match op:
+        case ir.Let() | ir.Scan():
+            return replace(op, value=term(op.value))
+        case ir.Load():
+            mask = None if op.mask is None else term(op.mask)
+            return replace(op, index=index(op.index), where=where(op.where), mask=mask)
+        case ir.Store() | ir.AtomicUpdate():
+            mask = None if op.mask is None else term(op.mask)
+            return replace(op, index=index(op.index), value=term(op.value), where=where(op.where), mask=mask)
+        case ir.Reduce() | ir.Combine():
+            return replace(op, values=tuple(term(v) for v in op.values))
+        case ir.Contract():
+            return replace(op, left=term(op.left), right=term(op.right))
+        case ir.For():
+            body = tuple(_replaced(o, values) for o in op.body)
+            return replace(op, extent=op.extent.substitute(values), body=body)
+        case ir.If():
+            body, orelse = (tuple(_replaced(o, values) for o in part) for part in (op.body, op.orelse))
+            return replace(op, condition=term(op.condition), body=body, orelse=orelse)
+        case ir.Elect():
+            return replace(op, group=op.group.substitute(values), count=op.count.substitute(values))
+        case ir.Barrier():
+            return op
+
+
+def _leaf(leaf: Ref | Const | Index | Inside, values: Mapping[str, Affine]) -> Expr:
+    match leaf:
+        case Index(affine=affine):
+            return replace(leaf, affine=affine.substitute(values))
+        case Inside(where=where):
+            return Inside(tuple(w.substitute(values) for w in where))
+        case _:
+            return leaf
