@@ -37,6 +37,7 @@ class Guard:
     expression: Affine
     modulus: int = 0
     negated: bool = False
+    advisory: bool = False  # the plan is right without it, but another would be faster
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         value = self.expression.evaluate(sizes)

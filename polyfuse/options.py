@@ -20,9 +20,9 @@ class Options:
     target: name of a built-in target (``sm_90``, ``sm_80``, ``h200``, ``cpu`` ...) or None for the device of the
     arguments.  backend: ``numba_cuda``, ``numba_cpu`` or ``interpreter``; None follows the target.  fastmath: allow
     approximations beyond IEEE.  contract: allow fused multiply-add.  round: ``store`` or ``every-op`` for 16-bit
-    floats.  atomics: allow results whose bits depend on the order of blocks.  donate: positions of arguments
-    whose buffers may be overwritten.  together / apart: groups of value names that the user
-    wants in one kernel, or never in one.  max_fusion_size: statements per kernel.  max_registers: per thread.  tiles: statement name -> tile sizes.
+    floats.  atomics: allow results whose bits depend on the order of blocks.  donate: positions of arguments whose
+    buffers may be overwritten.  together / apart: groups of value names that the user wants in one kernel, or never in
+    one.  max_fusion_size: statements per kernel.  max_registers: per thread.  tiles: statement name -> tile sizes.
     strategies: statement name -> strategy name.  autotune: measure the best few candidates.  library: allow calls into
     the caller's array library for large contractions.
     """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from polyfuse.bindings import AnyGuard, Binding, Buffer, FromBuffer, FromOutput, Layout
@@ -66,6 +68,19 @@ class Plan:
     @property
     def launches(self) -> tuple[Launch, ...]:
         return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    def source(self) -> str:
+        """The generated kernels as readable Python in the fragment language (docs/fragments.md)."""
+        from polyfuse.codegen.printer import print_module
+
+        return print_module([launch.kernel for launch in self.launches])
+
+    def export(self, path: str | Path) -> None:
+        """Write a module that runs the plan with Numba (or numba-cuda) and NumPy alone.
+
+        Raises UnsupportedError for plans with library calls, strided arguments or bfloat16 arrays.
+        """
+        import_module("polyfuse.face.export").export(self, path)  # the face alone knows the backends
 
     @cached_property
     def scop(self) -> Scop:
@@ -130,6 +145,13 @@ class Plan:
         from polyfuse.explain.report import report
 
         return report(self)
+
+    def dot(self, *, fused: bool = True) -> str:
+        """The graph as DOT text, kernels as frames; before fusion every statement stands alone."""
+        from polyfuse.explain.dot import Frame, dot
+
+        views = self.kernels if fused else ()
+        return dot(self.scop, [Frame(k.name, k.group.body, k.group.roots) for k in views])
 
     def why_not(self, first: str, second: str) -> Verdict:
         """Why no kernel computes both values; for one value twice: why it is written to memory.  Legal where the plan

@@ -70,8 +70,8 @@ def size_classes(program: Program, hints: Mapping[str, int]) -> tuple[Guard, ...
         symbol, hint = Affine.symbol(name), hints[name]
         below = [bound for bound in SIZE_CLASSES if hint > bound]
         above = [bound for bound in SIZE_CLASSES if hint <= bound]
-        found += [Guard(symbol - below[-1] - 1)] if below else []
-        found += [Guard(Affine.of(above[0]) - symbol)] if above else []
+        found += [Guard(symbol - below[-1] - 1, advisory=True)] if below else []
+        found += [Guard(Affine.of(above[0]) - symbol, advisory=True)] if above else []
     return tuple(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class ExportedProgram:
         if len(values) != len(self.arguments):
             raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
         arrays = [
-            v if shape is None else np.require(v, np.dtype(dtype), "CA")
+            v if shape is None else np.require(v, np.dtype(dtype), ["C", "A"])
             for v, (_, dtype, shape) in zip(values, self.arguments, strict=True)
         ]
         sizes = self._sizes(arrays)
@@ -92,9 +93,16 @@ class ExportedProgram:
             launch = self.launches[number]
             names = namespace(self.index_bits)
             types = [_type(kind, dtype, names, self.index_bits) for kind, dtype in launch.parameters]
-            code = compile_function(launch.function, types, names, False)
+            code = compile_function(_in_language(launch.function, names), types, names, False)
             self._loaded[number] = LoadedKernel(code, parameter_layout(types), 16 * 1024)
         return self._loaded[number]
+
+
+def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:
+    """The kernel with the fragment language as its globals, beside the constants of its own file."""
+    theirs = function.__globals__
+    own = {n: theirs[n] for n in function.__code__.co_names if n in theirs and n not in names}
+    return FunctionType(function.__code__, {**names, **own}, function.__name__)
 
 
 def _passed(where: str, what: Any, places: Mapping[str, Sequence[Any]], sizes: Sizes) -> Any:

@@ -1,4 +1,4 @@
-"""Split the last trip off a loop when it is the only one that needs masks: a masked access costs a core several plain ones.
+"""Split the last trip off a loop when only it needs masks: a masked access costs a core several plain ones.
 
 for r < ceil(n/32):  x = load(32*r + v, where 32*r + v < n)
 becomes

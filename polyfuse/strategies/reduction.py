@@ -145,7 +145,7 @@ def _capacity(n: int, width: int) -> tuple[int, int, int, int]:
 def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:
     if extent.is_constant:
         return ()
-    low = (Guard(extent - above - 1),) if above else ()
+    low = (Guard(extent - above - 1, advisory=True),) if above else ()
     return (*low, Guard(Affine.of(up_to) - extent)) if up_to is not None else low
 
 

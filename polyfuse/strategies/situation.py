@@ -106,7 +106,7 @@ class Situation:
         if extent.is_constant or self.target.kind == "cpu":
             return ()
         odd = self.size(extent) % (2 * width) != 0  # else it is a layout, not the size, that forbids more
-        wider = (Guard(extent, 2 * width, negated=True),) if odd and width < self._widest() else ()
+        wider = (Guard(extent, 2 * width, negated=True, advisory=True),) if odd and width < self._widest() else ()
         if width == 1 or all(f % width == 0 for _, f in extent.terms) and extent.constant % width == 0:
             return wider
         return (Guard(extent, width), *wider)

@@ -1,0 +1,163 @@
+"""How an exported CUDA program runs: this module's text is part of every exported file."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from polyfuse.backends.numba_cuda.fragments.runtime import namespace
+from polyfuse.backends.numba_cuda.fragments.values import Fragment, Pointer, register_dtype
+from polyfuse.backends.numba_cuda.numba_api import compile_ptx
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ExportedLaunch:
+    """One kernel: its function, parameters as (kind, dtype name), grid, and where each argument comes from.
+
+    `arguments`: ``("argument", k)``, ``("output", k)``, ``("buffer", k)`` or ``("size", function of the sizes)``.
+    """
+
+    function: Callable[..., None]
+    parameters: Sequence[tuple[str, str]]
+    blocks: Callable[[Sizes], int]
+    arguments: Sequence[tuple[str, Any]]
+    threads: int
+
+
+@dataclass
+class ExportedProgram:
+    """A fused program with everything that it needs to run on device arrays (``__cuda_array_interface__``).
+
+    `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `guards`: (text, test).
+    """
+
+    name: str
+    arguments: Sequence[tuple[str, str, Sequence[str | int] | None]]
+    outputs: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]]]]
+    buffers: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]]]]
+    guards: Sequence[tuple[str, Callable[[Sizes], bool]]]
+    launches: Sequence[ExportedLaunch]
+    index_bits: int = 32
+    _loaded: dict[int, Any] = field(default_factory=dict)
+
+    def __call__(self, *values: Any, stream: int = 0) -> Any:
+        """Run on contiguous device arrays and numbers; returns one Numba device array, or a tuple of several.
+
+        Raises TypeError for a wrong number of arguments and ValueError for sizes that the plan does not cover.
+        """
+        from numba import cuda
+
+        if len(values) != len(self.arguments):
+            raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
+        arrays = [
+            v if shape is None else cuda.as_cuda_array(v)
+            for v, (_, _, shape) in zip(values, self.arguments, strict=True)
+        ]
+        sizes = self._sizes(arrays)
+        outputs = [cuda.device_array(shape(sizes), np.dtype(dtype)) for dtype, shape in self.outputs]
+        buffers = [cuda.device_array(shape(sizes), np.dtype(dtype)) for dtype, shape in self.buffers]
+        places = {"argument": arrays, "output": outputs, "buffer": buffers}
+        for number, launch in enumerate(self.launches):
+            blocks = launch.blocks(sizes)
+            if blocks > 0:
+                passed = [
+                    _passed(p, a, places, sizes, self.index_bits)
+                    for p, a in zip(launch.parameters, launch.arguments, strict=True)
+                ]
+                _launch(self._kernel(number), blocks, launch.threads, passed, stream)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for array, (name, dtype, shape) in zip(arrays, self.arguments, strict=True):
+            if shape is None:
+                continue
+            if array.ndim != len(shape) or array.dtype != np.dtype(dtype) or not array.is_c_contiguous():
+                raise ValueError(f"{name} must be a contiguous {dtype} array of {len(shape)} dimensions")
+            for n, wanted in zip(array.shape, shape, strict=True):
+                known = sizes.setdefault(wanted, n) if isinstance(wanted, str) else wanted
+                if known != n:
+                    raise ValueError(f"{name} has an axis of {n} where {wanted} = {known}")
+        for text, holds in self.guards:
+            if not holds(sizes):
+                raise ValueError(f"{self.name} was exported for sizes with {text}; these are {sizes}")
+        return sizes
+
+    def ptx(self, number: int, capability: tuple[int, int]) -> str:
+        """The kernel of launch `number` as PTX; needs no device."""
+        launch = self.launches[number]
+        names = namespace(self.index_bits)
+        types = tuple(_type(kind, dtype, names, self.index_bits) for kind, dtype in launch.parameters)
+        return compile_ptx(_in_language(launch.function, names), types, capability, (launch.threads, 1))
+
+    def _kernel(self, number: int) -> Any:
+        if number not in self._loaded:
+            from cuda.bindings import driver
+            from numba import cuda
+
+            device = cuda.get_current_device()
+            text = self.ptx(number, device.compute_capability)
+            module = _checked(driver.cuModuleLoadData(text.encode() + b"\0"))
+            entry = text.split(".entry", 1)[1].split("(", 1)[0].strip()
+            self._loaded[number] = (module, _checked(driver.cuModuleGetFunction(module, entry.encode())))
+        return self._loaded[number][1]
+
+
+def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:
+    """The kernel with the fragment language as its globals, beside the constants of its own file."""
+    theirs = function.__globals__
+    own = {n: theirs[n] for n in function.__code__.co_names if n in theirs and n not in names}
+    return FunctionType(function.__code__, {**names, **own}, function.__name__)
+
+
+def _launch(function: Any, blocks: int, threads: int, values: Sequence[Any], stream: int) -> None:
+    from cuda.bindings import driver
+
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+    _checked(driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, ctypes.addressof(pointers), 0))
+
+
+def _checked(outcome: tuple[Any, ...]) -> Any:
+    if int(outcome[0]):
+        raise RuntimeError(f"the CUDA driver answered {outcome[0]}")
+    return outcome[1] if len(outcome) > 1 else None
+
+
+_CTYPES = {
+    "boolean": ctypes.c_int8,
+    **{f"{u}int{bits}": getattr(ctypes, f"c_{u}int{bits}") for u in ("", "u") for bits in (8, 16, 32, 64)},
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+def _passed(
+    parameter: tuple[str, str],
+    argument: tuple[str, Any],
+    places: Mapping[str, Sequence[Any]],
+    sizes: Sizes,
+    index_bits: int,
+) -> Any:
+    (kind, dtype), (where, what) = parameter, argument
+    if kind == "size":
+        return (ctypes.c_int64 if index_bits == 64 else ctypes.c_int32)(what(sizes))
+    if kind == "scalar":
+        return _CTYPES.get(dtype, ctypes.c_float)(places[where][what])
+    return ctypes.c_uint64(places[where][what].device_ctypes_pointer.value or 0)
+
+
+def _type(kind: str, dtype: str, names: Mapping[str, Any], index_bits: int) -> Any:
+    match kind:
+        case "in" | "out":
+            return Pointer(names[dtype], readonly=kind == "in")
+        case "scalar":
+            return Fragment(register_dtype(names[dtype]), (), weak=True)
+        case _:
+            return Fragment(names[f"int{index_bits}"], (), weak=True)

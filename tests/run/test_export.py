@@ -1,0 +1,97 @@
+"""Exported plans run without polyfuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import UnsupportedError
+
+
+@pf.jit
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+@pf.jit
+def deviations(x, scale):
+    d = x - x.mean()
+    return (d * d).sum(), d * scale
+
+
+CHECK = """
+import sys
+import numpy as np
+from exported import {name} as program
+
+assert not any(m.split(".")[0] in ("polyfuse", "islpy", "sympy") for m in sys.modules)
+x = np.random.default_rng(0).standard_normal((301, 77)).astype(np.float32)
+wide = x.astype(np.float64)
+{body}
+try:
+    program(x[0])
+except (ValueError, TypeError) as error:
+    print(error)
+"""
+
+
+def run_alone(folder: Path, name: str, body: str) -> str:
+    (folder / "check.py").write_text(CHECK.format(name=name, body=body))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", "import sys; sys.path.insert(0, '.'); import check"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_program_runs_from_its_file_alone(tmp_path: Path) -> None:
+    softmax.plan(pf.spec("f32[M, N]"), target="cpu").export(tmp_path / "exported.py")
+    body = """
+e = np.exp(wide - wide.max(axis=1, keepdims=True))
+assert np.abs(program(x) - e / e.sum(axis=1, keepdims=True)).max() < 1e-6
+assert np.array_equal(program(x.T.copy().T), program(x))
+"""
+    assert "x has 1 dimensions, not 2" in run_alone(tmp_path, "softmax", body)
+
+
+def test_several_kernels_buffers_and_scalars(tmp_path: Path) -> None:
+    plan = deviations.plan(pf.spec("f32[M~4000, N~4000]"), 2.5, target="cpu")
+    assert len(plan.launches) > 1 and plan.buffers
+    plan.export(tmp_path / "exported.py")
+    body = """
+x = np.tile(x, (60, 30))
+wide = x.astype(np.float64)
+total, scaled = program(x, 2.5)
+d = wide - wide.mean()
+assert abs(total / (d * d).sum() - 1) < 1e-5 and np.abs(scaled - d * 2.5).max() < 1e-5
+"""
+    run_alone(tmp_path, "deviations", body)
+
+
+def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="bfloat16"):
+        softmax.plan(pf.spec("bf16[M, N]"), target="cpu").export(tmp_path / "exported.py")
+    strided = softmax.plan(np.zeros((8, 8), np.float32)[:, ::2], target="cpu")
+    with pytest.raises(UnsupportedError, match="strided"):
+        strided.export(tmp_path / "exported.py")
+
+
+@pytest.mark.ptx
+def test_an_exported_cuda_program_compiles_without_polyfuse(tmp_path: Path) -> None:
+    softmax.plan(pf.spec("f32[M, N~4096]"), target="h200").export(tmp_path / "exported.py")
+    body = """
+for capability in ((8, 0), (9, 0)):
+    assert "ld.global" in program.ptx(0, capability)
+sys.exit(0)
+"""
+    run_alone(tmp_path, "softmax", body)
