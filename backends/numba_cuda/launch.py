@@ -98,7 +98,8 @@ class Launcher:
             except IndexError:
                 record = _Prepared(self, blocks)
             record.pack(record.buffer, 0, *arguments)
-            record.configuration.stream = stream
+            if stream != record.stream:
+                record.configuration.stream = record.stream = stream
             if enqueue(*record.wrapped):
                 self.launch((blocks,), arguments, stream)  # mends the context, or says what is wrong
             free.append(record)
@@ -147,12 +148,12 @@ class _Configuration(ctypes.Structure):
 class _Prepared:
     """The arguments of ``cuLaunchKernelEx`` for one kernel and grid."""
 
-    __slots__ = ("buffer", "configuration", "pack", "pointers", "wrapped")
+    __slots__ = ("buffer", "configuration", "pack", "pointers", "stream", "wrapped")
 
     def __init__(self, launcher: Launcher, blocks: int) -> None:
         kernel = launcher.kernel
         layout = struct.Struct("@" + kernel.argument_format)
-        self.pack = layout.pack_into
+        self.pack, self.stream = layout.pack_into, 0
         self.buffer = ctypes.create_string_buffer(max(layout.size, 1))
         base = ctypes.addressof(self.buffer)
         places = [base + _offset(kernel.argument_format, k) for k in range(len(kernel.argument_format))]

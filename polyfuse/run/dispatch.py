@@ -259,7 +259,8 @@ class Jitted:
         library = record.library
         if not self._is_plain or not arguments or record.is_conditional:
             return record
-        if any(LIBRARIES.get(type(a)) is not library for a in arguments):
+        own = [LIBRARIES.get(type(a)) for a in arguments]
+        if any(found is None or found.name != library.name for found in own):
             return record
         aligned = not any(library.pointer(a) % VECTOR_ALIGNMENT for a in arguments)
         return replace(record, check=library.guard(arguments)) if aligned else record

@@ -40,8 +40,17 @@ class CuPyLibrary:
         return ("cupy", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT, where), pointer
 
     def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
-        del arrays
-        return None
+        wanted = [(a.dtype, a.shape, a.strides, a.data.device_id) for a in arrays]
+
+        def check(*others: Any) -> bool:
+            for other, (dtype, shape, strides, device) in zip(others, wanted, strict=True):
+                if type(other) is not cupy.ndarray or other.dtype is not dtype or other.data.device_id != device:
+                    return False
+                if other.shape != shape or other.strides != strides:
+                    return False
+            return True
+
+        return check
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         make = partial(cupy.ndarray, shape, dtype.numpy)
