@@ -4,21 +4,49 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from pathlib import Path
 
+from polyfuse.bindings import Layout
 from polyfuse.cache.store import DiskStore
 from polyfuse.errors import DeviceError, OptionError
+from polyfuse.explain.dump import dump_plan, log_plan
+from polyfuse.expr import Program
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.info import cache_directory
-from polyfuse.options import Environment
+from polyfuse.options import Environment, Options
+from polyfuse.plan import Launch, Plan
 from polyfuse.planner import plan_program
 from polyfuse.run.arrays import Device
-from polyfuse.run.services import Backend, Services, Store
+from polyfuse.run.services import Backend, Planner, Services, Store
 from polyfuse.target import A100, CPU, GENERIC, H100, H200, Target
 
 
 def services(environment: Environment) -> Services:
     """What jitted functions call.  `environment` says where the cache lies, and whether there is one."""
-    return Services(NumPyFrontend(), plan_program, backend, target_of, _store(environment.cache))
+    return Services(NumPyFrontend(), planner(environment.dump), backend, target_of, _store(environment.cache))
+
+
+def planner(folder: str) -> Planner:
+    """The planner, with its plans told to the loggers and, where a folder is named, written there."""
+
+    def plan(program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
+        made = plan_program(program, target, options, layouts)
+        log_plan(made)
+        if folder:
+            dump_plan(made, Path(folder), _ptx if made.target.kind == "cuda" and _has_cuda() else None)
+        return made
+
+    return plan
+
+
+def _ptx(launch: Launch, plan: Plan) -> str:
+    from polyfuse.face.numba_cuda import CudaBackend
+
+    return CudaBackend().compile(launch, plan).kernel.ptx
+
+
+def _has_cuda() -> bool:
+    return importlib.util.find_spec("numba_cuda") is not None
 
 
 @functools.cache
@@ -41,7 +69,7 @@ def backend(name: str) -> Backend:
 
             return InterpreterBackend()
         case "numba_cuda":
-            if importlib.util.find_spec("numba_cuda") is None:
+            if not _has_cuda():
                 raise DeviceError("the CUDA back end is not installed", advice="pip install polyfuse[cuda]")
             from polyfuse.face.numba_cuda import CudaBackend
 

@@ -1,0 +1,115 @@
+"""Loggers, dumps, and the text of every level."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import OptionError
+from polyfuse.explain.dump import dump_plan, log_plan
+from polyfuse.scop import build_scop
+from polyfuse.text.levels import places_text, program_text, scop_text
+from tests.schedules import programs
+from tests.schedules.programs import plan, program
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_program_as_text() -> None:
+    assert program_text(program(programs.softmax, "f32[N, 8]")).splitlines() == [
+        "program softmax",
+        "  x: f32[N, 8] = argument 0",
+        "  m: f32[N] = reduce max(x, axes=[1])",
+        "  %2: f32[N, 8] = m[i]",
+        "  d: f32[N, 8] = subtract(x, %2)",
+        "  e: f32[N, 8] = exp(d)",
+        "  s: f32[N] = reduce sum(e, axes=[1])",
+        "  %6: f32[N, 8] = s[i]",
+        "  y: f32[N, 8] = divide(e, %6)",
+        "  return y",
+    ]
+
+
+def test_every_node_has_a_text() -> None:
+    def everything(x: Any, i: Any, c: float) -> Any:
+        joined = np.concatenate([x, x * c], axis=0)
+        taken = np.take(x, i, axis=0)
+        ranks = np.cumsum(np.argmax(joined, axis=1))
+        return taken, ranks + np.arange(ranks.shape[0])
+
+    text = program_text(program(everything, "f32[N, 8]", "i32[K]", "f32"))
+    for part in ("scalar c", "region(", "gather(", "reduce argmax(", "scan sum(", "iota(i)", ">= 0"):
+        assert part in text, part
+
+
+def test_statements_as_text() -> None:
+    assert scop_text(build_scop(program(programs.softmax, "f32[N, 8]"))).splitlines() == [
+        "x is an array of f32[N, 8]",
+        "m[i] = max(x, axis=1)   0 <= i < N, 0 <= j < 8   f32",
+        "d[i, j] = x - m   0 <= i < N, 0 <= j < 8   f32",
+        "e[i, j] = exp(d)   0 <= i < N, 0 <= j < 8   f32",
+        "s[i] = sum(e, axis=1)   0 <= i < N, 0 <= j < 8   f32",
+        "y[i, j] = e / s   0 <= i < N, 0 <= j < 8   f32",
+    ]
+
+
+def test_places_as_text() -> None:
+    (kernel,) = plan(lambda x: x.T + 1, "f32[M, N]").kernels
+    lines = places_text(kernel).splitlines()
+    assert lines[:2] == [f"kernel {kernel.name}", "  digits"]
+    assert "    block b0 < ceil(N/64)" in lines or "    block b0 < ceil(M/64)" in lines
+    assert any(line.startswith("  shared x: 64 x 64 from [") for line in lines)
+    assert "    barrier" in lines
+
+
+def test_a_dump_holds_every_level(tmp_path: Path) -> None:
+    given = plan(programs.softmax, "f32[N, 4096]")
+    folder = dump_plan(given, tmp_path, ptx=lambda launch, _: f"// {launch.kernel.name}")
+    names = {path.name for path in folder.iterdir()}
+    levels = {"program.txt", "statements.txt", "schedule.txt", "places.txt", "source.py", "explain.txt"}
+    assert names == levels | {"before.dot", "after.dot", "m_d_s_y.ptx"}
+    assert (folder / "schedule.txt").read_text() == f"{given}\n"
+    ast.parse((folder / "source.py").read_text())
+    assert "cluster_0" in (folder / "after.dot").read_text()
+    assert "cluster_0" not in (folder / "before.dot").read_text()
+    assert dump_plan(given, tmp_path) == folder, "the same plan, the same folder"
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OptionError, match="POLYFUSE_DUMP"):
+        dump_plan(plan(programs.softmax, "f32[N, 4096]"), tmp_path / "file")
+
+
+def test_loggers_tell_schedules_and_code(caplog: pytest.LogCaptureFixture) -> None:
+    given = plan(programs.softmax, "f32[N, 4096]")
+    with caplog.at_level(logging.INFO, logger="polyfuse"):
+        log_plan(given)
+    said = {record.name: record.getMessage() for record in caplog.records}
+    assert said["polyfuse.schedule"] == f"softmax on h200\n{given}"
+    assert "def m_d_s_y(" in said["polyfuse.code"]
+
+
+def test_environment_variables(tmp_path: Path) -> None:
+    code = """if True:
+        import polyfuse as pf
+        f = pf.jit(lambda x: x * 2 + 1)
+        f.plan(pf.spec("f32[N]"), target="generic")
+    """
+    variables = {"PYTHONPATH": str(ROOT), "POLYFUSE_LOG": "fusion,schedule", "POLYFUSE_DUMP": str(tmp_path)}
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=120, check=True)
+    assert "polyfuse.fusion: fused multiply+add -> multiply_add (2)" in done.stderr
+    assert "polyfuse.schedule: function on generic\nkernel multiply_add" in done.stderr
+    assert "def multiply_add" not in done.stderr
+    assert [p.name for p in tmp_path.rglob("schedule.txt")] == ["schedule.txt"]
