@@ -89,9 +89,13 @@ def _grouping(costs: ProgramCosts) -> Grouping:
 
 
 def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
-    """Every final kernel through isl; a refuted one is marked and the search goes on without it."""
-    for _ in range(1 + len(grouping.kernels)):
-        refused: dict[KernelGroup, Verdict] = {}
+    """Every final kernel through isl; a refuted one is marked and the search goes on without it.
+
+    No plan leaves with a kernel that was not proved: raises ScheduleError instead.
+    """
+    refused: dict[KernelGroup, Verdict] = {}
+    for _ in range(8 + 2 * costs.count):  # each round marks kernels that the next one cannot form again
+        refused = {}
         for kernel in grouping.kernels:
             choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
             schedule = choice.schedule
@@ -105,7 +109,8 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
         if not refused:
             return grouping
         grouping = grouping.refute(refused)
-    return grouping
+    verdict = next(iter(refused.values()))
+    raise ScheduleError(f"no schedule of {costs.scop.program.name} was proved: {verdict}", verdict=verdict)
 
 
 def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> None:

@@ -193,6 +193,7 @@ class _Builder:
                 )
             place.append(entry)
         self._check_reduction(statement, place)
+        self._check_scan(statement, place)
         passes = dict(first.passes)
         for loop in self.loops:
             if any(f"${loop}" in place[d].names() for d in statement.reduced):
@@ -219,6 +220,17 @@ class _Builder:
                         rule="scope",
                     )
                 )
+
+    def _check_scan(self, statement: Statement, place: list[Affine]) -> None:
+        """A prefix runs inside one block and forwards; whether it is complete and in order is for the proof to say."""
+        if statement.scanned is None:
+            return
+        for atom, factor in place[statement.scanned].terms:
+            digit = self.digits.get(atom[1:]) if isinstance(atom, str) else None
+            if digit is not None and (digit.kind == "block" or factor < 0):
+                where = "crosses blocks" if digit.kind == "block" else "runs from the last element to the first"
+                sentence = f"the prefix {statement.name} is needed at {place[statement.scanned]}, where it {where}"
+                raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
 
     def _check_loops(self, statement: Statement, over: frozenset[str], place: list[Affine]) -> None:
         """Accumulators live in registers: no loop that enumerates results may lie inside one that is summed over."""
