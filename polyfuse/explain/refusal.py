@@ -12,9 +12,11 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
 from polyfuse.legality import prove
+from polyfuse.legality.reuse import may_reuse
 from polyfuse.program_costs import ProgramCosts, program_costs
+from polyfuse.scop import InputStatement
 from polyfuse.steering import value_ids
-from polyfuse.verdict import Verdict
+from polyfuse.verdict import Verdict, unknown
 from polyfuse.witness import with_witness
 
 if TYPE_CHECKING:
@@ -34,16 +36,38 @@ class ProvedCosts(ProgramCosts):
 
 
 def why_not(plan: Plan, first: str, second: str) -> Verdict:
-    """Why no kernel computes both values; of one value: why it is written to memory.
+    """Why no kernel computes both values; of one value: why it is written to memory; of one argument: why its buffer
+    may not take a result.
 
     Legal where the plan does what is asked.  Raises OptionError for names that the program does not have.
     """
     costs, grouping = regrouped(plan)
     u, v = (_value(costs, name) for name in (first, second))
+    if u == v and isinstance(costs.scop.statements[u], InputStatement):
+        return why_not_in_place(plan, u)
     verdict = grouping.why_stored(u) if u == v else grouping.why_not(u, v)
     touched = {u, v}
     near = [k for k in grouping.kernels if touched & k.body or (u == v and u in k.loads)]
     return with_witness(costs, frozenset[int]().union(*[k.body for k in near]), verdict)
+
+
+def why_not_in_place(plan: Plan, argument: int) -> Verdict:
+    """Whether a kernel may store a result over an argument: the result that the program writes back into it, else the
+    first one that fits."""
+    scop = plan.scop
+    source = scop.statements[argument]
+    assert isinstance(source, InputStatement)
+    wanted = plan.program.writes.get(source.position)
+    roots = [(k, r) for k, kernel in enumerate(plan.kernels) for r in kernel.schedule.roots]
+    if wanted is not None:
+        roots = [(k, r) for k, r in roots if r == scop.outputs[wanted]]
+    fitting = [(k, r) for k, r in roots if scop.shape(r) == source.shape and scop.dtype(r) == scop.dtype(argument)]
+    if not fitting:
+        return unknown(f"no kernel stores a result of the shape and dtype of {source.name}")
+    number, root = fitting[0]
+    kernel, later = plan.kernels[number], plan.kernels[number + 1 :]
+    later_loads = frozenset(v for other in later for v in other.schedule.loads)
+    return may_reuse(kernel.group.scop, kernel.schedule, argument, root, later_loads)
 
 
 def regrouped(plan: Plan) -> tuple[ProgramCosts, Grouping]:

@@ -155,3 +155,11 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(OptionError, match="no value is called 'q'"):
         plan(programs.softmax, "f32[N, 4096]").why_not("q", "y")
     assert plan(programs.softmax, "f32[N, 4096]").why_not("x", "y").kind is Kind.UNKNOWN
+
+
+def test_an_argument_may_be_overwritten_where_every_read_comes_first() -> None:
+    assert plan(lambda x: x * 2 + 1, "f32[N]").why_not("x", "x").kind is Kind.LEGAL
+    verdict = plan(lambda x: x[::-1] * 2, "f32[N]").why_not("x", "x")
+    assert verdict.hazard is Hazard.WAR and verdict.witness is not None
+    verdict = plan(programs.rows_then_columns, "f32[M~4096, N~4096]").why_not("x", "x")
+    assert verdict.kind is Kind.UNKNOWN and "shape and dtype of x" in verdict.sentence
