@@ -8,9 +8,8 @@ import logging
 import os
 import platform
 import struct
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -36,7 +35,6 @@ class DiskStore:
     path: Path
     _directory: SafeDirectory | None = None
     _broken: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self, key: PlanKey, sizes: Mapping[str, int]) -> tuple[Plan, tuple[bytes, ...]] | None:
         directory = self._open()
@@ -77,13 +75,12 @@ class DiskStore:
             self._give_up("writing", error)
 
     def _open(self) -> SafeDirectory | None:
-        with self._lock:
-            if self._directory is None and not self._broken:
-                try:
-                    self._directory = SafeDirectory.open(self.path / "plans")
-                except OSError as error:
-                    self._give_up("opening", error)
-            return None if self._broken else self._directory
+        if self._directory is None and not self._broken:
+            try:
+                self._directory = SafeDirectory.open(self.path / "plans")
+            except OSError as error:
+                self._give_up("opening", error)
+        return None if self._broken else self._directory
 
     def _give_up(self, doing: str, error: OSError) -> None:
         """A cache that fails once (full, read-only, gone) is not tried again in this process."""

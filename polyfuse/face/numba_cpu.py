@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import struct
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -32,21 +31,19 @@ class CpuKernel:
     launch: Launch
     cache_bytes: int
     variants: dict[Streamed, CompiledKernel] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def variant(self, streamed: Streamed) -> CompiledKernel:
         """The kernel whose stores to `streamed` bypass the cache, compiled where it is new."""
-        with self.lock:
-            if streamed not in self.variants:
-                kernel = self.launch.kernel
-                self.variants[streamed] = compile_kernel(
-                    print_kernel(kernel),
-                    function_name(kernel.name),
-                    kernel.parameters,
-                    index_bits=kernel.index_bits,
-                    nontemporal=streamed,
-                )
-            return self.variants[streamed]
+        if streamed not in self.variants:
+            kernel = self.launch.kernel
+            self.variants[streamed] = compile_kernel(
+                print_kernel(kernel),
+                function_name(kernel.name),
+                kernel.parameters,
+                index_bits=kernel.index_bits,
+                nontemporal=streamed,
+            )
+        return self.variants[streamed]
 
     def streamed(self, numbers: Mapping[str, int]) -> Streamed:
         """Outputs larger than the last cache: writing them through it would first read every line from memory."""

@@ -6,7 +6,6 @@ import contextlib
 import importlib.metadata
 import json
 import struct
-import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from operator import itemgetter
@@ -32,14 +31,12 @@ class CudaKernel:
 
     kernel: CompiledKernel
     loaded: dict[int, DriverLauncher] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def on(self, device: int) -> DriverLauncher:
         """The kernel on one device, loaded once."""
-        with self.lock:
-            if device not in self.loaded:
-                self.loaded[device] = DriverLauncher(self.kernel, device)
-            return self.loaded[device]
+        if device not in self.loaded:
+            self.loaded[device] = DriverLauncher(self.kernel, device)
+        return self.loaded[device]
 
     def launcher(self, bound: Bound) -> Launcher:
         driver = self.on(bound.device.ordinal)

@@ -57,7 +57,8 @@ class Executable:
         key = tuple(reading.key)
         record = self.records.get(key)
         if record is None or (record.is_conditional and not record.holds(reading.values, reading.leaves)):
-            record = self.records[key] = self._prepare(reading)
+            with PLANNING:
+                record = self.records[key] = self._prepare(reading)
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
                 raise StalePlanError("a captured value changed since the plan was made")
         return record.run(reading.values, reading.leaves)

@@ -296,7 +296,11 @@ class Jitted:
         return self._variants.new(self._function, traced, static)
 
     def _target(self, device: Device | None, options: Options) -> Machine:
-        return named(options.target) if options.target is not None else self._services.target(device)
+        if options.target is not None:
+            return named(options.target)
+        if device is None and options.backend == "numba_cpu":
+            device = HOST
+        return self._services.target(device)
 
     def _backend(self, device: Device, target: Machine) -> Backend:
         """The back end for arrays on `device`.  Raises ArgumentError where it cannot reach them."""

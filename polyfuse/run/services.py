@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from polyfuse.bindings import AnyGuard, Layout
 from polyfuse.dtypes import DType
+from polyfuse.errors import OptionError
 from polyfuse.expr import Program, Shape
 from polyfuse.options import Options
 from polyfuse.plan import Launch, Plan
@@ -107,7 +108,7 @@ class Compiled(Protocol):
 
 
 class Backend(Protocol):
-    """Compiles kernels for one kind of target."""
+    """Compiles kernels for one kind of target.  The dispatcher calls it, and `Compiled.launcher`, under one lock."""
 
     @property
     def name(self) -> str: ...
@@ -133,7 +134,7 @@ class Backend(Protocol):
 
 
 class Store(Protocol):
-    """Plans and object code that outlive the process."""
+    """Plans and object code that outlive the process.  The dispatcher calls it under its lock."""
 
     def load(self, key: PlanKey, sizes: Mapping[str, int]) -> tuple[Plan, tuple[bytes, ...]] | None:
         """A plan whose guards hold for `sizes`, with the object code of each launch; None for any failure."""
@@ -166,6 +167,15 @@ class Services:
     store: Store | None = None
 
 
+_OF_KIND = {"cuda": "numba_cuda", "cpu": "numba_cpu"}
+
+
 def backend_name(options: Options, target: Target) -> str:
-    """The back end that runs plans for `target`."""
-    return options.backend or ("numba_cuda" if target.kind == "cuda" else "numba_cpu")
+    """The back end that runs plans for `target`.  Raises OptionError where the one asked for cannot."""
+    usual = _OF_KIND[target.kind]
+    if options.backend in (None, usual, "interpreter") or options.backend not in _OF_KIND.values():
+        return options.backend or usual
+    raise OptionError(
+        f"back end {options.backend} cannot run plans for target {target.name}",
+        advice=f'Use {usual}, or "interpreter", which runs every plan.',
+    )

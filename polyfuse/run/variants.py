@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ from polyfuse.run.sizes import hold, solve
 from polyfuse.target import Target
 
 PLANNING = threading.RLock()  # isl's context, its operation budget and Numba's compiler are shared by the process
+if hasattr(os, "register_at_fork"):  # a fork waits for planning threads, so that the child finds nothing half-made
+    os.register_at_fork(before=PLANNING.acquire, after_in_parent=PLANNING.release, after_in_child=PLANNING.release)
 _TRACES = 64  # per pattern of a call; guards on rebound globals could otherwise grow it without end
 
 _log = logging.getLogger("polyfuse.run")

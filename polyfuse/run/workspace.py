@@ -59,7 +59,6 @@ class Counters:
     def __init__(self) -> None:
         self._streams: dict[tuple[Device, int], Any] = {}
         self._threads = threading.local()
-        self._lock = threading.Lock()
 
     def take(self, library: Library, device: Device, stream: int, size: int) -> Any:
         """At least `size` zero bytes, as an array of `library` that must stay alive until the launches are queued."""
@@ -70,11 +69,10 @@ class Counters:
             if library.name not in held or held[library.name][0] < size:
                 held = self._threads.memory = held | {library.name: (size, self._fresh(library, device, size))}
             return held[library.name][1]
-        with self._lock:
-            known = self._streams.get((device, stream))
-            if known is None or known[0] < size:
-                known = self._streams[device, stream] = (size, self._fresh(library, device, size))
-            return known[1]
+        known = self._streams.get((device, stream))
+        if known is None or known[0] < size:  # two threads may both come here: each then has counters of its own
+            known = self._streams[device, stream] = (size, self._fresh(library, device, size))
+        return known[1]
 
     def _fresh(self, library: Library, device: Device, size: int) -> Any:
         memory = library.allocator((size,), u8, device)()

@@ -79,6 +79,9 @@ def test_the_interpreter_runs_the_schedule_of_any_target(jit: Jit) -> None:
 def test_unknown_back_ends_and_targets(jit: Jit) -> None:
     with pytest.raises(OptionError, match="unknown back end"):
         jit(softmax, backend="metal")(np.zeros((2, 2)))
+    with pytest.raises(OptionError, match="numba_cpu cannot run plans for target h200"):
+        jit(softmax, backend="numba_cpu", target="sm_90")(np.zeros((2, 2)))
+    assert jit(softmax, backend="numba_cpu").plan(spec("f32[N, 8]")).target.kind == "cpu"
     with pytest.raises(OptionError, match="unknown target"):
         jit(softmax, target="sm_1")(np.zeros((2, 2)))
     with pytest.raises(ArgumentError, match="missing"):
