@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from polyfuse.collapse import collapse
-from polyfuse.cost import Cost, price
+from polyfuse.cost import price
+from polyfuse.counts import Cost
 from polyfuse.places.builder import Refused, build_schedule
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.schedule import KernelSchedule

@@ -10,7 +10,7 @@ from polyfuse.program_costs import size_hints
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
-    from polyfuse.cost import Cost
+    from polyfuse.counts import Cost
     from polyfuse.plan import Plan
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Layout
 from polyfuse.collapse import collapse
-from polyfuse.cost import Cost, price
+from polyfuse.cost import price
+from polyfuse.counts import Cost
 from polyfuse.errors import Source
 from polyfuse.explain.levels import combine_level, scope_of
 from polyfuse.explain.traffic import Traffic, kernel_traffic
@@ -142,7 +143,7 @@ class KernelView:
         return StatementView(
             name=found.name,
             value=value,
-            text=body_text(self.scop, value),
+            text=body_text(self.scop, value) if role == "compute" else f"load({found.name})",
             scope=scope_of(schedule, value),
             combine=combine_level(local, schedule, placed[0]) if placed else "",
             places=tuple(_place_text(p, len(extents)) for p in placed),

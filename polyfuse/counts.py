@@ -1,0 +1,132 @@
+"""What prices are made of: executions, bytes, operations and registers of a schedule at given sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from polyfuse.affine import Affine
+from polyfuse.scalars import FUNCTIONS
+from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.scop import Scop, Statement
+from polyfuse.terms import Apply, Expr
+
+BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Predicted figures of one kernel.  Bytes of main memory, operations as `scalars` counts them, registers per
+    thread, bytes of shared memory per block, resident blocks per processor, seconds; `bound` names the largest term."""
+
+    bytes_read: int
+    bytes_written: int
+    cache_bytes: int
+    flops: int
+    registers: int
+    shared: int
+    occupancy: int
+    blocks: int
+    seconds: float
+    bound: str
+
+    @property
+    def hbm_bytes(self) -> int:
+        return self.bytes_read + self.bytes_written
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte of main memory."""
+        return self.flops / max(1, self.hbm_bytes)
+
+    @property
+    def picoseconds(self) -> int:
+        return int(self.seconds * 1e12)
+
+
+@lru_cache(maxsize=100_000)
+def operations(term: Expr) -> int:
+    """Operations of one evaluation of a body."""
+    if not isinstance(term, Apply):
+        return 0
+    return FUNCTIONS[term.function].cost + sum(operations(o) for o in term.operands)
+
+
+class Sizes:
+    """Extents of digits at the hinted sizes."""
+
+    def __init__(self, schedule: KernelSchedule, hints: Mapping[str, int]) -> None:
+        self.hints = hints
+        self.extent = {d.name: max(1, d.extent.evaluate(hints)) for d in schedule.digits}
+        self.kind = {d.name: d.kind for d in schedule.digits}
+
+    def product(self, names: frozenset[str] | set[str], kinds: tuple[str, ...] = ()) -> int:
+        count = 1
+        for name in names:
+            if name in self.extent and (not kinds or self.kind[name] in kinds):
+                count *= self.extent[name]
+        return count
+
+    def volume(self, shape: tuple[Affine, ...]) -> int:
+        count = 1
+        for extent in shape:
+            count *= max(0, extent.evaluate(self.hints))
+        return count
+
+
+def moved_bytes(scop: Scop, move: Placed, sizes: Sizes) -> int:
+    return sizes.volume(scop.shape(move.value)) * scop.dtype(move.value, move.component).itemsize
+
+
+def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) -> int:
+    """Operations of all executions: replicated ones cost issue slots like any other."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement):
+        return 0
+    each = sum(operations(b) for b in statement.body) + (1 if statement.monoid else 0)
+    used = placed.digits() | {loop for loop, _ in placed.path}
+    count = sizes.product(used, ("slot", "loop")) * threads * sizes.product(frozenset(sizes.extent), ("block",))
+    return each * count
+
+
+def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
+    total = 0
+    for box in schedule.shared:
+        elements = 1 + sum((n - 1) * p for n, p in zip(box.extents, box.pitch, strict=True))
+        total += elements * scop.dtype(box.value).compute.itemsize
+    return total
+
+
+def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """The widest moment: values alive between their definition and last use, in order of the placed statements."""
+    order = list(reversed(schedule.placed))
+    last: dict[str, int] = {}
+    for k, placed in enumerate(order):
+        for provider in placed.providers:
+            last[provider] = k
+    alive: dict[str, int] = {}
+    widest = 0
+    for k, placed in enumerate(order):
+        if placed.role in ("load", "get", "compute"):
+            alive[placed.name] = _words(scop, placed, sizes)
+        widest = max(widest, sum(alive.values()))
+        for provider in placed.providers:
+            if last.get(provider) == k:
+                alive.pop(provider, None)
+    return BASE_REGISTERS + widest
+
+
+def _words(scop: Scop, placed: Placed, sizes: Sizes) -> int:
+    """32-bit registers of one value: its slots, without those a reduction sums over."""
+    statement = scop.statements[placed.value]
+    used = set(placed.digits())
+    if placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction:
+        over = {n[1:] for d in statement.reduced for n in _names(placed.place[d])}
+        used -= over
+    words = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
+    return sizes.product(frozenset(used), ("slot",)) * words
+
+
+def _names(entry: object) -> frozenset[str]:
+    return entry.names() if isinstance(entry, Affine) else frozenset()
