@@ -14,6 +14,7 @@ hypothesis.settings.load_profile("polyfuse")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--require-ptx", action="store_true", help="fail, instead of skipping, tests marked ptx")
+    parser.addoption("--trials", type=int, default=6, help="random arguments per program and back end")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -53,8 +53,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`fused`: per kernel of `after` that joins values of several kernels of `before`, the names of all that it
-    computes.  `sizes`: at which numbers are given."""
+    """`fused`: per kernel of `after` that computes what no single kernel of `before` does, the names of its
+    values.  `sizes`: at which numbers are given."""
 
     before: Side
     after: Side
@@ -157,14 +157,13 @@ def peak_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
 def _fused(before: Plan, after: Plan) -> list[tuple[str, ...]]:
     """Values are recognised by what they compute, so that the two plans may use different names."""
     keys = value_keys(before.scop, Sizes(before.program))
-    owner = {keys[v]: number for number, k in enumerate(before.kernels) for v in k.schedule.body}
+    bodies = [{keys[v] for v in k.schedule.body} for k in before.kernels]
     keys = value_keys(after.scop, Sizes(after.program))
-    found = []
-    for kernel in after.kernels:
-        origins = {owner.get(keys[v], -1) for v in kernel.schedule.body}
-        if len(origins) > 1:
-            found.append(tuple(s.name for s in kernel.statements))
-    return found
+    return [
+        tuple(s.name for s in kernel.statements)
+        for kernel in after.kernels
+        if not any({keys[v] for v in kernel.schedule.body} <= body for body in bodies)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------- text

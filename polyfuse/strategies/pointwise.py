@@ -34,7 +34,8 @@ def pointwise(situation: Situation) -> list[Proposal]:
 
 def _gpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None) -> Proposal:
     if inner is None:
-        return Proposal("pointwise", (), (thread("t", 1, 32),), {})
+        threads = power_below(situation.tiles.get("threads", 32))
+        return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
     others = sorted((a for a in axes if a is not inner), key=lambda a: (-a.size(situation.hints), a.number))
     width = situation.width(inner.extent, flat=not others)
     threads = power_below(situation.tiles.get("threads", THREADS))

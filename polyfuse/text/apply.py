@@ -104,8 +104,10 @@ def _check_homes(step: KernelText, kernel: KernelView) -> None:
     for statement in step.statements:
         if statement.scope is None:
             continue
-        view = views[statement.name]
-        derived = "shared" if view.is_load and view.scope.value == "shared" else home_text(kernel, view)
+        view = views.get(statement.name)
+        if view is None:
+            raise ScheduleError(f"line {statement.line}: {step.name} reads no {statement.name}")
+        derived = view.scope.value if view.is_load else home_text(kernel, view)
         stated = ", ".join([statement.scope.value, *statement.notes])
         agrees = derived == stated if statement.notes else derived.split(", ")[0] == stated
         if not agrees:

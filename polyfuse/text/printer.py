@@ -42,7 +42,7 @@ def call_text(plan: Plan, step: LibraryCall) -> str:
 def kernel_text(kernel: KernelView) -> str:
     """One kernel."""
     lines = [header_text(kernel)]
-    rows = [(v.name, f"load({v.text})", "shared") for v in kernel.loads if v.scope is Scope.SHARED]
+    rows = [(v.name, v.text, "shared") for v in kernel.loads if v.scope is Scope.SHARED]
     rows += [(v.name, v.text, home_text(kernel, v)) for v in kernel.statements]
     return "\n".join([*lines, *_aligned(rows)])
 
