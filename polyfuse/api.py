@@ -1,4 +1,4 @@
-"""The public functions: `jit`, `spec`, `cache_directory`; everything else is loaded when one of them is called."""
+"""The public functions `jit` and `spec`; everything below them is loaded when one of them is called."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from polyfuse.cache.location import cache_directory
 from polyfuse.errors import OptionError
 from polyfuse.options import read_environment
 from polyfuse.version import __version__
@@ -71,14 +72,6 @@ def gather(variables: Mapping[str, str] = os.environ) -> Info:
         environment={name: text for name, text in sorted(variables.items()) if name.startswith("POLYFUSE_")},
         complaint=complaint,
     )
-
-
-def cache_directory(setting: str, variables: Mapping[str, str] = os.environ) -> Path | None:
-    """Where compiled kernels are kept: POLYFUSE_CACHE, else ``polyfuse`` in the user's cache folder; None where off."""
-    if setting == "off":
-        return None
-    home = Path(variables.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return Path(setting).expanduser() if setting else home / "polyfuse"
 
 
 def installed(package: str) -> str | None:

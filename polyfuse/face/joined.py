@@ -7,15 +7,13 @@ import importlib.util
 from pathlib import Path
 
 from polyfuse.bindings import Layout
+from polyfuse.cache.location import cache_directory
 from polyfuse.cache.store import DiskStore
 from polyfuse.errors import DeviceError, OptionError
-from polyfuse.explain.dump import dump_plan, log_plan
 from polyfuse.expr import Program
 from polyfuse.face.numpy_like import NumPyFrontend
-from polyfuse.info import cache_directory
 from polyfuse.options import Environment, Options
 from polyfuse.plan import Launch, Plan
-from polyfuse.planner import plan_program
 from polyfuse.run.arrays import Device
 from polyfuse.run.services import Backend, Planner, Services, Store
 from polyfuse.target import A100, CPU, GENERIC, H100, H200, Target
@@ -30,6 +28,9 @@ def planner(folder: str) -> Planner:
     """The planner, with its plans told to the loggers and, where a folder is named, written there."""
 
     def plan(program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
+        from polyfuse.explain.dump import dump_plan, log_plan  # a process that finds its plans on disk needs neither
+        from polyfuse.planner import plan_program
+
         made = plan_program(program, target, options, layouts)
         log_plan(made)
         if folder:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from polyfuse.frontends.numpy_like import tree
-from polyfuse.frontends.numpy_like.specs import ArraySpec, ScalarSpec, specs_of_arrays
-from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.tracing import Output
-from polyfuse.frontends.numpy_like.tracing import Traced as TracedFunction
-from polyfuse.frontends.numpy_like.tracing import trace as trace_function
 from polyfuse.run.services import Traced
+
+if TYPE_CHECKING:
+    from polyfuse.frontends.numpy_like.tracing import Traced as TracedFunction
 
 
 @dataclass(frozen=True, slots=True)
 class NumPyFrontend:
-    """Traces NumPy code."""
+    """Traces NumPy code.  The frontend is imported by what needs it, so that decorating a function costs nothing."""
 
     def trace(
         self,
@@ -29,12 +26,14 @@ class NumPyFrontend:
         static: Sequence[Any],
         donate: Sequence[str],
     ) -> Traced:
+        from polyfuse.frontends.numpy_like import ArraySpec, specs_of_arrays, trace, tree
+
         every = [*args, *kwargs.values()]
         fixed = {id(value) for value in static}
         described = iter(specs_of_arrays([value for value in every if id(value) not in fixed]))
         specs = [value if id(value) in fixed else next(described) for value in every]
         keywords = dict(zip(kwargs, specs[len(args) :], strict=True))
-        traced = trace_function(function, specs[: len(args)], keywords, donate=donate)
+        traced = trace(function, specs[: len(args)], keywords, donate=donate)
         leaves = [leaf for spec in specs for _, leaf in tree.flatten(spec)[0]]
         return Traced(
             program=traced.program,
@@ -48,16 +47,24 @@ class NumPyFrontend:
         )
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:
+        from polyfuse.frontends.numpy_like import tree
+
         return tree.flatten(value, prefix)[0]
 
     def is_tracer(self, value: Any) -> bool:
+        from polyfuse.frontends.numpy_like.tracer import Tracer
+
         return isinstance(value, Tracer)
 
     def is_spec(self, value: Any) -> bool:
+        from polyfuse.frontends.numpy_like import ArraySpec, ScalarSpec
+
         return isinstance(value, (ArraySpec, ScalarSpec))
 
 
 def _form(traced: TracedFunction) -> Literal["single", "tuple", "else"]:
+    from polyfuse.frontends.numpy_like import Output, tree
+
     count = len(traced.program.outputs)
     positions = tuple(leaf.position if isinstance(leaf, Output) else None for leaf in traced.leaves)
     if traced.structure == tree.LEAF and positions == (0,):
