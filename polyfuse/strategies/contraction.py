@@ -9,7 +9,9 @@ has.  Whatever computes a factor is its prologue and runs when the tile is put.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isqrt
 
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal, Staging
@@ -17,7 +19,7 @@ from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, loop, mixed, slot, thread
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_below, slot, thread
 
 SHAPES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 32, 32, 2, 2))
 """(rows, columns, depth, rows a thread, columns a thread): larger tiles read less, smaller ones fill the device."""
@@ -47,7 +49,27 @@ def contraction(situation: Situation) -> list[Proposal]:
     if any(a is not first.depth and not set(a.reduced_by) <= {c.statement.id for c in found} for a in over):
         return []
     factors = tuple(dict.fromkeys(v for c in found for v in c.factors))
-    return [_tiled(situation, first, factors, shape) for shape in SHAPES]
+    return [_tiled(situation, first, factors, shape) for shape in _shapes(situation.tiles)]
+
+
+def _shapes(asked: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
+    """The shapes to try: ours that agree with what the user asked for, else one made for it."""
+    ours = [s for s in SHAPES if all(dict(_parameters(s)).get(n, size) == size for n, size in asked.items())]
+    if ours:
+        return ours
+    rows, columns, depth = (power_below(asked.get(n, 64)) for n in ("rows", "columns", "depth"))
+    depth = min(depth, 32) if "depth" not in asked else depth
+    each = rows * columns // power_below(asked.get("threads", 256))
+    if each < 1 or depth < 4:
+        return []
+    per_row = min(rows, power_below(isqrt(each)))
+    return [(rows, columns, depth, per_row, each // per_row)] if each // per_row <= columns else []
+
+
+def _parameters(shape: tuple[int, int, int, int, int]) -> tuple[tuple[str, int], ...]:
+    rows, columns, depth, per_row, per_column = shape
+    threads = (rows // per_row) * (columns // per_column)
+    return (("rows", rows), ("columns", columns), ("depth", depth), ("threads", threads))
 
 
 def recognise(situation: Situation, statement: Statement) -> Contraction | None:
@@ -125,7 +147,7 @@ def _tiled(
     width = situation.vector(c.depth.extent, flat=False)
     return Proposal(
         "contraction",
-        (("rows", rows), ("columns", columns), ("depth", depth), ("threads", tx.count * ty.count)),
+        _parameters(shape),
         kept_digits([b0, b1, *digits, tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], keep_threads=True),
         anchors(situation, splits),
         loops=(*pinned, "kq"),

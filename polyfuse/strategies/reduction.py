@@ -152,6 +152,7 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
 def _scan_shape(situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]) -> _RowShape:
     n = inner.size(situation.hints)
     lanes = min(1024, max(32, power_above(-(-n // (4 * width)))))
+    lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", lanes)))
     trips = inner.extent.ceildiv(lanes * width)
     if lanes * width >= n:
         guards = (*guards, *_bucket(inner.extent, 0, lanes * width))

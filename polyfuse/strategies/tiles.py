@@ -12,7 +12,7 @@ from polyfuse.schedule import Digit
 from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, mixed, slot, thread
+from polyfuse.strategies.situation import Situation, block, mixed, power_below, slot, thread
 
 TILE = 64
 THREADS = 256
@@ -29,7 +29,7 @@ def tiles(situation: Situation) -> list[Proposal]:
     if inner is None or inner.number not in covered or any(a.number not in covered for a in situation.axes):
         return []
     found = []
-    crossing = _crossing(situation, inner)
+    crossing = crossing_reads(situation, inner)
     for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
         values = [v for v, b in crossing if b is outer]
         found.append(_transposed(situation, axes, inner, outer, values))
@@ -45,7 +45,7 @@ def _reads(situation: Situation) -> list[tuple[tuple[AxisClass, ...], Read]]:
     ]
 
 
-def _crossing(situation: Situation, inner: AxisClass) -> list[tuple[int, AxisClass]]:
+def crossing_reads(situation: Situation, inner: AxisClass) -> list[tuple[int, AxisClass]]:
     """Loaded arrays that are read with unit stride along another class than the inner one."""
     found: dict[tuple[int, int], tuple[int, AxisClass]] = {}
     for axes, read in _reads(situation):
@@ -66,14 +66,17 @@ def _dims(entry: Affine) -> list[str]:
 def _transposed(
     situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass, values: list[int]
 ) -> Proposal:
-    width = min(4, situation.vector(inner.extent, flat=False))
-    tx, ty = thread("tx", 1, TILE // 4), thread("ty", TILE // 4, THREADS // (TILE // 4))
-    q, v = slot("q", TILE // ty.count), slot("v", 4)
+    width = min(4, situation.width(inner.extent, flat=False))
+    tile = max(4, power_below(situation.tiles.get("tile", TILE)))
+    lanes = tile // 4
+    rows = min(tile, max(1, power_below(situation.tiles.get("threads", THREADS)) // lanes))
+    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
+    q, v = slot("q", tile // rows), slot("v", 4)
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
-    b0, b1 = block("b0", inner.extent.ceildiv(TILE)), block("b1", outer.extent.ceildiv(TILE))
-    splits[inner.number] = mixed((b0, TILE), (tx, 4), (v, 1))
-    splits[outer.number] = mixed((b1, TILE), (q, ty.count), (ty, 1))
+    b0, b1 = block("b0", inner.extent.ceildiv(tile)), block("b1", outer.extent.ceildiv(tile))
+    splits[inner.number] = mixed((b0, tile), (tx, 4), (v, 1))
+    splits[outer.number] = mixed((b1, tile), (q, ty.count), (ty, 1))
     for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
         b = block(f"b{k + 2}", axis.extent)
         digits.append(b)
@@ -83,7 +86,7 @@ def _transposed(
     aligned = situation.size(outer.extent) % max(1, width) == 0
     return Proposal(
         "tiles",
-        (("threads", THREADS), ("tile", TILE), ("vector", width)),
+        (("threads", lanes * rows), ("tile", tile), ("vector", width)),
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
         staging={value: Staging(unless="v", vector=width if aligned else 1) for value in values},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from polyfuse.errors import ScheduleError
 from polyfuse.plan import Plan
+from polyfuse.testing import assert_equivalent, assert_legal
 from polyfuse.text.apply import apply_text
 from polyfuse.verdict import Hazard, Verdict
 from tests.schedules import programs
@@ -174,3 +176,27 @@ def test_edits_that_are_refused(old: str, new: str, says: str, hazard: Hazard | 
     text, verdict = refusal(str(original).replace(old, new), original)
     assert says in text
     assert hazard is None or (verdict is not None and verdict.hazard is hazard)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("dense", r"rows=\d+ columns=\d+ depth=\d+", "rows=64 columns=128 depth=8"),
+        ("transposed", "tile=64", "tile=32"),
+        ("transposed", "block 256", "block 128"),
+        ("column sum", r"lanes=\d+ unroll=4", "lanes=16 unroll=2"),
+        ("cumulative", "vector=4", "vector=2"),
+        ("short rows", "chunks=1", "chunks=2"),
+        ("smooth", "unroll=1", "unroll=2"),
+    ],
+)
+def test_other_tiles_compute_the_same(name: str, old: str, new: str) -> None:
+    function, specs = PROGRAMS[name]
+    small = tuple(spec.replace("4096, 4096", "60, 64").replace("512", "32") for spec in specs)
+    original = plan(function, *small, library=False)
+    text = re.sub(old, new, str(original))
+    assert text != str(original)
+    changed = apply_text(text, original)
+    assert changed != original
+    assert_legal(changed)
+    assert_equivalent(original, changed, seeds=(0,))
