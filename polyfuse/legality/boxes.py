@@ -1,10 +1,9 @@
-"""Shared boxes: every access inside, every cell apart, every cell that is read written before."""
+"""Shared boxes: every access inside, every cell apart."""
 
 from __future__ import annotations
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.legality.cells import unwritten
 from polyfuse.legality.relations import Proof, coordinates, equalities
 from polyfuse.schedule import Placed, SharedBox
 from polyfuse.sets import Constraint, Relation
@@ -12,17 +11,15 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
 def boxed(proof: Proof) -> Verdict:
-    """Gets, which carry no mask, stay inside their box and read cells that their block has written, also where their
-    instance is padding; no two cells of a box lie at one address."""
+    """Gets, which carry no mask, stay inside their box; no two cells of a box lie at one address."""
     for box in proof.schedule.shared:
         verdict = _addressed(box)
         if not verdict:
             return verdict
-    for provider, get, _ in proof.edges():
-        if get.role == "get":
-            for verdict in (_inside(proof, get), _written(proof, provider, get)):
-                if not verdict:
-                    return verdict
+    for get in (p for p in proof.schedule.placed if p.role == "get"):
+        verdict = _inside(proof, get)
+        if not verdict:
+            return verdict
     return LEGAL
 
 
@@ -64,13 +61,3 @@ def _inside(proof: Proof, get: Placed) -> Verdict:
                 sentence = f"{get.name} reads {witness.second}, which has {extent} cells along dimension {d}"
                 return illegal(Hazard.BOUNDS, sentence, witness, rule="box")
     return LEGAL
-
-
-def _written(proof: Proof, put: Placed, get: Placed) -> Verdict:
-    point = unwritten(proof, put, get)
-    if point is None:
-        return LEGAL
-    names = coordinates("i", len(get.place))
-    witness = proof.witness(point, (proof.name(put), names), (get.name, names))
-    sentence = f"{get.name} reads the cell of {witness.first}, which its block never writes"
-    return illegal(Hazard.BOUNDS, sentence, witness, rule="box")

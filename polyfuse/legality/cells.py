@@ -10,14 +10,19 @@ from polyfuse.schedule import Placed
 from polyfuse.sets import Constraint, Relation
 
 
-def moves_with(proof: Proof, move: Placed) -> frozenset[str]:
-    """The loops that the box of a put or get is pinned to: every pass of theirs fills the box anew."""
-    return proof.used(*proof.boxes[move.value].origin) & proof.names("loop")
+def moves_with(proof: Proof, move: Placed) -> tuple[str, ...]:
+    """The loops around a put or get up to the innermost one that its box is pinned to: every pass of theirs fills the
+    box anew."""
+    pinned = proof.used(*proof.boxes[move.value].origin)
+    loops = proof.loops(move)
+    return loops[: 1 + max((k for k, loop in enumerate(loops) if loop in pinned), default=-1)]
 
 
 def same_pass(proof: Proof, put: Placed, get: Placed) -> bool:
     """Put and get run in one pass of the loops that their box moves with."""
-    return moves_with(proof, put) <= set(common_loops(proof.times[put.name], proof.times[get.name]))
+    filled, read = moves_with(proof, put), moves_with(proof, get)
+    common = common_loops(proof.times[put.name], proof.times[get.name])
+    return filled == read == common[: len(read)]
 
 
 def unwritten(
@@ -29,7 +34,7 @@ def unwritten(
     All puts of one element write the same value, and within a pass a cell is one element: written at all is right.
     """
     names = coordinates("i", len(get.place))
-    level = proof.names("block") | (set(proof.loops(get)) if before else moves_with(proof, get))
+    level = proof.names("block") | set(proof.loops(get) if before else moves_with(proof, get))
     places = tuple(f"${d}" for d in sorted(level))
     digits = proof.digits_of(get) | proof.used(*valid) | level
     need = proof.relation((*names, *places), (*equalities(names, proof.index(get)), *proof.box(digits), *valid))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from polyfuse import sets
 from polyfuse.legality.guards import when
-from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed
+from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, within
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
 from polyfuse.sets import Constraint
@@ -25,7 +25,7 @@ def combined(proof: Proof) -> Verdict:
         together = meeting(proof, placed, proof.over(placed))
         for verdict in (
             _bits(proof, placed, together),
-            apart(proof, placed, statement.kept, together, "combine"),
+            _apart(proof, placed, statement, together),
             _complete(proof, placed, statement, together),
             _once(proof, placed, statement, together),
         ):
@@ -55,36 +55,31 @@ def _power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-def apart(proof: Proof, placed: Placed, dims: tuple[int, ...], together: frozenset[str], rule: str) -> Verdict:
-    """No two executions that meet belong to different elements along `dims`."""
-    place = {d: proof.affine(placed.place[d]) for d in dims}
-    if not proof.used(*place.values()) & together:
+def _apart(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+    """What meets at an element belongs to it: no contribution (primed) to another one."""
+    kept = [proof.affine(placed.place[d]) for d in statement.kept]
+    if not proof.used(*kept) & together:
         return LEGAL
     digits = proof.digits_of(placed)
     moving = digits & together
-    names, others = coordinates("i", len(placed.place)), coordinates("j", len(placed.place))
-    every = [proof.affine(e) for e in placed.place]
-    summed = [d for d in range(len(every)) if d not in dims]
-    second = [
-        c
-        for d in summed
-        for c in (Constraint(every[d]), Constraint(proof.extents(placed)[d] - every[d] - 1))
-    ]
+    names, element = coordinates("i", len(placed.place)), coordinates("j", len(kept))
+    reduced = [proof.affine(placed.place[d]) for d in statement.reduced]
+    ranges = [statement.extents[d] for d in statement.reduced]
     base = (
-        *equalities(names, every),
-        *equalities(others, [prime(e, moving) for e in every]),
+        *equalities(names, [prime(proof.affine(e), moving) for e in placed.place]),
+        *equalities(element, kept),
         *proof.box(digits),
-        *proof.valid(placed),
-        *primed((*proof.box(moving), *second), moving),
+        *within(kept, [statement.extents[d] for d in statement.kept]),
+        *primed((*proof.box(moving), *within(reduced, ranges)), moving),
     )
-    for d in dims:
-        for differ in (prime(place[d], moving) - place[d] - 1, place[d] - prime(place[d], moving) - 1):
-            point = sets.sample(proof.relation((*names, *others), (*base, Constraint(differ))))
+    for entry in kept:
+        distance = prime(entry, moving) - entry
+        for differ in (distance - 1, -distance - 1):
+            point = sets.sample(proof.relation((*names, *element), (*base, Constraint(differ))))
             if point is not None:
-                name = proof.name(placed)
-                witness = proof.witness(point, (name, names), (name, others))
-                sentence = f"{witness.first} and {witness.second} belong to different elements but meet in one result"
-                return illegal(Hazard.COMBINE, sentence, witness, rule=rule)
+                witness = proof.witness(point, (statement.name, names), (statement.name, element))
+                sentence = f"{witness.first} enters the result {witness.second}, to which it does not belong"
+                return illegal(Hazard.COMBINE, sentence, witness, rule="combine")
     return LEGAL
 
 

@@ -100,13 +100,9 @@ class Proof:
 
     def valid(self, placed: Placed, read: Read | None = None) -> tuple[Constraint, ...]:
         """The instances of `placed` that exist, its place in the domain, and that make `read`."""
-        found: list[Constraint] = []
-        for entry, extent in zip(placed.place, self.extents(placed), strict=True):
-            if isinstance(entry, Affine):
-                found += [Constraint(entry), Constraint(extent - entry - 1)]
-        if read is not None:
-            found += [Constraint(self.at(placed, condition)) for condition in read.where]
-        return tuple(found)
+        pairs = [(e, n) for e, n in zip(placed.place, self.extents(placed), strict=True) if isinstance(e, Affine)]
+        where = () if read is None else tuple(Constraint(self.at(placed, condition)) for condition in read.where)
+        return (*within([e for e, _ in pairs], [n for _, n in pairs]), *where)
 
     def executes(self, placed: Placed) -> tuple[Constraint, ...]:
         """What else holds wherever `placed` has an effect: a replicated store or put is made by the first thread (and
@@ -118,13 +114,7 @@ class Proof:
         pinned = tuple(sets.equal(Affine.symbol(f"${d}"), Affine.of(0)) for d in idle)
         if placed.role == "store":
             return pinned
-        box = self.boxes[placed.value]
-        inside = [
-            c
-            for local, extent in zip(self.local(placed), box.extents, strict=True)
-            for c in (Constraint(local), Constraint(extent - local - 1))
-        ]
-        return (*pinned, *inside)
+        return (*pinned, *within(self.local(placed), [Affine.of(n) for n in self.boxes[placed.value].extents]))
 
     def local(self, move: Placed) -> tuple[Affine, ...]:
         """The cell of its box that a put or get touches."""
@@ -191,6 +181,12 @@ def coordinates(prefix: str, count: int) -> tuple[str, ...]:
 
 def equalities(names: Sequence[str], values: Sequence[Affine]) -> tuple[Constraint, ...]:
     return tuple(sets.equal(Affine.symbol(n), v) for n, v in zip(names, values, strict=True))
+
+
+def within(index: Sequence[Affine], extents: Sequence[Affine]) -> tuple[Constraint, ...]:
+    """``0 <= index < extents``."""
+    pairs = zip(index, extents, strict=True)
+    return tuple(c for at, extent in pairs for c in (Constraint(at), Constraint(extent - at - 1)))
 
 
 def prime(expression: Affine, digits: Iterable[str]) -> Affine:

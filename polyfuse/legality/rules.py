@@ -37,11 +37,11 @@ RULES: Mapping[str, Rule] = {
     "stored": Rule(stored, "a value that is loaded or gathered is in memory before the kernel starts"),
     "coverage": Rule(covered, "every element of every root is stored by some thread"),
     "once": Rule(stored_once, "no element of a root is stored twice"),
+    "box": Rule(boxed, "every access to a shared buffer lies inside it, and its cells lie apart"),
     "scope": Rule(scoped, "every value lives where its consumers need it: same thread, or same block through a box"),
     "order": Rule(ordered, "every instance runs after all instances it depends on"),
     "combine": Rule(combined, "partial results of a reduction are each counted exactly once, inside one block"),
     "scan": Rule(scanned, "prefixes run through loop, thread and slot in increasing order of the scanned dimension"),
-    "box": Rule(boxed, "every access to a shared buffer lies inside it and reads what was written"),
     "barrier": Rule(synchronised, "a barrier separates every write of a shared cell from other threads' touches of it"),
     "reuse": Rule(reused, "a buffer is overwritten in place only after every read of the same element"),
 }

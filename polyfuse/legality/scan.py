@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.legality.combine import apart, meeting
-from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed
+from polyfuse.legality.combine import meeting
+from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, within
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
 from polyfuse.sets import Constraint
@@ -18,18 +18,16 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
 def scanned(proof: Proof) -> Verdict:
-    """Levels: the machine's prefix can run through them.  Apart: one prefix, one row.  Increasing: later executions
-    hold later elements.  Complete: every element before one that is held is among them."""
+    """Levels: the machine's prefix can run through them.  Increasing: what runs before an element lies before it, in
+    the same row.  Complete: every element before one that is held runs with it."""
     for placed in proof.schedule.placed:
         statement = proof.statement(placed)
         if statement is None or statement.scanned is None:
             continue
         over = proof.used(proof.affine(placed.place[statement.scanned]))
         together = meeting(proof, placed, over)
-        rows = tuple(d for d in range(len(statement.extents)) if d != statement.scanned)
         for verdict in (
             _levels(proof, placed, together),
-            apart(proof, placed, rows, together, "scan"),
             _increasing(proof, placed, statement, together),
             _complete(proof, placed, statement, together),
         ):
@@ -53,39 +51,50 @@ def _levels(proof: Proof, placed: Placed, together: frozenset[str]) -> Verdict:
     return LEGAL
 
 
-def _sequence(proof: Proof, placed: Placed, together: frozenset[str]) -> tuple[str, ...]:
-    """The digits of a prefix from the slowest to the fastest."""
+def _sequence(
+    proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]
+) -> list[tuple[str, Constraint]]:
+    """The digits of a prefix from the slowest to the fastest, each with the condition that the primed execution comes
+    first: in an earlier pass, a lower thread or slot, or a higher one where the machine runs in reverse."""
     loops = [loop for loop in proof.loops(placed) if loop in together]
     threads = sorted((d for d in proof.schedule.of_kind("thread") if d.name in together), key=lambda d: -d.stride)
-    return (*loops, *(d.name for d in threads), *(d.name for d in proof.schedule.of_kind("slot") if d.name in together))
+    inner = [*(d.name for d in threads), *(d.name for d in proof.schedule.of_kind("slot") if d.name in together)]
+    found = []
+    for d in (*loops, *inner):
+        distance = Affine.symbol(f"${d}") - Affine.symbol(f"${d}'")
+        found.append((d, Constraint((-distance if statement.reverse and d in inner else distance) - 1)))
+    return found
 
 
 def _increasing(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+    """Of two executions that meet, the one that enters the other's prefix (primed) holds an element before it."""
+    assert statement.scanned is not None
     names, others = coordinates("i", len(placed.place)), coordinates("j", len(placed.place))
     place = [proof.affine(e) for e in placed.place]
-    element = place[statement.scanned or 0]
+    element, extent = place[statement.scanned], statement.extents[statement.scanned]
     digits = proof.digits_of(placed)
     moving = digits & together
     base = (
-        *equalities(names, place),
-        *equalities(others, [prime(e, moving) for e in place]),
+        *equalities(names, [prime(e, moving) for e in place]),
+        *equalities(others, place),
         *proof.box(digits),
         *proof.valid(placed),
-        *primed((*proof.box(moving), *proof.valid(placed)), moving),
+        *primed((*proof.box(moving), *within([element], [extent])), moving),
     )
+    ahead = [prime(e, moving) - e for e in place]
+    wrong = [-ahead[statement.scanned] if statement.reverse else ahead[statement.scanned]]  # not before, or the same
+    for dim, distance in enumerate(ahead):
+        if dim != statement.scanned and proof.used(place[dim]) & together:
+            wrong += [distance - 1, -distance - 1]  # another row
     before: list[Constraint] = []
-    for d in _sequence(proof, placed, together):
-        ours, theirs = Affine.symbol(f"${d}"), Affine.symbol(f"${d}'")
-        advance = prime(element, moving) - element  # from an execution to a later one
-        if statement.reverse and proof.kind(d) == "loop":
-            advance = -advance
-        constraints = (*base, *before, Constraint(theirs - ours - 1), Constraint(-advance))
-        point = sets.sample(proof.relation((*names, *others), constraints))
-        if point is not None:
-            witness = proof.witness(point, (statement.name, names), (statement.name, others))
-            sentence = f"the prefix would run {witness.first} before {witness.second}"
-            return illegal(Hazard.RAW, sentence, witness, rule="scan")
-        before.append(sets.equal(ours, theirs))
+    for d, earlier in _sequence(proof, placed, statement, together):
+        for fault in wrong:
+            point = sets.sample(proof.relation((*names, *others), (*base, *before, earlier, Constraint(fault))))
+            if point is not None:
+                witness = proof.witness(point, (statement.name, names), (statement.name, others))
+                sentence = f"the prefix of {witness.second} would take in {witness.first}"
+                return illegal(Hazard.RAW, sentence, witness, rule="scan")
+        before.append(sets.equal(Affine.symbol(f"${d}"), Affine.symbol(f"${d}'")))
     return LEGAL
 
 

@@ -81,12 +81,17 @@ def _elsewhere(handover: Handover) -> Verdict:
 
 
 def _not_in_box(proof: Proof, put: Placed, get: Placed) -> Verdict:
-    """Every valid element is put by the same block, in the same pass of the loops that the box moves with."""
-    point = None if unwritten(proof, put, get) is None else unwritten(proof, put, get, proof.valid(get))
-    if point is None:
+    """Every element that is read, also as padding, is put by the same block, in the same pass of the loops that the box
+    moves with."""
+    padding = unwritten(proof, put, get)
+    if padding is None:
         return LEGAL
+    point = unwritten(proof, put, get, proof.valid(get))
     names = coordinates("i", len(get.place))
-    witness = proof.witness(point, (proof.name(put), names), (get.name, names))
+    witness = proof.witness(point or padding, (proof.name(put), names), (get.name, names))
+    if point is None:
+        sentence = f"{get.name} reads the cell of {witness.first}, which is padding, but its block never writes it"
+        return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
     where = "which its block does not put there"
     if not same_pass(proof, put, get):
         where = "which belongs to another pass of the loop that the box moves with"

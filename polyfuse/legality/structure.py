@@ -34,7 +34,9 @@ def _digits(proof: Proof) -> Iterator[Fault]:
         if any(n[0] in "$%" for n in d.extent.names()):
             yield Hazard.BOUNDS, f"the extent {d.extent} of digit {d.name} is not a size"
     reach = 1
-    for d in sorted(proof.schedule.of_kind("thread"), key=lambda d: (d.stride, d.count)):
+    for d in sorted(proof.schedule.of_kind("thread"), key=lambda d: d.stride):
+        if d.count == 1:
+            continue
         if d.stride != reach:
             fault = "overlaps another one" if d.stride < reach else "leaves threads out"
             yield Hazard.EFFECT, f"thread digit {d.name} of stride {d.stride} {fault}: its neighbour reaches {reach}"

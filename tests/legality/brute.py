@@ -1,0 +1,88 @@
+"""Check many random schedules against enumeration: ``python -m tests.legality.brute --count 10000``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections import Counter
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from polyfuse.verdict import Kind
+from tests.legality.cases import Case, random_case
+from tests.legality.compare import disagreements
+
+
+def check(seed: int) -> tuple[Case | None, list[str], Counter[str]]:
+    """One random case: itself, where rules and enumeration disagree, and what the rules said."""
+    case = random_case(Random(seed))
+    if case is None:
+        return None, [], Counter()
+    wrong, found = disagreements(case)
+    told = Counter(f"{name} {verdict.kind.value}" for name, verdict in found.items())
+    told["schedule legal" if all(v.kind is Kind.LEGAL for v in found.values()) else "schedule illegal"] += 1
+    return case, wrong, told
+
+
+def run(count: int, seed: int, show: int) -> dict[str, Any]:
+    """`count` schedules that could be placed, from consecutive seeds."""
+    started = time.perf_counter()
+    told: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
+    wrong: list[dict[str, Any]] = []
+    checked = tried = 0
+    while checked < count:
+        case, faults, verdicts = check(seed + tried)
+        tried += 1
+        if case is None:
+            continue
+        checked += 1
+        told += verdicts
+        kinds[case.kind] += 1
+        changes.update(case.faults or ("none",))
+        if faults:
+            wrong.append({"seed": seed + tried - 1, "faults": faults})
+            if len(wrong) <= show:
+                print(seed + tried - 1, case.kind, case.faults, faults, flush=True)
+    return {
+        "schedules": checked,
+        "verdicts": sum(n for key, n in told.items() if not key.startswith("schedule")),
+        "disagreements": wrong,
+        "by rule": dict(sorted(told.items())),
+        "programs": dict(sorted(kinds.items())),
+        "changes": dict(sorted(changes.items())),
+        "seeds": [seed, seed + tried - 1],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1000, help="schedules to check")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--show", type=int, default=20, help="disagreements to print")
+    parser.add_argument("--out", type=Path, help="write the record here as JSON")
+    options = parser.parse_args()
+    record = {
+        "what": "verdicts of every legality rule against enumeration of all instances",
+        "command": f"python -m tests.legality.brute --count {options.count} --seed {options.seed}",
+        "date": date.today().isoformat(),
+        "versions": {"python": platform.python_version(), **{n: version(n) for n in ("islpy", "numpy")}},
+        **run(options.count, options.seed, options.show),
+    }
+    text = json.dumps(record, indent=2) + "\n"
+    if options.out is not None:
+        options.out.write_text(text)
+    print(text)
+    return 1 if record["disagreements"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

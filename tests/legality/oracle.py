@@ -1,0 +1,67 @@
+"""A schedule executed instance by instance: the theorems of `polyfuse.legality.RULES` by enumeration, without isl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Scop
+from tests.legality.block import Block
+from tests.legality.machine import Machine, points
+
+
+def faults(scop: Scop, schedule: KernelSchedule, sizes: Mapping[str, int]) -> dict[str, str]:
+    """For each rule that is violated at these sizes, a first violation in words.
+
+    The schedule is well formed and its providers hold what is read: rules "executed" and "provided" accept it.
+    """
+    machine = Machine(scop, schedule, sizes)
+    for point in product(*(range(max(0, machine.extent[d.name])) for d in machine.blocks)):
+        Block(machine, dict(zip((f"${d.name}" for d in machine.blocks), point, strict=True)), point).run()
+    _stored(machine)
+    _reused(machine)
+    _form(machine)
+    return machine.found
+
+
+def _stored(machine: Machine) -> None:
+    for (value, component, element), count in machine.stores.items():
+        if count > 1:
+            machine.fault("once", f"value {value}.{component} at {element} is stored {count} times")
+    for store in (p for p in machine.schedule.placed if p.role == "store"):
+        if store.value not in machine.schedule.roots:
+            machine.fault("coverage", f"{store.name} stores what is no root")
+    for root in machine.schedule.roots:
+        for component in range(len(machine.scop.statements[root].dtypes)):
+            for element in points(machine.shape(machine.scop.shape(root))):
+                if not machine.stores[(root, component, element)]:
+                    machine.fault("coverage", f"value {root}.{component} at {element} is not stored")
+
+
+def _reused(machine: Machine) -> None:
+    for argument, root in machine.schedule.reuses:
+        loads = [a for a in machine.memory if a[0] == "load" and a[1] == argument]
+        for _, value, who, time, element in (a for a in machine.memory if a[0] == "store" and a[1] == root):
+            for _, _, reader, read, at in loads:
+                same = all(a is None or a == b for a, b in zip(at, element, strict=True))
+                if same and (reader != who or read > time):
+                    machine.fault("reuse", f"value {value} overwrites {element}, which {reader} reads")
+
+
+def _form(machine: Machine) -> None:
+    """What is refused by form alone: loads of what is not in memory, gathers of what is computed."""
+    for placed in machine.schedule.placed:
+        if placed.role == "load" and (
+            placed.value in machine.schedule.body or placed.value not in machine.schedule.loads
+        ):
+            machine.fault("stored", f"{placed.name} is loaded but not in memory")
+        statement = machine.statement(placed)
+        if statement is not None:
+            for read, provider in zip(statement.reads, placed.providers, strict=True):
+                if not read.affine and machine.placed[provider].role != "load":
+                    machine.fault("stored", f"{placed.name} gathers from registers")
+    for box in machine.schedule.shared:
+        addresses = [sum(c * p for c, p in zip(cell, box.pitch, strict=True)) for cell in points(box.extents)]
+        if len(set(addresses)) != len(addresses) or min(box.extents, default=1) < 1:
+            machine.fault("box", f"cells of {box.name} share an address")
