@@ -57,6 +57,10 @@ class IndexingError(TraceError, IndexError):
     """An index out of bounds or of a kind that has no static shape."""
 
 
+class IndexFault(PolyfuseError, IndexError):
+    """A data-dependent index was out of bounds when a kernel ran; nothing outside the array was touched."""
+
+
 class SpecError(PolyfuseError, ValueError):
     """A malformed shape specification such as ``f32[N,``."""
 

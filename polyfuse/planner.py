@@ -24,12 +24,13 @@ from polyfuse.bindings import (
 )
 from polyfuse.choose import Choice
 from polyfuse.errors import ScheduleError
+from polyfuse.dtypes import i32
 from polyfuse.expr import Program
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.legality import prove
-from polyfuse.lower.kernel import Lowered, lower
+from polyfuse.lower.kernel import FAULT, Lowered, lower
 from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.plan import Launch, LibraryCall, Plan, Step
@@ -138,7 +139,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         group = choice.group
         schedule = replace(choice.schedule, name=_unique(choice.schedule.name, names))
         guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
-        lowered = lower(group.scop, schedule, costs.layouts, bits)
+        lowered = lower(group.scop, schedule, costs.layouts, bits, faults=costs.target.kind == "cpu")
         steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))
         held = "+".join(s.name for s in group.statements())
         fusion_log.info("fused %s -> %s (%d)", held, schedule.name, len(kernel.body))
@@ -198,6 +199,8 @@ def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, 
     }
 
     def bind(parameter: Parameter) -> Binding:
+        if parameter.name == FAULT:
+            return FromBuffer(FAULT)
         if isinstance(parameter, ArrayParameter):
             use = uses[parameter.name]
             return _home(scop, use.value, use.component)
@@ -254,4 +257,6 @@ def _buffers(scop: Scop, steps: Sequence[Step], stored: set[int]) -> tuple[Buffe
             if name in touched:
                 span = touched[name]
                 found.append(Buffer(name, dtype, statement.shape, min(span), max(span)))
+    if FAULT in touched:
+        found.append(Buffer(FAULT, i32, (Affine.of(1),), min(touched[FAULT]), max(touched[FAULT]), zeroed=True))
     return tuple(found)

@@ -40,6 +40,7 @@ class Read:
     index: tuple[IndexEntry, ...]
     where: tuple[Affine, ...] = ()
     component: int = 0
+    bounds: str = ""  # of data indices: "raise", "clip" or "assume"
 
     @property
     def affine(self) -> bool:
@@ -314,7 +315,7 @@ class _Builder:
             numbers[k] = int(term.name[1:])
         index = tuple(DataIndex(numbers[e.operand]) if isinstance(e, DataIndex) else e for e in node.index)
         source, entries, component = self._resolve(node.source, index)
-        return body.add(Read(source, entries, (), component), node.dtype)
+        return body.add(Read(source, entries, (), component, node.bounds), node.dtype)
 
     def _read(self, body: _Body, node: Node, index: Sequence[Affine], where: tuple[Affine, ...]) -> Expr:
         """The term for ``node[index]``: constants, scalars and iotas inline, everything else is a read."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit, names_of
 from polyfuse.bindings import Layout
-from polyfuse.dtypes import DType, bool_
+from polyfuse.dtypes import DType, bool_, i32
 from polyfuse.lower.border import border_conditions
 from polyfuse.lower.context import Context, kernel_context
-from polyfuse.lower.inspect import affine_names, value_references
+from polyfuse.lower.inspect import affine_names, flatten, value_references
 from polyfuse.lower.peel import at_trip, whole_trips
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
-from polyfuse.places.order import sources
+from polyfuse.places.products import folded_products
 from polyfuse.scalars import MONOIDS
 from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, TreeItem
 from polyfuse.scop import Scop, Statement, neutral
@@ -48,9 +48,16 @@ class Lowered:
     arrays: tuple[ArrayUse, ...]
 
 
-def lower(scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], index_bits: int = 32) -> Lowered:
-    """`layouts`: of the values that the kernel loads or stores; a missing one is C order, aligned to 16 bytes."""
-    return _Lowering(scop, schedule, layouts, index_bits).run()
+FAULT = "index_fault"
+"""The flag, an i32, that a kernel sets to 1 when a data index leaves its array."""
+
+
+def lower(
+    scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], index_bits: int = 32, faults: bool = False
+) -> Lowered:
+    """`layouts`: of the values that the kernel loads or stores; a missing one is C order, aligned to 16 bytes.
+    `faults`: report data indices out of bounds through the parameter `FAULT`; they never touch memory either way."""
+    return _Lowering(scop, schedule, layouts, index_bits, faults).run()
 
 
 @dataclass(slots=True)
@@ -59,6 +66,7 @@ class _Lowering:
     schedule: KernelSchedule
     layouts: Mapping[int, Layout]
     index_bits: int
+    faults: bool
     by_name: dict[str, Placed] = field(default_factory=dict)
     arrays: dict[tuple[int, int, bool], ArrayUse] = field(default_factory=dict)
     context: Context = field(init=False)
@@ -73,7 +81,7 @@ class _Lowering:
         self.slots = schedule.of_kind("slot")
         self.boxes = {box.value: box for box in schedule.shared}
         self._declare_arrays()
-        self._fold_products()
+        self.folded = folded_products(self.scop, schedule)
         body = self._body_with_border()
         uses = tuple(self.arrays.values())
         kernel = ir.Kernel(
@@ -129,6 +137,8 @@ class _Lowering:
         grid = _grid(self.schedule)
         wanted = affine_names(body) | names_of(grid[:-1])  # several grid axes are decoded in the kernel
         wanted |= names_of(grid) & {name for name, _ in self.scop.program.derived}  # and the launch evaluates products
+        if any(isinstance(op, ir.AtomicUpdate) and op.array == FAULT for op in flatten(body)):
+            found.append(ir.ArrayParameter(FAULT, i32, (Affine.of(1),), readonly=False))
         sizes |= dict.fromkeys(sorted(n for n in wanted if not n.startswith("$")))
         found += [ir.SizeParameter(n) for n in sizes]
         scalars = dict.fromkeys(r for r in value_references(body) if r.name in self._scalar_names())
@@ -221,7 +231,7 @@ class _Lowering:
             return []
         match placed.role:
             case "load":
-                return [self._load(placed)]
+                return self._load(placed)
             case "store":
                 return [self._store(placed)]
             case "put":
@@ -409,30 +419,6 @@ class _Lowering:
         ]
 
     # ---------------------------------------------------------------- contractions
-    def _fold_products(self) -> None:
-        """A product that feeds one sum in a loop becomes a chain of fused multiply-adds."""
-        uses: dict[str, int] = {}
-        for placed in self.schedule.placed:
-            for source in sources(placed):
-                uses[source] = uses.get(source, 0) + 1
-        for placed in self.schedule.placed:
-            statement = self.scop.statements[placed.value]
-            if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid != "sum":
-                continue
-            if statement.scanned is not None or not self._reduced_loops(placed):
-                continue
-            if not isinstance(statement.body[0], Ref) or not statement.dtypes[0].is_float:
-                continue
-            producer = self.by_name[placed.providers[0]]
-            inner = self.scop.statements[producer.value]
-            if producer.role != "compute" or uses[producer.name] != 1 or producer.path != placed.path:
-                continue
-            if not isinstance(inner, Statement) or inner.monoid is not None or inner.dtypes != statement.dtypes:
-                continue
-            term = inner.body[0]
-            if isinstance(term, Apply) and term.function == "multiply":
-                self.folded[producer.name] = placed.name
-
     def _product(self, placed: Placed, statement: Statement) -> tuple[Expr, Expr] | None:
         producer = placed.providers[0]
         if self.folded.get(producer) != placed.name:
@@ -482,7 +468,7 @@ class _Lowering:
         return entry
 
     # ---------------------------------------------------------------- moves
-    def _load(self, placed: Placed) -> ir.Op:
+    def _load(self, placed: Placed) -> list[ir.Op]:
         use = self.arrays[(placed.value, placed.component, True)]
         affine = [(e, n) for e, n in zip(placed.place, use.shape, strict=True) if isinstance(e, Affine)]
         where = self.context.inside([e for e, _ in affine], [n for _, n in affine])
@@ -490,14 +476,58 @@ class _Lowering:
         if slot is not None:
             hoisted = hoist_from_vector(where, slot, self.context)
             width, where = (1, where) if hoisted is None else (width, hoisted)
-        index = tuple(self._index(e, n) for e, n in zip(placed.place, use.shape, strict=True))
-        return ir.Load(placed.name, use.name, index, where, None, Const(0, use.dtype.compute), width)
+        fill = Const(0, use.dtype.compute)
+        if len(affine) == len(placed.place):
+            return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width)]
+        before, index, mask = self._gathered(placed, use.shape)
+        return [*before, ir.Load(placed.name, use.name, index, where, mask, fill, width)]
 
-    def _index(self, entry: PlaceEntry, extent: Affine) -> Affine | Ref:
-        if isinstance(entry, Affine):
-            return entry
-        statement = self.scop.statements[self.by_name[entry].value]
-        return Ref(entry, statement.dtypes[0])
+    def _gathered(
+        self, placed: Placed, shape: tuple[Affine, ...]
+    ) -> tuple[list[ir.Op], tuple[Affine | Ref, ...], Expr | None]:
+        """Data indices kept inside the array: clipped, or masked and (where `faults`) reported."""
+        consumer, bounds = self._reader(placed)
+        before: list[ir.Op] = []
+        index: list[Affine | Ref] = []
+        mask: Expr | None = None
+        for k, (entry, extent) in enumerate(zip(placed.place, shape, strict=True)):
+            if isinstance(entry, Affine):
+                index.append(entry)
+                continue
+            at = Ref(entry, self.scop.statements[self.by_name[entry].value].dtypes[0])
+            low, high = Const(0, at.dtype), Index(extent - 1, at.dtype)
+            if bounds == "clip":
+                clipped = Ref(f"{placed.name}_at{k}", at.dtype)
+                inside = Apply("minimum", (Apply("maximum", (at, low), at.dtype), high), at.dtype)
+                before.append(ir.Let(clipped.name, inside))
+                at = clipped
+            elif bounds != "assume":
+                above = Apply("greater_equal", (at, low), bool_)
+                test = Apply("bitwise_and", (above, Apply("less_equal", (at, high), bool_)), bool_)
+                mask = test if mask is None else Apply("bitwise_and", (mask, test), bool_)
+            index.append(at)
+        if mask is not None:
+            before.append(ir.Let(f"{placed.name}_inside", mask))
+            mask = Ref(f"{placed.name}_inside", bool_)
+            if self.faults:
+                before.append(self._report(consumer, mask))
+        return before, tuple(index), mask
+
+    def _reader(self, placed: Placed) -> tuple[Placed, str]:
+        """The statement that reads a gathered value, and how it treats indices out of bounds."""
+        for consumer in self.schedule.placed:
+            statement = self.scop.statements[consumer.value]
+            if consumer.role == "compute" and isinstance(statement, Statement) and placed.name in consumer.providers:
+                return consumer, statement.reads[consumer.providers.index(placed.name)].bounds
+        raise AssertionError(f"nothing reads {placed.name}")
+
+    def _report(self, consumer: Placed, inside: Expr) -> ir.Op:
+        """Raise the fault flag for instances that exist; padded ones may hold any index."""
+        statement = self.scop.statements[consumer.value]
+        assert isinstance(statement, Statement)
+        exists = self.context.inside([self._affine(e) for e in consumer.place], statement.extents)
+        outside = Apply("invert", (inside,), bool_)
+        return ir.AtomicUpdate(FAULT, (Affine.of(0),), "max", Const(1, i32), exists, outside)
 
     def _vector(self, place: tuple[PlaceEntry, ...], use: ArrayUse) -> tuple[int, Digit | None]:
         layout = use.layout

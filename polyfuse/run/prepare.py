@@ -21,6 +21,7 @@ from polyfuse.dtypes import DType, u8
 from polyfuse.errors import KernelError
 from polyfuse.expr import Input, Shape
 from polyfuse.kernel import ArrayParameter, SizeParameter
+from polyfuse.lower.kernel import FAULT
 from polyfuse.plan import Launch, LibraryCall, Plan
 from polyfuse.run import steps
 from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides
@@ -264,7 +265,9 @@ def _steps(
                 found.append(steps.library_call(library, call, reads, [values.object(b) for b in results]))
     copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in plan.program.writes.items())]
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
-    return found, bool(copies) or any(isinstance(s, LibraryCall) for s in plan.steps)
+    checked = any(b.name == FAULT for b in plan.buffers)
+    found += [steps.index_check(values.object(FromBuffer(FAULT)))] if checked else []
+    return found, checked or bool(copies) or any(isinstance(s, LibraryCall) for s in plan.steps)
 
 
 def _passed_through(plan: Plan) -> list[tuple[Binding, Binding]]:

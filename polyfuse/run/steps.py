@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from polyfuse.errors import IndexFault
 from polyfuse.expr import Call
 from polyfuse.run.arrays import Library
 from polyfuse.run.services import Launcher
@@ -24,6 +25,21 @@ def library_call(library: Library, call: Call, operands: Sequence[int], results:
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         for k, value in zip(results, answers, strict=True):
             library.copy(values[k], value)
+
+    return step
+
+
+def index_check(flag: int) -> Launcher:
+    """Raise IndexFault when a kernel has set the flag at a position of the values; host memory only."""
+
+    def step(values: list[Any], stream: int) -> None:
+        del stream
+        if int(values[flag][0]):
+            values[flag][0] = 0
+            raise IndexFault(
+                "an index is out of bounds for the array that it reads",
+                advice='Use np.clip on the index, or np.take(..., mode="clip").',
+            )
 
     return step
 
