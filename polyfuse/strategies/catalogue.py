@@ -11,9 +11,11 @@ from polyfuse.strategies.reduction import reduction
 from polyfuse.strategies.serial import serial
 from polyfuse.strategies.situation import Situation
 from polyfuse.strategies.tiles import tiles
+from polyfuse.strategies.tiles_cpu import tiles_cpu
 
 STRATEGIES = (
     pointwise,  # elementwise groups
+    tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
     reduction,  # rows and columns of one or several reductions
     contraction,  # sums of products with reuse
