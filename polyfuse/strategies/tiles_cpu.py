@@ -14,7 +14,7 @@ from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, loop, mixed, slot
 from polyfuse.strategies.tiles import crossing_reads
 
-BLOCK = 64  # elements along each edge: four cache lines of float32 in a row, so that memory pages are used more than once
+BLOCK = 64  # elements along each edge: four cache lines of float32 in a row, so that pages are used more than once
 EDGE = 16  # the lanes of a float32 register
 
 
