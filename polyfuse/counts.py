@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from polyfuse.affine import Affine
+from polyfuse.places.products import folded_products
 from polyfuse.scalars import FUNCTIONS
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
@@ -101,6 +102,7 @@ def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
 def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """The widest moment: values alive between their definition and last use, in order of the placed statements."""
     order = list(reversed(schedule.placed))
+    folded = folded_products(scop, schedule)
     last: dict[str, int] = {}
     for k, placed in enumerate(order):
         for provider in placed.providers:
@@ -108,7 +110,7 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     alive: dict[str, int] = {}
     widest = 0
     for k, placed in enumerate(order):
-        if placed.role in ("load", "get", "compute"):
+        if placed.role in ("load", "get", "compute") and placed.name not in folded:
             alive[placed.name] = _words(scop, placed, sizes)
         widest = max(widest, sum(alive.values()))
         for provider in placed.providers:

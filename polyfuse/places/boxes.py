@@ -69,26 +69,32 @@ def enclosing_box(places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Dig
 
 def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple[Affine, ...]:
     """How the block's threads run over a box, per dimension from 0: vectors and lanes along the last dimension, the
-    remaining threads along the one before, slots for the rest.  New digits are added to `digits`."""
+    remaining threads along the ones before, slots for the rest.  New digits are added to `digits`."""
     if not box.extents:
         return ()
-    last = box.extents[-1]
-    aligned = vector > 1 and last % vector == 0 and all(f % vector == 0 for _, f in box.origin[-1].terms)
-    width = vector if aligned and box.origin[-1].constant % vector == 0 else 1
-    lanes = min(threads, _power_below(max(1, last // width)))
     spread: list[Affine] = []
-    for d, extent in enumerate(box.extents):
+    stride = 1  # threads dealt so far
+    for d in reversed(range(len(box.extents))):
+        extent, width = box.extents[d], 1
+        left = threads // stride
         if d == len(box.extents) - 1:
-            spread.append(
-                _run(digits, d, _thread(digits, 1, lanes), lanes, -(-extent // width), width)
-                + _slot(digits, f"w{width}", width)
-            )
-        elif d == len(box.extents) - 2:
-            rows = threads // lanes
-            spread.append(_run(digits, d, _thread(digits, lanes, rows), rows, extent, 1))
+            width = _width(box, vector)
+            count = -(-extent // width)
+            lanes = min(left, _power_below(max(1, extent // width)))
         else:
-            spread.append(_slot(digits, f"p{d}x{extent}", extent))
-    return tuple(spread)
+            count, lanes = extent, min(left, _power_above(extent))
+        lanes = left if d == 0 else lanes  # no thread is left over: it would put what another one does
+        place = _run(digits, d, _thread(digits, stride, lanes), lanes, count, width)
+        spread.append(place + _slot(digits, f"w{width}", width))
+        stride *= lanes
+    return tuple(reversed(spread))
+
+
+def _width(box: Box, vector: int) -> int:
+    """Elements a thread moves at once along the last dimension."""
+    origin, extent = box.origin[-1], box.extents[-1]
+    aligned = extent % vector == 0 and origin.constant % vector == 0 and all(f % vector == 0 for _, f in origin.terms)
+    return vector if aligned else 1
 
 
 def _run(digits: dict[str, Digit], dim: int, thread: Affine, threads: int, extent: int, weight: int) -> Affine:
@@ -115,6 +121,10 @@ def _slot(digits: dict[str, Digit], name: str, extent: int) -> Affine:
 
 def _power_below(n: int) -> int:
     return 1 << (n.bit_length() - 1)
+
+
+def _power_above(n: int) -> int:
+    return 1 << (n - 1).bit_length()
 
 
 def odd_pitch(extents: Sequence[int]) -> tuple[int, ...]:

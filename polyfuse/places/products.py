@@ -1,0 +1,46 @@
+"""Products that are never held: one that feeds a single sum in a loop becomes a chain of fused multiply-adds.
+
+    p[i, j, k] = x[i, k] * w[k, j];  y[i, j] = sum_k p[i, j, k]     for k: y = contract(y, x, w)
+"""
+
+from __future__ import annotations
+
+from polyfuse.affine import Affine
+from polyfuse.places.order import sources
+from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.scop import Scop, Statement
+from polyfuse.terms import Apply, Ref
+
+
+def folded_products(scop: Scop, schedule: KernelSchedule) -> dict[str, str]:
+    """The placed sum that absorbs each placed product."""
+    by_name = schedule.by_name()
+    uses: dict[str, int] = {}
+    for placed in schedule.placed:
+        for source in sources(placed):
+            uses[source] = uses.get(source, 0) + 1
+    found = {}
+    for placed in schedule.placed:
+        statement = scop.statements[placed.value]
+        if placed.role != "compute" or not isinstance(statement, Statement) or not _sums_in_a_loop(placed, statement):
+            continue
+        product = by_name[placed.providers[0]]
+        private = product.role == "compute" and uses[product.name] == 1 and product.path == placed.path
+        if private and _is_product(scop.statements[product.value], statement):
+            found[product.name] = placed.name
+    return found
+
+
+def _sums_in_a_loop(placed: Placed, statement: Statement) -> bool:
+    if statement.monoid != "sum" or not statement.is_reduction or not statement.dtypes[0].is_float:
+        return False
+    entries = [placed.place[d] for d in statement.reduced]
+    over = {n[1:] for e in entries if isinstance(e, Affine) for n in e.names() if n.startswith("$")}
+    return isinstance(statement.body[0], Ref) and any(loop in over for loop, _ in placed.path)
+
+
+def _is_product(producer: object, statement: Statement) -> bool:
+    if not isinstance(producer, Statement) or producer.monoid is not None or producer.dtypes != statement.dtypes:
+        return False
+    term = producer.body[0]
+    return isinstance(term, Apply) and term.function == "multiply"
