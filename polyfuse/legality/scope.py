@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from polyfuse import sets
+from polyfuse.affine import digit
 from polyfuse.legality.cells import same_pass, unwritten
 from polyfuse.legality.handover import Handover, handovers
 from polyfuse.legality.lifetime import common_loops, completion, early, gone
-from polyfuse.legality.relations import Proof, coordinates, equalities
+from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed
 from polyfuse.schedule import Placed, Scope
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, Witness, illegal
@@ -36,18 +37,27 @@ def scoped(proof: Proof) -> Verdict:
 
 def _overwritten(handover: Handover) -> Verdict:
     """Read after the loop that computed it, whose every pass overwrote the registers of the one before."""
-    point = handover.some()
-    if point is None:
-        return LEGAL
     proof, provider, consumer = handover.proof, handover.provider, handover.consumer
-    witness = handover.witness(point)
     depth = len(common_loops(completion(proof, provider), proof.times[consumer.name]))
     loop = completion(proof, provider)[depth][1]
+    point = _pass_before_the_last(handover, loop) or handover.some()
+    if point is None:
+        return LEGAL
+    witness = handover.witness(point)
     sentence = (
         f"{consumer.name} needs {witness.first} after the loop over {loop} that computes it in {provider.name}: "
         "later passes overwrote its registers"
     )
     return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
+
+
+def _pass_before_the_last(handover: Handover, loop: str) -> dict[str, int] | None:
+    """An element that is needed and that a pass of `loop` computes which another one follows."""
+    proof, provider = handover.proof, handover.provider
+    ours = proof.digits_of(provider)
+    computed = equalities(handover.elements, [prime(e, ours) for e in handover.held])
+    another = Constraint(proof.digits[loop].extent - prime(digit(loop), ours) - 2)
+    return handover.some(*computed, *primed(proof.box(ours), ours), another)
 
 
 def mismatch(handover: Handover) -> dict[str, int] | None:

@@ -18,7 +18,7 @@ from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.schedule import LoopNest, Placed, TreeItem
 from polyfuse.scop import Read, Statement
-from tests.legality.machine import Element, Lanes, Machine, instance, outermost, paths, points, powers_of_two
+from tests.legality.machine import Element, Lanes, Machine, instance, outermost, paths, points
 
 
 @dataclass
@@ -239,8 +239,6 @@ class Block:
         """Compare what met with what belongs to each element that is held."""
         machine, statement = self.machine, self.machine.statement(placed)
         assert statement is not None
-        if not powers_of_two([d for d in machine.threads if d.name in self._meeting(placed)]):
-            machine.fault("combine", f"{placed.name} combines threads that are no bits")
         kept = [placed.place[d] for d in statement.kept]
         unknown = sorted({n[1:] for e in kept for n in e.names() if n[0] == "$" and n not in self.env})  # type: ignore[union-attr]
         held: list[Lanes] = []
@@ -272,9 +270,6 @@ class Block:
         meeting = self._meeting(placed)
         slots = [d for d in machine.slots if d.name in over]
         threads = sorted((d for d in machine.threads if d.name in over), key=lambda d: d.stride)
-        chained = all(b.stride == a.stride * a.count for a, b in zip(threads, threads[1:], strict=False))
-        if len(slots) > 1 or not powers_of_two(threads) or not chained:
-            machine.fault("scan", f"{placed.name} runs through levels that no prefix runs through")
         if placed.name not in self.sums or not outermost(machine, placed, loops, ()):
             self.sums[placed.name] = {}
         instances = list(map(tuple, self._values(self._place(placed)).tolist()))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import Affine
-from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, TreeItem
+from polyfuse.schedule import KernelSchedule, LoopNest, Placed, TreeItem
 from polyfuse.scop import Scop, Statement
 
 Element = tuple[int, ...]
@@ -76,10 +76,6 @@ def outermost(machine: Machine, placed: Placed, loops: tuple[str, ...], outside:
     over = machine.over(placed)
     first = next((loop for _, loop in machine.nests[placed.name] if loop in over), "")
     return "" if first in outside else first
-
-
-def powers_of_two(threads: Sequence[Digit]) -> bool:
-    return all(d.count & (d.count - 1) == 0 and d.stride & (d.stride - 1) == 0 for d in threads)
 
 
 def instance(statement: Statement, kept: Element, reduced: Element) -> Element:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
+from itertools import pairwise, product
 
-from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import Scop
+from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.scop import Scop, Statement
 from tests.legality.block import Block
 from tests.legality.machine import Machine, points
 
@@ -50,7 +50,8 @@ def _reused(machine: Machine) -> None:
 
 
 def _form(machine: Machine) -> None:
-    """What is refused by form alone: loads of what is not in memory, gathers of what is computed."""
+    """What is refused by form alone, executed or not: loads of what is not in memory, gathers of what is computed,
+    levels that the machine neither combines nor scans over, cells at one address."""
     for placed in machine.schedule.placed:
         if placed.role == "load" and (
             placed.value in machine.schedule.body or placed.value not in machine.schedule.loads
@@ -61,7 +62,20 @@ def _form(machine: Machine) -> None:
             for read, provider in zip(statement.reads, placed.providers, strict=True):
                 if not read.affine and machine.placed[provider].role != "load":
                     machine.fault("stored", f"{placed.name} gathers from registers")
+            _levels(machine, placed, statement)
     for box in machine.schedule.shared:
         addresses = [sum(c * p for c, p in zip(cell, box.pitch, strict=True)) for cell in points(box.extents)]
         if len(set(addresses)) != len(addresses) or min(box.extents, default=1) < 1:
             machine.fault("box", f"cells of {box.name} share an address")
+
+
+def _levels(machine: Machine, placed: Placed, statement: Statement) -> None:
+    """Threads meet by bits of the thread index; a prefix runs through one slot and consecutive bits."""
+    over = machine.over(placed)
+    threads = sorted((d for d in machine.threads if d.name in over), key=lambda d: d.stride)
+    bits = all(n & (n - 1) == 0 for d in threads for n in (d.count, d.stride))
+    chained = all(b.stride == a.stride * a.count for a, b in pairwise(threads))
+    if statement.scanned is None and not bits:
+        machine.fault("combine", f"{placed.name} combines threads that are no bits")
+    if statement.scanned is not None and not (bits and chained and sum(d.name in over for d in machine.slots) <= 1):
+        machine.fault("scan", f"{placed.name} runs through levels that no prefix runs through")

@@ -140,6 +140,12 @@ def symmetric(n: Size) -> Program:
     return program([array(0, n, n)], [add(e, transposed(e))])
 
 
+def transposed_sum(m: Size, n: Size) -> Program:
+    """``x + y.T``"""
+    x, y = array(0, m, n), array(1, n, m)
+    return program([x, y], [add(x, transposed(y))])
+
+
 def prefix(m: Size, n: Size, axis: int, *, exclusive: bool = False, reverse: bool = False) -> Program:
     x = array(0, m, n)
     return program([x], [exp(expr.scan("sum", exp(x), axis, exclusive, reverse))])

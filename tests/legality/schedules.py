@@ -9,7 +9,7 @@ from polyfuse.affine import Affine, digit
 from polyfuse.bindings import AnyGuard
 from polyfuse.expr import Program
 from polyfuse.places.builder import build_schedule
-from polyfuse.places.proposal import Proposal, Staging
+from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, TreeItem
 from polyfuse.scop import Scop
 from tests.legality.programs import statement, whole
@@ -35,7 +35,7 @@ def slot(name: str, extent: int) -> Digit:
 
 
 def schedule(
-    program: Program,
+    program: Program | tuple[Scop, Group],
     digits: Sequence[Digit],
     places: Mapping[str, Sequence[Affine]],
     *,
@@ -43,8 +43,8 @@ def schedule(
     guards: Sequence[AnyGuard] = (),
 ) -> tuple[Scop, KernelSchedule]:
     """`places`: per statement name the place of each of its dimensions; `staged`: values kept in shared memory, each
-    with the loops that its box is pinned to."""
-    scop, group = whole(program)
+    with the loops that its box is pinned to.  A program is one kernel; part of one is given as a group."""
+    scop, group = whole(program) if isinstance(program, Program) else program
     anchors = {(statement(scop, name), d): e for name, place in places.items() for d, e in enumerate(place)}
     staging = {statement(scop, name): Staging(tuple(loops)) for name, loops in (staged or {}).items()}
     loops = tuple(d.name for d in digits if d.kind == "loop")
@@ -81,6 +81,14 @@ def reordered(kernel: KernelSchedule, *order: TreeItem) -> KernelSchedule:
     walk(order, ())
     moved = tuple(replace(p, path=paths.get(p.name, p.path)) for p in kernel.placed)
     return replace(kernel, order=tuple(order), placed=moved)
+
+
+def everywhere(kernel: KernelSchedule, entry: Affine, dim: int = 0) -> KernelSchedule:
+    """The schedule with this coordinate in every place that has such a dimension."""
+    moved = tuple(
+        replace(p, place=tuple(entry if d == dim else e for d, e in enumerate(p.place))) for p in kernel.placed
+    )
+    return replace(kernel, placed=moved)
 
 
 def nest(name: str, *items: TreeItem) -> LoopNest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 from polyfuse.affine import Affine, digit
@@ -143,18 +144,22 @@ def split_loop(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSc
 
 
 def merge_loops(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
-    """``for r: {a}  for r: {b}`` becomes ``for r: {a; b}``."""
+    """``for r: {a}  for r: {b}`` becomes ``for r: {a; b}``, at the first place where there are two such."""
+    merged = _merged(schedule.order)
+    return None if merged is None else replace(schedule, order=merged)
 
-    def change(items: list[TreeItem]) -> list[TreeItem]:
-        nests = [k for k, i in enumerate(items) if isinstance(i, LoopNest)]
-        for at, after in zip(nests, nests[1:], strict=False):
-            one, two = items[at], items[after]
-            if isinstance(one, LoopNest) and isinstance(two, LoopNest) and one.digit == two.digit:
-                items[at : after + 1] = [LoopNest(one.digit, (*one.items, *two.items)), *items[at + 1 : after]]
-                break
-        return items
 
-    return replace(schedule, order=_rewrite(random, schedule.order, change))
+def _merged(items: tuple[TreeItem, ...]) -> tuple[TreeItem, ...] | None:
+    nests = [(k, i) for k, i in enumerate(items) if isinstance(i, LoopNest)]
+    for (at, one), (after, two) in pairwise(nests):
+        if one.digit == two.digit:
+            both = LoopNest(one.digit, (*one.items, *two.items))
+            return (*items[:at], both, *items[at + 1 : after], *items[after + 1 :])
+    for at, nest in nests:
+        inside = _merged(nest.items)
+        if inside is not None:
+            return (*items[:at], LoopNest(nest.digit, inside), *items[at + 1 :])
+    return None
 
 
 def swap_loops(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
@@ -317,6 +322,8 @@ CHANGES: tuple[Change, ...] = (
     swap_order,
     swap_order,
     split_loop,
+    merge_loops,
+    merge_loops,
     merge_loops,
     swap_loops,
     into_loop,
