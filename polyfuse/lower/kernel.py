@@ -24,7 +24,7 @@ from polyfuse.scalars import MONOIDS
 from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, TreeItem
 from polyfuse.scop import Scop, Statement, neutral
 from polyfuse.sets import at_least_zero
-from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, references, rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class _Lowering:
     context: Context = field(init=False)
     slots: tuple[Digit, ...] = field(init=False)
     boxes: dict[int, SharedBox] = field(default_factory=dict)
+    scalars: dict[str, DType] = field(default_factory=dict)
     folded: dict[str, str] = field(default_factory=dict)  # multiplies that a contraction absorbs
 
     def run(self) -> Lowered:
@@ -79,6 +80,7 @@ class _Lowering:
         self.by_name = dict(schedule.by_name())
         self.context = kernel_context(schedule, self.scop.program.symbols, self.scop.program.facts)
         self.slots = schedule.of_kind("slot")
+        self.scalars = self._scalars()
         self.boxes = {box.value: box for box in schedule.shared}
         self._declare_arrays()
         self.folded = folded_products(self.scop, schedule)
@@ -141,13 +143,21 @@ class _Lowering:
             found.append(ir.ArrayParameter(FAULT, i32, (Affine.of(1),), readonly=False))
         sizes |= dict.fromkeys(sorted(n for n in wanted if not n.startswith("$")))
         found += [ir.SizeParameter(n) for n in sizes]
-        scalars = dict.fromkeys(r for r in value_references(body) if r.name in self._scalar_names())
-        found += [ir.ScalarParameter(r.name, r.dtype) for r in scalars]
+        used = dict.fromkeys(r.name for r in value_references(body) if r.name in self.scalars)
+        found += [ir.ScalarParameter(name, self.scalars[name]) for name in used]
         return tuple(found)
 
-    def _scalar_names(self) -> frozenset[str]:
-        arguments = self.scop.program.arguments
-        return frozenset(f"s{k}" for k, argument in enumerate(arguments) if argument.is_scalar)
+    def _scalars(self) -> dict[str, DType]:
+        """Each scalar argument that the kernel uses, in the widest dtype that it is used in: narrower uses convert."""
+        found: dict[str, DType] = {}
+        for value in self.schedule.body:
+            statement = self.scop.statements[value]
+            assert isinstance(statement, Statement)
+            for ref in (r for body in statement.body for r in references(body) if r.name.startswith("s")):
+                dtype = ref.dtype.compute
+                known = found.get(ref.name, dtype)
+                found[ref.name] = max(known, dtype, key=lambda d: (not d.is_float, d.itemsize))
+        return found
 
     def _buffer(self, box: SharedBox) -> ir.SharedBuffer:
         dtype = self.scop.dtype(box.value).compute
@@ -450,7 +460,8 @@ class _Lowering:
                     held = self._held(provider, read.component)
                     return Ref(held, dtype.compute)
                 case Ref(name, dtype):
-                    return Ref(name, dtype.compute)
+                    given = Ref(name, self.scalars[name])
+                    return given if given.dtype == dtype.compute else Apply("cast", (given,), dtype.compute)
                 case Index(affine, dtype):
                     return Index(affine.substitute(at), dtype.compute)
                 case Inside(where):

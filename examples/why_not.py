@@ -1,0 +1,35 @@
+"""Fusions that would be wrong are refused, with two instances of the program that prove it."""
+
+import numpy as np
+
+import polyfuse as pf
+
+
+@pf.jit
+def picked(x, index):
+    e = np.exp(x)
+    y = e[index]
+    return y
+
+
+@pf.jit
+def summed_area(x):
+    down = np.cumsum(x, axis=0)
+    across = np.cumsum(down, axis=1)
+    return across
+
+
+cases = (
+    (picked, (pf.spec("f32[N]"), pf.spec("i64[M]")), ("e", "y")),  # which e[k] a thread needs is known at run time only
+    (summed_area, (pf.spec("f32[N, M]"),), ("down", "across")),  # one scan runs down, the next across what it made
+)
+for function, specs, (first, second) in cases:
+    plan = function.plan(*specs, target="h200")
+    verdict = plan.why_not(first, second)
+    print(f"{plan}\n\n{first} and {second} in one kernel: {verdict}\n")
+    assert not verdict and verdict.witness is not None
+    assert len(plan.kernels) == 2
+
+x = np.random.default_rng(0).random((300, 200), dtype=np.float32)
+np.testing.assert_allclose(summed_area(x), x.cumsum(0).cumsum(1), rtol=1e-4)
+np.testing.assert_allclose(picked(x[0], np.array([3, 1, 1])), np.exp(x[0, [3, 1, 1]]), rtol=1e-6)

@@ -1,0 +1,68 @@
+"""What is particular to schedules for CPU cores: masks in the last trip only, vector lanes, tiles turned in registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.plan import Plan
+from tests.schedules.programs import plan, softmax
+
+
+def cpu(function, *specs: str, **options) -> Plan:
+    return plan(function, *specs, target="cpu", **options)
+
+
+def test_only_the_last_trip_of_a_row_is_masked() -> None:
+    masked = [line for line in cpu(softmax, "f32[N, M]").source().splitlines() if "mask=" in line]
+    assert masked and all(line.startswith("        ") for line in masked), "every masked access is inside a branch"
+    assert "mask" not in cpu(softmax, "f32[N, 4096]").source()
+    assert "% 32" not in cpu(softmax, "f32[N, 4096]").source()
+
+
+def test_partial_results_stay_in_lanes_until_the_row_ends() -> None:
+    lines = cpu(softmax, "f32[N, M]").source().splitlines()
+    reductions = [line for line in lines if "reduce_" in line]
+    assert len(reductions) == 2
+    assert all(line.startswith("    ") and not line.startswith("        ") for line in reductions)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 31, 32, 33, 64, 100, 1000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_rows_of_any_length(columns: int, dtype: type) -> None:
+    x = np.random.default_rng(columns).standard_normal((7, columns)).astype(dtype)
+    wide = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
+    exact = wide / wide.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(pf.jit(softmax)(x), exact, rtol=2e-3 if dtype is np.float16 else 1e-5)
+
+
+def test_a_transposed_read_is_turned_in_registers() -> None:
+    source = cpu(lambda x, y: x + y.T, "f32[N~4000, M~3000]", "f32[M, N]").source()
+    assert 'Tile((16, 16), (1, Size("N")))' in source and 'Tile((16, 16), (Size("M"), 1))' in source
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (130, 67), (16, 500), (63, 65), (300, 17)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_transposed_reads_of_any_shape(shape: tuple[int, int], dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-99, 99, s).astype(dtype) for s in (shape, shape[::-1]))
+    np.testing.assert_array_equal(pf.jit(lambda x, y: x * 2 + y.T)(x, y), x * 2 + y.T)
+
+
+def test_scalar_expressions_run_in_the_kernel_that_uses_them() -> None:
+    def scaled(x, low, high):
+        return (x - low) / (high - low)
+
+    f = pf.jit(scaled)
+    x = np.linspace(0, 1, 100_000, dtype=np.float32)
+    np.testing.assert_allclose(f(x, 0.25, 0.75), (x - 0.25) / 0.5, rtol=1e-6)
+    assert len(f.plan(x, 0.25, 0.75).kernels) == 1
+
+
+def test_a_kernel_per_row_holds_every_normalisation() -> None:
+    def layernorm(x, gain, bias):
+        d = x - x.mean(axis=-1, keepdims=True)
+        return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-5) * gain + bias
+
+    assert len(cpu(layernorm, "f32[N, M]", "f32[M]", "f32[M]").kernels) == 1
