@@ -86,7 +86,9 @@ def recognise(situation: Situation, statement: Statement) -> Contraction | None:
         has.append((read.source, frozenset(axes[int(n[1:])].number for n in dims)))
     of = {a.number: a for a in situation.classes.axes}
     missing = [(source, kept - classes) for source, classes in has]
+    place = {situation.classes.of[(statement.id, d)].number: d for d in statement.kept}
     lacking = [(source, lack) for source, lack in missing if lack]
+    lacking.sort(key=lambda factor: sorted(place[n] for n in factor[1]))  # however the product was written
     if len(lacking) < 2 or not reduced:
         return None
     columns = {n for _, lack in lacking[:1] for n in lack}
@@ -96,10 +98,11 @@ def recognise(situation: Situation, statement: Statement) -> Contraction | None:
     deep = max(reduced, key=lambda a: a.size(situation.hints))
     if any(deep.number not in classes for source, classes in has if source in dict(lacking)):
         return None
-    first, second = (
-        max((of[n] for n in numbers), key=lambda a: a.size(situation.hints)) for numbers in (rows, columns)
-    )
     inner = situation.inner
+    first, second = (
+        max((of[n] for n in numbers), key=lambda a: (a is inner, a.size(situation.hints), -a.number))
+        for numbers in (rows, columns)
+    )
     if inner is first:  # the unit-stride class of the result runs along lanes
         first, second = second, first
     return Contraction(statement, first, second, deep, tuple(source for source, _ in lacking))
