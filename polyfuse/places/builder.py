@@ -42,7 +42,7 @@ class _Need:
     """A consumer (a placed statement under construction) wants component `component` of a value at a place."""
 
     place: tuple[PlaceEntry, ...]
-    passes: dict[str, int]
+    path: Path  # of the consumer
     component: int
     consumer: str
     slot: int
@@ -119,31 +119,36 @@ class _Builder:
         anchors = (self.proposal.anchors.get((statement.id, d)) for d in dims)
         return any(a is not None and f"${loop}" in a.names() for a in anchors) and statement.is_reduction
 
-    def _path(self, place: tuple[PlaceEntry, ...], passes: dict[str, int]) -> Path:
-        used: set[str] = set()
-        for entry in place:
-            if isinstance(entry, Affine):
-                used |= entry.names()
-            else:  # a gather runs where its consumer runs
-                used |= {f"${loop}" for loop, _ in self.drafts[_consumer(entry)].placed.path}
-        return tuple((loop, passes.get(loop, 0)) for loop in self.loops if f"${loop}" in used)
+    def _path(self, place: tuple[PlaceEntry, ...], consumer: Path) -> Path:
+        """The loops around a value: those of its consumer, down to the innermost that its place uses.
+
+        A loop that the place does not use but that lies outside one that it does stays: the value is computed again in
+        each of its iterations, because the inner loop overwrites its registers.
+        """
+        if any(isinstance(entry, str) for entry in place):  # a gather runs where its consumer runs
+            return consumer
+        used = frozenset().union(*(e.names() for e in place if isinstance(e, Affine)))
+        depth = max((k + 1 for k, (loop, _) in enumerate(consumer) if f"${loop}" in used), default=0)
+        return consumer[:depth]
 
     # ---------------------------------------------------------------- roots
     def _store(self, root: int) -> None:
         statement = self.scop.statements[root]
         assert isinstance(statement, Statement)
         place = tuple(self._anchor(statement, d) for d in statement.kept)
-        passes = {loop: self.depth[loop][root] for loop in self.loops}
-        for loop in self.loops:
-            if self._reduces_over(statement, loop):
-                passes[loop] = self.depth[loop][root] + 1
+        used = frozenset().union(*(e.names() for e in place))
+        path = tuple(
+            (loop, self.depth[loop][root] + self._reduces_over(statement, loop))
+            for loop in self.loops
+            if f"${loop}" in used
+        )
         for component in range(len(statement.dtypes)):
             suffix = f"_{component}" if component else ""
             name = self._fresh(f"store_{statement.name}{suffix}")
             self.drafts[name] = _Draft(
-                Placed(name, "store", root, place, self._path(place, passes), component=component), [""]
+                Placed(name, "store", root, place, path, component=component), [""]
             )
-            self.needs[root].append(_Need(place, passes, component, name, 0))
+            self.needs[root].append(_Need(place, path, component, name, 0))
 
     def _anchor(self, statement: Statement, dim: int) -> Affine:
         found = self.proposal.anchors.get((statement.id, dim))
@@ -162,7 +167,7 @@ class _Builder:
         shared: dict[tuple[tuple[PlaceEntry, ...], Path, int], list[_Need]] = defaultdict(list)
         for need in needs:
             component = need.component if value in self.group.loads else -1
-            shared[(need.place, self._path(need.place, need.passes), component)].append(need)
+            shared[(need.place, self._path(need.place, need.path), component)].append(need)
         for (_, path, _), same in shared.items():
             if value in self.group.loads:
                 self._load(value, same, path)
@@ -194,15 +199,14 @@ class _Builder:
             place.append(entry)
         self._check_reduction(statement, place)
         self._check_scan(statement, place)
-        passes = dict(first.passes)
-        for loop in self.loops:
-            if any(f"${loop}" in place[d].names() for d in statement.reduced):
-                passes[loop] = self.depth[loop][value]
+        summed = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
+        inner = tuple((loop, self.depth[loop][value]) for loop in self.loops if f"${loop}" in summed)
+        path = (*self._path(first.place, first.path), *inner)
         name = self._fresh(statement.name)
-        draft = Placed(name, "compute", value, tuple(place), self._path(tuple(place), passes))
+        draft = Placed(name, "compute", value, tuple(place), path)
         self.drafts[name] = _Draft(draft, [""] * len(statement.reads))
         self._provide(needs, name)
-        self._demand(statement, name, tuple(place), passes)
+        self._demand(statement, name, tuple(place), path)
 
     def _check_reduction(self, statement: Statement, place: list[Affine]) -> None:
         """Kept and reduced dimensions must not share digits: one thread would hold parts of several results."""
@@ -247,14 +251,14 @@ class _Builder:
                     )
                 )
 
-    def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], passes: dict[str, int]) -> None:
+    def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], path: Path) -> None:
         at = {f"%{d}": p for d, p in enumerate(place)}
         for k, read in enumerate(statement.reads):
             entries: tuple[PlaceEntry, ...] = tuple(
                 f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(at)
                 for entry in read.index
             )
-            self.needs[read.source].append(_Need(entries, dict(passes), read.component, name, k))
+            self.needs[read.source].append(_Need(entries, path, read.component, name, k))
 
     def _provide(self, needs: list[_Need], provider: str) -> None:
         for need in needs:
@@ -276,19 +280,19 @@ class _Builder:
         except Unbounded as reason:
             raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
         spread = deal(box, self.threads, staging.vector, self.digits)
-        passes = dict(staged[0].passes)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
-        self.drafts[put] = _Draft(Placed(put, "put", value, put_place, self._path(put_place, passes)), [""])
+        path = self._path(put_place, staged[0].path)
+        self.drafts[put] = _Draft(Placed(put, "put", value, put_place, path), [""])
         by_place: dict[tuple[tuple[PlaceEntry, ...], Path], list[_Need]] = defaultdict(list)
         for need in staged:
-            by_place[(need.place, self._path(need.place, need.passes))].append(need)
-        for (place, path), same in by_place.items():
+            by_place[(need.place, self._path(need.place, need.path))].append(need)
+        for (place, at), same in by_place.items():
             get = self._fresh(f"{name}_s")
-            self.drafts[get] = _Draft(Placed(get, "get", value, place, path), [put])
+            self.drafts[get] = _Draft(Placed(get, "get", value, place, at), [put])
             self._provide(same, get)
         self.boxes.append(SharedBox(value, name, box.origin, box.extents, odd_pitch(box.extents)))
-        return [*spared, _Need(put_place, passes, staged[0].component, put, 0)]
+        return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 
     def finished(self, draft: _Draft) -> Placed:
         """The placed statement with its providers known: a gather's index is its consumer's operand."""
