@@ -24,8 +24,9 @@ def size_text(expression: Affine, rename: Mapping[str, str] | None = None) -> st
 
 def _floor_text(atom: FloorDiv, names: Mapping[str, str]) -> str:
     above, below = atom.numerator, atom.denominator
-    if above.constant == below - 1:
-        return f"ceil({_operand(above - above.constant, names)}/{below})"
+    rounded = above - (below - 1)  # floor(e/m) = ceil((e - m + 1)/m)
+    if abs(rounded.constant) < above.constant:
+        return f"ceil({_operand(rounded, names)}/{below})"
     return f"floor({_operand(above, names)}/{below})"
 
 
@@ -36,8 +37,9 @@ def _operand(expression: Affine, names: Mapping[str, str]) -> str:
 
 def product_text(extents: Iterable[Affine], rename: Mapping[str, str] | None = None) -> str:
     """Extents side by side: ``ceil(N/4096) x M``; ``1`` when there are none."""
-    shown = [size_text(e, rename) for e in extents if e != Affine.of(1)]
-    return " x ".join(shown) or "1"
+    shown = [e for e in extents if e != Affine.of(1)]
+    names = rename or {}
+    return " x ".join(_operand(e, names) if len(shown) > 1 else size_text(e, names) for e in shown) or "1"
 
 
 def derived_names(program: Program) -> dict[str, str]:

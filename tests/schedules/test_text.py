@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from polyfuse.affine import Affine
+from polyfuse.bindings import DerivedGuard, Guard, VolumeGuard
+from polyfuse.text.guards import guard_text
+from polyfuse.text.sizes import product_text, size_text
 from tests.schedules import programs
 from tests.schedules.programs import plan
 
@@ -72,3 +76,22 @@ def test_plans_that_compute_or_launch_something_else_differ() -> None:
     assert fused != plan(programs.softmax, "f32[N, 4096]", target="cpu")
     assert plan(lambda x: x * 2, "f32[N]") != plan(lambda x: x * 3, "f32[N]")
     assert plan(lambda x, y: x - y, "f32[N]", "f32[N]") != plan(lambda x, y: y - x, "f32[N]", "f32[N]")
+
+
+def test_sizes_read_as_a_person_writes_them() -> None:
+    n, m = Affine.symbol("N"), Affine.symbol("M")
+    texts = [n.ceildiv(4), (n - 2).ceildiv(128), (n + m) // 2 + 1, n * -3, Affine.of(0), (3 * n).ceildiv(8) * 4]
+    shown = ["ceil(N/4)", "ceil((N - 2)/128)", "floor((M + N)/2) + 1", "-3*N", "0", "4*ceil(3*N/8)"]
+    assert [size_text(t) for t in texts] == shown
+    assert product_text([n - 2, Affine.of(1), m]) == "(N - 2) x M"
+    assert product_text([n - 2]) == "N - 2"
+    assert product_text([]) == "1"
+    assert size_text(Affine.symbol("MN") * 2, {"MN": "M*N"}) == "2*M*N"
+
+
+def test_guards_read_as_bounds_and_divisors() -> None:
+    n, m = Affine.symbol("N"), Affine.symbol("M")
+    guards = [Guard(n - 5), Guard(Affine.of(7) - n), Guard(n, 4), Guard(n - m), VolumeGuard((n, m), 9)]
+    shown = ["N >= 5", "N <= 7", "4 divides N", "-M + N >= 0", "at most 9 elements in N x M"]
+    assert [guard_text(g) for g in guards] == shown
+    assert guard_text(DerivedGuard(Guard(Affine.symbol("MN"), 4), (("MN", (m, n)),))) == "4 divides M*N"
