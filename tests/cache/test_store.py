@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import random
@@ -9,7 +10,9 @@ import stat
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +23,10 @@ from polyfuse.cache.store import DiskStore
 from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
+from polyfuse.plan import Plan
 from polyfuse.planner import plan_program
 from polyfuse.run.dispatch import CacheInfo, Jitted
-from polyfuse.run.services import Services
+from polyfuse.run.services import PlanKey, Services
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(1).standard_normal((9, 50)).astype(np.float32)
@@ -38,6 +42,14 @@ def call(path: Path, **options: object) -> CacheInfo:
     f = Jitted(program, Options().updated(options), services)
     np.testing.assert_allclose(f(X), program(X), rtol=1e-5, atol=1e-6)
     return f.cache_info()
+
+
+@functools.cache
+def saved() -> tuple[PlanKey, Plan, list[bytes]]:
+    """What `DiskStore.save` takes."""
+    services = Services(NumPyFrontend(), plan_program, backend, target_of)
+    plan = Jitted(program, Options(), services).plan(X)
+    return PlanKey(plan.program, plan.options, plan.layouts, plan.target, "numba_cpu", ()), plan, [b"code" * 1000]
 
 
 def entries(path: Path) -> list[Path]:
@@ -185,6 +197,36 @@ def test_failing_system_calls(
     assert call(filled).loads == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("function", ["open", "write", "rename", "link", "unlink", "close"])
+@pytest.mark.parametrize("when", [0, 1, 2, 3])
+def test_a_process_killed_at_any_point_leaves_nothing_wrong(tmp_path: Path, function: str, when: int) -> None:
+    path, real, _ = tmp_path / "cache", getattr(os, function), saved()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of the back end's idle threads
+        child = os.fork()
+    if child == 0:
+        calls = iter(range(1000))
+
+        def dying(*arguments: Any, **settings: Any) -> Any:
+            if next(calls) == when:
+                if function == "write":
+                    real(arguments[0], bytes(arguments[1])[:100])
+                os._exit(9)
+            return real(*arguments, **settings)
+
+        setattr(directory_module.os, function, dying)
+        store = DiskStore(path)
+        store.save(*saved())
+        os._exit(0)
+    os.waitpid(child, 0)
+    store = DiskStore(path)
+    found = store.load(saved()[0], saved()[1].program.hints)
+    assert found is None or found[1] == tuple(saved()[2])
+    store.save(*saved())
+    assert DiskStore(path).load(saved()[0], saved()[1].program.hints) == (saved()[1], tuple(saved()[2]))
+
+
 def test_half_written_files_of_killed_processes_are_swept(filled: Path) -> None:
     old, new = filled / "plans" / "a.part", filled / "plans" / "b.part"
     for part in (old, new):
@@ -224,8 +266,7 @@ def test_processes_that_compile_the_same_program_at_once(tmp_path: Path) -> None
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
     running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    for process in running:
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-        assert output.strip() == "1"
+    outputs = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert [output.strip() for output in outputs] == ["1", "1", "1"]
     assert not [p for p in entries(tmp_path) if p.suffix == ".part"]
