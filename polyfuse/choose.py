@@ -35,12 +35,18 @@ def kernel_name(group: Group, limit: int = 4) -> str:
 
 
 def choose(
-    situation: Situation, *, name: str = "", max_registers: int = 0, strategy: str = "", flat: bool = True
+    situation: Situation,
+    *,
+    name: str = "",
+    max_registers: int = 0,
+    strategy: str = "",
+    flat: bool = True,
+    avoided: frozenset[str] = frozenset(),
 ) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
     The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.  `flat`:
-    contiguous dimensions are collapsed first.
+    contiguous dimensions are collapsed first.  `avoided`: strategies whose schedule of this group was refuted.
     """
     if flat:
         situation = replace(situation, group=collapse(situation.group, situation.layouts))
@@ -48,7 +54,8 @@ def choose(
     refusals: list[Verdict] = []
     others: dict[str, None] = {}
     for tier in propose(situation):
-        wanted = [p for p in tier if _is_wanted(situation, p, strategy, refusals, others)]
+        usable = (p for p in tier if p.strategy not in avoided)
+        wanted = [p for p in usable if _is_wanted(situation, p, strategy, refusals, others)]
         placed = [c for p in wanted if (c := _placed(situation, p, name, max_registers, refusals)) is not None]
         if placed:
             return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)

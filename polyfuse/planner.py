@@ -23,8 +23,8 @@ from polyfuse.bindings import (
     VolumeGuard,
 )
 from polyfuse.choose import Choice
-from polyfuse.errors import ScheduleError
 from polyfuse.dtypes import i32
+from polyfuse.errors import ScheduleError
 from polyfuse.expr import Program
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
@@ -104,8 +104,17 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
                 _check_single(costs, kernel, choice)
                 continue
             verdict = prove(choice.group.scop, schedule)
+            while not verdict:
+                fusion_log.info("refuted %s by %s: %s", schedule.name, schedule.strategy, verdict)
+                if not costs.avoid(kernel.body, kernel.roots, kernel.loads, schedule.strategy):
+                    break
+                choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+                assert choice.schedule is not None and choice.group is not None
+                schedule = choice.schedule
+                verdict = prove(choice.group.scop, schedule)
             if not verdict:
-                fusion_log.info("refuted %s: %s", schedule.name, verdict)
+                if len(kernel.body) == 1:
+                    raise ScheduleError(f"no schedule of {schedule.name} was proved: {verdict}", verdict=verdict)
                 refused[kernel] = verdict
         if not refused:
             return grouping

@@ -56,6 +56,7 @@ class ProgramCosts:
     layouts: Mapping[int, Layout]
     steering: Steering
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
+    avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[str]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -100,6 +101,13 @@ class ProgramCosts:
             found = self.choices[key] = self._choose(body, roots, loads)
         return found
 
+    def avoid(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], strategy: str) -> bool:
+        """Choose again without a strategy whose schedule was refuted; whether there is another."""
+        key = (body, roots)
+        self.avoided[key] = self.avoided.get(key, frozenset()) | {strategy}
+        self.choices[key] = self._choose(body, roots, loads)
+        return self.choices[key].schedule is not None
+
     def _choose(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
         if any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body):
             return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
@@ -108,7 +116,12 @@ class ProgramCosts:
         if isinstance(request, Verdict):
             return Choice(None, None, request)
         situation = replace(situation, tiles=request.tiles)
-        return choose(situation, max_registers=self.options.max_registers, strategy=request.strategy)
+        return choose(
+            situation,
+            max_registers=self.options.max_registers,
+            strategy=request.strategy,
+            avoided=self.avoided.get((body, roots), frozenset()),
+        )
 
 
 def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:
