@@ -44,7 +44,7 @@ class LibraryCall:
 Step = Union[Launch, LibraryCall]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Steps in launch order, the buffers between them, and the class of calls for which they hold.
 
@@ -172,6 +172,9 @@ class Plan:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"<plan of {self.program.name} on {self.target.name}: {len(self.steps)} kernels>"
 
     def __str__(self) -> str:
         from polyfuse.text.printer import plan_text

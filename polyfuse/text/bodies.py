@@ -11,7 +11,7 @@ from polyfuse.expr import DataIndex
 from polyfuse.scalars import FUNCTIONS
 from polyfuse.scop import InputStatement, OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
-from polyfuse.text.sizes import size_text
+from polyfuse.text.sizes import bound_text, size_text
 
 LETTERS = "ijklpqrs"
 
@@ -61,7 +61,7 @@ class _Writer:
             case Index(affine=affine):
                 return size_text(affine, self.names)
             case Inside(where=where):
-                return " and ".join(f"{size_text(w, self.names)} >= 0" for w in where) or "True"
+                return " and ".join(bound_text(w, self.names) for w in where) or "True"
             case Apply():
                 return self.apply(term)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, DerivedGuard, Guard, VolumeGuard
-from polyfuse.text.sizes import product_text, size_text
+from polyfuse.text.sizes import bound_text, product_text, size_text
 
 
 def guard_text(guard: AnyGuard, rename: Mapping[str, str] | None = None) -> str:
@@ -20,12 +19,4 @@ def guard_text(guard: AnyGuard, rename: Mapping[str, str] | None = None) -> str:
             verb = "does not divide" if guard.negated else "divides"
             return f"{modulus} {verb} {size_text(expression, rename)}"
         case Guard(expression):
-            return _bound_text(expression, rename)
-
-
-def _bound_text(expression: Affine, rename: Mapping[str, str] | None) -> str:
-    """``expression >= 0`` with the constant on the right, and the terms positive where there is one."""
-    terms, constant = expression - expression.constant, expression.constant
-    if len(terms.terms) == 1 and terms.terms[0][1] < 0:
-        return f"{size_text(-terms, rename)} <= {constant}"
-    return f"{size_text(terms, rename)} >= {-constant}"
+            return bound_text(expression, rename)

@@ -17,7 +17,7 @@ from polyfuse.schedule import Digit, LoopNest, Placed, TreeItem
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.text.bodies import body_text, dimension_names
 from polyfuse.text.guards import guard_text
-from polyfuse.text.sizes import derived_names, size_text
+from polyfuse.text.sizes import bound_text, derived_names, size_text
 
 # ---------------------------------------------------------------------------------------------- tensor DAG
 
@@ -80,7 +80,7 @@ def _data_text(index: tuple[expr.IndexEntry, ...], operands: list[str], rank: in
 
 
 def _piece_text(piece: expr.Piece, names: dict[bytes, str], rank: int) -> str:
-    where = " and ".join(f"{size_text(w, dimension_names(rank))} >= 0" for w in piece.where) or "else"
+    where = " and ".join(bound_text(w, dimension_names(rank)) for w in piece.where) or "else"
     return f"{where}: {names[piece.source.digest]}[{_index_text(piece.index, rank)}]"
 
 

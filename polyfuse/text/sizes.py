@@ -35,6 +35,17 @@ def _operand(expression: Affine, names: Mapping[str, str]) -> str:
     return f"({text})" if len(expression.terms) + bool(expression.constant) > 1 else text
 
 
+def bound_text(expression: Affine, rename: Mapping[str, str] | None = None) -> str:
+    """``expression >= 0`` with positive terms on either side: ``i + j < N``, ``N >= 5``, ``N <= 7``."""
+    above = Affine(tuple((a, f) for a, f in expression.terms if f > 0))
+    below = Affine(tuple((a, -f) for a, f in expression.terms if f < 0))
+    if not below.terms:
+        return f"{size_text(above, rename)} >= {-expression.constant}"
+    if above.terms and expression.constant == -1:
+        return f"{size_text(below, rename)} < {size_text(above, rename)}"
+    return f"{size_text(below, rename)} <= {size_text(above + expression.constant, rename)}"
+
+
 def product_text(extents: Iterable[Affine], rename: Mapping[str, str] | None = None) -> str:
     """Extents side by side: ``ceil(N/4096) x M``; ``1`` when there are none."""
     shown = [e for e in extents if e != Affine.of(1)]
