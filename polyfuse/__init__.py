@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from polyfuse.api import jit, spec
     from polyfuse.errors import PolyfuseError
     from polyfuse.explain.compare import compare
+    from polyfuse.frontends.numpy_like import random
     from polyfuse.options import Options
     from polyfuse.text.apply import parse_schedule
 
@@ -22,12 +23,13 @@ _HOMES = {
     "compare": "polyfuse.explain.compare",
     "jit": "polyfuse.api",
     "parse_schedule": "polyfuse.text.apply",
+    "random": "polyfuse.frontends.numpy_like",
     "spec": "polyfuse.api",
     "PolyfuseError": "polyfuse.errors",
     "Options": "polyfuse.options",
 }
 
-__all__ = ["Options", "PolyfuseError", "__version__", "compare", "jit", "parse_schedule", "spec"]
+__all__ = ["Options", "PolyfuseError", "__version__", "compare", "jit", "parse_schedule", "random", "spec"]
 
 
 def __getattr__(name: str) -> Any:

@@ -228,8 +228,9 @@ def _vector(function: Callable[[float], float]) -> Callable[..., Any]:
 
 
 def _multiply_high(a: Array, b: Array) -> Array:
-    wide: Array = a.astype(object) * b.astype(object)
-    high: Array = (wide >> (8 * a.dtype.itemsize)).astype(a.dtype)
+    bits = 8 * a.dtype.itemsize
+    wide = a.astype(np.uint64) * b.astype(np.uint64) if bits < 64 else a.astype(object) * b.astype(object)
+    high: Array = np.asarray(wide >> bits).astype(a.dtype)  # rank-0 objects come back as Python integers
     return high
 
 

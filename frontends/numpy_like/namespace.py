@@ -22,7 +22,7 @@ def refuse_random(name: str, *_: Any, **__: Any) -> NoReturn:
     raise located(
         UnsupportedError(
             f"{name} would be drawn once, while the function is traced, and then be a constant",
-            advice="Draw the numbers outside and pass them as an argument.",
+            advice="Write pf.random.normal(key, shape) with a key as an argument, or draw outside of it.",
         )
     )
 
@@ -57,8 +57,8 @@ class Namespace:
             if hasattr(np, name):
                 raise unsupported(full)
             raise AttributeError(f"module {self._module.__name__!r} has no attribute {name!r}")
-        if isinstance(value, ModuleType) and value.__name__.startswith("numpy."):
-            return Namespace(self._trace, value, full + ".")
+        if isinstance(value, ModuleType) and value.__name__.startswith(("numpy.", "polyfuse.")):
+            return Namespace(self._trace, value, f"{full}.")
         return value
 
     def __dir__(self) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.frontends.numpy_like import random
 from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.state import Trace
@@ -63,6 +64,8 @@ class Rebinder:
         return self.instance(value) if _is_users_object(value) else value
 
     def _module(self, module: ModuleType) -> Any:
+        if module is random:
+            return Namespace(self.trace, module, "random.")
         root, _, rest = module.__name__.partition(".")
         if root == "random" or rest == "random":
             return RandomStandIn(module.__name__)

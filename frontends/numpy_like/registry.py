@@ -18,6 +18,7 @@ from polyfuse.frontends.numpy_like import (
     activations,
     contractions,
     creation,
+    drawing,
     elementwise,
     indexing,
     joining,
@@ -135,7 +136,7 @@ LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 
-CREATION: Mapping[str, Callable[..., Any]] = MappingProxyType(creation.FUNCTIONS)
+CREATION: Mapping[str, Callable[..., Any]] = MappingProxyType({**creation.FUNCTIONS, **drawing.FUNCTIONS})
 
 
 def metadata(name: str) -> Callable[[Any], Any]:
