@@ -1,7 +1,8 @@
 """Why two kernels are two launches: the instance of one that another block of the other computes.
 
-Both run side by side in one launch, block k of the first next to block k of the second; what a block of the second needs
-and its neighbour has not computed is the witness that only a kernel boundary, which every block passes, makes it right::
+Both run side by side in one launch, block k of the first next to block k of the second; what a block of the second
+needs and its neighbour has not computed is the witness that only a kernel boundary, which every block passes, makes it
+right::
 
     s[i] = sum_j x[i, j]      block b0 computes rows i = b0
     y[i, j] = x[i, j] - s[j]  block b0 needs s[0..N)          s[1] -> y[0, 1]: block 0 needs what block 1 computes
