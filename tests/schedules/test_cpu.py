@@ -1,4 +1,4 @@
-"""What is particular to schedules for CPU cores: masks in the last trip only, vector lanes, tiles turned in registers."""
+"""What is particular to schedules for CPU cores: masks in the last trip only, lanes, tiles turned in registers."""
 
 from __future__ import annotations
 
