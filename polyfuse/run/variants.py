@@ -17,13 +17,13 @@ from polyfuse.bindings import Layout
 from polyfuse.errors import ArgumentError, StalePlanError
 from polyfuse.expr import Program
 from polyfuse.options import Options
-from polyfuse.plan import Plan
+from polyfuse.plan import Launch, Plan
 from polyfuse.run.arguments import SCALARS, same
 from polyfuse.run.arrays import Device
 from polyfuse.run.captures import Watch, watch
 from polyfuse.run.libraries import library_of
 from polyfuse.run.prepare import Leaf, Ready
-from polyfuse.run.services import Backend, PlanKey, Services, Traced
+from polyfuse.run.services import Backend, Compiled, PlanKey, Services, Traced
 from polyfuse.run.sizes import hold, solve
 from polyfuse.target import Target
 
@@ -79,6 +79,7 @@ class Variants:
     services: Services
     counts: Counts = field(default_factory=Counts)
     _traces: dict[tuple[Any, ...], list[Variant]] = field(default_factory=dict)
+    _kernels: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)  # by what they execute
 
     def all(self) -> list[Variant]:
         return [variant for variants in self._traces.values() for variant in variants]
@@ -125,9 +126,15 @@ class Variants:
         return self.services.planner(program, target, options, layouts)
 
     def compile(self, plan: Plan, backend: Backend) -> Ready:
-        kernels = tuple(backend.compile(launch, plan) for launch in plan.launches)
-        self.counts.compilations += len(kernels)
-        return Ready(plan, kernels, backend)
+        """Kernels of a plan; those that another plan of this function launches too are compiled once."""
+        return Ready(plan, tuple(self._compiled(launch, plan, backend) for launch in plan.launches), backend)
+
+    def _compiled(self, launch: Launch, plan: Plan, backend: Backend) -> Compiled:
+        key = (replace(launch.kernel, notes=()), plan.target, plan.options, backend.name)
+        if key not in self._kernels:
+            self._kernels[key] = backend.compile(launch, plan)
+            self.counts.compilations += 1
+        return self._kernels[key]
 
     def _stored(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready | None:
         store = self.services.store

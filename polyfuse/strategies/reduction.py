@@ -106,7 +106,7 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowSh
         while width > 1 and width >= 2 * n:
             width //= 2
         return _RowShape(1, 1, 1, width, extent.ceildiv(width), ())
-    width = situation.width(extent, flat=False)
+    width = _row_width(situation, extent)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards)
@@ -124,6 +124,14 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowSh
         guards = (*guards, *_bucket(extent, floor, capacity))
     rows = threads // lanes if has_rows else 1
     return _RowShape(lanes, rows, chunks, width, trips, guards)
+
+
+def _row_width(situation: Situation, extent: Affine) -> int:
+    """Whole vectors or single words, so that many shapes share few kernels."""
+    width = situation.width(extent, flat=False)
+    if width == situation.widest or "vector" in situation.tiles:
+        return width
+    return min(width, max(1, 4 * situation.widest // situation.target.vector_bytes))
 
 
 def _capacity(n: int, width: int) -> tuple[int, int, int, int]:

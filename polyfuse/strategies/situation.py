@@ -106,12 +106,13 @@ class Situation:
         if extent.is_constant or self.target.kind == "cpu":
             return ()
         odd = self.size(extent) % (2 * width) != 0  # else it is a layout, not the size, that forbids more
-        wider = (Guard(extent, 2 * width, negated=True, advisory=True),) if odd and width < self._widest() else ()
+        wider = (Guard(extent, 2 * width, negated=True, advisory=True),) if odd and width < self.widest else ()
         if width == 1 or all(f % width == 0 for _, f in extent.terms) and extent.constant % width == 0:
             return wider
         return (Guard(extent, width), *wider)
 
-    def _widest(self) -> int:
+    @cached_property
+    def widest(self) -> int:
         """The vector width that a size divisible by everything would get."""
         values = self.group.loads | self.group.roots
         sizes = [d.itemsize for v in values for d in self.scop.statements[v].dtypes if self.scop.shape(v)]
