@@ -130,7 +130,8 @@ class Variants:
         return Ready(plan, tuple(self._compiled(launch, plan, backend) for launch in plan.launches), backend)
 
     def _compiled(self, launch: Launch, plan: Plan, backend: Backend) -> Compiled:
-        key = (replace(launch.kernel, notes=()), plan.target, plan.options, backend.name)
+        code = repr(replace(launch.kernel, notes=()))  # equality would take -0.0 for 0.0
+        key = (code, plan.target, plan.options, backend.name)
         if key not in self._kernels:
             self._kernels[key] = backend.compile(launch, plan)
             self.counts.compilations += 1
