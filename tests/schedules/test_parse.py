@@ -200,3 +200,31 @@ def test_other_tiles_compute_the_same(name: str, old: str, new: str) -> None:
     assert changed != original
     assert_legal(changed)
     assert_equivalent(original, changed, seeds=(0,))
+
+
+def counted(x: Any, i: Any, v: Any) -> Any:
+    y = np.exp(x)
+    z = y.at[i].add(v)
+    return z * 2
+
+
+def test_library_calls_are_steps_of_their_own() -> None:
+    original = plan(counted, "f32[N]", "i32[K]", "f32[K]")
+    (line,) = [line for line in str(original).splitlines() if line.startswith("call ")]
+    assert line.startswith("call z = scatter(y, ") or line.startswith("call scatter = scatter(y, ")
+    assert apply_text(str(original), original) == original
+    name = line.split()[1]
+    text, _ = refusal(str(original).replace(line, f"kernel k pointwise\n  {name}   global"), original)
+    assert "is a library call, which no kernel contains" in text
+    assert "the array library runs it" in original.explain()
+    assert original.why_not("y", name).rule == "opaque"
+    assert original.cost_analysis().hbm_bytes == original.hbm_bytes
+
+
+def test_staged_values_of_other_kernels_are_loads() -> None:
+    original = plan(lambda x, y: np.exp(x) + np.exp(y).T, "f32[M, N]", "f32[N, M]", fuse=False)
+    loads = [line for line in str(original).splitlines() if "= load(" in line]
+    assert len(loads) == 1 and loads[0].split()[-1] == "shared"
+    assert apply_text(str(original), original) == original
+    text, _ = refusal(str(original).replace(loads[0], "  x = load(x)   shared"), original)
+    assert "reads no x" in text
