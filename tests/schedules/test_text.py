@@ -91,7 +91,8 @@ def test_sizes_read_as_a_person_writes_them() -> None:
 
 def test_guards_read_as_bounds_and_divisors() -> None:
     n, m = Affine.symbol("N"), Affine.symbol("M")
-    guards = [Guard(n - 5), Guard(Affine.of(7) - n), Guard(n, 4), Guard(n - m), Guard(n - m - 1), VolumeGuard((n, m), 9)]
+    bounds = [Guard(n - 5), Guard(Affine.of(7) - n), Guard(n, 4), Guard(n - m), Guard(n - m - 1)]
+    guards = [*bounds, VolumeGuard((n, m), 9)]
     shown = ["N >= 5", "N <= 7", "4 divides N", "M <= N", "M < N", "at most 9 elements in N x M"]
     assert [guard_text(g) for g in guards] == shown
     assert guard_text(DerivedGuard(Guard(Affine.symbol("MN"), 4), (("MN", (m, n)),))) == "4 divides M*N"
