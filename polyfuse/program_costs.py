@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from polyfuse.bindings import Layout
 from polyfuse.choose import Choice, choose
 from polyfuse.expr import Program
+from polyfuse.likeness import Likeness
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, build_scop
@@ -57,6 +59,11 @@ class ProgramCosts:
     steering: Steering
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
     avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[str]] = field(default_factory=dict)
+    judged: dict[Hashable, tuple[int, bool]] = field(default_factory=dict)
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        return Likeness(self.scop, self.layouts)
 
     @property
     def count(self) -> int:
@@ -87,10 +94,27 @@ class ProgramCosts:
         return int((self.target.launch + moved / self.target.bandwidth) * 1e12)
 
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
-        choice = self.choice(body, roots, loads)
-        return choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
+        return self._judged(body, roots, loads)[0]
+
+    def _judged(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> tuple[int, bool]:
+        """(price, whether there is a schedule), which groups of equal structure share."""
+        chosen = (body, roots) in self.choices or self.steering.tiles or self.steering.strategies
+        key = None if chosen or self._holds_a_call(body) else self.likeness.key(body, roots, loads)
+        found = self.judged.get(key) if key is not None else None
+        if found is None:
+            choice = self.choice(body, roots, loads)
+            picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
+            found = (picoseconds, choice.verdict is None)
+            if key is not None:
+                self.judged[key] = found
+        return found
+
+    def _holds_a_call(self, body: frozenset[int]) -> bool:
+        return any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body)
 
     def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
+        if self._judged(body, roots, loads)[1]:
+            return LEGAL
         verdict = self.choice(body, roots, loads).verdict
         return LEGAL if verdict is None else verdict
 
@@ -109,7 +133,7 @@ class ProgramCosts:
         return self.choices[key].schedule is not None
 
     def _choose(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
-        if any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body):
+        if self._holds_a_call(body):
             return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
         situation = Situation(Group(self.scop, body, roots, loads), self.target, self.hints, self.layouts)
         request = self.steering.request(body)
