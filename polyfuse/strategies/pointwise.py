@@ -15,6 +15,8 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 THREADS = 256
 BYTES_IN_FLIGHT = 64  # per thread and array: four 16-byte loads reach the copy speed (benchmarks/results)
 
+LARGE_BODY = 24  # statements from which several unrolled vectors may cost more registers than their loads hide latency
+
 
 def pointwise(situation: Situation) -> list[Proposal]:
     """Proposals for a group without reductions and scans."""
@@ -29,10 +31,15 @@ def pointwise(situation: Situation) -> list[Proposal]:
         inner = axes[-1]
     if situation.target.kind == "cpu":
         return [_cpu(situation, axes, inner)]
-    return [_gpu(situation, axes, inner)]
+    found = [_gpu(situation, axes, inner)]
+    if len(situation.group.body) > LARGE_BODY:
+        found.append(_gpu(situation, axes, inner, most_unrolled=1))
+    return found
 
 
-def _gpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None) -> Proposal:
+def _gpu(
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None, most_unrolled: int = BYTES_IN_FLIGHT
+) -> Proposal:
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
@@ -42,7 +49,7 @@ def _gpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | N
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
     rows = threads // lanes
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
-    unroll = situation.tiles.get("unroll") or max(1, BYTES_IN_FLIGHT // (itemsize * width))
+    unroll = situation.tiles.get("unroll") or min(most_unrolled, max(1, BYTES_IN_FLIGHT // (itemsize * width)))
     if "unroll" not in situation.tiles and inner.size(situation.hints) < unroll * lanes * width:
         unroll = 1
     t_inner, t_outer = thread("tx", 1, lanes), thread("ty", lanes, rows)
