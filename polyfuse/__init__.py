@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from polyfuse.api import jit, spec
     from polyfuse.errors import PolyfuseError
     from polyfuse.explain.compare import compare
+    from polyfuse.face.custom import custom
     from polyfuse.frontends.numpy_like import random
     from polyfuse.options import Options
     from polyfuse.text.apply import parse_schedule
 
 _HOMES = {
     "compare": "polyfuse.explain.compare",
+    "custom": "polyfuse.face.custom",
     "jit": "polyfuse.api",
     "parse_schedule": "polyfuse.text.apply",
     "random": "polyfuse.frontends.numpy_like",
@@ -29,7 +31,7 @@ _HOMES = {
     "Options": "polyfuse.options",
 }
 
-__all__ = ["Options", "PolyfuseError", "__version__", "compare", "jit", "parse_schedule", "random", "spec"]
+__all__ = ["Options", "PolyfuseError", "__version__", "compare", "custom", "jit", "parse_schedule", "random", "spec"]
 
 
 def __getattr__(name: str) -> Any:

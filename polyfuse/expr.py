@@ -158,11 +158,14 @@ class Scatter(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What an `Opaque` runs: a library function by name with static `settings`, or a user's kernel."""
+    """What an `Opaque` runs: a library function by name with static `settings`, or `function` with them, which returns
+    the result.  Where `in_place`, it writes its last argument instead: ``function(*operands, result, stream=handle)``.
+    """
 
     name: str
     settings: tuple[tuple[str, Any], ...] = ()
     function: Callable[..., Any] | None = field(default=None, compare=False)
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

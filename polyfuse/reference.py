@@ -9,6 +9,7 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse import library_functions
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, f64
 from polyfuse.errors import ArgumentError
@@ -32,6 +33,7 @@ from polyfuse.expr import (
     View,
     topological,
 )
+from polyfuse.scatter import scatter
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
@@ -201,21 +203,21 @@ class _Run:
         return source[self.checked(source.shape, points, node.bounds)]
 
     def scatter(self, node: Scatter) -> Any:
-        result = np.array(self.results[node.base])
-        updates = self.results[node.updates]
-        points = self.points(node.updates.shape, node.index, node.operands)
-        points = tuple(p.reshape(-1) for p in self.checked(result.shape, points, node.bounds))
-        flat = updates.reshape(-1)
-        if node.monoid == "set":
-            for k, value in enumerate(flat):
-                result[tuple(p[k] for p in points)] = value
-        else:
-            _MONOID_UFUNCS[node.monoid].at(result, points, flat)
-        return result
+        indices = self.points(node.updates.shape, node.index, node.operands)
+        index = tuple(DataIndex(k) for k in range(len(indices)))
+        base, updates = self.results[node.base], self.results[node.updates]
+        return scatter(base, updates, *indices, index=index, monoid=node.monoid, bounds=node.bounds)
 
     def opaque(self, node: Opaque) -> Any:
-        function: Callable[..., Any] = node.call.function or getattr(np, node.call.name)
-        result = function(*(self.results[o] for o in node.operands), **dict(node.call.settings))
+        operands, call = [self.results[o] for o in node.operands], node.call
+        if call.function is None:
+            result = library_functions.call(np, call.name, operands, dict(call.settings))
+        elif call.in_place:
+            result = np.empty(self.shape(node.shape), node.dtype.numpy)
+            given = [a.astype(o.dtype.numpy, copy=False) for a, o in zip(operands, node.operands, strict=True)]
+            call.function(*given, result, stream=0)
+        else:
+            result = call.function(*operands, **dict(call.settings))
         return result[node.result] if isinstance(result, (tuple, list)) else result
 
 

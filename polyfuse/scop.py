@@ -21,7 +21,7 @@ from typing import Union
 
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
-from polyfuse.dtypes import DType, bool_
+from polyfuse.dtypes import DType, bool_, i64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program, Shape
 from polyfuse.scalars import MONOIDS
@@ -244,16 +244,21 @@ class _Builder:
         return self.of_node[node.digest]
 
     def _opaque(self, node: expr.Opaque) -> int:
-        operands = tuple(self.materialise(o) for o in node.operands)
+        operands = tuple(map(self._whole, node.operands))
         statement = OpaqueStatement(
             len(self.statements), self._name_of(node), node.shape, (node.dtype,), node.call, operands, node.digest
         )
         return self._append(node, statement)
 
+    def _whole(self, node: Node) -> int:
+        """The value that a call reads: arguments as the caller's library holds them, everything else stored."""
+        return self.of_node[node.digest] if isinstance(node, expr.Input) else self.materialise(node)
+
     def _scatter(self, node: expr.Scatter) -> int:
         """``np.add.at`` and relatives as a boundary run by the caller's library, in the order of the updates."""
-        operands = tuple(self.materialise(o) for o in (node.base, node.updates, *node.operands))
-        call = Call("scatter", (("monoid", node.monoid), ("index", tuple(map(str, node.index)))))
+        indices, index = _index_operands(node)
+        operands = tuple(map(self._whole, (node.base, node.updates, *indices)))
+        call = Call("scatter", (("index", index), ("monoid", node.monoid), ("bounds", node.bounds)))
         statement = OpaqueStatement(
             len(self.statements), self._name_of(node), node.shape, (node.dtype,), call, operands, node.digest
         )
@@ -380,6 +385,19 @@ class _Builder:
             clean = f"{clean}_{self.used_names[clean]}"
         self.used_names[clean] = 0
         return clean
+
+
+def _index_operands(node: expr.Scatter) -> tuple[list[Node], tuple[IndexEntry, ...]]:
+    """The index of a scatter as a call takes it: int64 operands, and affine entries that no size enters."""
+    operands: list[Node] = [o if o.dtype == i64 else expr.map_("cast", [o], i64) for o in node.operands]
+    index: list[IndexEntry] = []
+    for entry in node.index:
+        if isinstance(entry, Affine) and not all(name.startswith("%") for name in entry.names()):
+            operands.append(expr.iota(node.updates.shape, entry, i64))
+            index.append(DataIndex(len(operands) - 1))
+        else:
+            index.append(entry)
+    return operands, tuple(index)
 
 
 _PLAIN: dict[object, int] = {dimension(k).terms[0][0]: k for k in range(64)}

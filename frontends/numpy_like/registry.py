@@ -16,6 +16,7 @@ import numpy as np
 from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.numpy_like import (
     activations,
+    boundaries,
     contractions,
     creation,
     drawing,
@@ -40,9 +41,6 @@ ALTERNATIVES: Mapping[str, str] = {
     "unique": "Its shape depends on the values; call it on the result, outside the jitted function.",
     "extract": "Its shape depends on the values; use np.where(condition, x, 0).",
     "trim_zeros": "Its shape depends on the values; slice with sizes that are known.",
-    "sort": "Sort outside the jitted function.",
-    "argsort": "Sort outside the jitted function.",
-    "median": "It needs a sort; call it outside the jitted function.",
     "apply_along_axis": "Write the function with axis= over the whole array.",
     "vectorize": "Write the function over whole arrays with np.where.",
     "save": "Write the result to disk after the call.",
@@ -132,6 +130,7 @@ LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **reductions.FUNCTIONS,
         **scans.FUNCTIONS,
         **contractions.FUNCTIONS,
+        **boundaries.FUNCTIONS,
         **creation.LIKE,
     }
 )

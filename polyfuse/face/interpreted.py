@@ -90,12 +90,15 @@ class _Run:
     def call(self, step: LibraryCall) -> None:
         operands = [self.value(b) for b in step.operands]
         function, settings = step.call.function, dict(step.call.settings)
+        targets = [self.value(b) for b in step.results]
+        self.written |= {b.position for b in step.results if isinstance(b, FromOutput)}
+        if function and step.call.in_place:
+            function(*operands, *targets, stream=0)
+            return
         answer = function(*operands, **settings) if function else NUMPY.call(step.call.name, operands, settings)
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
-        for binding, result in zip(step.results, answers, strict=True):
-            self.value(binding)[...] = result
-            if isinstance(binding, FromOutput):
-                self.written.add(binding.position)
+        for target, result in zip(targets, answers, strict=True):
+            target[...] = result
 
     def finished(self) -> list[Array]:
         """Outputs that no step writes are arguments or other outputs; then arguments are written back."""

@@ -224,8 +224,10 @@ def _scratch(plan: Plan, sizes: Mapping[str, int], library: Library, device: Dev
         else:
             offsets.append(placement.offsets[buffer.name])
     buffers = tuple((b, evaluate(b.shape, sizes)) for b in plan.buffers)
-    allocate = library.allocator((placement.total,), u8, device)
-    return Scratch(allocate, buffers, tuple(offsets), placement.total, counted)
+    is_used = any(not b.zeroed for b in plan.buffers)
+    total = max(placement.total, ALIGNMENT) if is_used else 0  # buffers without elements are views of something, too
+    allocate = library.allocator((total,), u8, device)
+    return Scratch(allocate, buffers, tuple(offsets), total, counted)
 
 
 def _bind(ready: Ready, call: Call, values: _Values, device: Device) -> list[Bound | None]:

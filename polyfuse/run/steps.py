@@ -16,8 +16,10 @@ def library_call(library: Library, call: Call, operands: Sequence[int], results:
     settings = dict(call.settings)
 
     def step(values: list[Any], stream: int) -> None:
-        del stream  # the library's current stream is the one that the launches use
-        arrays = [values[k] for k in operands]
+        arrays = [values[k] for k in operands]  # a library's current stream is the one that the launches use
+        if call.function is not None and call.in_place:
+            call.function(*arrays, *(values[k] for k in results), stream=stream)
+            return
         if call.function is not None:
             answer = call.function(*arrays, **settings)
         else:

@@ -27,7 +27,10 @@ def body_text(scop: Scop, value: int) -> str:
         case InputStatement(name=name):
             return name
         case OpaqueStatement(call=call, operands=operands):
-            return f"{call.name}({', '.join(scop.statements[o].name for o in operands)})"
+            names = [scop.statements[o].name for o in operands]
+            reads: tuple[str, ...] = dict(call.settings).get("reads", ()) if call.in_place else ()
+            shown = [f"{read}={name}" for read, name in zip(reads, names, strict=True)] if reads else names
+            return f"{call.name}({', '.join(shown)})"
         case Statement() as statement:
             return _statement_text(scop, statement)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import cupy
 
+from polyfuse import library_functions
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
 
@@ -82,10 +83,7 @@ class CuPyLibrary:
         return cupy.ndarray(shape, dtype.numpy, memory.data + offset)
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
-        function: Any = cupy
-        for part in name.split("."):
-            function = getattr(function, part)
-        return function(*operands, **settings)
+        return library_functions.call(cupy, name, operands, settings)
 
     def result(self, array: Any) -> Any:
         return array

@@ -81,7 +81,8 @@ class NumbaLibrary:
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
         raise UnsupportedError(
-            f"Numba has no {name} for device arrays", advice="Pass library=False, or torch or CuPy arrays."
+            f"Numba has no {name} for its device arrays",
+            advice="Pass torch or CuPy arrays, which share memory with them, or call it outside the jitted function.",
         )
 
     def result(self, array: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse import library_functions
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
@@ -74,10 +75,7 @@ class NumPyLibrary:
         return np.ndarray(shape, dtype.numpy, memory, offset)
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
-        function: Any = np
-        for part in name.split("."):
-            function = getattr(function, part)
-        return function(*operands, **settings)
+        return library_functions.call(np, name, operands, settings)
 
     def result(self, array: Any) -> Any:
         return array[()]

@@ -107,11 +107,10 @@ class TorchLibrary:
         return memory[offset : offset + count * dtype.itemsize].view(_TO_TORCH[dtype]).view(shape)
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
-        function: Any = torch
-        for part in name.split("."):
-            function = getattr(function, part)
+        from polyfuse.run.libraries.torch_functions import call
+
         with torch.no_grad():
-            return function(*operands, **settings)
+            return call(name, operands, settings)
 
     def result(self, array: Any) -> Any:
         return array

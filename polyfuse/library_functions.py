@@ -1,0 +1,72 @@
+"""What an `Opaque` node may call by name, over any module that spells its functions as NumPy does (NumPy, CuPy).
+
+=============================  ====================================================================================
+name                           result
+=============================  ====================================================================================
+sort, argsort, top_k_indices   along ``axis``, NaN last; equal elements keep their order, so that indices are unique
+searchsorted                   int64 positions in a sorted vector, ``side`` left or right
+scatter                        `polyfuse.scatter`
+linalg.<function>              the module's; ``result`` picks one of several
+anything else                  the module's function of that name
+=============================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse.scatter import in_order, scatter, targets
+
+Function = Callable[..., Any]
+
+
+def call(module: Any, name: str, operands: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+    """The result of the function `name`.  Raises what the module raises, such as its LinAlgError."""
+    options = dict(settings)
+    result = options.pop("result", None)
+    own = _FUNCTIONS.get(name)
+    answer = own(module, *operands, **options) if own else found(module, name)(*operands, **options)
+    return answer if result is None else answer[result]
+
+
+def found(module: Any, name: str) -> Function:
+    """``linalg.solve`` of a module."""
+    for part in name.split("."):
+        module = getattr(module, part)
+    function: Function = module
+    return function
+
+
+def _sort(module: Any, x: Any, *, axis: int) -> Any:
+    return module.sort(x, axis=axis, kind="stable")
+
+
+def _argsort(module: Any, x: Any, *, axis: int) -> Any:
+    return module.argsort(x, axis=axis, kind="stable")
+
+
+def _top_k_indices(module: Any, x: Any, *, k: int, axis: int) -> Any:
+    """The positions of the k largest, largest first, NaN before all numbers; of equal elements the first one first."""
+    last = module.moveaxis(x, axis, -1)
+    order = last.shape[-1] - 1 - module.argsort(last[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return module.moveaxis(order[..., :k], -1, axis)
+
+
+def _scatter(module: Any, base: Any, updates: Any, *operands: Any, index: Any, monoid: str, bounds: str) -> Any:
+    if module is np:
+        return scatter(base, updates, *operands, index=index, monoid=monoid, bounds=bounds)
+    result = module.array(base, order="C")
+    at = targets(module, base.shape, updates.shape, operands, index, bounds, module.arange)
+    in_order(module, result.reshape(-1), updates.reshape(-1), at, monoid, module.argsort)  # CuPy's sort is stable
+    return result
+
+
+_FUNCTIONS: Mapping[str, Function] = {
+    "sort": _sort,
+    "argsort": _argsort,
+    "top_k_indices": _top_k_indices,
+    "scatter": _scatter,
+}

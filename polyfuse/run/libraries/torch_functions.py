@@ -1,0 +1,87 @@
+"""torch's spelling of the functions in `polyfuse.library_functions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from polyfuse.library_functions import found
+from polyfuse.scatter import in_order, targets
+
+Function = Callable[..., Any]
+
+
+def call(name: str, operands: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+    """The result of the function `name`.  Raises what torch raises, such as torch.linalg.LinAlgError."""
+    options = dict(settings)
+    result = options.pop("result", None)
+    answer = (_FUNCTIONS.get(name) or found(torch, name))(*operands, **options)
+    return answer if result is None else answer[result]
+
+
+def _sort(x: Any, *, axis: int) -> Any:
+    found, shift = _ordered(x)
+    found = torch.sort(found, dim=axis, stable=True).values
+    return (found ^ shift if shift else found).view(x.dtype)
+
+
+def _argsort(x: Any, *, axis: int) -> Any:
+    return torch.argsort(_ordered(x)[0], dim=axis, stable=True)
+
+
+def _top_k_indices(x: Any, *, k: int, axis: int) -> Any:
+    flipped = torch.argsort(_ordered(x)[0].flip(axis), dim=axis, stable=True).flip(axis)
+    return (x.shape[axis] - 1 - flipped).narrow(axis, 0, k)
+
+
+def _searchsorted(x: Any, values: Any, *, side: str) -> Any:
+    return torch.searchsorted(x.contiguous(), values.contiguous(), right=side == "right")
+
+
+def _solve(a: Any, b: Any) -> Any:
+    """`b` is always matrices, which torch would take for a batch of vectors where the shapes fit both."""
+    return torch.linalg.solve(a, b.expand(*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]))
+
+
+def _scatter(base: Any, updates: Any, *operands: Any, index: Any, monoid: str, bounds: str) -> Any:
+    arange = partial(torch.arange, device=base.device)
+    at = targets(torch, base.shape, updates.shape, operands, index, bounds, arange)
+    result = torch.empty(base.shape, dtype=base.dtype, device=base.device).copy_(base)
+    sort = partial(torch.argsort, stable=True)
+    flat, values = result.view(-1), updates.contiguous().view(-1)
+    if monoid in ("max", "min"):
+        flat, shift = _ordered(flat)
+        in_order(torch, flat, _ordered(values)[0], at, monoid, sort)
+        return (flat ^ shift if shift else flat).view(result.dtype).view(result.shape)
+    in_order(torch, _signed(flat), _signed(values), at, monoid, sort)
+    return result
+
+
+# torch indexes and compares unsigned integers of more than 8 bits hardly anywhere; their bits serve as signed ones.
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+def _signed(x: Any) -> Any:
+    return x.view(_SIGNED[x.dtype]) if x.dtype in _SIGNED else x
+
+
+def _ordered(x: Any) -> tuple[Any, int]:
+    """Signed integers in the order of unsigned ones, and the bit that was flipped for it; others as they are."""
+    if x.dtype not in _SIGNED:
+        return x, 0
+    signed = _signed(x)
+    shift = int(torch.iinfo(signed.dtype).min)
+    return signed ^ shift, shift
+
+
+_FUNCTIONS: Mapping[str, Function] = {
+    "sort": _sort,
+    "argsort": _argsort,
+    "top_k_indices": _top_k_indices,
+    "searchsorted": _searchsorted,
+    "linalg.solve": _solve,
+    "scatter": _scatter,
+}
