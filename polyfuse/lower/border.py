@@ -18,7 +18,7 @@ from polyfuse.terms import Apply, Expr, Inside
 def border_conditions(ops: Sequence[ir.Op], digits: Sequence[Digit]) -> tuple[Affine, ...] | None:
     """The masks of `ops` at their worst thread, slot and loop iteration: they hold for a block iff all masks do.
 
-    None when a mask depends on a loop of symbolic length, or when no block lies inside.
+    None when a mask depends on a loop of symbolic length.
     """
     inner = {f"${d.name}": d for d in digits if d.kind != "block"}
     worst: dict[Affine, None] = {}
@@ -35,10 +35,8 @@ def border_conditions(ops: Sequence[ir.Op], digits: Sequence[Digit]) -> tuple[Af
             if not d.extent.is_constant:
                 return None
             lowered = lowered.substitute({atom: d.count - 1 if factor < 0 else 0})
-        if lowered.is_constant and lowered.constant < 0:
-            return None  # no block lies inside
-        if not lowered.is_constant:
-            worst[lowered] = None
+        if any(name.startswith("$b") for name in lowered.names()):
+            worst[lowered] = None  # others hold or fail for all blocks alike: they stay masks
     return tuple(worst)
 
 

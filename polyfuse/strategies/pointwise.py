@@ -5,7 +5,10 @@ y[i, j] = ...          i = b0*R + r*.. + ty,   j = b1*(U*TX*V) + u*(TX*V) + V*tx
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyfuse.affine import Affine
+from polyfuse.bindings import Guard
 from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
@@ -19,26 +22,41 @@ LARGE_BODY = 24  # statements from which several unrolled vectors may cost more 
 
 
 def pointwise(situation: Situation) -> list[Proposal]:
-    """Proposals for a group without reductions and scans."""
-    if situation.reductions or situation.scans:
-        return []
+    """Proposals for a group without scans whose reductions, if any, give scalars that each block sums for itself."""
     axes = situation.classes.statement(situation.lead)
     covered = {a.number for a in axes}
-    if any(a.number not in covered for a in situation.axes):
+    prologue = [a for a in situation.axes if a.number not in covered]
+    if situation.scans or not _scalars_only(situation, axes, prologue):
         return []
     inner = situation.inner if situation.inner is not None and situation.inner.number in covered else None
     if inner is None and axes:
         inner = axes[-1]
     if situation.target.kind == "cpu":
-        return [_cpu(situation, axes, inner)]
-    found = [_gpu(situation, axes, inner)]
-    if len(situation.group.body) > LARGE_BODY:
+        return [_cpu(situation, axes, inner)] if not prologue else []
+    found = [_gpu(situation, axes, inner, prologue=prologue)]
+    if not prologue and len(situation.group.body) > LARGE_BODY:
         found.append(_gpu(situation, axes, inner, most_unrolled=1))
     return found
 
 
+PROLOGUE = 32
+"""Elements a thread may sum for a scalar that its block needs: more are a kernel of their own."""
+
+
+def _scalars_only(situation: Situation, axes: tuple[AxisClass, ...], prologue: list[AxisClass]) -> bool:
+    """Whether every class beside the lead's is summed to scalars, short enough for each block to do it again."""
+    if any(s.kept for s in situation.reductions) or any(a.reduced_by for a in axes):
+        return False
+    short = all(a.size(situation.hints) <= PROLOGUE * THREADS for a in prologue)
+    return short and all(a.reduced_by for a in prologue) and not situation.lead.is_reduction
+
+
 def _gpu(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None, most_unrolled: int = BYTES_IN_FLIGHT
+    situation: Situation,
+    axes: tuple[AxisClass, ...],
+    inner: AxisClass | None,
+    most_unrolled: int = BYTES_IN_FLIGHT,
+    prologue: Sequence[AxisClass] = (),
 ) -> Proposal:
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
@@ -64,13 +82,20 @@ def _gpu(
         splits[axis.number] = mixed((b, step), (t_outer if k == 0 else None, 1))
     b = block("b0", inner.extent.ceildiv(span))
     splits[inner.number] = mixed((b, span), (u, lanes * width), (t_inner, width), (v, 1))
-    digits = [*reversed(digits), b, t_inner, t_outer, u, v]
+    digits = [*reversed(digits), b, t_inner, t_outer]
+    guards = situation.divisible(inner.extent, width) if others else ()
+    for k, axis in enumerate(prologue):  # all threads of every block sum it, so that every block has the scalar
+        t, c = thread("t", 1, threads), slot(f"s{k}", power_above(-(-axis.size(situation.hints) // threads)))
+        splits[axis.number] = mixed((c, threads), (t, 1))
+        digits += [t, c]
+        if not axis.extent.is_constant:
+            guards = (*guards, Guard(Affine.of(threads * c.count) - axis.extent))
     return Proposal(
         "pointwise",
         (("threads", threads), ("unroll", unroll), ("vector", width)),
-        kept_digits(digits, keep_threads=True),
+        kept_digits([*digits, u, v], keep_threads=True),
         anchors(situation, splits),
-        guards=situation.divisible(inner.extent, width) if others else (),
+        guards=guards,
         border=not others,
     )
 
