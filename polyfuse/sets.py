@@ -9,69 +9,32 @@ whole process, so queries hold one lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import islpy as isl
 
 from polyfuse.affine import Affine, names_of
+from polyfuse.constraints import Constraint as Constraint
+from polyfuse.constraints import Relation as Relation
+from polyfuse.constraints import at_least_zero as at_least_zero
+from polyfuse.constraints import box as box
+from polyfuse.constraints import connected as connected
+from polyfuse.constraints import equal as equal
+from polyfuse.constraints import factors, parts, pieces, shadow
 from polyfuse.errors import PolyfuseError
 
-BUDGET = 2_000_000  # isl operations per query: about 0.2 s at worst; the largest legitimate query seen needs 60,000
+BUDGET = 60_000
+"""isl operations per query.  The largest that a schedule of the strategies has needed is 40,000, in 7 ms (a tile of a
+contraction); adversarial ones (coprime strides) cost up to 40 microseconds each (tests/legality/test_budget.py)."""
 
 _lock = threading.RLock()
 
 
 class BudgetExceeded(PolyfuseError):
     """isl gave up within its operation budget; the verdict is unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """``expression >= 0``, ``expression = 0``, or ``expression mod modulus = 0``."""
-
-    expression: Affine
-    kind: Literal[">=", "=", "mod"] = ">="
-    modulus: int = 0
-
-    def text(self, rename: Mapping[str, str]) -> str:
-        body = self.expression.text(rename)
-        return f"({body}) mod {self.modulus} = 0" if self.kind == "mod" else f"{body} {self.kind} 0"
-
-
-def at_least_zero(expressions: Iterable[Affine]) -> tuple[Constraint, ...]:
-    return tuple(Constraint(e) for e in expressions)
-
-
-def box(names: Sequence[str], extents: Sequence[Affine]) -> tuple[Constraint, ...]:
-    """``0 <= name < extent`` for each pair."""
-    found = []
-    for name, extent in zip(names, extents, strict=True):
-        point = Affine.symbol(name)
-        found += [Constraint(point), Constraint(extent - point - 1)]
-    return tuple(found)
-
-
-def equal(a: Affine, b: Affine) -> Constraint:
-    return Constraint(a - b, "=")
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """Points over `names` for which some values of `exists` satisfy the constraints; all other names are parameters.
-
-    A relation between instances and places is a set over the names of both sides.
-    """
-
-    names: tuple[str, ...]
-    constraints: tuple[Constraint, ...]
-    exists: tuple[str, ...] = ()
-
-    def parameters(self) -> frozenset[str]:
-        used = names_of(c.expression for c in self.constraints)
-        return used - set(self.names) - set(self.exists)
 
 
 def _text(relation: Relation, parameters: Sequence[str], outputs: Sequence[str] | None = None) -> str:
@@ -134,9 +97,32 @@ def difference_point(inner: Relation, *outers: Relation) -> dict[str, int] | Non
 
     Memoised by structure, as is every question below that returns a point.
     """
+    if any(c.truth is False for c in inner.constraints):
+        return None
+    if not outers and any(_is_known_empty(piece) for piece in _several(pieces(inner))):
+        return None
+    if len(outers) == 1 and all(_is_known_inside(inner, factor) for factor in factors(outers[0])):
+        return None
     parameters = _parameters(inner, *outers)
     point = _difference(_text(inner, parameters), tuple(_text(o, parameters) for o in outers))
     return None if point is None else dict(zip((*parameters, *inner.names), point, strict=True))
+
+
+def _several(found: list[Relation]) -> list[Relation]:
+    return found if len(found) > 1 else []
+
+
+def _is_known_empty(relation: Relation) -> bool:
+    return _difference(_text(relation, _parameters(relation)), ()) is None
+
+
+def _is_known_inside(inner: Relation, factor: Relation) -> bool:
+    """The part of `inner` that concerns the names of `factor` lies in it; the rest of `inner` could only help."""
+    if set(factor.constraints) <= set(inner.constraints):
+        return True
+    part = shadow(inner, factor.names)
+    parameters = _parameters(part, factor)
+    return _difference(_text(part, parameters), (_text(factor, parameters),)) is None
 
 
 @lru_cache(maxsize=50_000)
@@ -166,6 +152,7 @@ def _sample(parsed: Any) -> tuple[int, ...] | None:
     for k in range(count):
         small = small.lower_bound_val(kind.set, k, isl.Val(1))
     point = _least(parsed if small.is_empty() else small).sample_point()
+    isl.DEFAULT_CONTEXT.set_max_operations(0)  # found: over the limit, printing a number would give None
     return tuple(int(point.get_coordinate_val(kind.set, k).to_python()) for k in range(parsed.dim(kind.set)))
 
 
@@ -185,11 +172,17 @@ def _least(parsed: Any) -> Any:
     return parsed
 
 
+def determines(relation: Relation, keys: Sequence[str]) -> bool:
+    """True when no two points agree on `keys` but not elsewhere."""
+    others = tuple(n for n in relation.names if n not in keys)
+    return all(_single_valued(_text(p, _parameters(p), moved)) for p, moved in _determined(relation, others))
+
+
 def is_injective_in(relation: Relation, keys: Sequence[str]) -> dict[str, int] | None:
     """Two points that agree on `keys` but not elsewhere, as values of ``name`` and ``name'``, or None."""
-    others = tuple(n for n in relation.names if n not in keys)
-    if _single_valued(_text(relation, _parameters(relation), others)):
+    if determines(relation, keys):
         return None
+    others = tuple(n for n in relation.names if n not in keys)
     prime = {n: f"{n}'" for n in (*others, *relation.exists)}
     values = {n: Affine.symbol(p) for n, p in prime.items()}
     second = tuple(Constraint(c.expression.substitute(values), c.kind, c.modulus) for c in relation.constraints)
@@ -202,6 +195,19 @@ def is_injective_in(relation: Relation, keys: Sequence[str]) -> dict[str, int] |
         if found is not None:
             return found
     return None
+
+
+def _determined(relation: Relation, others: Sequence[str]) -> list[tuple[Relation, tuple[str, ...]]]:
+    """Relations that together say no more than `relation` of `others`, each with those that it ought to determine."""
+    found = []
+    rest = set(others)
+    for group in parts(relation.constraints, frozenset((*others, *relation.exists))):
+        used = names_of(c.expression for c in group)
+        moved = tuple(n for n in others if n in used)
+        if moved:
+            found.append((shadow(relation, [n for n in relation.names if n in used]), moved))
+        rest -= used
+    return [(relation, tuple(others))] if rest else found
 
 
 @lru_cache(maxsize=50_000)
@@ -223,21 +229,6 @@ def implied(condition: Affine, constraints: Sequence[Constraint]) -> bool:
     rename = {n: f"x{k}" for k, n in enumerate(names)}
     parts = [c.text(rename) for c in relevant] + [f"{(-condition - 1).text(rename)} >= 0"]
     return _implied(f"{{ [{', '.join(rename.values())}] : {' and '.join(parts)} }}")
-
-
-def connected(names: frozenset[str], constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    """The constraints that share names with `names`, transitively: the rest cannot matter unless infeasible."""
-    known, chosen, rest = set(names), [], list(constraints)
-    grown = True
-    while grown:
-        grown = False
-        for constraint in list(rest):
-            if constraint.expression.names() & known:
-                known |= constraint.expression.names()
-                chosen.append(constraint)
-                rest.remove(constraint)
-                grown = True
-    return tuple(chosen)
 
 
 # ---------------------------------------------------------------------------------------------- conditions on sizes
@@ -294,3 +285,106 @@ def _affine(aff: Any, parameters: Sequence[str]) -> Affine:
         if factor:
             total += _affine(aff.get_div(k), parameters) * factor
     return total // denominator
+
+
+# ---------------------------------------------------------------------------------------------- relations composed
+
+
+class Map:
+    """A relation from integer tuples to integer tuples, for composing; only the order of the names counts from here on.
+
+    Maps that meet must be made with the same `parameters`.
+    """
+
+    __slots__ = ("_isl",)
+
+    def __init__(self, parsed: Any) -> None:
+        self._isl = parsed
+
+    @staticmethod
+    def of(relation: Relation, outputs: Sequence[str], parameters: Sequence[str]) -> Map:
+        """From the other names of `relation` to `outputs`, each in their order.  Raises BudgetExceeded, as all here."""
+        with _Budget():
+            return Map(isl.Map(_text(relation, parameters, outputs)))
+
+    def then(self, after: Map) -> Map:
+        """``{x -> z : x -> y in self, y -> z in after}``."""
+        with _Budget():
+            return Map(self._isl.apply_range(after._isl))
+
+    def union(self, other: Map) -> Map:
+        with _Budget():
+            return Map(self._isl.union(other._isl).coalesce())
+
+    def reverse(self) -> Map:
+        return Map(self._isl.reverse())
+
+    def equals(self, other: Map) -> bool:
+        with _Budget():
+            return bool(self._isl.is_equal(other._isl))
+
+    def spread(self) -> tuple[int | None, ...]:
+        """Per output dimension how far apart two images of a point are at most; None: as far as sizes let them."""
+        kind = isl.dim_type
+        with _Budget():
+            apart = self._isl.reverse().apply_range(self._isl).deltas()
+            apart = apart.project_out(kind.param, 0, apart.dim(kind.param))
+            if apart.is_empty():
+                return (0,) * int(apart.dim(kind.set))
+            bounds = [apart.dim_max_val(k) for k in range(apart.dim(kind.set))]
+        return tuple(int(b.to_python()) if b.is_int() else None for b in bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The statement number `statement` of a program reads or writes the array `array` by `relation`, a set over the
+    dimensions of its instances and then the subscripts, `subscripts` of them."""
+
+    statement: int
+    array: int
+    relation: Relation
+    subscripts: int
+
+
+def last_writers(
+    writes: Sequence[Access], reads: Sequence[Access], parameters: Sequence[str]
+) -> dict[tuple[int, int], Map]:
+    """Feautrier's dataflow analysis (1991), by isl: from the last instance that wrote an element to each instance that
+    reads it, per pair of statements, where statement 0 runs as a whole before statement 1 and so on.
+
+    An oracle for tests: in SSA form it is ``write . read^-1``, at a tenth of the cost.
+    """
+    with _Budget():
+        access = isl.UnionAccessInfo.from_sink(_union(reads, parameters))
+        access = access.set_must_source(_union(writes, parameters)).set_schedule_map(_sequence((*writes, *reads)))
+        flow = access.compute_flow().get_must_dependence()
+        found: dict[tuple[int, int], Map] = {}
+        parts: list[Any] = []
+        flow.foreach_map(parts.append)
+        ends = (isl.dim_type.in_, isl.dim_type.out)
+        for part in parts:
+            source, target = (int(part.get_tuple_name(end)[1:]) for end in ends)
+            found[source, target] = Map(part.reset_tuple_id(ends[0]).reset_tuple_id(ends[1]))
+        return found
+
+
+def _union(accesses: Sequence[Access], parameters: Sequence[str]) -> Any:
+    whole = isl.UnionMap("{ }")
+    for access in accesses:
+        names = access.relation.names
+        parsed = isl.Map(_text(access.relation, parameters, names[len(names) - access.subscripts :]))
+        parsed = parsed.set_tuple_name(isl.dim_type.in_, f"S{access.statement}")
+        whole = whole.union(isl.UnionMap.from_map(parsed.set_tuple_name(isl.dim_type.out, f"A{access.array}")))
+    return whole
+
+
+def _sequence(accesses: Sequence[Access]) -> Any:
+    """Statement by statement, each in lexicographic order of its instances."""
+    ranks = {a.statement: len(a.relation.names) - a.subscripts for a in accesses}
+    depth = max(ranks.values(), default=0)
+    parts = []
+    for statement, rank in sorted(ranks.items()):
+        dims = [f"i{k}" for k in range(rank)]
+        time = ", ".join([str(statement), *dims, *["0"] * (depth - rank)])
+        parts.append(f"S{statement}[{', '.join(dims)}] -> [{time}]")
+    return isl.UnionMap(f"{{ {'; '.join(parts)} }}")

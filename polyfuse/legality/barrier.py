@@ -126,6 +126,8 @@ def _meet(tails: Iterable[Touch], heads: Iterable[Touch], loops: tuple[str, ...]
 def _conflict(proof: Proof, meeting: Meeting) -> Verdict:
     """Two threads of a block touch one cell."""
     first, second = meeting.first.move, meeting.second.move
+    if first is second and not meeting.carried and _cells_apart(proof, first):
+        return LEGAL
     digits = {m.name: _digits(proof, m) for m in (first, second)}
     ours = digits[first.name] - proof.names("block")
     names, others = coordinates("i", len(first.place)), coordinates("j", len(second.place))
@@ -150,6 +152,16 @@ def _conflict(proof: Proof, meeting: Meeting) -> Verdict:
             witness = proof.witness(point, (first.name, names), (second.name, others))
             return illegal(Hazard.BARRIER, _sentence(proof, first, second), witness, rule="barrier")
     return LEGAL
+
+
+def _cells_apart(proof: Proof, put: Placed) -> bool:
+    """No two threads or slots put into one cell, in any one pass of the loops around."""
+    digits = _digits(proof, put)
+    dealt = sorted(digits & (proof.names("thread") | proof.names("slot")))
+    fixed = [f"${d}" for d in sorted(digits.difference(dealt))]
+    cells = coordinates("i", len(put.place))
+    constraints = (*equalities(cells, proof.local(put)), *proof.box(digits), *proof.executes(put))
+    return sets.determines(proof.relation((*cells, *fixed, *(f"${d}" for d in dealt)), constraints), (*cells, *fixed))
 
 
 def _digits(proof: Proof, move: Placed) -> frozenset[str]:

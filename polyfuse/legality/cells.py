@@ -25,6 +25,13 @@ def same_pass(proof: Proof, put: Placed, get: Placed) -> bool:
     return filled == read == common[: len(read)]
 
 
+def always_before(proof: Proof, put: Placed, get: Placed) -> bool:
+    """By position alone: in a pass of the box every execution of `put` comes before every one of `get`."""
+    filled, read = proof.times[put.name], proof.times[get.name]
+    common = common_loops(filled, read)
+    return set(common) <= set(moves_with(proof, get)) and filled[len(common)][0] < read[len(common)][0]
+
+
 def unwritten(
     proof: Proof, put: Placed, get: Placed, valid: tuple[Constraint, ...] = (), before: bool = False
 ) -> dict[str, int] | None:

@@ -8,7 +8,7 @@ from polyfuse import sets
 from polyfuse.legality.guards import when
 from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed
 from polyfuse.schedule import Placed
-from polyfuse.sets import Constraint
+from polyfuse.sets import Constraint, Relation
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
@@ -26,21 +26,27 @@ def covered(proof: Proof) -> Verdict:
     return LEGAL
 
 
-def _covered(proof: Proof, root: int, component: int) -> Verdict:
+def stored_elements(proof: Proof, root: int, component: int) -> tuple[Relation, list[Relation]]:
+    """The elements of a root, and those that each of its stores writes."""
     stores = [p for p in proof.schedule.placed if p.role == "store" and (p.value, p.component) == (root, component)]
     shape = proof.scop.shape(root)
-    name = proof.scop.statements[root].name
-    if not stores:
-        return illegal(Hazard.COVERAGE, f"{name} is a result of the kernel, but nothing stores it", rule="coverage")
     names = coordinates("i", len(shape))
-    domain = proof.relation(names, sets.box(names, shape))
     images = [
         proof.relation(names, (*equalities(names, proof.index(s)), *proof.box(proof.digits_of(s)))) for s in stores
     ]
+    return proof.relation(names, sets.box(names, shape)), images
+
+
+def _covered(proof: Proof, root: int, component: int) -> Verdict:
+    name = proof.scop.statements[root].name
+    domain, images = stored_elements(proof, root, component)
+    if not images:
+        return illegal(Hazard.COVERAGE, f"{name} is a result of the kernel, but nothing stores it", rule="coverage")
+    names = domain.names
     point = sets.difference_point(domain, *images)
     if point is None:
         return LEGAL
-    at = proof.witness(point, (name, names), (stores[0].name, names))
+    at = proof.witness(point, (name, names), (f"store of {name}", names))
     sentence = f"{at.first} is stored by no thread{when(domain, *images)}"
     return illegal(Hazard.COVERAGE, sentence, at, rule="coverage")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.legality.cells import unwritten
+from polyfuse.legality.cells import always_before, unwritten
 from polyfuse.legality.handover import Handover, handovers
 from polyfuse.legality.lifetime import early
 from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, same
@@ -72,8 +72,8 @@ def _dependent_pair(handover: Handover) -> dict[str, int] | None:
 
 def _after_put(proof: Proof, put: Placed, get: Placed) -> Verdict:
     """Whatever is put into the box at all is put before it is read."""
-    if unwritten(proof, put, get) is not None:
-        return LEGAL  # refused by the rules on scope and boxes
+    if always_before(proof, put, get) or unwritten(proof, put, get) is not None:
+        return LEGAL  # what is not put at all is refused by the rules on scope and boxes
     point = unwritten(proof, put, get, before=True)
     if point is None:
         return LEGAL

@@ -142,7 +142,7 @@ class Proof:
     def relation(self, names: Sequence[str], constraints: Iterable[Constraint]) -> Relation:
         """A relation over `names`, at the sizes that the kernel is made for; every other digit and coordinate is
         existential, sizes are parameters."""
-        found = dict.fromkeys(constraints)
+        found = dict.fromkeys(c for c in constraints if c.truth is not True)
         used = names_of(c.expression for c in found)
         every = (*found, *sets.connected(used, self.sizes))
         exists = tuple(sorted(n for n in used - set(names) if n[0] in "$@"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from polyfuse.legality.barrier import synchronised
 from polyfuse.legality.boxes import boxed
@@ -48,7 +49,32 @@ RULES: Mapping[str, Rule] = {
 
 
 def prove(scop: Scop, schedule: KernelSchedule, rules: Mapping[str, Rule] = RULES) -> Verdict:
-    """LEGAL, or the verdict of the first rule that is violated or cannot be decided within isl's budget."""
+    """LEGAL, or the verdict of the first rule that is violated or cannot be decided within isl's budget.
+
+    With all rules, a schedule of one SCoP is proved once: the planner asks again whenever a neighbour was refused.
+    """
+    return _proved(_Same(scop), schedule) if rules is RULES else _prove(scop, schedule, rules)
+
+
+class _Same:
+    """A SCoP as a key: equal to itself only."""
+
+    def __init__(self, scop: Scop) -> None:
+        self.scop = scop
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.scop is self.scop
+
+    def __hash__(self) -> int:
+        return id(self.scop)
+
+
+@lru_cache(maxsize=1024)
+def _proved(same: _Same, schedule: KernelSchedule) -> Verdict:
+    return _prove(same.scop, schedule, RULES)
+
+
+def _prove(scop: Scop, schedule: KernelSchedule, rules: Mapping[str, Rule]) -> Verdict:
     proof = Proof(scop, schedule)
     for name, rule in rules.items():
         try:

@@ -16,7 +16,8 @@ from typing import Any
 
 from polyfuse.verdict import Kind
 from tests.legality.cases import Case, random_case
-from tests.legality.compare import disagreements
+from tests.legality.compare import FORM, disagreements
+from tests.legality.derivations import checks
 
 
 def check(seed: int) -> tuple[Case | None, list[str], Counter[str]]:
@@ -26,6 +27,10 @@ def check(seed: int) -> tuple[Case | None, list[str], Counter[str]]:
         return None, [], Counter()
     wrong, found = disagreements(case)
     told = Counter(f"{name} {verdict.kind.value}" for name, verdict in found.items())
+    for derived, fault in checks(case) if all(found[name] for name in FORM) else ():
+        told[f"{derived} derived"] += 1
+        if fault:
+            wrong.append(f"{derived} derived: {fault}")
     told["schedule legal" if all(v.kind is Kind.LEGAL for v in found.values()) else "schedule illegal"] += 1
     return case, wrong, told
 

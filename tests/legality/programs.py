@@ -86,7 +86,7 @@ def joined(x: Node, y: Node) -> Node:
     """``concatenate([x, y], axis=0)`` of vectors."""
     (i,) = dimensions(1)
     first = Piece((x.shape[0] - i - 1,), x, (i,))
-    return expr.region((x.shape[0] + y.shape[0],), [first, Piece((), y, (i - x.shape[0],))])
+    return expr.region((x.shape[0] + y.shape[0],), [first, Piece((i - x.shape[0],), y, (i - x.shape[0],))])
 
 
 # ---------------------------------------------------------------------------------------------- programs

@@ -149,7 +149,7 @@ def grid_one_block_short() -> Refusal:
     scop, legal = _chain()
     tampered = resized(legal, "b", extent=N // 32)
     words = "exp[0] is stored by no thread (violated iff N >= 32*floor((N)/32) + 1)"
-    return Refusal(scop, legal, tampered, "coverage", Hazard.COVERAGE, words, "exp[0] -> store_exp[0] at N = 1")
+    return Refusal(scop, legal, tampered, "coverage", Hazard.COVERAGE, words, "exp[0] -> store of exp[0] at N = 1")
 
 
 def row_longer_than_a_block() -> Refusal:
@@ -158,7 +158,7 @@ def row_longer_than_a_block() -> Refusal:
     tampered = replace(legal, guards=())
     words = "exp[1024] is stored by no thread (violated iff N >= 1025)"
     return Refusal(
-        scop, legal, tampered, "coverage", Hazard.COVERAGE, words, "exp[1024] -> store_exp[1024] at N = 1025"
+        scop, legal, tampered, "coverage", Hazard.COVERAGE, words, "exp[1024] -> store of exp[1024] at N = 1025"
     )
 
 

@@ -37,6 +37,11 @@ def test_every_rule_accepted_and_refused_something(record: dict[str, Any], rule:
     assert record["by rule"].get(f"{rule} illegal", 0) >= 1
 
 
+@pytest.mark.parametrize("derived", ["dependence", "halo", "scope", "guard"])
+def test_what_isl_derives_was_enumerated(record: dict[str, Any], derived: str) -> None:
+    assert record["by rule"].get(f"{derived} derived", 0) >= 50
+
+
 @pytest.mark.parametrize("change", sorted({c.__name__ for c in CHANGES}))
 def test_every_change_was_made(record: dict[str, Any], change: str) -> None:
     assert record["changes"].get(change)

@@ -18,7 +18,7 @@ FLOORS = (  # from below; a room (a module or folder of the package) imports fro
     {"affine", "bindings", "dtypes", "errors", "options", "scalars", "target", "terms", "verdict", "version"},
     {"expr"},
     {"scop"},
-    {"sets"},
+    {"constraints", "dependences", "sets"},
     {"schedule", "places", "strategies", "grouping"},
     {"kernel", "kernel_types", "lower", "codegen"},
     {"plan", "run"},
