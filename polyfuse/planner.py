@@ -176,7 +176,7 @@ def _unique(name: str, taken: dict[str, int]) -> str:
 
 def _index_bits(costs: ProgramCosts, guards: dict[AnyGuard, None]) -> int:
     """32-bit offsets where every array of the program is small enough; the guard keeps the plan to such calls."""
-    shapes = {s.shape for s in costs.scop.statements}
+    shapes = dict.fromkeys(s.shape for s in costs.scop.statements)  # in order: the guards are part of the text
     wide = False
     for shape in shapes:
         volume = 1
