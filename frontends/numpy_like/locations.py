@@ -34,7 +34,7 @@ class Location:
 
     def source(self) -> Source:
         """File, line, text and columns of the expression."""
-        line, end_line, column, end_column = _positions(self.code)[self.instruction // 2]
+        line, end_line, column, end_column = _positions(self.code)[_condition(self.code, self.instruction) // 2]
         number = line or self.code.co_firstlineno
         text = linecache.getline(self.code.co_filename, number).rstrip("\n")
         if not text or column is None or end_column is None:
@@ -51,6 +51,19 @@ class Location:
 
 def _operation(code: CodeType, offset: int) -> str:
     return dis.opname[code.co_code[offset]]
+
+
+def _condition(code: CodeType, offset: int) -> int:
+    """The instruction that made what a jump tests, for a jump; any other instruction is itself.
+
+    Python 3.11 gives some jumps the columns of the whole statement.
+    """
+    if not _operation(code, offset).startswith("POP_JUMP"):
+        return offset
+    offset -= 2
+    while offset and _operation(code, offset) in ("CACHE", "EXTENDED_ARG"):
+        offset -= 2
+    return offset
 
 
 @lru_cache(maxsize=1024)

@@ -167,10 +167,13 @@ def test_cuda_array_interface(cupy) -> None:
 
 
 def test_host_time_with_torch_tensors(torch, record_property) -> None:
-    f, x = pf.jit(chain), torch.randn(32, 32, device="cuda")
+    f, x, y = pf.jit(chain), torch.randn(32, 32, device="cuda"), torch.randn(32, 32, device="cuda")
     times = {
-        "call": host_microseconds(lambda: f(x, x), torch.cuda.synchronize),
-        "bound": host_microseconds(f.bind(x, x, out=torch.empty_like(x)), torch.cuda.synchronize),
+        "call": host_microseconds(lambda: f(x, y), torch.cuda.synchronize),
+        "same array twice": host_microseconds(lambda: f(x, x), torch.cuda.synchronize),
+        "out": host_microseconds(lambda: f(x, y, out=x), torch.cuda.synchronize),
+        "bound": host_microseconds(f.bind(x, y, out=torch.empty_like(x)), torch.cuda.synchronize),
+        "eager add": host_microseconds(lambda: torch.add(x, y), torch.cuda.synchronize),
         "empty": host_microseconds(lambda: torch.empty_like(x), torch.cuda.synchronize),
     }
     record_property("microseconds", times)
