@@ -1,0 +1,76 @@
+"""Benchmarks beside peers: `python -m benchmarks run [--only REGEX] [--peers a,b] [--set NAME] [--save FILE]`.
+
+Needs a CUDA device and torch; the CPU's benchmark is `python -m benchmarks.cpu`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from benchmarks.programs import HELD_OUT, PROGRAMS
+
+PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from benchmarks import gpu, report
+
+    peers = frozenset(filter(None, arguments.peers.split(",")))
+    programs = HELD_OUT if arguments.set == "held-out" else PROGRAMS
+    speed = gpu.copy_bandwidth()
+    rows: list[gpu.Row] = []
+    failed = 0
+    for program in programs:
+        if not re.search(arguments.only, program.name):
+            continue
+        try:
+            rows.append(gpu.measured(program, peers))
+            print(report.line(rows[-1], speed), flush=True)
+        except Exception:  # one program's failure must not hide the other lines
+            failed += 1
+            print(f"{program.name} FAILED", flush=True)
+            traceback.print_exc(limit=-3)
+        gpu.torch.cuda.empty_cache()
+    print(report.summary(rows, speed))
+    if arguments.save:
+        Path(arguments.save).write_text(json.dumps(record(rows, speed, sys.argv[1:]), indent=1) + "\n")
+    return 1 if failed else 0
+
+
+def record(rows: list[Any], speed: float, command: list[str]) -> dict[str, Any]:
+    """What `benchmarks/readme.py` reads, and every figure behind it."""
+    from benchmarks import gpu, report
+
+    return {
+        "machine": gpu.device_name(),
+        "versions": gpu.versions(),
+        "date": datetime.date.today().isoformat(),
+        "command": "python -m benchmarks " + " ".join(command),
+        "copy_bytes_per_second": speed,
+        **report.table(rows, speed),
+        "figures": [report.figures(row) for row in rows],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    runner = commands.add_parser("run")
+    runner.add_argument("--only", default="", help="regular expression over the names of programs")
+    runner.add_argument("--peers", default=",".join(PEERS), help="comma list; empty for none")
+    runner.add_argument("--set", choices=("table", "held-out"), default="table")
+    runner.add_argument("--save", help="results file to write")
+    runner.set_defaults(call=run)
+    arguments = parser.parse_args()
+    return int(arguments.call(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
