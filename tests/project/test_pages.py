@@ -1,0 +1,31 @@
+"""The code of the pages runs and prints what they show; the helper notices when it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.project.pages import executed
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("what-blocks-fusion.md",)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_shows_what_its_code_prints(page: str) -> None:
+    path = DOCS / page
+    assert executed(path) == path.read_text(), f"run python -m tests.project.pages docs/{page}"
+
+
+def test_a_stale_output_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n\nBetween.\n\n```python\nprint(x + 1)\n```\n\n```text\n3\n```\n\nAfter.\n")
+    assert executed(page) == page.read_text().replace("3", "2")
+
+
+def test_a_print_without_its_output_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Above.\n\n```python\nprint(1)\n```\n")
+    with pytest.raises(AssertionError, match="line 4: prints, but no"):
+        executed(page)
