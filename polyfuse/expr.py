@@ -18,7 +18,7 @@ Opaque     one result of a call into an array library, or of a user's kernel
 =========  =====================================================================================================
 
 Interning makes equality identity.  `digest` is structural: it ignores names, source lines and trace order, and
-commutative operands are put into the order of their digests.  Names and source lines live in `Program`.
+commutative operands are put into a canonical order (`precedence`).  Names and source lines live in `Program`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class _Node:
     shape: Shape
     dtype: DType
     digest: bytes = field(repr=False)
+    height: int = field(repr=False)  # operations on the longest way from a leaf
 
     @property
     def rank(self) -> int:
@@ -211,8 +212,32 @@ def _intern(kind: type, shape: Sequence[AffineLike], dtype: DType, **fields: Any
     with _lock:
         node = _interned.get(digest)
         if node is None:
-            node = _interned[digest] = kind(shape=sizes, dtype=dtype, digest=digest, **fields)
+            height = 1 + max((o.height for value in fields.values() for o in _nodes(value)), default=-1)
+            node = _interned[digest] = kind(shape=sizes, dtype=dtype, digest=digest, height=height, **fields)
     return node
+
+
+def _nodes(value: Any) -> Iterator[_Node]:
+    """The nodes in one field of a node."""
+    if isinstance(value, _Node):
+        yield value
+    elif isinstance(value, Piece):
+        yield value.source
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _nodes(part)
+
+
+def precedence(node: Node) -> tuple[int, str, str, int, bytes]:
+    """The canonical order of commutative operands: the highest first, then by what they are, so that repeated parts of
+    a program are put in the same order (digests alone differ from part to part)."""
+    match node:
+        case Map(function=name):
+            return (-node.height, "Map", name, 0, node.digest)
+        case Input(position=position) | Scalar(position=position):
+            return (-node.height, type(node).__name__, "", position, node.digest)
+        case _:
+            return (-node.height, type(node).__name__, "", 0, node.digest)
 
 
 # ---------------------------------------------------------------------------------------------- constructors
@@ -245,7 +270,7 @@ def map_(function: str, operands: Sequence[Node], dtype: DType | None = None) ->
     if dtype is None:
         dtype = bool_ if entry.result == "bool" else operands[-1].dtype
     if entry.commutative:
-        operands = sorted(operands, key=lambda o: o.digest)
+        operands = sorted(operands, key=precedence)
     shape = next(iter(shapes), ())
     return _intern(Map, shape, dtype, function=function, operands=tuple(operands))  # type: ignore[no-any-return]
 

@@ -85,7 +85,7 @@ def _negated(node: Node) -> Node | None:
 
 
 def _add(a: Node, b: Node) -> Node | None:
-    first, second = sorted((a, b), key=lambda o: o.digest)
+    first, second = sorted((a, b), key=expr.precedence)
     if first is second:
         return simplified("multiply", [expr.constant(2, a.dtype), a], None)
     for x, y in ((first, second), (second, first)):

@@ -32,6 +32,7 @@ _MODULES = tuple("affine bindings errors expr kernel options plan schedule targe
 
 
 _PLAIN = (type(None), bool, int, str)
+_DERIVED = ("digest", "height")  # of nodes, which their constructors find
 
 
 class UnstorableError(Exception):
@@ -57,9 +58,9 @@ def _name(kind: type[Any]) -> str:
 
 @functools.cache
 def _fields(name: str) -> tuple[str, ...]:
-    """Fields that make a value of a class; derived ones begin with an underscore, or are the digest of a node."""
+    """Fields that make a value of a class; derived ones begin with an underscore or are in `_DERIVED`."""
     fields = dataclasses.fields(_classes()[name])
-    return tuple(f.name for f in fields if f.init and not f.name.startswith("_") and f.name != "digest")
+    return tuple(f.name for f in fields if f.init and not f.name.startswith("_") and f.name not in _DERIVED)
 
 
 @dataclass(slots=True)
