@@ -38,13 +38,16 @@ class _Merge:
 
 
 def _mergeable(group: Group, layouts: Mapping[int, Layout]) -> _Merge | None:
+    """Looked for from the largest result, then from every reduction: nothing else need have the reduced dimensions."""
     lead = max(group.roots, key=lambda v: (len(group.scop.shape(v)), v))
-    statement = group.scop.statements[lead]
-    assert isinstance(statement, Statement)
-    for d in range(len(statement.extents) - 1):
-        found = _spread(group, layouts, lead, d)
-        if found is not None:
-            return found
+    reductions = [s.id for s in group.statements() if s.is_reduction and s.id != lead]
+    for start in (lead, *reductions):
+        statement = group.scop.statements[start]
+        assert isinstance(statement, Statement)
+        for d in range(len(statement.extents) - 1):
+            found = _spread(group, layouts, start, d)
+            if found is not None:
+                return found
     return None
 
 
@@ -119,14 +122,18 @@ def _to_readers(group: Group, statement: Statement, d: int, statements: dict[int
     """Readers inside the group must see the two kept dimensions side by side."""
     if d in statement.reduced:
         return True
-    q = statement.kept.index(d)
-    for reader in group.scop.readers.get(statement.id, ()):
+    return _read_side_by_side(group, statement.id, statement.kept.index(d), statements, todo)
+
+
+def _read_side_by_side(group: Group, source: int, q: int, statements: dict[int, int], todo: list[int]) -> bool:
+    """Whether all readers inside the group have dimensions q and q + 1 of `source` as neighbours; they join in."""
+    for reader in group.scop.readers.get(source, ()):
         if reader not in group.body:
             continue
         other = group.scop.statements[reader]
         assert isinstance(other, Statement)
         for read in other.reads:
-            if read.source != statement.id:
+            if read.source != source:
                 continue
             e = _plain_pair(read.index, q)
             if e is None or statements.get(reader, e) != e:
@@ -163,8 +170,12 @@ def _to_source(
     if source.shape[q : q + 2] != extents:
         return False
     if read.source not in group.body:
-        plain = layouts.get(read.source, Layout()).strides is None
-        return plain and arrays.setdefault(read.source, q) == q
+        if layouts.get(read.source, Layout()).strides is not None:
+            return False
+        if read.source in arrays:
+            return arrays[read.source] == q
+        arrays[read.source] = q
+        return _read_side_by_side(group, read.source, q, statements, todo)
     assert isinstance(source, Statement)
     d = source.kept[q]
     if source.kept[q + 1] != d + 1:

@@ -72,9 +72,21 @@ FUNCTIONS: dict[str, Function] = _table(
     *_many("arctan2 hypot", 2, cost=30),
     Function("fma", 3),  # a * b + c with one rounding
     Function("where", 3, "biuf"),  # (bool, T, T) -> T
+    Function("divide_short", 2, cost=3),  # of float32, for results that are rounded to 16 bits: see `SHORT`
+    Function("exp_short", 1, cost=4),
+    Function("tanh_short", 1, cost=2),
     Function("cast", 1, "biuf"),  # to the dtype of the node; float to int truncates, any to bool tests for zero
     Function("bitcast", 1, "biuf"),  # same width
 )
+
+
+SHORT: dict[str, dict[str, str]] = {
+    "f16": {"divide": "divide_short", "exp": "exp_short"},
+    "bf16": {"divide": "divide_short", "exp": "exp_short", "tanh": "tanh_short"},
+}
+"""Per 16-bit dtype, the functions that a kernel applies in place of the exact ones: a dtype with 11 or 8 significant
+bits does not see the difference.  On CUDA they are single instructions of the PTX ISA with relative errors of at most
+2^-22 (``div.full``), 2^-17 (``ex2.approx`` of a rounded multiple) and 2^-10.9 (``tanh.approx``); elsewhere exact."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,9 @@ def _invert(x: Array) -> Array:
 
 _OWN: dict[str, Callable[..., Array]] = {
     "rsqrt": _reciprocal_root,
+    "divide_short": np.divide,
+    "exp_short": np.exp,
+    "tanh_short": np.tanh,
     "invert": _invert,
     "power": power,
     "fma": fma,

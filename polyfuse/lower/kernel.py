@@ -20,7 +20,7 @@ from polyfuse.lower.inspect import affine_names, flatten, value_references
 from polyfuse.lower.peel import at_trip, whole_trips
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
 from polyfuse.places.products import folded_products
-from polyfuse.scalars import MONOIDS
+from polyfuse.scalars import MONOIDS, SHORT
 from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, TreeItem
 from polyfuse.scop import Scop, Statement, neutral
 from polyfuse.sets import at_least_zero
@@ -596,14 +596,15 @@ def _grid(schedule: KernelSchedule) -> tuple[Affine, ...]:
 
 
 def in_registers(term: Expr) -> Expr:
-    """16-bit floats widen: casts to them vanish and everything computes in float32."""
+    """16-bit floats widen: casts to them vanish and everything computes in float32, as exactly as 16 bits can show."""
     if not isinstance(term, Apply):
         return term
     operands = tuple(in_registers(o) for o in term.operands)
     inner = operands[0]
     if term.function == "cast" and not isinstance(inner, Inside) and inner.dtype == term.dtype.compute:
         return inner
-    return replace(term, operands=operands, dtype=term.dtype.compute)
+    function = SHORT.get(term.dtype.name, {}).get(term.function, term.function)
+    return replace(term, function=function, operands=operands, dtype=term.dtype.compute)
 
 
 def _leaves(nest: LoopNest) -> list[str]:

@@ -62,7 +62,8 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     ordered = sorted(builder.digits.values(), key=lambda d: d.kind == "slot" and d.name.startswith("w"))
     digits, placed, boxes = refine_threads(tuple(ordered), placed, tuple(builder.boxes))
     try:
-        order = with_barriers(order_tree(placed), placed)
+        collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
+        order = with_barriers(order_tree(placed, collective), placed)
     except CycleError:
         raise Refused(illegal(Hazard.RAW, f"no order of the loops of {name} respects every dependence")) from None
     return KernelSchedule(

@@ -14,11 +14,37 @@ from polyfuse.schedule import LoopNest, Placed, TreeItem
 Key = tuple[str, int] | str
 
 
-def order_tree(placed: Sequence[Placed]) -> tuple[TreeItem, ...]:
-    """Statements and loop nests in an order that respects every provider; ties: loads first, then last placed first."""
+def order_tree(placed: Sequence[Placed], collective: frozenset[int] = frozenset()) -> tuple[TreeItem, ...]:
+    """Statements and loop nests in an order that respects every provider; ties: loads first, then last placed first.
+
+    `collective`: values whose making all threads wait for (reductions, scans).  A load that only serves statements
+    after one is left until then: it would hold its registers meanwhile.
+    """
     by_name = {p.name: p for p in placed}
-    rank = {p.name: (p.role != "load", k) for k, p in enumerate(reversed(placed))}  # loads first: all in flight at once
+    stage = _stages(placed, by_name, collective)
+    rank = {p.name: (stage[p.name], p.role != "load", k) for k, p in enumerate(reversed(placed))}
     return _level([p.name for p in placed], by_name, rank, 0)
+
+
+def _stages(placed: Sequence[Placed], by_name: dict[str, Placed], collective: frozenset[int]) -> dict[str, int]:
+    """How many collectives a statement comes after; for a load, after how many its first reader comes."""
+    stage: dict[str, int] = {}
+
+    def of(name: str) -> int:
+        if name not in stage:
+            stage[name] = max([of(s) + waited(by_name[s]) for s in sources(by_name[name])], default=0)
+        return stage[name]
+
+    def waited(p: Placed) -> bool:
+        return p.role == "compute" and p.value in collective
+
+    for p in reversed(placed):
+        of(p.name)
+    readers: dict[str, list[int]] = {}
+    for p in placed:
+        for source in sources(p):
+            readers.setdefault(source, []).append(stage[p.name])
+    return {n: min(readers.get(n, [s])) if by_name[n].role == "load" else s for n, s in stage.items()}
 
 
 def sources(statement: Placed) -> list[str]:
@@ -27,7 +53,7 @@ def sources(statement: Placed) -> list[str]:
 
 
 def _level(
-    names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, tuple[bool, int]], depth: int
+    names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, tuple[int, bool, int]], depth: int
 ) -> tuple[TreeItem, ...]:
     key_of: dict[str, Key] = {}
     members: dict[Key, list[str]] = {}

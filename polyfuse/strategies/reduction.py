@@ -17,8 +17,12 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
-WARP_ROW = 1024  # elements a warp holds in registers: 32 a lane
-BLOCK_ROW = 16384  # elements a block of 512 threads holds in registers: 32 a thread
+ROWS_OF_VECTORS = ((256, 8), (1024, 32), (4096, 256), (16384, 512), (32768, 1024))
+ROWS_OF_WORDS = ((64, 8), (512, 32))
+"""(longest row, lanes that hold it in registers), at most 32 elements a lane.  Few, so that many shapes share few
+kernels; longer rows loop, and the rows that are no whole vectors loop early: their second pass hits the first-level
+cache."""
+LOOPED = {True: (512, 16), False: (256, 4)}  # of vectors or of words: (lanes, elements a lane takes per trip)
 COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 """(lanes along the kept class, threads): fewer lanes leave more threads for the rows where columns are few."""
 
@@ -110,7 +114,7 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowSh
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards)
-    lanes, chunks, floor, capacity = _capacity(n, width)
+    lanes, chunks, floor, capacity = _capacity(extent, n, width, width > 1 and width == situation.widest)
     threads = power_below(situation.tiles.get("threads", max(256, lanes)))
     asked = min(threads, power_below(situation.tiles.get("lanes", lanes)))
     if (asked, situation.tiles.get("chunks", chunks)) != (lanes, chunks):
@@ -134,20 +138,16 @@ def _row_width(situation: Situation, extent: Affine) -> int:
     return min(width, max(1, 4 * situation.widest // situation.target.vector_bytes))
 
 
-def _capacity(n: int, width: int) -> tuple[int, int, int, int]:
-    """(lanes, chunks, largest row of the class below, largest row of this class): a handful of classes in all, so that
-    many shapes share few kernels."""
-    table = (
-        [(32, 1, 0), (32, WARP_ROW // (32 * width), 32 * width), (256, 4096 // (256 * width), WARP_ROW)]
-        + [(512, BLOCK_ROW // (512 * width), 4096)]
-        if width > 1
-        else [(32, WARP_ROW // 32, 0), (1024, BLOCK_ROW // 1024, WARP_ROW)]
-    )
-    for lanes, chunks, floor in table:
-        chunks = max(1, chunks)
-        if n <= lanes * chunks * width:
-            return lanes, chunks, floor, lanes * chunks * width
-    return 512, max(1, 16 // width), BLOCK_ROW, BLOCK_ROW
+def _capacity(extent: Affine, n: int, width: int, whole: bool) -> tuple[int, int, int, int]:
+    """(lanes, chunks, largest row of the class below, largest row of this class); `whole`: rows are whole vectors."""
+    table, floor = ROWS_OF_VECTORS if whole else ROWS_OF_WORDS, 0
+    for longest, lanes in table:
+        if n <= longest:
+            chunks = -(-n // (lanes * width)) if extent.is_constant else longest // (lanes * width)
+            return lanes, max(1, chunks), floor, longest
+        floor = longest
+    lanes, elements = LOOPED[whole]
+    return lanes, max(1, elements // width), floor, floor
 
 
 def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:

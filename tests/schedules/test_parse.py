@@ -186,7 +186,7 @@ def test_edits_that_are_refused(old: str, new: str, says: str, hazard: Hazard | 
         ("transposed", "block 256", "block 128"),
         ("column sum", r"lanes=\d+ unroll=4", "lanes=16 unroll=2"),
         ("cumulative", "vector=4", "vector=2"),
-        ("short rows", "chunks=1", "chunks=2"),
+        ("short rows", "chunks=4", "chunks=8"),
         ("smooth", "unroll=1", "unroll=2"),
     ],
 )

@@ -211,6 +211,7 @@ def log_plus_1(x: Real) -> Real:
 
 
 exp = mathematical("exp", 1, exponential)
+exp_short = mathematical("exp_short", 1, exponential)
 exp2 = mathematical("exp2", 1, exponential_2)
 expm1 = mathematical("expm1", 1, exponential_minus_1)
 log = mathematical("log", 1, natural_log)

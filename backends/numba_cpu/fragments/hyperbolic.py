@@ -79,6 +79,7 @@ def inverse_hyperbolic_tangent(x: Real) -> Real:
 sinh = mathematical("sinh", 1, hyperbolic_sine)
 cosh = mathematical("cosh", 1, hyperbolic_cosine)
 tanh = mathematical("tanh", 1, hyperbolic_tangent)
+tanh_short = mathematical("tanh_short", 1, hyperbolic_tangent)
 arcsinh = mathematical("arcsinh", 1, inverse_hyperbolic_sine)
 arccosh = mathematical("arccosh", 1, inverse_hyperbolic_cosine)
 arctanh = mathematical("arctanh", 1, inverse_hyperbolic_tangent)

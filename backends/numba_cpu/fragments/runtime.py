@@ -46,6 +46,7 @@ from polyfuse.backends.numba_cpu.fragments.elementwise import (
     ceil,
     copysign,
     divide,
+    divide_short,
     equal,
     floor,
     fma,
@@ -77,8 +78,8 @@ from polyfuse.backends.numba_cpu.fragments.elementwise import (
     trunc,
     where,
 )
-from polyfuse.backends.numba_cpu.fragments.exponential import exp, exp2, expm1, log, log1p, log2, log10
-from polyfuse.backends.numba_cpu.fragments.hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh
+from polyfuse.backends.numba_cpu.fragments.exponential import exp, exp2, exp_short, expm1, log, log1p, log2, log10
+from polyfuse.backends.numba_cpu.fragments.hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh, tanh_short
 from polyfuse.backends.numba_cpu.fragments.layouts import Size, Tile
 from polyfuse.backends.numba_cpu.fragments.memory import advance, load, shared, store
 from polyfuse.backends.numba_cpu.fragments.reductions import REDUCTIONS, THREAD_REDUCTIONS
@@ -91,12 +92,12 @@ _ELEMENTS = (
 )  # fmt: skip
 _OPERATIONS = (
     absolute, add, advance, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, atomic, barrier, bitcast,
-    bitwise_and, bitwise_or, bitwise_xor, cast, cbrt, ceil, contract, copysign, cos, cosh, divide, elect, equal, erf,
-    erfc, exp, exp2, expm1, floor, floor_divide, fma, fmax, fmin, fmod, full, greater, greater_equal, hypot, index64,
-    inside, invert, isfinite, isinf, isnan, left_shift, less, less_equal, lgamma, load, log, log10, log1p, log2,
-    maximum, minimum, multiply, multiply_high, negative, nextafter, not_equal, power, remainder, right_shift, rint,
-    rsqrt, scalar, shared, sign, signbit, sin, sinh, sqrt, store, subtract, tan, tanh, tgamma, trunc, warp_barrier,
-    where,
+    bitwise_and, bitwise_or, bitwise_xor, cast, cbrt, ceil, contract, copysign, cos, cosh, divide, divide_short,
+    elect, equal, erf, erfc, exp, exp2, exp_short, expm1, floor, floor_divide, fma, fmax, fmin, fmod, full, greater,
+    greater_equal, hypot, index64, inside, invert, isfinite, isinf, isnan, left_shift, less, less_equal, lgamma,
+    load, log, log10, log1p, log2, maximum, minimum, multiply, multiply_high, negative, nextafter, not_equal, power,
+    remainder, right_shift, rint, rsqrt, scalar, shared, sign, signbit, sin, sinh, sqrt, store, subtract, tan, tanh,
+    tanh_short, tgamma, trunc, warp_barrier, where,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from polyfuse.backends.numba_cuda.fragments.arithmetic import (
     Op,
     by_kind,
     compare,
+    divide_short,
     emit_absolute,
     emit_floor_divide,
     emit_fma,
@@ -21,12 +22,14 @@ from polyfuse.backends.numba_cuda.fragments.arithmetic import (
     emit_remainder,
     emit_right_shift,
     emit_sign,
+    exp_short,
     extremum,
     is_finite,
     is_infinite,
     is_nan,
     libdevice,
     sign_bit,
+    tanh_short,
 )
 from polyfuse.backends.numba_cuda.fragments.declare import (
     Emit,
@@ -72,6 +75,9 @@ _SAME: dict[str, tuple[int, str, Op]] = {
     "right_shift": (2, "iu", emit_right_shift),
     "multiply_high": (2, "iu", emit_multiply_high),
     "fma": (3, "iuf", emit_fma),
+    "divide_short": (2, "f", divide_short),
+    "exp_short": (1, "f", exp_short),
+    "tanh_short": (1, "f", tanh_short),
 }
 
 # NumPy's name: (arity, libdevice's name)

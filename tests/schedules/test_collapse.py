@@ -1,0 +1,66 @@
+"""Neighbouring dimensions that every access traverses together run as one, also those that only reductions have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from tests.run.conftest import Jit
+
+
+def group_normalised(x: Any) -> Any:
+    centred = x - x.mean(axis=(2, 3), keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(axis=(2, 3), keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize("spec", ["f32[64, 192, 96, 100]", "f32[A~64, B~192, C~96, D~100]"])
+def test_planes_are_normalised_like_rows(spec: str) -> None:
+    (kernel,) = pf.jit(group_normalised).plan(pf.spec(spec), target="h200").kernels
+    assert kernel.strategy == "rows"
+    assert kernel.stores == (kernel.statements[-1].name,)
+    assert kernel.parameters["vector"] == 4
+
+
+def test_a_reduction_over_two_dimensions_is_one_long_row() -> None:
+    plan = pf.jit(lambda x: x.sum(axis=(1, 2))).plan(pf.spec("f32[1000, 96, 100]"), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "rows"
+    assert "for " not in plan.source()
+    assert kernel.parameters["lanes"] * kernel.parameters["chunks"] * 4 >= 9600
+
+
+def test_a_second_reader_that_walks_otherwise_keeps_dimensions_apart(jit: Jit) -> None:
+    def program(x: Any, w: Any) -> Any:
+        return x.sum(axis=(1, 2)) + (x * w[:, None]).sum(axis=(1, 2))
+
+    x, w = np.random.default_rng(0).standard_normal((3, 5, 7)), np.arange(5.0)
+    got = jit(program, backend="interpreter", target="h200")(x, w)
+    np.testing.assert_allclose(got, x.sum((1, 2)) + (x * w[:, None]).sum((1, 2)), rtol=1e-12)
+
+
+def test_group_normalisation_is_right(jit: Jit) -> None:
+    x = np.random.default_rng(1).standard_normal((3, 4, 6, 10)).astype(np.float32)
+    got = jit(group_normalised, backend="interpreter", target="h200")(x)
+    np.testing.assert_allclose(got, group_normalised(x.astype(np.float64)), rtol=2e-5, atol=2e-5)
+
+
+def test_operands_that_follow_a_reduction_are_loaded_after_it() -> None:
+    def layernorm(x: Any, gain: Any) -> Any:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True)) * gain
+
+    source = pf.jit(layernorm).plan(pf.spec("f32[M, 4096]"), pf.spec("f32[4096]"), target="h200").source()
+    lines = source.splitlines()
+    last = max(k for k, line in enumerate(lines) if "threads_sum(" in line)
+    (load,) = [k for k, line in enumerate(lines) if "load(gain" in line]
+    assert load > last
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_results_of_sixteen_bits_are_computed_by_short_instructions(dtype: str) -> None:
+    function = pf.jit(lambda x, y: np.exp(x) / y)
+    source = function.plan(pf.spec(f"{dtype}[N]"), pf.spec(f"{dtype}[N]"), target="h200").source()
+    assert ("exp_short(" in source and "divide_short(" in source) == (dtype != "f32")
