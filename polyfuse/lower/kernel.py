@@ -16,6 +16,7 @@ from polyfuse.bindings import Layout
 from polyfuse.dtypes import DType, bool_, i32
 from polyfuse.lower.border import border_conditions
 from polyfuse.lower.context import Context, kernel_context
+from polyfuse.lower.fold import folded
 from polyfuse.lower.inspect import affine_names, flatten, value_references
 from polyfuse.lower.peel import at_trip, whole_trips
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
@@ -84,7 +85,7 @@ class _Lowering:
         self.boxes = {box.value: box for box in schedule.shared}
         self._declare_arrays()
         self.folded = folded_products(self.scop, schedule)
-        body = self._body_with_border()
+        body = folded(self._body_with_border())
         uses = tuple(self.arrays.values())
         kernel = ir.Kernel(
             name=schedule.name,
