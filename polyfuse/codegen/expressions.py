@@ -113,5 +113,3 @@ def _widened(indices: Indices, target: Name) -> Indices:
         for name, symbol in indices.symbols.items()
     }
     return Indices(symbols)
-
-

@@ -5,6 +5,7 @@ y[i, j] = ...          i = b0*R + r*.. + ty,   j = b1*(U*TX*V) + u*(TX*V) + V*tx
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from polyfuse.affine import Affine
@@ -17,6 +18,8 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 
 THREADS = 256
 BYTES_IN_FLIGHT = 64  # per thread and array: four 16-byte loads reach the copy speed (benchmarks/results)
+
+BLOCK = 4096  # elements of a block on a CPU core: entering one costs less than a hundredth of the work
 
 LARGE_BODY = 24  # statements from which several unrolled vectors may cost more registers than their loads hide latency
 
@@ -32,7 +35,7 @@ def pointwise(situation: Situation) -> list[Proposal]:
     if inner is None and axes:
         inner = axes[-1]
     if situation.target.kind == "cpu":
-        return [_cpu(situation, axes, inner)] if not prologue else []
+        return [_cpu(situation, axes, inner, prologue)]
     found = [_gpu(situation, axes, inner, prologue=prologue)]
     if not prologue and len(situation.group.body) > LARGE_BODY:
         found.append(_gpu(situation, axes, inner, most_unrolled=1))
@@ -47,7 +50,8 @@ def _scalars_only(situation: Situation, axes: tuple[AxisClass, ...], prologue: l
     """Whether every class beside the lead's is summed to scalars, short enough for each block to do it again."""
     if any(s.kept for s in situation.reductions) or any(a.reduced_by for a in axes):
         return False
-    short = all(a.size(situation.hints) <= PROLOGUE * THREADS for a in prologue)
+    most = PROLOGUE * (THREADS if situation.target.kind == "cuda" else 1)
+    short = all(a.size(situation.hints) <= most for a in prologue)
     return short and all(a.reduced_by for a in prologue) and not situation.lead.is_reduction
 
 
@@ -84,12 +88,10 @@ def _gpu(
     splits[inner.number] = mixed((b, span), (u, lanes * width), (t_inner, width), (v, 1))
     digits = [*reversed(digits), b, t_inner, t_outer]
     guards = situation.divisible(inner.extent, width) if others else ()
-    for k, axis in enumerate(prologue):  # all threads of every block sum it, so that every block has the scalar
-        t, c = thread("t", 1, threads), slot(f"s{k}", power_above(-(-axis.size(situation.hints) // threads)))
-        splits[axis.number] = mixed((c, threads), (t, 1))
-        digits += [t, c]
-        if not axis.extent.is_constant:
-            guards = (*guards, Guard(Affine.of(threads * c.count) - axis.extent))
+    summed, prologue_splits, bounds = _prologue(situation, prologue, threads)
+    digits += summed
+    splits |= prologue_splits
+    guards = (*guards, *bounds)
     return Proposal(
         "pointwise",
         (("threads", threads), ("unroll", unroll), ("vector", width)),
@@ -100,33 +102,63 @@ def _gpu(
     )
 
 
-def _cpu(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None) -> Proposal:
-    """A block is a run of about 16 KB per array; a core takes many blocks."""
+def _prologue(
+    situation: Situation, axes: Sequence[AxisClass], threads: int
+) -> tuple[list[Digit], dict[int, Affine], tuple[AnyGuard, ...]]:
+    """Digits, splits and guards of classes that all threads of every block sum, so that every block has the scalar."""
+    digits: list[Digit] = []
+    splits: dict[int, Affine] = {}
+    guards: list[AnyGuard] = []
+    for k, axis in enumerate(axes):
+        t, c = thread("t", 1, threads), slot(f"s{k}", power_above(-(-axis.size(situation.hints) // threads)))
+        splits[axis.number] = mixed((c, threads), (t, 1))
+        digits += [t, c]
+        if not axis.extent.is_constant:
+            guards.append(Guard(Affine.of(threads * c.count) - axis.extent))
+    return digits, splits, tuple(guards)
+
+
+def _cpu(
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None, prologue: Sequence[AxisClass]
+) -> Proposal:
+    """A block is a run of about 16 KB per array, of several rows where these are short; a core takes many blocks."""
     if inner is None:
         return Proposal("pointwise", (), (), {})
     others = [a for a in axes if a is not inner]
     width = situation.width(inner.extent, flat=not others)
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
-    steps = max(1, min(-(-inner.size(situation.hints) // width), 4096 // width))
-    v = slot("v", width)
+    steps = max(1, min(-(-inner.size(situation.hints) // width), BLOCK // width))
+    rows = _rows_of_a_block(situation, others, BLOCK // (steps * width))
+    k, c, v = loop("k", Affine.of(rows)), loop("c", Affine.of(steps)), slot("v", width)
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
-    for k, axis in enumerate(others):
-        b = block(f"b{k}", axis.extent)
+    for n, axis in enumerate(reversed(others)):  # neighbours in memory follow each other
+        step = rows if n == 0 else 1
+        b = block(f"b{n}", axis.extent.ceildiv(step))
         digits.append(b)
-        splits[axis.number] = mixed((b, 1))
+        splits[axis.number] = mixed((b, step), (k if n == 0 else None, 1))
     b = block(f"b{len(others)}", inner.extent.ceildiv(width * steps))
-    c = loop("c", Affine.of(steps))
     splits[inner.number] = mixed((b, width * steps), (c, width), (v, 1))
+    summed, prologue_splits, guards = _prologue(situation, prologue, 1)
     return Proposal(
         "pointwise",
-        (("steps", steps), ("vector", width)),
-        kept_digits([*digits, b, c, v]),
-        anchors(situation, splits),
-        loops=("c",) if steps > 1 else (),
+        (("rows", rows), ("steps", steps), ("vector", width)),
+        kept_digits([*digits, b, k, c, *summed, v]),
+        anchors(situation, splits | prologue_splits),
+        loops=tuple(d.name for d in (k, c) if d.count > 1),
+        guards=guards,
         border=True,
     )
+
+
+def _rows_of_a_block(situation: Situation, others: list[AxisClass], most: int) -> int:
+    """How many neighbouring rows a block takes: up to `most`, as long as every core has some blocks."""
+    if not others:
+        return 1
+    all_rows = math.prod(max(1, axis.size(situation.hints)) for axis in others)
+    share = all_rows // (4 * situation.target.processors)
+    return power_below(min(most, share, others[-1].size(situation.hints)))
 
 
 def _dtypes(situation: Situation, value: int) -> tuple[DType, ...]:

@@ -66,3 +66,42 @@ def test_a_kernel_per_row_holds_every_normalisation() -> None:
         return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-5) * gain + bias
 
     assert len(cpu(layernorm, "f32[N, M]", "f32[M]", "f32[M]").kernels) == 1
+
+
+FULL_REDUCTIONS = {
+    "x / x.sum()": lambda x: x / x.sum(),
+    "norm": lambda x: np.sqrt((x * x).sum()),
+    "mean of squared differences": lambda x: ((x - x[:1]) ** 2).mean(),
+    "divided by the norm": lambda x: x / np.sqrt((x * x).sum()),
+}
+
+
+@pytest.mark.parametrize("name", FULL_REDUCTIONS)
+@pytest.mark.parametrize("spec", ["f32[N, M]", "f32[1000, 1000]", "f32[3, 5000000]", "f32[5000000, 3]", "f32[9999999]"])
+def test_full_reductions_take_two_kernels_at_most(name: str, spec: str) -> None:
+    """The last of the partial sums are added where their total is used, by every block."""
+    assert len(cpu(FULL_REDUCTIONS[name], spec).kernels) <= 2
+
+
+@pytest.mark.parametrize("shape", [(40_001, 3), (700, 31), (9, 40, 17), (70_000, 1)])
+def test_blocks_of_several_short_rows(shape: tuple[int, ...]) -> None:
+    def program(x, v):
+        return (x + v) / (x + v).sum()
+
+    x, v = (np.random.default_rng(0).random(s).astype(np.float32) for s in (shape, shape[-1:]))
+    exact = program(x.astype(np.float64), v.astype(np.float64))
+    np.testing.assert_allclose(pf.jit(program)(x, v), exact, rtol=1e-5)
+
+
+def test_short_rows_do_not_make_a_block_each() -> None:
+    kernel = cpu(lambda x, v: x - v, "f32[5000000, 3]", "f32[3]").kernels[0]
+    assert kernel.cost.blocks <= 10_000
+
+
+def test_columns_are_read_in_strips_of_a_kilobyte_where_there_are_enough() -> None:
+    def strip(spec: str) -> int:
+        return cpu(lambda x: x.sum(axis=0), spec).kernels[0].parameters["vector"]
+
+    assert strip("f32[4096, 4096]") == 256
+    assert strip("f64[4096, 4096]") == 128
+    assert strip("f32[4096, 64]") == 32, "one block a core at least"
