@@ -27,6 +27,7 @@ class Constraint:
         body = self.expression.text(rename)
         return f"({body}) mod {self.modulus} = 0" if self.kind == "mod" else f"{body} {self.kind} 0"
 
+
     @property
     def truth(self) -> bool | None:
         """Whether a constraint without names holds; None for one with names."""

@@ -1,6 +1,6 @@
 """Candidate kernels that differ only in which values they hold: repeated blocks of a program are priced once.
 
-e1 = exp(x1 - m1)  and  e9 = exp(x9 - m9)     over equal extents, layouts and dtypes: one price
+    e1 = exp(x1 - m1)  and  e9 = exp(x9 - m9)     over equal extents, layouts and dtypes: one price
 """
 
 from __future__ import annotations

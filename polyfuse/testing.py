@@ -1,9 +1,9 @@
 """Assertions on plans, for the tests of programs that use polyfuse, and for our own.
 
-assert_schedule(plan, text)         the plan prints as this text, spaces aside
-assert_equivalent(before, after)    both compute the same, on random inputs, and what NumPy computes
-assert_legal(plan)                  every kernel is proved again
-assert_refused(...)                 something is refused, with the verdict to look at
+    assert_schedule(plan, text)         the plan prints as this text, spaces aside
+    assert_equivalent(before, after)    both compute the same, on random inputs, and what NumPy computes
+    assert_legal(plan)                  every kernel is proved again
+    assert_refused(...)                 something is refused, with the verdict to look at
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ class Linearizer:
         return data if node is None else Binary("&", node, data)
 
     # ------------------------------------------------------------------------------------------ strides
-    def _slot_stride(self, slot: str, index: Sequence[Affine | Ref], strides: Sequence[Polynomial]) -> Polynomial:
+    def _slot_stride(
+        self, slot: str, index: Sequence[Affine | Ref], strides: Sequence[Polynomial]
+    ) -> Polynomial:
         total = Polynomial.of(0)
         for entry, stride in zip(index, strides, strict=True):
             if isinstance(entry, Affine):

@@ -113,3 +113,5 @@ def _widened(indices: Indices, target: Name) -> Indices:
         for name, symbol in indices.symbols.items()
     }
     return Indices(symbols)
+
+

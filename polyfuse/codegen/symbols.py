@@ -29,7 +29,9 @@ BASE_NAMES: dict[int, tuple[str, ...]] = {1: ("at",), 2: ("row", "col"), 3: ("pl
 
 def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[str, Symbol]:
     """One symbol per size parameter and digit of `kernel`; `names` holds the identifiers of the parameters."""
-    table = {p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters if isinstance(p, SizeParameter)}
+    table = {
+        p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters if isinstance(p, SizeParameter)
+    }
     table |= _block_symbols(kernel, table)
     table["$t"] = Symbol(Call("thread", ()), SCALAR, 3)
     for digit in kernel.digits:

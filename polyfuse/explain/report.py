@@ -1,12 +1,12 @@
 """`plan.explain()`: what each kernel fuses, why that is right, what it saves, what it costs, and what stayed apart.
 
-softmax on h200: 5 operations in 1 kernel, no intermediate in memory
-HBM bytes 8*M*N instead of 32*M*N + 16*M; 537 MB instead of 2.15 GB at M = 16384, N = 4096
-predicted 127 us
+    softmax on h200: 5 operations in 1 kernel, no intermediate in memory
+    HBM bytes 8*M*N instead of 32*M*N + 16*M; 537 MB instead of 2.15 GB at M = 16384, N = 4096
+    predicted 127 us
 
-kernel m_d_s_y   rows lanes=256 chunks=4 vector=4   grid M   block 256
-  fuses      m, d, e, s, y
-  ...
+    kernel m_d_s_y   rows lanes=256 chunks=4 vector=4   grid M   block 256
+      fuses      m, d, e, s, y
+      ...
 """
 
 from __future__ import annotations

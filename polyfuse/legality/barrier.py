@@ -95,7 +95,9 @@ def _item(proof: Proof, item: TreeItem, loops: tuple[str, ...]) -> Stretch | Non
 
 def _around(proof: Proof, nest: LoopNest, loops: tuple[str, ...]) -> Stretch:
     body = _walk(proof, nest.items, (*loops, nest.digit))
-    carried = [replace(m, carried=nest.digit, next_pass=body.sealed) for m in _meet(body.tails, body.heads, loops)]
+    carried = [
+        replace(m, carried=nest.digit, next_pass=body.sealed) for m in _meet(body.tails, body.heads, loops)
+    ]
     if not body.sealed:
         return Stretch(body.heads, body.tails, False, (*body.meetings, *carried))
     counter, extent = Affine.symbol(f"${nest.digit}"), proof.digits[nest.digit].extent

@@ -1,6 +1,6 @@
 """For which sizes a candidate is illegal: the sizes of ``need - place``.  This is how kernels are specialised.
 
-need 0 <= i < N,  place i = t with 0 <= t < 1024   ->   violated iff N >= 1025; legal under the guard N <= 1024
+    need 0 <= i < N,  place i = t with 0 <= t < 1024   ->   violated iff N >= 1025; legal under the guard N <= 1024
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From when to when the value of a placed statement can be read, by position in the order tree alone.
 
-for r: {x; e; s}   y           s sums over r:  x and e end with each pass of r, s is complete after the loop
+    for r: {x; e; s}   y           s sums over r:  x and e end with each pass of r, s is complete after the loop
 """
 
 from __future__ import annotations

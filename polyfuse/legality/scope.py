@@ -1,7 +1,7 @@
 """Where a value lives, derived: the innermost level at which every place that needs it has it.
 
-need = D . place_consumer        have = place_producer (after combination, free in the combined threads)
-same thread: project slots out;  same block: project threads out too;  otherwise it must go through global memory
+    need = D . place_consumer        have = place_producer (after combination, free in the combined threads)
+    same thread: project slots out;  same block: project threads out too;  otherwise it must go through global memory
 """
 
 from __future__ import annotations

@@ -125,3 +125,5 @@ def _boxes(proof: Proof) -> Iterator[Fault]:
         pinned = proof.used(*proof.boxes[move.value].origin) & proof.names("loop")
         for loop in sorted(pinned - set(proof.loops(move))):
             yield Hazard.BOUNDS, f"{move.name} runs outside the loop {loop} that its box moves with"
+
+

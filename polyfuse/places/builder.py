@@ -146,7 +146,9 @@ class _Builder:
         for component in range(len(statement.dtypes)):
             suffix = f"_{component}" if component else ""
             name = self._fresh(f"store_{statement.name}{suffix}")
-            self.drafts[name] = _Draft(Placed(name, "store", root, place, path, component=component), [""])
+            self.drafts[name] = _Draft(
+                Placed(name, "store", root, place, path, component=component), [""]
+            )
             self.needs[root].append(_Need(place, path, component, name, 0))
 
     def _anchor(self, statement: Statement, dim: int) -> Affine:

@@ -1,6 +1,6 @@
 """Products that are never held: one that feeds a single sum in a loop becomes a chain of fused multiply-adds.
 
-p[i, j, k] = x[i, k] * w[k, j];  y[i, j] = sum_k p[i, j, k]     for k: y = contract(y, x, w)
+    p[i, j, k] = x[i, k] * w[k, j];  y[i, j] = sum_k p[i, j, k]     for k: y = contract(y, x, w)
 """
 
 from __future__ import annotations

@@ -108,3 +108,4 @@ def fits(shape: Sequence[int], strides: Sequence[int] | None, pointer: int, want
 def default_layouts(traced: Traced) -> tuple[Layout, ...]:
     """The layouts of a plan made from shapes alone: C order, aligned."""
     return tuple(Layout() for _ in traced.program.arguments)
+

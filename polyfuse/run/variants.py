@@ -1,7 +1,7 @@
 """Everything traced, planned and compiled for one function, found again by what a call looks like.
 
-pattern of a call                  -> traces (by guards, fixed values, watched globals)
-trace, target, options, layouts    -> plans with kernels (by guards on sizes)
+    pattern of a call                  -> traces (by guards, fixed values, watched globals)
+    trace, target, options, layouts    -> plans with kernels (by guards on sizes)
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from polyfuse.affine import Affine
-from polyfuse.bindings import Guard
+from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit

@@ -88,7 +88,9 @@ def _choice(costs: ProgramCosts, step: KernelText, sets: Sets) -> Choice:
         tiles.setdefault("threads", step.threads)
     group = Group(costs.scop, sets.body, sets.roots, sets.loads)
     situation = Situation(group, costs.target, costs.hints, costs.layouts, tiles)
-    return choose(situation, name=step.name, max_registers=costs.options.max_registers, strategy=step.strategy)
+    return choose(
+        situation, name=step.name, max_registers=costs.options.max_registers, strategy=step.strategy
+    )
 
 
 def refused(step: KernelText, verdict: Verdict | None) -> ScheduleError:

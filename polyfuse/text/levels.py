@@ -1,8 +1,8 @@
 """The levels above kernels as text, for dumps and tests: tensor DAG, SCoP, places and order.
 
-e: f32[N, 4096] = exp(d)
-e[i, j] = exp(d)        0 <= i < N, 0 <= j < 4096        f32
-e      compute   i = b0, j = 1024*c + 4*tx + v
+    e: f32[N, 4096] = exp(d)
+    e[i, j] = exp(d)        0 <= i < N, 0 <= j < 4096        f32
+    e      compute   i = b0, j = 1024*c + 4*tx + v
 """
 
 from __future__ import annotations
