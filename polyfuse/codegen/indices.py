@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from polyfuse.affine import Affine, Atom, FloorDiv
 from polyfuse.codegen.strides import Polynomial
-from polyfuse.codegen.tree import Binary, Call, Hoist, Literal, Node, children
+from polyfuse.codegen.tree import Binary, Call, Hoist, Literal, Name, Node, children
 
 INTEGER, SCALAR, SLOTTED = 0, 1, 2
 """What an index expression is: a Python integer, a 0-d fragment, a fragment over slots."""
@@ -93,8 +93,14 @@ class Indices:
         return Binary("<", self._sum(lower, [], 0), self._sum(upper, [], constant + 1))
 
     def conjunction(self, where: Iterable[Affine]) -> Node | None:
-        """All of `where`, or None for no condition; conditions without slots first, for they are cheap."""
-        ordered = sorted(dict.fromkeys(where), key=self.kind)
+        """All of `where`, or None for no condition; conditions without slots first, for they are cheap.
+
+        Constants arise where a loop's last trip stands alone, and where a part of a concatenation never reaches.
+        """
+        known = dict.fromkeys(where)
+        if any(affine.is_constant and affine.constant < 0 for affine in known):
+            return Call("constant", (Literal(False), Name("boolean")))
+        ordered = sorted((affine for affine in known if not affine.is_constant), key=self.kind)
         result: Node | None = None
         for affine in ordered:
             part = self._named_condition(affine)

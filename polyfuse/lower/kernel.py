@@ -107,7 +107,7 @@ class _Lowering:
     # ---------------------------------------------------------------- declarations
     def _declare_arrays(self) -> None:
         moves = [p for p in self.schedule.placed if p.role in ("load", "store")]
-        names: set[str] = set()
+        names: set[str] = set()  # component 1 of `a` and component 0 of `a_1` would both be a_1
         for move in sorted(moves, key=lambda p: (p.role == "store", p.value, p.component)):
             key = (move.value, move.component, move.role == "load")
             if key in self.arrays:
@@ -115,6 +115,8 @@ class _Lowering:
             statement = self.scop.statements[move.value]
             name = statement.name if not move.component else f"{statement.name}_{move.component}"
             name = f"{name}_out" if move.role == "store" else f"{name}_in"
+            while name in names:
+                name = f"{name}_"
             names.add(name)
             self.arrays[key] = ArrayUse(
                 name,
@@ -431,7 +433,7 @@ class _Lowering:
 
     # ---------------------------------------------------------------- contractions
     def _product(self, placed: Placed, statement: Statement) -> tuple[Expr, Expr] | None:
-        producer = placed.providers[0]
+        producer = next(iter(placed.providers), "")  # the sum of a constant reads nothing
         if self.folded.get(producer) != placed.name:
             return None
         source = self.by_name[producer]
