@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from polyfuse.collapse import collapse
@@ -11,9 +11,13 @@ from polyfuse.counts import Cost
 from polyfuse.places.builder import Refused, build_schedule
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Scop
 from polyfuse.strategies.catalogue import propose
 from polyfuse.strategies.situation import Situation
+from polyfuse.target import Target
 from polyfuse.verdict import Hazard, Verdict, illegal, unprofitable
+
+Pricer = Callable[[Scop, KernelSchedule, Target, Mapping[str, int]], Cost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,13 @@ def choose(
     strategy: str = "",
     flat: bool = True,
     avoided: frozenset[str] = frozenset(),
+    pricer: Pricer = price,
 ) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
     The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.  `flat`:
     contiguous dimensions are collapsed first.  `avoided`: strategies whose schedule of this group was refuted.
+    `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.
     """
     if flat:
         situation = replace(situation, group=collapse(situation.group, situation.layouts))
@@ -56,7 +62,8 @@ def choose(
     for tier in propose(situation):
         usable = (p for p in tier if p.strategy not in avoided)
         wanted = [p for p in usable if _is_wanted(situation, p, strategy, refusals, others)]
-        placed = [c for p in wanted if (c := _placed(situation, p, name, max_registers, refusals)) is not None]
+        candidates = (_placed(situation, p, name, max_registers, refusals, pricer) for p in wanted)
+        placed = [c for c in candidates if c is not None]
         if placed:
             return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)
     return Choice(None, None, refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others)))
@@ -69,7 +76,7 @@ def rejected(situation: Situation) -> Mapping[str, Verdict]:
     found: dict[str, Verdict] = {}
     for proposal in next(iter(propose(situation))):
         refusals: list[Verdict] = []
-        if _placed(situation, proposal, "", 0, refusals) is None:
+        if _placed(situation, proposal, "", 0, refusals, price) is None:
             found.setdefault(proposal.strategy, refusals[0])
     return found
 
@@ -94,7 +101,12 @@ def _is_wanted(
 
 
 def _placed(
-    situation: Situation, proposal: Proposal, name: str, max_registers: int, refusals: list[Verdict]
+    situation: Situation,
+    proposal: Proposal,
+    name: str,
+    max_registers: int,
+    refusals: list[Verdict],
+    pricer: Pricer,
 ) -> Choice | None:
     """The proposal as a priced schedule, or None with the reason added to `refusals`."""
     try:
@@ -102,7 +114,7 @@ def _placed(
     except Refused as reason:
         refusals.append(reason.verdict)
         return None
-    cost = price(situation.scop, schedule, situation.target, situation.hints)
+    cost = pricer(situation.scop, schedule, situation.target, situation.hints)
     misfit = _fits(situation, schedule, cost, max_registers)
     if misfit is not None:
         refusals.append(misfit)

@@ -22,7 +22,8 @@ from polyfuse.bindings import (
     Layout,
     VolumeGuard,
 )
-from polyfuse.choose import Choice
+from polyfuse.choose import Choice, Pricer
+from polyfuse.cost import price
 from polyfuse.dtypes import i32
 from polyfuse.errors import ScheduleError
 from polyfuse.expr import Program
@@ -48,12 +49,15 @@ Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
 fusion_log = logging.getLogger("polyfuse.fusion")
 
 
-def plan_program(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> Plan:
-    """The plan for one class of calls.  `layouts` has one entry per argument.  Raises PolyfuseError subclasses."""
+def plan_program(
+    program: Program, target: Target, options: Options, layouts: Sequence[Layout], pricer: Pricer = price
+) -> Plan:
+    """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
+    proved.  Raises PolyfuseError subclasses."""
     hints = size_hints(program)
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program, split = split_reductions(program, target, hints)  # few long reductions become two stages
-    costs = program_costs(program, target, options, layouts)  # statements; what a kernel of some of them would cost
+    costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = _grouping(costs)  # the cheapest partition of stored values
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     plan = assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polyfuse.bindings import Layout
-from polyfuse.choose import Choice, choose
+from polyfuse.choose import Choice, Pricer, choose
+from polyfuse.cost import price
 from polyfuse.expr import Program
 from polyfuse.likeness import Likeness
 from polyfuse.options import Options
@@ -21,11 +22,14 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 DEFAULT_SIZE = 8192  # of a symbol without a hint: large enough that rows and columns fill a device
 
 
-def program_costs(program: Program, target: Target, options: Options, layouts: Sequence[Layout]) -> ProgramCosts:
+def program_costs(
+    program: Program, target: Target, options: Options, layouts: Sequence[Layout], pricer: Pricer = price
+) -> ProgramCosts:
     """The statements of a program in canonical form, and the price of every kernel that may compute some of them."""
     scop = build_scop(program)  # views vanish into access relations
     hints = size_hints(program)
-    return ProgramCosts(scop, target, options, hints, array_layouts(scop, layouts), steering(scop, options))
+    given = array_layouts(scop, layouts)
+    return ProgramCosts(scop, target, options, hints, given, steering(scop, options), pricer)
 
 
 def size_hints(program: Program) -> dict[str, int]:
@@ -57,6 +61,7 @@ class ProgramCosts:
     hints: Mapping[str, int]
     layouts: Mapping[int, Layout]
     steering: Steering
+    pricer: Pricer = price
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
     avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[str]] = field(default_factory=dict)
     judged: dict[Hashable, tuple[int, bool]] = field(default_factory=dict)
@@ -145,6 +150,7 @@ class ProgramCosts:
             max_registers=self.options.max_registers,
             strategy=request.strategy,
             avoided=self.avoided.get((body, roots), frozenset()),
+            pricer=self.pricer,
         )
 
 

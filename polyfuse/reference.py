@@ -78,11 +78,11 @@ def evaluate(
     rest_arrays, rest_scalars = iter(given), iter(scalars)
     for position, argument in enumerate(program.arguments):
         values[position] = next(rest_scalars) if argument.is_scalar else next(rest_arrays)
-    run = _Run(sizes, values, upcast)
+    run = Evaluation(sizes, values, upcast)
     return [run.results[node] for node in run.all(program.outputs)]
 
 
-class _Run:
+class Evaluation:
     """One evaluation: the value of every node so far."""
 
     def __init__(self, sizes: Sizes, arguments: Mapping[int, Any], upcast: bool) -> None:
@@ -158,7 +158,7 @@ class _Run:
             return operands[0].astype(self.dtype(node.dtype))
         if node.function == "bitcast":
             return operands[0].astype(node.operands[0].dtype.numpy).view(node.dtype.numpy)
-        return _scalar_function(node.function)(*operands)
+        return scalar_function(node.function)(*operands)
 
     def reduce(self, node: Reduce) -> Any:
         operands = [self.results[o] for o in node.operands]
@@ -249,7 +249,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _scalar_function(name: str) -> Callable[..., Any]:
+def scalar_function(name: str) -> Callable[..., Any]:
     return _FUNCTIONS.get(name) or getattr(np, name)
 
 

@@ -1,0 +1,142 @@
+"""The ways in which one program runs: unfused, fused, and fused with other decisions that are legal.
+
+A way is data, so that a failure can be written down.  `prices` is the seed of a pricer that gives every schedule a
+random price: grouping, strategies and tiles are then whatever is legal, not what is cheap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from polyfuse.bindings import Layout
+from polyfuse.choose import Pricer
+from polyfuse.cost import price
+from polyfuse.counts import Cost
+from polyfuse.expr import Program
+from polyfuse.face.joined import backend, target_of
+from polyfuse.face.numpy_like import NumPyFrontend
+from polyfuse.fuzz.program import WrittenProgram
+from polyfuse.options import Options
+from polyfuse.plan import Plan
+from polyfuse.planner import plan_program
+from polyfuse.run.dispatch import Jitted
+from polyfuse.run.services import Services
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Scop
+from polyfuse.target import Target
+
+INTERPRETED = ("cpu", "sm_90", "sm_80", "generic")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """`options`: of `jit`.  `prices`: seed of random prices, or None.  `out`: where results go: ``new``, ``strided``
+    memory of the caller's, or ``onto`` an argument's."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...]
+    prices: int | None = None
+    out: str = "new"
+
+
+@dataclass(slots=True)
+class Planned:
+    """The plans that a jitted function made."""
+
+    plans: list[Plan] = field(default_factory=list)
+
+
+def jitted(written: WrittenProgram, way: Way) -> tuple[Jitted, Planned]:
+    """The program as a jitted function of its own, without a disk cache, and where its plans will appear."""
+    planned = Planned()
+    pricer = price if way.prices is None else random_pricer(way.prices)
+
+    def plan(program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
+        made = plan_program(program, target, options, layouts, pricer)
+        planned.plans.append(made)
+        return made
+
+    options = Options().updated({**dict(way.options), "donate": written.donated_names})
+    services = Services(NumPyFrontend(), plan, backend, target_of)
+    return Jitted(written.function(), options, services), planned
+
+
+def random_pricer(seed: int) -> Pricer:
+    """Prices that depend on nothing but the seed and the decisions of a schedule, with the launch cost drawn too: some
+    seeds fuse much, some little."""
+    dice = Random(seed)
+    launch, spread = dice.choice([0.0, 1e-6, 1e-5]), 1e-5
+
+    def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
+        key = repr((seed, schedule.strategy, schedule.parameters, schedule.body, schedule.roots))
+        drawn = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
+        return replace(price(scop, schedule, target, hints), seconds=launch + spread * drawn)
+
+    return pricer
+
+
+def basic_ways(seed: int, name: str) -> tuple[Way, Way]:
+    """Unfused and fused, for one target."""
+    common = _common(Random(seed), name)
+    out = Random(seed + 1).choices(["new", "strided", "onto"], [8, 1, 1])[0]
+    return Way("unfused", (*common, ("fuse", False))), Way("fused", common, out=out)
+
+
+def _common(dice: Random, name: str) -> tuple[tuple[str, Any], ...]:
+    if name != "interpreter":
+        return (("backend", name),)
+    return ("backend", name), ("target", dice.choices(INTERPRETED, [4, 4, 1, 1])[0])
+
+
+def other_way(seed: int, name: str, fused: Plan) -> Way:
+    """Fused with decisions that the planner would not have made; `fused` is the plan of its own decisions."""
+    dice = Random(seed)
+    common = _common(dice, name)
+    kind = dice.choices(
+        ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles"], [6, 1, 1, 1, 1, 1, 1]
+    )
+    match kind[0]:
+        case "pointwise":
+            return Way("pointwise", (*common, ("fuse", "pointwise")))
+        case "size":
+            return Way("limited", (*common, ("max_fusion_size", dice.randint(1, 4))))
+        case "apart" | "together":
+            names = value_names(fused)
+            if len(names) >= 2:
+                return Way(kind[0], (*common, (kind[0], (tuple(dice.sample(names, 2)),))))
+        case "strategy" | "tiles":
+            steered = _steered(dice, fused.launches and dice.choice(fused.launches).schedule, fused, kind[0])
+            if steered is not None:
+                return Way(kind[0], (*dict(fused_options(common, fused)).items(), steered))
+    return Way("prices", common, prices=dice.randrange(10**6))
+
+
+def fused_options(common: Sequence[tuple[str, Any]], fused: Plan) -> tuple[tuple[str, Any], ...]:
+    """The options of the plan that is steered: the same target."""
+    found = dict(common)
+    if "target" in found:
+        found["target"] = fused.options.target
+    return tuple(found.items())
+
+
+def _steered(dice: Random, schedule: Any, plan: Plan, kind: str) -> tuple[str, Any] | None:
+    if not schedule:
+        return None
+    name = plan.scop.statements[schedule.roots[0]].name
+    if kind == "strategy":
+        others = ("serial", "rows", "columns", "tiles", "pointwise", "contraction")
+        return "strategies", {name: dice.choice(others)}
+    if not schedule.parameters:
+        return None
+    parameter, size = dice.choice(schedule.parameters)
+    return "tiles", {name: {parameter: max(1, dice.choice([size * 2, size // 2, size]))}}
+
+
+def value_names(plan: Plan) -> list[str]:
+    """Values that a user may name in options."""
+    computed = {v for launch in plan.launches for v in launch.schedule.body}
+    return [s.name for s in plan.scop.statements if s.id in computed]
