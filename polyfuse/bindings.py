@@ -86,26 +86,6 @@ class DerivedGuard:
 
 AnyGuard = Union[Guard, VolumeGuard, DerivedGuard]
 
-# ---------------------------------------------------------------------------------------------- buffers
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A global intermediate of a plan, contiguous, in the per-call workspace.
-
-    `zeroed`: counters that must be zero before the first launch and that kernels reset themselves; they live in a
-    persistent allocation per stream, never in the workspace.  `first`, `last`: indices of the first and last step that
-    touch it (its lifetime).
-    """
-
-    name: str
-    dtype: DType
-    shape: tuple[Affine, ...]
-    first: int
-    last: int
-    zeroed: bool = False
-
-
 # ---------------------------------------------------------------------------------------------- parameters
 
 
@@ -151,3 +131,23 @@ class FromStride:
 
 
 Binding = Union[FromArgument, FromOutput, FromBuffer, FromSize, FromProduct, FromStride]
+
+# ---------------------------------------------------------------------------------------------- buffers
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A global intermediate of a plan, contiguous, in the per-call workspace.
+
+    `zeroed`: counters that must be zero before the first launch and that kernels reset themselves; they live in a
+    persistent allocation per stream, never in the workspace.  `first`, `last`: indices of the first and last step that
+    touch it (its lifetime).  `within`: the donated argument, or the earlier buffer, in whose memory it lives.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Affine, ...]
+    first: int
+    last: int
+    zeroed: bool = False
+    within: Union[FromArgument, FromBuffer, None] = None

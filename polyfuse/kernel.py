@@ -35,7 +35,8 @@ from polyfuse.terms import Ref as Ref
 @dataclass(frozen=True, slots=True)
 class ArrayParameter:
     """A global array.  `shape` in sizes.  `strides`: None for C order, else names of the size parameters (in elements)
-    that hold each stride, or an int for a stride known at compile time.  `alignment` in bytes of the base address."""
+    that hold each stride, or an int for a stride known at compile time.  `alignment` in bytes of the base address.
+    `overwritten`: the kernel stores a result over it, so that no load may move behind a store."""
 
     name: str
     dtype: DType
@@ -43,6 +44,7 @@ class ArrayParameter:
     strides: tuple[Union[str, int], ...] | None = None
     readonly: bool = True
     alignment: int = 16
+    overwritten: bool = False
 
 
 @dataclass(frozen=True, slots=True)

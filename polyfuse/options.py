@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -20,11 +20,12 @@ class Options:
     target: name of a built-in target (``sm_90``, ``sm_80``, ``h200``, ``cpu`` ...) or None for the device of the
     arguments.  backend: ``numba_cuda``, ``numba_cpu`` or ``interpreter``; None follows the target.  fastmath: allow
     approximations beyond IEEE.  contract: allow fused multiply-add.  round: ``store`` or ``every-op`` for 16-bit
-    floats.  atomics: allow results whose bits depend on the order of blocks.  donate: positions of arguments whose
-    buffers may be overwritten.  together / apart: groups of value names that the user wants in one kernel, or never in
-    one.  max_fusion_size: statements per kernel.  max_registers: per thread.  tiles: statement name -> tile sizes.
-    strategies: statement name -> strategy name.  autotune: measure the best few candidates.  library: allow calls into
-    the caller's array library for large contractions.
+    floats.  atomics: allow results whose bits depend on the order of blocks.  donate: names or positions of parameters
+    whose arrays the function may write, and whose memory results and intermediates may take.  together / apart: groups
+    of value names that the user wants in one kernel, or never in one.  max_fusion_size: statements per kernel.
+    max_registers: per thread.  tiles: statement name -> tile sizes.  strategies: statement name -> strategy name.
+    autotune: measure the best few candidates.  library: allow calls into the caller's array library for large
+    contractions.
     """
 
     fuse: Fuse = "all"
@@ -54,6 +55,11 @@ class Options:
         if unknown:
             raise OptionError(f"unknown option {unknown[0]!r}", advice=f"known options: {', '.join(sorted(known))}")
         return replace(self, **{name: _normal(name, value) for name, value in changes.items()})
+
+
+def is_donated(path: str, names: Iterable[int | str]) -> bool:
+    """Whether the argument at `path` was given away: itself, or the parameter that holds it."""
+    return any(path == n or (isinstance(n, str) and path.startswith((f"{n}[", f"{n}."))) for n in names)
 
 
 def _normal(name: str, value: Any) -> Any:

@@ -50,7 +50,7 @@ class Plan:
 
     `layouts`: one per array argument (scalars hold a default `Layout`).  `guards`: all must hold for the sizes of a
     call, else another plan is needed.  `refusals`: for pairs of statement names that the search wanted to fuse, why
-    not.
+    not.  `reuses`: pairs (output, argument) where the output is stored into the memory of the argument.
 
     Plans are equal when they launch the same kernels for the same program, whatever its values, sizes and kernels are
     called.
@@ -64,6 +64,7 @@ class Plan:
     steps: tuple[Step, ...]
     buffers: tuple[Buffer, ...]
     refusals: tuple[tuple[str, str, Verdict], ...] = field(default=())
+    reuses: tuple[tuple[int, int], ...] = field(default=())
 
     @property
     def launches(self) -> tuple[Launch, ...]:

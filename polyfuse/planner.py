@@ -37,6 +37,7 @@ from polyfuse.options import Options
 from polyfuse.plan import Launch, LibraryCall, Plan, Step
 from polyfuse.program_costs import ProgramCosts, program_costs, size_hints
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop
+from polyfuse.sharing import share_memory
 from polyfuse.split import split_reductions
 from polyfuse.target import Target
 from polyfuse.verdict import Verdict
@@ -161,7 +162,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
     )
     for u, v, verdict in refusals:
         fusion_log.info("apart %s | %s: %s", u, v, verdict.sentence)
-    return Plan(
+    plan = Plan(
         program=scop.program,
         target=costs.target,
         options=costs.options,
@@ -171,6 +172,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         buffers=_buffers(scop, steps, stored),
         refusals=refusals,
     )
+    return share_memory(plan)  # proved by order and by the reuse rule
 
 
 def _unique(name: str, taken: dict[str, int]) -> str:

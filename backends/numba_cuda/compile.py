@@ -71,7 +71,8 @@ def _argument_type(parameter: Parameter, index_bits: int) -> Any:
 
     match parameter:
         case ArrayParameter():
-            return Pointer(DTYPES[_NUMBA[parameter.dtype.name]], readonly=parameter.readonly)
+            constant = parameter.readonly and not parameter.overwritten
+            return Pointer(DTYPES[_NUMBA[parameter.dtype.name]], readonly=constant)
         case SizeParameter():
             return Fragment(DTYPES[f"int{index_bits}"], (), weak=True)
         case ScalarParameter():

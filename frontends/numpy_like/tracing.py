@@ -29,6 +29,7 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import ArraySpec, ScalarSpec, substitute
 from polyfuse.frontends.numpy_like.state import Retrace, Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer
+from polyfuse.options import is_donated
 
 ATTEMPTS = 200  # each one removes a symbol or fixes a scalar; programs have few of either
 
@@ -132,7 +133,7 @@ def trace(
     keywords: Mapping[str, Any] | None = None,
     *,
     name: str | None = None,
-    donate: Sequence[str] = (),
+    donate: Sequence[int | str] = (),
 ) -> Traced:
     """Trace `function` for arguments that are trees of `ArraySpec`, `ScalarSpec` and static Python objects.
 
@@ -158,7 +159,7 @@ class _Attempt:
         arguments: Sequence[Any],
         keywords: Mapping[str, Any],
         name: str | None,
-        donate: frozenset[str],
+        donate: frozenset[int | str],
         assumptions: _Assumptions,
     ) -> None:
         self.function, self.assumptions, self.donate = function, assumptions, donate
@@ -202,8 +203,9 @@ class _Attempt:
                 spec = substitute(leaf, self.assumptions.symbols)
                 self.arguments.append(Argument(path, spec.shape, spec.dtype))
                 node: Node = expr.input_(position, spec.shape, spec.dtype)
-                buffer = Buffer(node, "" if path in self.donate else path)
-                if path in self.donate:
+                given = is_donated(path, self.donate)
+                buffer = Buffer(node, "" if given else path)
+                if given:
                     self.buffers.append((position, buffer, node))
                 return Tracer(self.state, buffer)
             case ScalarSpec():

@@ -126,7 +126,7 @@ def digest_of(key: PlanKey) -> str:
     names = (program.name, program.output_names, tuple(a.path for a in program.arguments))
     values = sorted((digest.hex(), name) for digest, name in program.names.items())
     inner = sorted(digest.hex() for digest in program.inner)
-    settings = (key.options, key.layouts, key.target, key.backend, key.versions, _environment())
+    settings = (key.options, key.layouts, key.target, key.backend, key.versions, key.pairs, _environment())
     text = repr((program.digest.hex(), names, values, inner, settings))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -10,6 +10,7 @@ from polyfuse.explain.identity import Sizes, value_keys
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.explain.units import bytes_text, time_text
 from polyfuse.program_costs import size_hints
+from polyfuse.run.workspace import regions
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -139,18 +140,19 @@ def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side
 
 
 def peak_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
-    """Arguments, results, and the intermediates alive at the worst step."""
+    """Arguments, results of their own, and the memory of the intermediates alive at the worst step."""
 
     def volume(shape: Sequence[object], itemsize: int) -> int:
         for extent in shape:
             itemsize *= max(0, extent.evaluate(sizes))  # type: ignore[attr-defined]
         return itemsize
 
-    program = plan.program
+    program, inside = plan.program, {output for output, _ in plan.reuses}
     fixed = sum(volume(a.shape, a.dtype.itemsize) for a in program.arguments if not a.is_scalar)
-    fixed += sum(volume(o.shape, o.dtype.itemsize) for o in program.outputs)
-    buffers = [(b.first, b.last, volume(b.shape, b.dtype.itemsize)) for b in plan.buffers]
-    alive = (sum(n for first, last, n in buffers if first <= k <= last) for k in range(len(plan.steps)))
+    fixed += sum(volume(o.shape, o.dtype.itemsize) for k, o in enumerate(program.outputs) if k not in inside)
+    fixed += sum(volume(b.shape, b.dtype.itemsize) for b in plan.buffers if b.zeroed)
+    held = regions(plan.buffers, sizes)
+    alive = (sum(r.bytes for r in held if r.first <= k <= r.last) for k in range(len(plan.steps)))
     return fixed + max(alive, default=0)
 
 

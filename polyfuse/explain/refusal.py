@@ -12,8 +12,8 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
 from polyfuse.legality import prove
-from polyfuse.legality.reuse import may_reuse
 from polyfuse.program_costs import ProgramCosts, program_costs
+from polyfuse.residence import Residence
 from polyfuse.scop import InputStatement
 from polyfuse.steering import value_ids
 from polyfuse.verdict import Verdict, unknown
@@ -58,16 +58,13 @@ def why_not_in_place(plan: Plan, argument: int) -> Verdict:
     source = scop.statements[argument]
     assert isinstance(source, InputStatement)
     wanted = plan.program.writes.get(source.position)
-    roots = [(k, r) for k, kernel in enumerate(plan.kernels) for r in kernel.schedule.roots]
+    roots = [r for kernel in plan.kernels for r in kernel.schedule.roots]
     if wanted is not None:
-        roots = [(k, r) for k, r in roots if r == scop.outputs[wanted]]
-    fitting = [(k, r) for k, r in roots if scop.shape(r) == source.shape and scop.dtype(r) == scop.dtype(argument)]
+        roots = [r for r in roots if r == scop.outputs[wanted]]
+    fitting = [r for r in roots if scop.shape(r) == source.shape and scop.dtype(r) == scop.dtype(argument)]
     if not fitting:
         return unknown(f"no kernel stores a result of the shape and dtype of {source.name}")
-    number, root = fitting[0]
-    kernel, later = plan.kernels[number], plan.kernels[number + 1 :]
-    later_loads = frozenset(v for other in later for v in other.schedule.loads)
-    return may_reuse(kernel.group.scop, kernel.schedule, argument, root, later_loads)
+    return Residence(plan).follows(argument, fitting[0])
 
 
 def regrouped(plan: Plan) -> tuple[ProgramCosts, Grouping]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from polyfuse.affine import Affine
 from polyfuse.choose import rejected
 from polyfuse.explain.kernels import KernelView
+from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
 from polyfuse.explain.units import bytes_text, time_text
@@ -45,6 +46,9 @@ def report(plan: Plan) -> str:
             blocks.append(f"{call_text(plan, step)}\n{where}")
         else:
             blocks.append("\n".join(_kernel(plan, next(kernels))))
+    shared = list(memory_lines(plan))
+    if shared:
+        blocks.append("\n".join(["memory", *(f"  {line}" for line in shared)]))
     if plan.refusals:
         pairs = ((f"{u} | {v}" if u != v else f"{u} is stored", verdict) for u, v, verdict in plan.refusals)
         lines = [f"  {pair}: {verdict}" for pair, verdict in pairs]

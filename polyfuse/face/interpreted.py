@@ -43,7 +43,12 @@ class _Run:
         pairs = list(zip(program.arguments, arguments, strict=True))
         self.sizes = bind_sizes(program, [np.shape(value) for a, value in pairs if not a.is_scalar])
         self.outputs: list[Array] = [np.empty(self._shape(o.shape), o.dtype.numpy) for o in program.outputs]
-        self.buffers = {b.name: np.zeros(self._shape(b.shape), b.dtype.numpy) for b in plan.buffers}
+        for output, argument in plan.reuses:
+            self.outputs[output] = self.arguments[argument]
+        self.buffers: dict[str, Array] = {}
+        for b in sorted(plan.buffers, key=lambda b: b.first):
+            fresh = np.zeros(self._shape(b.shape), b.dtype.numpy)
+            self.buffers[b.name] = fresh if b.within is None else self.value(b.within)
         self.written: set[int] = set()
 
     def _shape(self, shape: Sequence[Any]) -> tuple[int, ...]:
@@ -112,5 +117,6 @@ class _Run:
                 twin = next(k for k in self.written if nodes[k] is node)
                 self.outputs[position][...] = self.outputs[twin]
         for argument, output in self.plan.program.writes.items():
-            self.arguments[argument][...] = self.outputs[output]
+            if (output, argument) not in self.plan.reuses:
+                self.arguments[argument][...] = self.outputs[output]
         return self.outputs

@@ -24,7 +24,7 @@ class NumPyFrontend:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         static: Sequence[Any],
-        donate: Sequence[str],
+        donate: Sequence[int | str],
     ) -> Traced:
         from polyfuse.frontends.numpy_like import ArraySpec, specs_of_arrays, trace, tree
 

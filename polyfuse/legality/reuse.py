@@ -1,4 +1,4 @@
-"""Storing a result into the buffer of an argument: every read of an element happens before the store of it.
+"""Storing a result over an array that the kernel reads: every read of an element happens before the store of it.
 
 Threads of a kernel run in no order, so "before" is within one thread; what other threads, or later kernels, read of the
 argument forbids reuse (write after read).  A second result in the same buffer does too (write after write).
@@ -16,7 +16,7 @@ from polyfuse.affine import Affine
 from polyfuse.legality.lifetime import earlier
 from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, same
 from polyfuse.schedule import KernelSchedule, Placed
-from polyfuse.scop import InputStatement, Scop
+from polyfuse.scop import Scop
 from polyfuse.sets import BudgetExceeded, Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unknown
 
@@ -24,8 +24,8 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unknown
 def may_reuse(
     scop: Scop, schedule: KernelSchedule, argument_value: int, root: int, later_loads: Collection[int] = ()
 ) -> Verdict:
-    """Whether `schedule` may store `root` into the buffer of the input `argument_value`.  `later_loads`: the values
-    that the plan's later steps read.  UNKNOWN where isl's budget does not suffice."""
+    """Whether `schedule` may store `root` into the memory of `argument_value`, an argument or what an earlier kernel
+    stored.  `later_loads`: the values that the plan's later steps read.  UNKNOWN where isl's budget is too small."""
     name = scop.statements[argument_value].name
     if argument_value in later_loads:
         sentence = f"{name} is read by a later kernel, after {scop.statements[root].name} would have overwritten it"
@@ -52,8 +52,8 @@ def reused(proof: Proof) -> Verdict:
 
 def _reusable(proof: Proof, argument: int, root: int) -> Verdict:
     source, result = proof.scop.statements[argument], proof.scop.statements[root]
-    if not isinstance(source, InputStatement) or root not in proof.schedule.roots:
-        sentence = f"{result.name} cannot be stored into {source.name}: not a result of this kernel and an argument"
+    if argument in proof.schedule.body or root not in proof.schedule.roots:
+        sentence = f"{result.name} cannot be stored into {source.name}: not a result of this kernel and one it reads"
         return illegal(Hazard.WAW, sentence, rule="reuse")
     if source.shape != result.shape or source.dtypes != result.dtypes:
         sentence = f"{result.name} does not fit into {source.name}: shape or dtype differ"

@@ -12,11 +12,12 @@ from polyfuse.plan import Plan
 from polyfuse.run.arguments import Reading
 from polyfuse.run.arrays import HOST, c_strides
 from polyfuse.run.libraries.numpy_arrays import NUMPY
+from polyfuse.run.locks import PLANNING
 from polyfuse.run.prepare import Call, Ready, Setting, prepare
 from polyfuse.run.record import Record
 from polyfuse.run.services import Services, Traced, backend_name
 from polyfuse.run.sizes import hold
-from polyfuse.run.variants import PLANNING, Fitted, Variant, Variants, device_of, fit, leaves_of, to_stage
+from polyfuse.run.variants import Fitted, Variant, Variants, device_of, fit, leaves_of, to_stage
 from polyfuse.run.workspace import Counters
 
 Read = Callable[[tuple[Any, ...], dict[str, Any]], Reading]
@@ -78,7 +79,7 @@ class Executable:
         staged = {*to_stage(call.leaves), *_misfits(call, plan.layouts)}
         library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
         placed = Call(call.leaves, call.sizes, call.given, tuple(sorted(staged)))
-        variant, setting = lowered.variant, Setting(library, device, self.counters)
+        variant, setting = lowered.variant, Setting(library, device, self.counters, lowered.variants.shared)
         return prepare(self.ready, variant.traced, variant.watch, placed, setting)
 
 

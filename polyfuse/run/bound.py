@@ -30,7 +30,7 @@ class BoundCall:
     def of(
         record: Record, values: list[Any], leaves: list[Any], targets: Sequence[Target] | None, out: Any
     ) -> BoundCall:
-        outputs, copies = record.place(values, targets or ())
+        record, outputs, copies = record.place(values, leaves, targets or ())
         result = out if targets is not None else record.nested(list(outputs))
         ready = None
         if not (copies or record.staged or record.scratch or record.needs_objects):

@@ -26,12 +26,13 @@ from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Reading, read_argu
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
+from polyfuse.run.locks import PLANNING
 from polyfuse.run.prepare import Call, Setting, prepare
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import Backend, Services, backend_name
 from polyfuse.run.signature import Parameters
 from polyfuse.run.targets import converted, read_targets
-from polyfuse.run.variants import PLANNING, Fitted, Variant, Variants, device_of, layouts_of, leaves_of, to_stage
+from polyfuse.run.variants import Fitted, Variant, Variants, device_of, layouts_of, leaves_of, to_stage
 from polyfuse.run.workspace import Counters
 from polyfuse.target import Target as Machine
 from polyfuse.target import named
@@ -68,19 +69,26 @@ class Jitted:
     def __init__(self, function: Callable[..., Any], options: Options, services: Services) -> None:
         functools.update_wrapper(self, function)
         self._function = function
-        self._options = options
         self._services = services
         self._parameters = Parameters.of(function)
         self._static = frozenset(options.static)
         unknown = sorted(self._static - set(self._parameters.names))
         if unknown:
             raise OptionError(f"static={unknown[0]!r} is no parameter of {self._parameters.function}")
-        self._donated = tuple(self._parameters.names[d] if isinstance(d, int) else d for d in options.donate)
+        self._options = self._named(options)
         self._takes_out = "out" in self._parameters.names
         self._is_plain = self._parameters.plain and not self._static
         self._arity = len(self._parameters.names)
         self._counters = Counters()
         self._clear()
+
+    def _named(self, options: Options) -> Options:
+        """The options with donated parameters by name.  Raises OptionError for what is no parameter."""
+        names = self._parameters.names
+        for donated in options.donate:
+            if donated not in (range(len(names)) if isinstance(donated, int) else names):
+                raise OptionError(f"donate={donated!r} is no parameter of {self._parameters.function}")
+        return replace(options, donate=tuple(names[d] if isinstance(d, int) else d for d in options.donate))
 
     def _clear(self) -> None:
         self._records: dict[tuple[Any, ...], Record] = {}
@@ -192,7 +200,7 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """As `plan`; the result can be compiled."""
         wanted = {n: kwargs.pop(n) for n in list(kwargs) if n not in self._parameters.names}
-        options = self._options.updated(wanted)
+        options = self._named(self._options.updated(wanted))
         arguments = self._parameters.bind(args, kwargs)
         reading = self._read(arguments, self._services.frontend.is_spec)
         with PLANNING:
@@ -273,7 +281,7 @@ class Jitted:
         staged = to_stage(call.leaves)
         ready = self._variants.ready(call, layouts_of(call.leaves, staged), target, self._options, backend)
         library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
-        setting = Setting(library, device, self._counters)
+        setting = Setting(library, device, self._counters, self._variants.shared)
         placed = Call(call.leaves, call.sizes, call.given, staged)
         return prepare(ready, call.variant.traced, call.variant.watch, placed, setting)
 
@@ -292,7 +300,7 @@ class Jitted:
     def _traced(self, arguments: Sequence[Any]) -> Variant:
         args, kwargs = self._parameters.spread(arguments)
         static = [v for n, v in zip(self._parameters.names, arguments, strict=True) if n in self._static]
-        traced = self._services.frontend.trace(self._function, args, kwargs, static, self._donated)
+        traced = self._services.frontend.trace(self._function, args, kwargs, static, self._options.donate)
         return self._variants.new(self._function, traced, static)
 
     def _target(self, device: Device | None, options: Options) -> Machine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,19 +28,23 @@ from polyfuse.run import steps
 from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides
 from polyfuse.run.captures import Watch
 from polyfuse.run.libraries.numpy_arrays import NumPyLibrary
-from polyfuse.run.record import Capture, Output, Record, Scratch
-from polyfuse.run.services import Backend, Bound, Compiled, Launcher, Traced
+from polyfuse.run.locks import PLANNING
+from polyfuse.run.record import Capture, Output, Pairs, Record, Scratch, Siblings
+from polyfuse.run.services import Backend, Bound, Compiled, Launcher, PlanKey, Traced
 from polyfuse.run.sizes import evaluate
 from polyfuse.run.workspace import ALIGNMENT, Counters, buffer_bytes, pack
+
+_log = logging.getLogger("polyfuse.run")
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A plan with its compiled kernels, one per launch."""
+    """A plan with its compiled kernels, one per launch.  `key`: under which the store keeps it."""
 
     plan: Plan
     kernels: tuple[Compiled, ...]
     backend: Backend
+    key: PlanKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,7 @@ class Setting:
     library: Library
     device: Device
     counters: Counters
+    shared: Callable[[Ready, Pairs, Mapping[str, int]], Ready]  # a plan whose outputs lie in arguments, compiled
 
 
 def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Setting) -> Record:
@@ -146,6 +152,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     found, needs_objects = _steps(plan, launched, values, library)
     captured = leaves[len(leaves) - len(traced.captured) :]
     nested = nester(traced, call.given)
+    given, taken = _taken(plan, outputs)
     record = Record(
         library=library,
         device=device,
@@ -166,9 +173,37 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
         is_conditional=bool(traced.captured or traced.fixed or watch.plain),
         spans=tuple(_span(k, leaf.facts) for k, leaf in enumerate(leaves) if leaf.facts is not None),
         counters=setting.counters,
+        siblings=_siblings(ready, traced, watch, call, setting),
+        given=given,
+        taken=taken,
     )
-    plain = traced.form == "single" and not scratch and not needs_objects and not call.staged
+    plain = traced.form == "single" and not scratch and not needs_objects and not call.staged and not record.taken
     return replace(record, direct=direct(record)) if plain and len(found) == 1 and outputs[0].shape else record
+
+
+def _siblings(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Setting) -> Siblings:
+    def make(pairs: Pairs) -> Record:
+        with PLANNING:
+            return prepare(setting.shared(ready, pairs, call.sizes), traced, watch, call, setting)
+
+    def allows(output: int, argument: int) -> bool:
+        from polyfuse.sharing import reuse_verdict  # isl, which a process that finds its plans on disk does not load
+
+        with PLANNING:
+            verdict = reuse_verdict(ready.plan, output, argument)
+        name = ready.plan.program.name
+        if not verdict:
+            _log.info("%s: out= goes through a temporary: %s", name, verdict)
+        return bool(verdict)
+
+    return Siblings(make, allows)
+
+
+def _taken(plan: Plan, outputs: Sequence[Output]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Per output the donated argument that it takes, -1 for none; and all arguments that results or buffers take."""
+    given = dict(plan.reuses)
+    hosts = {b.within.position for b in plan.buffers if isinstance(b.within, FromArgument)}
+    return tuple(given.get(k, -1) for k in range(len(outputs))), tuple(sorted(hosts | set(given.values())))
 
 
 def direct(record: Record) -> Callable[[list[Any]], Any]:
@@ -215,19 +250,19 @@ def _span(position: int, facts: ArrayFacts) -> tuple[int, int, int]:
 def _scratch(plan: Plan, sizes: Mapping[str, int], library: Library, device: Device) -> Scratch | None:
     if not plan.buffers:
         return None
-    placement = pack([b for b in plan.buffers if not b.zeroed], sizes)
+    placement = pack(plan.buffers, sizes)
     offsets, counted = [], 0
     for buffer in plan.buffers:
         if buffer.zeroed:
             offsets.append(counted)
             counted += -(-buffer_bytes(buffer, sizes) // ALIGNMENT) * ALIGNMENT
         else:
-            offsets.append(placement.offsets[buffer.name])
+            offsets.append(placement.offsets.get(buffer.name, 0))
     buffers = tuple((b, evaluate(b.shape, sizes)) for b in plan.buffers)
-    is_used = any(not b.zeroed for b in plan.buffers)
-    total = max(placement.total, ALIGNMENT) if is_used else 0  # buffers without elements are views of something, too
+    hosts = tuple(b.within.position if isinstance(b.within, FromArgument) else -1 for b in plan.buffers)
+    total = max(placement.total, ALIGNMENT) if placement.offsets else 0  # empty buffers are views of something, too
     allocate = library.allocator((total,), u8, device)
-    return Scratch(allocate, buffers, tuple(offsets), total, counted)
+    return Scratch(allocate, buffers, tuple(offsets), hosts, total, counted)
 
 
 def _bind(ready: Ready, call: Call, values: _Values, device: Device) -> list[Bound | None]:
@@ -265,7 +300,8 @@ def _steps(
             case LibraryCall(call, operands, results):
                 reads = [values.object(b) for b in operands]
                 found.append(steps.library_call(library, call, reads, [values.object(b) for b in results]))
-    copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in plan.program.writes.items())]
+    writes = [(a, o) for a, o in plan.program.writes.items() if (o, a) not in plan.reuses]
+    copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in writes)]
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
     checked = any(b.name == FAULT for b in plan.buffers)
     found += [steps.index_check(values.object(FromBuffer(FAULT)))] if checked else []

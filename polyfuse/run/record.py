@@ -19,17 +19,22 @@ from polyfuse.run.captures import Watch
 from polyfuse.run.services import Launcher
 from polyfuse.run.workspace import Counters
 
+Pairs = tuple[tuple[int, int], ...]
+"""(output, leaf): the output lies in the memory of the leaf."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
     """Global intermediates of one plan at fixed sizes.
 
-    `offsets`: per buffer, in bytes, into the workspace (`total` bytes) or, where `zeroed`, into the counters.
+    `offsets`: per buffer, in bytes, into the workspace (`total` bytes) or, where `zeroed`, into the counters.  `hosts`:
+    per buffer the leaf in whose memory it lies, -1 for none.
     """
 
     allocate: Callable[[], Any]
     buffers: tuple[tuple[Buffer, tuple[int, ...]], ...]
     offsets: tuple[int, ...]
+    hosts: tuple[int, ...]
     total: int
     counted: int
 
@@ -38,16 +43,22 @@ class Scratch:
         memory = self.allocate() if self.total else None
         return memory, counters.take(library, device, stream, self.counted) if self.counted else None
 
-    def addresses(self, library: Library, memory: Any, zeroed: Any) -> list[int]:
+    def addresses(self, library: Library, memory: Any, zeroed: Any, values: Sequence[Any]) -> list[int]:
         base = library.pointer(memory) if memory is not None else 0
         counter = library.pointer(zeroed) if zeroed is not None else 0
-        pairs = zip(self.buffers, self.offsets, strict=True)
-        return [(counter if buffer.zeroed else base) + offset for (buffer, _), offset in pairs]
+        triples = zip(self.buffers, self.offsets, self.hosts, strict=True)
+        return [
+            values[host] if host >= 0 else (counter if buffer.zeroed else base) + offset
+            for (buffer, _), offset, host in triples
+        ]
 
-    def views(self, library: Library, memory: Any, zeroed: Any) -> list[Any]:
+    def views(self, library: Library, memory: Any, zeroed: Any, leaves: Sequence[Any]) -> list[Any]:
         """The buffers as arrays."""
-        triples = zip(self.buffers, self.offsets, strict=True)
-        return [library.view(zeroed if b.zeroed else memory, o, shape, b.dtype) for (b, shape), o in triples]
+        triples = zip(self.buffers, self.offsets, self.hosts, strict=True)
+        return [
+            leaves[host] if host >= 0 else library.view(zeroed if b.zeroed else memory, o, shape, b.dtype)
+            for (b, shape), o, host in triples
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,32 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Siblings:
+    """Records of the same call with other results in its arguments, each made when a call first needs it.
+
+    `make`: the record whose outputs lie in the arguments of these pairs; for none, the one that donates nothing.
+    `allows`: whether an output may be stored over an argument.
+    """
+
+    make: Callable[[Pairs], Record]
+    allows: Callable[[int, int], bool]
+    records: dict[Pairs, Record] = field(default_factory=dict)
+    allowed: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    def record(self, pairs: Pairs) -> Record:
+        found = self.records.get(pairs)
+        if found is None:
+            found = self.records[pairs] = self.make(pairs)
+        return found
+
+    def may_hold(self, output: int, argument: int) -> bool:
+        known = self.allowed.get((output, argument))
+        if known is None:
+            known = self.allowed[output, argument] = self.allows(output, argument)
+        return known
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """One prepared call.
 
@@ -96,7 +133,8 @@ class Record:
     place.  `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the
     bytes it reaches from its address, for overlap tests.  `direct`: a shorter `run`, where there is one.  `check`: a
     quick test for the arrays of a plain call, all aligned.  `targets`: classes of arrays seen as ``out=``, by output
-    and key.
+    and key.  `given`: per output the donated leaf whose memory it takes, -1 for none; `taken`: all leaves whose memory
+    the kernels write.
     """
 
     library: Library
@@ -118,6 +156,9 @@ class Record:
     is_conditional: bool
     spans: tuple[tuple[int, int, int], ...]  # leaf, lowest byte, highest byte + 1
     counters: Counters
+    siblings: Siblings
+    given: tuple[int, ...] = ()
+    taken: tuple[int, ...] = ()
     direct: Callable[[list[Any]], Any] | None = None
     check: Callable[..., bool] | None = None
     targets: dict[tuple[Any, ...], TargetClass] = field(default_factory=dict)
@@ -144,32 +185,61 @@ class Record:
         """Launch into new outputs and return them as the caller's result.  Consumes both lists."""
         if self.direct is not None:
             return self.direct(values)
+        if self.taken:
+            return self._run_given(values, leaves)
         outputs = [allocate() for allocate in self.allocators]
         self.launch(values, leaves, outputs)
         return self.finish(outputs)
 
+    def _run_given(self, values: list[Any], leaves: list[Any]) -> Any:
+        """`run` with results in donated arguments, where these arrays may be written."""
+        if not self._may_take(values, leaves):
+            return self.siblings.record(()).run(values, leaves)
+        pairs = zip(self.allocators, self.given, strict=True)
+        outputs = [leaves[leaf] if leaf >= 0 else allocate() for allocate, leaf in pairs]
+        self.launch(values, leaves, outputs)
+        return self.finish(outputs)
+
+    def _may_take(self, values: Sequence[Any], leaves: Sequence[Any]) -> bool:
+        """Whether the donated leaves share no byte with another leaf and can be written."""
+        spans = [(leaf, values[leaf] + low, values[leaf] + high) for leaf, low, high in self.spans]
+        for leaf, first, last in spans:
+            if leaf in self.taken and any(o != leaf and a < last and first < b for o, a, b in spans):
+                return False
+        return self.library.name != "numpy" or all(leaves[leaf].flags.writeable for leaf in self.taken)
+
     def run_into(self, values: list[Any], leaves: list[Any], targets: Sequence[Target]) -> None:
         """Launch into the caller's arrays.
 
-        A kernel writes a target directly when it is contiguous, aligned, and shares no byte with an argument; otherwise
-        it writes a new array, which is then copied.
+        A kernel writes a target directly when it is contiguous, aligned, and shares no byte with an argument, or is the
+        very argument and is proved to be written after the last read; otherwise a new array, which is then copied.
         """
-        outputs, copies = self.place(values, targets)
-        self.launch(values, leaves, outputs)
+        record, outputs, copies = self.place(values, leaves, targets)
+        record.launch(values, leaves, outputs)
         for target, output in copies:
             self.library.copy(target, output)
 
-    def place(self, values: Sequence[Any], targets: Sequence[Target]) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """What the kernels write, where results go to `targets`; and pairs (target, new array) to be copied after."""
-        outputs, copies = [], []
+    def place(
+        self, values: Sequence[Any], leaves: Sequence[Any], targets: Sequence[Target]
+    ) -> tuple[Record, list[Any], list[tuple[Any, Any]]]:
+        """The record to launch, what its kernels write where results go to `targets`, and pairs (target, new array) to
+        be copied after."""
+        if self.taken and (targets or not self._may_take(values, leaves)):
+            return self.siblings.record(()).place(values, leaves, targets)
+        outputs, copies, pairs = [], [], list[tuple[int, int]]()
         for k, allocate in enumerate(self.allocators):
-            if k < len(targets) and self._is_direct(targets[k], values):
+            if self.given and self.given[k] >= 0:
+                outputs.append(leaves[self.given[k]])
+                continue
+            over = self._overwritten(k, targets[k], values) if k < len(targets) else None
+            if over is not None:
                 outputs.append(targets[k].array)
+                pairs += [(k, leaf) for leaf in over]
                 continue
             outputs.append(allocate())
             if k < len(targets):
                 copies.append((targets[k].array, outputs[k]))
-        return outputs, copies
+        return self.siblings.record(tuple(pairs)) if pairs else self, outputs, copies
 
     def launch(self, values: list[Any], leaves: list[Any], outputs: list[Any]) -> None:
         """Run the steps; `outputs` are arrays that kernels write.  Extends `values`."""
@@ -183,8 +253,8 @@ class Record:
         memory = zeroed = None  # alive as long as the copies are: the allocators are ordered by the stream
         if self.scratch is not None:
             memory, zeroed = self.scratch.take(library, self.device, stream, self.counters)
-            values += self.scratch.addresses(library, memory, zeroed)
-            views = self.scratch.views(library, memory, zeroed) if self.needs_objects else []
+            values += self.scratch.addresses(library, memory, zeroed, values)
+            views = self.scratch.views(library, memory, zeroed, leaves) if self.needs_objects else []
         values += self.constants
         if self.needs_objects:
             values += [*leaves, *outputs, *views]
@@ -200,9 +270,15 @@ class Record:
             values[position] = library.pointer(copies[-1])
         return copies
 
-    def _is_direct(self, target: Target, values: Sequence[Any]) -> bool:
-        """Whether kernels may write `target` in place of a new output."""
+    def _overwritten(self, output: int, target: Target, values: Sequence[Any]) -> list[int] | None:
+        """The leaves that kernels overwrite when they write `target` in place of a new output; None where they may
+        not."""
         if not target.layout.is_plain:
-            return False
+            return None
         first, last = target.pointer + target.layout.low, target.pointer + target.layout.high
-        return not any(first < values[k] + high and values[k] + low < last for k, low, high in self.spans)
+        met = [s for s in self.spans if first < values[s[0]] + s[2] and values[s[0]] + s[1] < last]
+        for leaf, low, high in met:
+            same = target.pointer == values[leaf] and (target.layout.low, target.layout.high) == (low, high)
+            if not same or any(leaf == k for k, _ in self.staged) or not self.siblings.may_hold(output, leaf):
+                return None
+        return [leaf for leaf, _, _ in met]

@@ -52,7 +52,7 @@ class Frontend(Protocol):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         static: Sequence[Any],
-        donate: Sequence[str],
+        donate: Sequence[int | str],
     ) -> Traced:
         """Call `function` with tracers in place of the arrays, Python numbers and shape specs in its arguments.
 
@@ -145,7 +145,8 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """What a plan depends on; `backend` and `versions` are what its object code depends on."""
+    """What a plan depends on; `backend` and `versions` are what its object code depends on.  `pairs`: of an output and
+    the argument that is its ``out=``."""
 
     program: Program
     options: Options
@@ -153,6 +154,7 @@ class PlanKey:
     target: Target
     backend: str
     versions: tuple[str, ...]
+    pairs: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

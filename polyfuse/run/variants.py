@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,13 +21,11 @@ from polyfuse.run.arrays import Device
 from polyfuse.run.captures import Watch, watch
 from polyfuse.run.libraries import library_of
 from polyfuse.run.prepare import Leaf, Ready
+from polyfuse.run.record import Pairs
 from polyfuse.run.services import Backend, Compiled, PlanKey, Services, Traced
 from polyfuse.run.sizes import hold, solve
 from polyfuse.target import Target
 
-PLANNING = threading.RLock()  # isl's context, its operation budget and Numba's compiler are shared by the process
-if hasattr(os, "register_at_fork"):  # a fork waits for planning threads, so that the child finds nothing half-made
-    os.register_at_fork(before=PLANNING.acquire, after_in_parent=PLANNING.release, after_in_child=PLANNING.release)
 _TRACES = 64  # per pattern of a call; guards on rebound globals could otherwise grow it without end
 
 _log = logging.getLogger("polyfuse.run")
@@ -121,6 +117,18 @@ class Variants:
         known.insert(0, ready)
         return ready
 
+    def shared(self, ready: Ready, pairs: Pairs, sizes: Mapping[str, int]) -> Ready:
+        """The plan of `ready` with outputs in the arguments of `pairs` and nothing else donated."""
+        from polyfuse.sharing import in_place
+
+        key = replace(ready.key, pairs=pairs) if ready.key is not None else None
+        found = self._stored(key, sizes, ready.backend) if key is not None else None
+        if found is not None:
+            return found
+        made = self.compile(in_place(ready.plan, pairs), ready.backend)
+        self._keep(key, made)
+        return made
+
     def plan(self, program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
         self.counts.plans += 1
         return self.services.planner(program, target, options, layouts)
@@ -150,17 +158,20 @@ class Variants:
             _log.warning("cache entry of %s does not load: %s", key.program.name, error)
             return None
         self.counts.loads += 1
-        return Ready(plan, kernels, backend)
+        return Ready(plan, kernels, backend, key)
 
     def _made(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready:
         plan = self.plan(key.program, key.target, key.options, key.layouts)
         if not hold(plan.guards, sizes):
             violated = next(g for g in plan.guards if not g.holds(sizes))
             raise StalePlanError(f"the plan of {key.program.name} excludes the call it was made for: {violated}")
-        ready = self.compile(plan, backend)
-        if self.services.store is not None:
-            self.services.store.save(key, plan, [kernel.to_bytes() for kernel in ready.kernels])
+        ready = replace(self.compile(plan, backend), key=key)
+        self._keep(key, ready)
         return ready
+
+    def _keep(self, key: PlanKey | None, ready: Ready) -> None:
+        if key is not None and self.services.store is not None:
+            self.services.store.save(key, ready.plan, [kernel.to_bytes() for kernel in ready.kernels])
 
 
 def pattern(key: tuple[Any, ...], leaves: Sequence[Leaf]) -> tuple[Any, ...]:

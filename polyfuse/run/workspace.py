@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyfuse.bindings import Buffer
+from polyfuse.bindings import Buffer, FromArgument, FromBuffer
 from polyfuse.dtypes import u8
 from polyfuse.run.arrays import Device, Library
 from polyfuse.run.sizes import evaluate
@@ -34,18 +34,43 @@ def buffer_bytes(buffer: Buffer, sizes: Mapping[str, int]) -> int:
     return count
 
 
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Memory that buffers hold in turn: the first by `name`, all of them from step `first` to step `last`."""
+
+    name: str
+    first: int
+    last: int
+    bytes: int
+
+
+def regions(buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> list[Region]:
+    """The memory that a plan needs for its intermediates; those in donated arguments and counters need none."""
+    found: dict[str, Region] = {}
+    for buffer in sorted(buffers, key=lambda b: b.first):
+        if buffer.zeroed or isinstance(buffer.within, FromArgument):
+            continue
+        name, need = buffer.within.name if buffer.within is not None else buffer.name, buffer_bytes(buffer, sizes)
+        known = found.get(name, Region(name, buffer.first, buffer.last, need))
+        found[name] = Region(name, known.first, max(known.last, buffer.last), max(known.bytes, need))
+    return list(found.values())
+
+
 def pack(buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> Placement:
-    """Offsets for `buffers`; two share bytes only where their lifetimes (steps, ends included) are disjoint."""
-    needs = [(-(-buffer_bytes(b, sizes) // ALIGNMENT) * ALIGNMENT, b) for b in buffers]
-    placed: list[tuple[int, int, Buffer]] = []  # first byte, last byte + 1
-    for need, buffer in sorted(needs, key=lambda pair: (-pair[0], pair[1].first, pair[1].name)):
+    """Offsets for `buffers`; two share bytes only where their lifetimes (steps, ends included) are disjoint, or where
+    the planner proved that one takes over the memory of the other."""
+    needs = [(-(-r.bytes // ALIGNMENT) * ALIGNMENT, r) for r in regions(buffers, sizes)]
+    placed: list[tuple[int, int, Region]] = []  # first byte, last byte + 1
+    for need, region in sorted(needs, key=lambda pair: (-pair[0], pair[1].first, pair[1].name)):
         offset = 0
         for low, high, other in sorted(placed, key=lambda entry: entry[0]):
-            apart = other.last < buffer.first or buffer.last < other.first
+            apart = other.last < region.first or region.last < other.first
             if not apart and low < offset + need and offset < high:
                 offset = high
-        placed.append((offset, offset + need, buffer))
-    return Placement({b.name: low for low, _, b in placed}, max((high for _, high, _ in placed), default=0))
+        placed.append((offset, offset + need, region))
+    at = {region.name: low for low, _, region in placed}
+    inside = {b.name: at[b.within.name] for b in buffers if isinstance(b.within, FromBuffer)}
+    return Placement(at | inside, max((high for _, high, _ in placed), default=0))
 
 
 class Counters:
