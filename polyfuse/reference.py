@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import erf, erfc, gamma, lgamma
+from math import erf, erfc, gamma, lgamma, prod
 from typing import Any, assert_never
 
 import numpy as np
@@ -283,7 +283,8 @@ def _positions(node: Reduce, operands: Sequence[Array]) -> Any:
     kept = [k for k in range(operands[0].ndim) if k not in node.axes]
     values, indices = (np.transpose(o, [*kept, *node.axes]) for o in operands)
     outer = values.shape[: len(kept)]
-    values, indices = values.reshape(*outer, -1), indices.reshape(*outer, -1)
+    inner = prod(operands[0].shape[k] for k in node.axes)
+    values, indices = values.reshape(*outer, inner), indices.reshape(*outer, inner)
     best = values.max(-1, keepdims=True) if node.monoid == "argmax" else values.min(-1, keepdims=True)
     hit = (values == best) | (values != values)
     if values.dtype.kind == "f" or values.dtype.name == "bfloat16":

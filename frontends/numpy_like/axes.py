@@ -23,7 +23,7 @@ def one(axis: Any, rank: int) -> int:
 
 def many(axis: Axis, rank: int) -> tuple[int, ...]:
     """Sorted distinct axes; None means all.  Raises ShapeError."""
-    if axis is None:
+    if axis is None or (rank == 0 and axis in (0, -1)):  # NumPy lets a number be reduced along its axis 0
         return tuple(range(rank))
     found = [one(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]
     if len(set(found)) < len(found):
@@ -32,6 +32,8 @@ def many(axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def sequence(axis: Axis, rank: int) -> list[int]:
-    """Distinct axes in the order given.  Raises ShapeError."""
+    """Distinct axes in the order given; None means all.  Raises ShapeError."""
+    if axis is None:
+        return list(range(rank))
     many(axis, rank)
     return [one(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]

@@ -1,5 +1,5 @@
-"""Functions that no affine kernel computes: sorting, searching, linear algebra.  Each is one call of the caller's array
-library between fused kernels; shapes and dtypes of the results are known while tracing.
+"""Functions that no affine kernel computes: sorting and searching.  Each is one call of the caller's array library
+between fused kernels; shapes and dtypes of the results are known while tracing.
 """
 
 from __future__ import annotations
@@ -35,27 +35,6 @@ def opaque(call: Call, operands: Sequence[Tracer], shape: Any, dtype: Any) -> Tr
     trace = operands[0].state
     sizes = shape_argument(trace, shape)
     return Tracer(trace, expr.opaque(call, [o.node for o in operands], sizes, numpy_dtype(dtype)))
-
-
-class SlogdetResult(NamedTuple):
-    sign: Tracer
-    logabsdet: Tracer
-
-
-class EighResult(NamedTuple):
-    eigenvalues: Tracer
-    eigenvectors: Tracer
-
-
-class QRResult(NamedTuple):
-    Q: Tracer
-    R: Tracer
-
-
-class SVDResult(NamedTuple):
-    U: Tracer
-    S: Tracer
-    Vh: Tracer
 
 
 # ---------------------------------------------------------------------------------------------- sorting
@@ -121,21 +100,13 @@ def argpartition(x: ArrayLike, kth: Any, axis: Any = -1, kind: str = "introselec
     return argsort(x, axis, None, order)
 
 
-def median(x: ArrayLike, axis: Any = None, keepdims: bool = False) -> Tracer:
-    """The mean of the middle two of the sorted axis; NaN where there is one."""
-    array, place = _along(x, axis)
-    ordered = sort(array, place)
-    extent = ordered.shape[place]
-    before: tuple[Any, ...] = (slice(None),) * place
-    wide = as_float(ordered).astype(as_float(ordered).element.compute.numpy)
-    low = wide[(*before, slice((extent - 1) // 2, (extent - 1) // 2 + 1))]
-    high = wide[(*before, slice(extent // 2, extent // 2 + 1))]
-    last = wide[(*before, slice(-1, None))]
-    found = where(isnan(last), last, (low + high) / 2).astype(as_float(ordered).dtype)
-    if axis is None:
-        (whole,) = lift_all(x)
-        return found.reshape((1,) * whole.ndim) if keepdims else found[0]
-    return found if keepdims else found[(*before, 0)]
+def lexsort(keys: Any, axis: int = -1) -> Tracer:
+    """Positions that sort by the last key, equal ones by the key before it, and so on: stable sorts from the first."""
+    columns = lift_all(*(keys if isinstance(keys, (tuple, list)) else [keys[k] for k in range(keys.sizes[0].constant)]))
+    order = argsort(columns[0], axis)
+    for key in columns[1:]:
+        order = take_along_axis(order, argsort(take_along_axis(key, order, axis), axis), axis)
+    return order
 
 
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike = None) -> Tracer:
@@ -151,114 +122,6 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     common = f32 if common == bf16 else common
     operands = [Tracer(t.state, as_dtype(t, common)) for t in (keys, values)]
     return library("searchsorted", operands, values.sizes, i64, side=side)
-
-
-# ---------------------------------------------------------------------------------------------- linear algebra
-
-
-def _matrices(name: str, x: ArrayLike, square: bool = True) -> Tracer:
-    """Stacks of matrices in float32 or float64.  Raises ShapeError and DTypeError as NumPy does."""
-    (array,) = lift_all(x)
-    if array.ndim < 2:
-        raise ShapeError(f"np.linalg.{name} needs matrices, not an array of rank {array.ndim}")
-    if array.element in (f16, bf16):
-        raise DTypeError(f"np.linalg.{name} does not accept {array.dtype}", advice="Cast with .astype(np.float32).")
-    rows, columns = array.sizes[-2:]
-    if square and not (rows == columns or array.state.equal(rows, columns)):
-        raise ShapeError(f"np.linalg.{name} needs square matrices, not {text_of(array.sizes)}")
-    return array if array.element.is_float else Tracer(array.state, as_dtype(array, f64))
-
-
-def same_shape(name: str, x: ArrayLike) -> Tracer:
-    """A function of square matrices that gives matrices of their shape."""
-    a = _matrices(name, x)
-    return library(f"linalg.{name}", [a], a.sizes, a.element)
-
-
-def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tracer:
-    """The lower triangular factor; its transpose where `upper`."""
-    factor = same_shape("cholesky", x)
-    return factor.mT if upper else factor
-
-
-def pinv(x: ArrayLike) -> Tracer:
-    a = _matrices("pinv", x, square=False)
-    return library("linalg.pinv", [a], (*a.sizes[:-2], a.sizes[-1], a.sizes[-2]), a.element)
-
-
-def det(x: ArrayLike) -> Tracer:
-    a = _matrices("det", x)
-    return library("linalg.det", [a], a.sizes[:-2], a.element)
-
-
-def slogdet(x: ArrayLike) -> SlogdetResult:
-    """Sign and logarithm of the determinant."""
-    a = _matrices("slogdet", x)
-    return SlogdetResult(*(library("linalg.slogdet", [a], a.sizes[:-2], a.element, result=k) for k in (0, 1)))
-
-
-def solve(a: ArrayLike, b: ArrayLike) -> Tracer:
-    """``np.linalg.solve``: `b` is one vector, or a stack of matrices."""
-    a, b = lift_all(a, b)
-    a, vector = _matrices("solve", a), b.ndim == 1
-    b = _matrices("solve", b[:, None] if vector else b, square=False)
-    if not a.state.equal(a.sizes[-1], b.sizes[-2]):
-        raise ShapeError(f"np.linalg.solve: {text_of(a.sizes)} and {text_of(b.sizes)} have other numbers of rows")
-    common = promotion.common((a.element, b.element))
-    batch = broadcast_shapes(a.state, a.sizes[:-2], b.sizes[:-2])
-    operands = [Tracer(t.state, as_dtype(t, common)) for t in (a, b)]
-    found = library("linalg.solve", operands, (*batch, *b.sizes[-2:]), common)
-    return found[..., 0] if vector else found
-
-
-def eigvalsh(x: ArrayLike, UPLO: str = "L") -> Tracer:
-    a = _lower(_matrices("eigvalsh", x), UPLO)
-    return library("linalg.eigvalsh", [a], a.sizes[:-1], a.element)
-
-
-def eigh(x: ArrayLike, UPLO: str = "L") -> EighResult:
-    """Eigenvalues in rising order, and eigenvectors as columns."""
-    a = _lower(_matrices("eigh", x), UPLO)
-    shapes = (a.sizes[:-1], a.sizes)
-    return EighResult(*(library("linalg.eigh", [a], s, a.element, result=k) for k, s in enumerate(shapes)))
-
-
-def _lower(a: Tracer, triangle: str) -> Tracer:
-    return a.mT if triangle == "U" else a
-
-
-def _least(a: Tracer) -> Affine:
-    rows, columns = a.sizes[-2:]
-    return rows if a.state.decide(columns - rows) else columns
-
-
-def qr(x: ArrayLike, mode: str = "reduced") -> QRResult:
-    a = _matrices("qr", x, square=False)
-    if mode not in ("reduced", "complete"):
-        raise UnsupportedError(f"np.linalg.qr with mode={mode!r} is not supported", advice='Use mode="reduced".')
-    *batch, rows, columns = a.sizes
-    inner = rows if mode == "complete" else _least(a)
-    shapes = ((*batch, rows, inner), (*batch, inner, columns))
-    return QRResult(*(library("linalg.qr", [a], s, a.element, mode=mode, result=k) for k, s in enumerate(shapes)))
-
-
-def svd(x: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    a = _matrices("svd", x, square=False)
-    *batch, rows, columns = a.sizes
-    inner = _least(a)
-    if not compute_uv:
-        return svdvals(x)
-    left, right = (rows, columns) if full_matrices else (inner, inner)
-    shapes = ((*batch, rows, left), (*batch, inner), (*batch, right, columns))
-    full = bool(full_matrices)
-    return SVDResult(
-        *(library("linalg.svd", [a], s, a.element, full_matrices=full, result=k) for k, s in enumerate(shapes))
-    )
-
-
-def svdvals(x: ArrayLike) -> Tracer:
-    a = _matrices("svdvals", x, square=False)
-    return library("linalg.svd", [a], (*a.sizes[:-2], _least(a)), a.element, full_matrices=False, result=1)
 
 
 # ---------------------------------------------------------------------------------------------- complex results
@@ -286,9 +149,7 @@ _COMPLEX = [
 _COMPLEX += ["linalg.eig", "linalg.eigvals"]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f.__name__: f for f in (sort, argsort, top_k, partition, argpartition, median, searchsorted)},
-    **{f"linalg.{f.__name__}": f for f in (cholesky, pinv, det, slogdet, solve, eigh, eigvalsh, qr, svd, svdvals)},
-    "linalg.inv": partial(same_shape, "inv"),
+    **{f.__name__: f for f in (sort, argsort, top_k, partition, argpartition, lexsort, searchsorted)},
     **{n: partial(refuse_complex, n) for n in _COMPLEX},
     "fft.fftshift": partial(shift, 1),
     "fft.ifftshift": partial(shift, -1),

@@ -99,8 +99,9 @@ def linspace(
     **_: Any,
 ) -> Any:
     """``start + step * arange(num)``, the last point exactly `stop`."""
-    first, last = (ufunc("multiply", lift(trace, v), 1.0) for v in (start, stop))
-    common = promotion.common((*(kind_of(v) for v in (first, last)), float))
+    ends = [lift(trace, v) for v in (start, stop)]
+    common = promotion.common((*(kind_of(v) for v in ends), float))
+    first, last = (Tracer(trace, as_dtype(v, common)) for v in ends)
     (length,) = shape_argument(trace, num)
     divisions = size_of(trace, length - 1 if endpoint else length)
     index = Tracer(trace, nodes.cast(nodes.iota((length,), dimension(0)), common))
@@ -123,6 +124,37 @@ def logspace(
 ) -> Tracer:
     result = ufunc("power", lift(trace, base), linspace(trace, start, stop, num, endpoint))
     return result.astype(dtype) if dtype is not None else result
+
+
+def geomspace(
+    trace: Trace, start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Tracer:
+    """Numbers spaced evenly on a logarithmic scale; the ends are exact."""
+    first, last = (lift(trace, v) for v in (start, stop))
+    common = promotion.common((kind_of(first), kind_of(last), float))
+    first, last = (Tracer(trace, as_dtype(v, common)) for v in (first, last))
+    sign = ufunc("sign", first)
+    logs = [ufunc("log10", ufunc("absolute", v)) for v in (first, last)]
+    ramp = ufunc("power", Tracer(trace, expr.constant(10, common)), linspace(trace, *logs, num, endpoint)) * sign
+    point = Tracer(trace, nodes.iota(ramp.sizes, dimension(0)))
+    ramp = where(ufunc("equal", point, 0), first, ramp)
+    if endpoint:
+        length = size_of(trace, ramp.sizes[0])
+        ramp = where(ufunc("equal", point, length - 1) & (point > 0), last, ramp)
+    found = trace.functions["moveaxis"](ramp, 0, axis) if axis else ramp
+    return found.astype(dtype) if dtype is not None else found  # type: ignore[no-any-return]
+
+
+def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None) -> Tracer:
+    """fftfreq and rfftfreq: the frequencies of bins, of symbolic sizes too."""
+    size = n if isinstance(n, SymbolicSize) else int(n)
+    (extent,) = shape_argument(trace, size)
+    scale = 1.0 / (n * d)
+    count = extent // 2 + 1 if half else extent
+    point = Tracer(trace, nodes.iota((count,), dimension(0)))
+    if not half:
+        point = where(point > (size - 1) // 2, point - size, point)
+    return ufunc("multiply", point.astype(np.float64), scale)
 
 
 # ---------------------------------------------------------------------------------------------- matrices, grids
@@ -215,6 +247,12 @@ def asarray(trace: Trace, value: Any, dtype: Any = None, *args: Any, copy: bool 
     return array(trace, value, dtype, copy=bool(copy))
 
 
+def contiguous(trace: Trace, value: Any, dtype: Any = None, **_: Any) -> Any:
+    """``np.ascontiguousarray``: of rank 1 at least."""
+    found = asarray(trace, value, dtype)
+    return found if found.ndim else found.reshape(1)
+
+
 def result_type(*values: Any) -> Any:
     """``np.result_type``."""
     kinds = []
@@ -240,6 +278,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "arange": arange,
     "linspace": linspace,
     "logspace": logspace,
+    "geomspace": geomspace,
+    "fft.fftfreq": partial(fftfreq, False),
+    "fft.rfftfreq": partial(fftfreq, True),
     "eye": eye,
     "identity": eye,
     "tri": tri,
@@ -248,7 +289,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "array": array,
     "asarray": asarray,
     "asanyarray": asarray,
-    "ascontiguousarray": asarray,
+    "ascontiguousarray": contiguous,
+    "asfortranarray": contiguous,
+    "require": asarray,
     "broadcast_shapes": broadcast_shape_sizes,
 }
 

@@ -99,6 +99,12 @@ def fabs(x: ArrayLike) -> Tracer:
     return ufunc("absolute", as_float(x))
 
 
+def imaginary(x: ArrayLike) -> Tracer:
+    """Zeros: arrays are real."""
+    (x,) = lift_all(x)
+    return Tracer(x.state, nodes.full(x.sizes, 0, x.element))
+
+
 def square(x: ArrayLike) -> Tracer:
     return ufunc("multiply", x, x)
 
@@ -327,6 +333,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "conjugate": positive,
     "conj": positive,
     "real": positive,
+    "imag": imaginary,
+    "real_if_close": positive,
     "square": square,
     "reciprocal": reciprocal,
     "power": power,

@@ -190,7 +190,7 @@ def _pad_repeating(x: Tracer, axis: int, before: Affine, after: Affine, mode: st
     point, size = dimension(axis), x.sizes[axis]
     limit = size - 1 if mode == "reflect" else size
     if mode != "edge" and not all(x.state.decide(limit - w) for w in (before, after)):
-        raise UnsupportedError(f"np.pad with mode {mode!r} wider than the array", advice="Pad several times.")
+        return _pad_wider(x, axis, before, after, mode)
     if not x.state.decide(size - 1):
         raise ShapeError(f"an empty axis cannot be padded with mode {mode!r}")
     last = before + size - 1
@@ -206,6 +206,16 @@ def _pad_repeating(x: Tracer, axis: int, before: Affine, after: Affine, mode: st
         index[axis] = Affine.of(entry)
         pieces.append(Piece(where, x.node, tuple(index)))
     return Tracer(x.state, nodes.region(_grown(x, axis, before + after), pieces))
+
+
+def _pad_wider(x: Tracer, axis: int, before: Affine, after: Affine, mode: str) -> Tracer:
+    """Padding that repeats the array more than once: the positions are a table, of sizes that are known."""
+    size, widths = x.state.fixed(x.sizes[axis]), (x.state.fixed(before), x.state.fixed(after))
+    if not size:
+        raise ShapeError(f"an empty axis cannot be padded with mode {mode!r}")
+    positions = np.pad(np.arange(size), widths, mode=mode)  # type: ignore[call-overload]
+    found: Tracer = x[(slice(None),) * axis + (positions,)]
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- roll, tile, repeat
@@ -288,6 +298,8 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
 
 def _triangle(x: ArrayLike, k: int, lower: bool) -> Tracer:
     (x,) = lift_all(x)
+    if not x.ndim:
+        raise ShapeError("a triangle needs an array of rank 1 at least")
     if x.ndim == 1:
         x = broadcast_rows(x)
     row, column = (nodes.iota(x.sizes[-2:], dimension(d)) for d in (0, 1))
@@ -330,7 +342,7 @@ def _edge(x: Tracer, value: ArrayLike, axis: int) -> Tracer | None:
     if edge.ndim:
         return edge
     shape = [Affine.of(1) if k == axis else n for k, n in enumerate(x.sizes)]
-    return Tracer(x.state, nodes.broadcast(as_dtype(edge, x.element), shape))
+    return Tracer(x.state, nodes.broadcast(edge.node, shape))  # no weak scalar: NumPy makes an array of it first
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -144,7 +144,7 @@ any_, all_ = partial(truth, "any"), partial(truth, "all")
 def argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Tracer:
     """argmax and argmin: the first NaN, else the lowest index of the extreme; over all axes the flat index."""
     x = _argument(a)
-    reduced = axes.many(axis, x.ndim)
+    reduced = axes.many(None, x.ndim) if axis is None else ((axes.one(axis, x.ndim),) if x.ndim else ())
     _check_not_empty(x, reduced, monoid)
     if not x.ndim:
         return Tracer(x.state, expr.constant(0, i64))
@@ -317,7 +317,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tra
 
 
 def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
-    """Vector norms of any order; of matrices Frobenius, 1 and inf."""
+    """Vector norms of any order; of matrices Frobenius, 1 and inf (`linear_algebra` has those by singular values)."""
     x = as_float(x)
     if ord in (None, "fro") or (ord == 2 and len(axes.many(axis, x.ndim)) == 1):
         return ufunc("sqrt", sum_(x * x, axis, keepdims=keepdims))
@@ -326,7 +326,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
     if len(reduced) == 2 and ord in (1, -1, float("inf"), float("-inf")):
         inner, outer = (reduced[0], reduced[1]) if ord in (1, -1) else (reduced[1], reduced[0])
         sums = sum_(magnitude, inner, keepdims=True)
-        result = (max_ if ord > 0 else min_)(sums, outer, keepdims=True)
+        result = max_(sums, outer, keepdims=True, initial=0) if ord > 0 else min_(sums, outer, keepdims=True)
         return result if keepdims else result.state.call("squeeze", result, reduced)
     return _vector_norm(x, magnitude, ord, axis, keepdims)
 
@@ -378,9 +378,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softmax": softmax,
     "log_softmax": log_softmax,
     "logsumexp": logsumexp,
-    "linalg.norm": norm,
     "linalg.vector_norm": vector_norm,
-    "linalg.matrix_norm": lambda x, *, keepdims=False, ord="fro": norm(x, ord, (-2, -1), keepdims),
 }
 
 # ufunc.reduce, by the ufunc's name

@@ -13,9 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.errors import UnsupportedError
+from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.frontends.numpy_like import (
     activations,
+    statistics,
+    polynomials,
+    linear_algebra,
+    editing,
+    curves,
+    bits,
     boundaries,
     contractions,
     creation,
@@ -103,11 +109,11 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     found = TABLE.get(name)
     if found is None:
         raise unsupported(name)
-    options.pop("casting", None)
+    casting = options.pop("casting", "same_kind")
     options.pop("subok", None)
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
     if dtype is not None and name not in ("matmul",):
-        inputs = tuple(elementwise.astype(lift(trace_of(*inputs), v), dtype) for v in inputs)
+        inputs = tuple(_cast_to(name, lift(trace_of(*inputs), v), dtype, casting) for v in inputs)
     if mask is True:
         return with_out(found, inputs, options)
     out = options.pop("out", None)
@@ -115,6 +121,16 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     result = found(*inputs, **options)
     chosen = elementwise.where(mask, result, base).astype(result.dtype)
     return chosen if out is None else with_out(lambda: chosen, (), {"out": out})
+
+
+def _cast_to(name: str, x: Tracer, dtype: Any, casting: Any) -> Tracer:
+    """An operand in the dtype that the user wants to compute in.  Raises DTypeError as NumPy does."""
+    if x.weak is None and not np.can_cast(x.dtype, dtype, casting):
+        raise DTypeError(
+            f"np.{name} cannot cast {x.dtype} to {np.dtype(dtype)} by the rule {casting!r}",
+            advice="Cast the operand first with x.astype(...).",
+        )
+    return elementwise.astype(x, dtype)
 
 
 LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -131,6 +147,12 @@ LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **scans.FUNCTIONS,
         **contractions.FUNCTIONS,
         **boundaries.FUNCTIONS,
+        **bits.FUNCTIONS,
+        **curves.FUNCTIONS,
+        **editing.FUNCTIONS,
+        **linear_algebra.FUNCTIONS,
+        **polynomials.FUNCTIONS,
+        **statistics.FUNCTIONS,
         **creation.LIKE,
     }
 )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 
-from polyfuse.dtypes import DType
+from polyfuse.dtypes import DType, bool_
+from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.masked import ADVICE
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
@@ -72,4 +76,57 @@ def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08
     return result | (isnan(a) & isnan(b)) if equal_nan else result
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (clip, select, piecewise, nan_to_num, isclose)}
+def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tracer:
+    return isclose(a, b, rtol, atol, equal_nan).all()
+
+
+def array_equal(a: ArrayLike, b: ArrayLike, equal_nan: bool = False) -> Any:
+    """Whether shapes and all elements are equal; False at once where the shapes differ."""
+    a, b = lift_all(a, b)
+    if a.ndim != b.ndim or not all(m == n for m, n in zip(a.shape, b.shape, strict=True)):
+        return False
+    same = equal(a, b)
+    return (same | (isnan(a) & isnan(b)) if equal_nan else same).all()
+
+
+def array_equiv(a: ArrayLike, b: ArrayLike) -> Any:
+    """Whether the arrays are equal once they are broadcast together."""
+    a, b = lift_all(a, b)
+    try:
+        broadcast_shapes(a.state, a.sizes, b.sizes)
+    except ShapeError:
+        return False
+    return equal(a, b).all()
+
+
+def constant_answer(answer: bool, x: ArrayLike) -> Tracer:
+    """isreal and iscomplex of real arrays."""
+    (x,) = lift_all(x)
+    return Tracer(x.state, nodes.full(x.sizes, answer, bool_))
+
+
+def isin(
+    x: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Tracer:
+    """Whether each element is among the others: compared with all of them, in registers."""
+    x, others = lift_all(x, test_elements)
+    found = equal(x[..., None], others.reshape(-1)).any(axis=-1)
+    return ~found if invert else found
+
+
+def extract(condition: Any, x: ArrayLike) -> Any:
+    """Only for conditions that are known while tracing."""
+    if not isinstance(condition, (list, tuple, np.ndarray)):
+        raise IndexingError("np.extract has a shape that depends on the values of the condition", advice=ADVICE)
+    (x,) = lift_all(x)
+    return x.reshape(-1)[np.flatnonzero(np.asarray(condition))]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f.__name__: f for f in (clip, select, piecewise, nan_to_num, isclose, allclose, array_equal, array_equiv)},
+    "isreal": partial(constant_answer, True),
+    "iscomplex": partial(constant_answer, False),
+    "isin": isin,
+    "in1d": isin,
+    "extract": extract,
+}

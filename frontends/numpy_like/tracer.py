@@ -145,6 +145,10 @@ class Tracer(Operators["Tracer"]):
         return self
 
     @property
+    def imag(self) -> Tracer:
+        return self.state.call("imag", self)  # type: ignore[no-any-return]
+
+    @property
     def flat(self) -> Tracer:
         return self.state.call("ravel", self)  # type: ignore[no-any-return]
 
@@ -316,7 +320,7 @@ class Updater:
 
 METHODS = frozenset(
     """all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal dot exp
-    fill flatten item log max mean min nonzero partition prod ptp ravel relu repeat reshape round searchsorted sigmoid
+    fill flatten item log max mean min nonzero partition argpartition prod ptp put ravel relu repeat reshape round searchsorted sigmoid
     softmax sort sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device log_softmax
     logsumexp abs expand_dims broadcast_to""".split()
 )

@@ -264,6 +264,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "transpose": transpose,
     "permute_dims": transpose,
     "matrix_transpose": matrix_transpose,
+    "linalg.matrix_transpose": matrix_transpose,
     "swapaxes": swapaxes,
     "moveaxis": moveaxis,
     "rollaxis": rollaxis,
