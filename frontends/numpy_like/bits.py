@@ -1,0 +1,145 @@
+"""Numbers taken apart: exponents, spacings, bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from polyfuse import expr
+from polyfuse.dtypes import BY_NAME, DType, f16, i32, u8
+from polyfuse.errors import DTypeError
+from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.boundaries import library
+from polyfuse.frontends.numpy_like.elementwise import absolute, as_float, equal, isfinite, isnan, ufunc, where
+from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift_all
+from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ArrayLike = object
+
+_EXPONENT_BITS = {"f32": (23, 127), "f64": (52, 1023)}  # where the exponent stands in IEEE 754, and its bias
+
+
+def _cast(x: Tracer, dtype: DType) -> Tracer:
+    return Tracer(x.state, nodes.cast(x.node, dtype))
+
+
+def _same_bits(x: Tracer, dtype: DType) -> Tracer:
+    return Tracer(x.state, nodes.apply("bitcast", [x.node], dtype))
+
+
+def _number(x: Tracer, value: float) -> Tracer:
+    return Tracer(x.state, expr.constant(value, x.element))
+
+
+def spacing(x: ArrayLike) -> Tracer:
+    """The distance to the next number away from zero."""
+    x = as_float(x)
+    if x.element not in _dtypes():
+        raise DTypeError(f"np.spacing does not accept {x.dtype} here", advice="Cast with .astype(np.float32).")
+    away = ufunc("nextafter", x, ufunc("copysign", _number(x, float("inf")), x))
+    return where(isfinite(x), away - x, _number(x, float("nan")))
+
+
+def _dtypes() -> list[DType]:
+    return [BY_NAME[name] for name in _EXPONENT_BITS]
+
+
+def _power_of_two(exponent: Tracer, like: DType) -> Tracer:
+    """``2 ** exponent`` exactly, for exponents of normal numbers."""
+    shift, bias = _EXPONENT_BITS[like.name]
+    bits = BY_NAME[f"i{8 * like.itemsize}"]
+    return _same_bits(ufunc("left_shift", _cast(exponent + bias, bits), shift), like)
+
+
+def ldexp(x: ArrayLike, exponent: ArrayLike) -> Tracer:
+    """``x * 2 ** exponent``, in three steps, so that no power of two overflows before the product does."""
+    x, n = lift_all(x, exponent)
+    if n.element.kind not in "iub":
+        raise DTypeError(f"np.ldexp takes integer exponents, not {n.dtype}", advice="Cast them with .astype(np.int32).")
+    x = as_float(x)
+    result = x.element
+    wide = _cast(x, result.compute)
+    bias = _EXPONENT_BITS[wide.element.name][1]
+    left = ufunc("minimum", ufunc("maximum", _cast(n, BY_NAME["i64"]), -3 * bias), 3 * bias)
+    for _ in range(3):
+        step = ufunc("minimum", ufunc("maximum", left, 1 - bias), bias)
+        wide, left = wide * _power_of_two(step, wide.element), left - step
+    return _cast(wide, result)
+
+
+def frexp(x: ArrayLike) -> tuple[Tracer, Tracer]:
+    """The mantissa in [0.5, 1) with its sign, and the int32 exponent."""
+    x = as_float(x)
+    result = x.element
+    wide = _cast(x, result.compute)
+    shift, bias = _EXPONENT_BITS[wide.element.name]
+    bits = BY_NAME[f"u{8 * wide.element.itemsize}"]
+    tiny = absolute(wide) < 2.0 ** (1 - bias)
+    scaled = where(tiny, wide * 2.0**shift, wide)
+    raised = ufunc("bitwise_and", ufunc("right_shift", _same_bits(scaled, bits), shift), 2 * bias + 1)
+    exponent = _cast(raised, i32) - where(tiny, bias - 1 + shift, bias - 1).astype(i32.numpy)
+    whole = ~isfinite(wide) | equal(wide, 0)
+    cleared = ~((2 * bias + 1) << shift) & ((1 << 8 * bits.itemsize) - 1)
+    kept = ufunc("bitwise_or", ufunc("bitwise_and", _same_bits(scaled, bits), cleared), (bias - 1) << shift)
+    mantissa = where(whole, wide, _same_bits(kept, wide.element))
+    return _cast(mantissa, result), where(whole, 0, exponent).astype(i32.numpy)
+
+
+def bitwise_count(x: ArrayLike) -> Tracer:
+    """How many bits of the magnitude are set: sums of neighbours, then of pairs, of fours, and so on."""
+    (x,) = lift_all(x)
+    if x.element.kind not in "biu":
+        raise DTypeError(f"np.bitwise_count takes integers, not {x.dtype}")
+    if x.element.kind == "b":
+        return _cast(x, u8)
+    width = 8 * x.element.itemsize
+    count = _cast(absolute(x), BY_NAME[f"u{width}"])
+    span = 1
+    while span < width:
+        mask = sum(((1 << span) - 1) << at for at in range(0, width, 2 * span))
+        count = ufunc("add", ufunc("bitwise_and", count, mask), ufunc("bitwise_and", count >> span, mask))
+        span *= 2
+    return _cast(count, u8)
+
+
+# ---------------------------------------------------------------------------------------------- calls of the library
+
+
+def integer_function(name: str, x: ArrayLike, y: ArrayLike) -> Tracer:
+    """gcd and lcm: loops of unknown length, so a call of the array library."""
+    a, b = lift_all(x, y)
+    inputs, result = promotion.resolve(name, (kind_of(a), kind_of(b)))
+    shape = broadcast_shapes(a.state, a.sizes, b.sizes)
+    spread = [Tracer(a.state, nodes.broadcast(as_dtype(t, d), shape)) for t, d in zip((a, b), inputs, strict=True)]
+    return library(name, spread, shape, result)
+
+
+def i0(x: ArrayLike) -> Tracer:
+    """The modified Bessel function of order 0."""
+    x = as_float(x)
+    found = library("i0", [_cast(x, x.element.compute)], x.sizes, x.element.compute)
+    return _cast(found, x.element)
+
+
+def infinite(sign: int, x: ArrayLike) -> Tracer:
+    """isposinf and isneginf."""
+    (x,) = lift_all(x)
+    if not x.element.is_float:
+        return Tracer(x.state, nodes.full(x.sizes, False, BY_NAME["bool"]))
+    return equal(x, sign * float("inf"))
+
+
+def angle(x: ArrayLike, deg: bool = False) -> Tracer:
+    """The angle of a real number: 0, or pi for negative ones; NaN stays."""
+    x = as_float(x)
+    found = ufunc("arctan2", _number(x, 0.0), x)
+    return where(isnan(x), x, found * (180 / 3.141592653589793) if deg else found)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f.__name__: f for f in (spacing, ldexp, frexp, bitwise_count, i0, angle)},
+    **{n: partial(integer_function, n) for n in ("gcd", "lcm")},
+    "isposinf": partial(infinite, 1),
+    "isneginf": partial(infinite, -1),
+}

@@ -1,0 +1,198 @@
+"""Arrays with parts taken out, put in or written at positions that are known while tracing, and flat positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse.affine import dimension
+from polyfuse.dtypes import i64
+from polyfuse.errors import IndexingError, ShapeError
+from polyfuse.frontends.numpy_like import axes, masked, nodes
+from polyfuse.frontends.numpy_like.creation import diag
+from polyfuse.frontends.numpy_like.elementwise import ufunc, where
+from polyfuse.frontends.numpy_like.joining import concatenate, tile
+from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all
+from polyfuse.frontends.numpy_like.sizes import is_integer
+from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.updates import write
+from polyfuse.frontends.numpy_like.views import broadcast_to, moveaxis, shape_argument
+
+ArrayLike = object
+
+
+def _line(x: ArrayLike, axis: int | None) -> tuple[Tracer, int]:
+    (array,) = lift_all(x)
+    if axis is None:
+        return array.reshape(-1), 0
+    return array, axes.one(axis, array.ndim)
+
+
+def _known(positions: Any, name: str) -> Any:
+    """Positions that are no tracers.  Raises IndexingError."""
+    parts = positions if isinstance(positions, (list, tuple)) else [positions]
+    if any(isinstance(p, Tracer) for p in parts):
+        raise IndexingError(f"np.{name} at positions that are data: its result has no static shape", advice=masked.ADVICE)
+    return positions
+
+
+def _runs(x: Tracer, axis: int, kept: np.ndarray[Any, Any]) -> list[Tracer]:
+    """Consecutive positions along an axis as slices."""
+    before: tuple[Any, ...] = (slice(None),) * axis
+    breaks = np.flatnonzero(np.diff(kept) != 1) + 1
+    return [x[(*before, slice(int(run[0]), int(run[-1]) + 1))] for run in np.split(kept, breaks) if run.size]
+
+
+def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> Tracer:
+    """``np.delete`` at known positions."""
+    array, axis = _line(x, axis)
+    size = array.state.fixed(array.sizes[axis])
+    kept = np.delete(np.arange(size), _known(obj, "delete"))
+    parts = _runs(array, axis, kept)
+    return concatenate(parts, axis) if parts else array[(slice(None),) * axis + (slice(0, 0),)]
+
+
+def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Tracer:
+    """``np.insert`` at known positions."""
+    array, axis = _line(x, axis)
+    size = array.state.fixed(array.sizes[axis])
+    given = lift(array.state, values)
+    single = is_integer(_known(obj, "insert"))
+    if single:
+        while given.ndim < array.ndim:
+            given = given[None]
+        given = moveaxis(given, 0, axis)
+        count = given.state.fixed(given.sizes[axis])
+    else:
+        count = len(np.arange(size)[obj] if isinstance(obj, slice) else obj)
+    shape = tuple(count if k == axis else array.shape[k] for k in range(array.ndim))
+    added = broadcast_to(given, shape).astype(array.dtype)
+    order = np.insert(np.arange(size), [obj] * count if single else obj, size + np.arange(count))
+    both = concatenate([Tracer(array.state, array.node), added], axis)
+    return concatenate(_runs(both, axis, order), axis)
+
+
+def resize(x: ArrayLike, new_shape: Any) -> Tracer:
+    """``np.resize``: the elements over and over until the new shape is full."""
+    (x,) = lift_all(x)
+    sizes = shape_argument(x.state, new_shape)
+    wanted = int(np.prod([x.state.fixed(n) for n in sizes]))
+    line = x.reshape(-1)
+    have = x.state.fixed(line.sizes[0])
+    if not have or not wanted:
+        return Tracer(x.state, nodes.full(sizes, 0, x.element))
+    shape = tuple(n.constant for n in sizes)
+    return tile(line, -(-wanted // have))[:wanted].reshape(shape)
+
+
+def diagflat(v: ArrayLike, k: int = 0) -> Tracer:
+    return diag(lift_all(v)[0].reshape(-1), k)
+
+
+# ---------------------------------------------------------------------------------------------- flat positions
+
+
+def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tracer, ...]:
+    """The position along every axis; indices are taken to lie in the array."""
+    (flat,) = lift_all(indices)
+    rest = Tracer(flat.state, as_dtype(flat, i64))
+    sizes = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    found: list[Tracer] = []
+    for size in reversed(sizes) if order == "C" else sizes:
+        found.append(ufunc("remainder", rest, size))
+        rest = ufunc("floor_divide", rest, size)
+    return tuple(reversed(found)) if order == "C" else tuple(found)
+
+
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any, mode: Any = "raise", order: str = "C") -> Tracer:
+    """The flat position; with mode="raise" indices are taken to lie in the array."""
+    places = lift_all(*multi_index)
+    if len(places) != len(dims):
+        raise ShapeError(f"{len(places)} indices for {len(dims)} axes")
+    modes = [mode] * len(places) if isinstance(mode, str) else list(mode)
+    total: Tracer | None = None
+    pairs = list(zip(places, dims, modes, strict=True))
+    for place, size, how in pairs if order == "C" else pairs[::-1]:
+        at = Tracer(place.state, as_dtype(place, i64))
+        if how == "clip":
+            at = ufunc("minimum", ufunc("maximum", at, 0), size - 1)
+        elif how == "wrap":
+            at = ufunc("remainder", at, size)
+        total = at if total is None else total * size + at
+    assert total is not None
+    return total
+
+
+def ix_(*vectors: ArrayLike) -> tuple[Tracer, ...]:
+    """An open mesh of index vectors."""
+    tracers = lift_all(*vectors)
+    rank = range(len(tracers))
+    return tuple(v[tuple(slice(None) if j == k else None for j in rank)] for k, v in enumerate(tracers))
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+def put(x: Tracer, ind: Any, v: ArrayLike, mode: str = "raise") -> None:
+    """``np.put``: values at flat positions, repeated as often as needed."""
+    line, at = x.reshape(-1), ind if isinstance(ind, Tracer) else np.asarray(ind).reshape(-1)
+    if not isinstance(at, Tracer) and mode != "raise":
+        size = x.state.fixed(line.sizes[0])
+        at = np.clip(at, 0, size - 1) if mode == "clip" else at % size
+    value = lift(x.state, v)
+    if value.ndim and not isinstance(at, Tracer):
+        value = resize(value, at.shape)
+    line[at] = value
+    write(x, line.reshape(x.shape).node)
+
+
+def putmask(x: Tracer, mask: ArrayLike, values: ArrayLike) -> None:
+    """``np.putmask`` with a scalar, or with values of the shape of the array."""
+    value = lift(x.state, values)
+    if value.ndim and value.ndim != x.ndim:
+        raise ShapeError("np.putmask repeats its values in the order of the mask", advice="Give values of x's shape.")
+    chosen = where(mask, value, x)
+    write(x, as_dtype(Tracer(x.state, chosen.node), x.element))
+
+
+def place(x: Tracer, mask: ArrayLike, vals: ArrayLike) -> None:
+    """``np.place`` with a single value."""
+    value = lift(x.state, vals)
+    if value.ndim and not (value.sizes[0].is_constant and value.sizes[0].constant == 1):
+        raise ShapeError("np.place takes its values one by one where the mask holds", advice=masked.ADVICE)
+    putmask(x, mask, value.reshape(()) if value.ndim else value)
+
+
+def fill_diagonal(x: Tracer, val: ArrayLike, wrap: bool = False) -> None:
+    """``np.fill_diagonal`` with a single value, or with one per element of the diagonal."""
+    value = lift(x.state, val)
+    if x.ndim < 2 or wrap:
+        raise ShapeError("np.fill_diagonal takes matrices, without wrap=True")
+    on = [Tracer(x.state, nodes.iota(x.sizes, dimension(k))) for k in range(x.ndim)]
+    mask = ufunc("equal", on[0], on[1])
+    for other in on[2:]:
+        mask = mask & ufunc("equal", on[0], other)
+    if value.ndim:
+        rows = on[0]
+        value = value[ufunc("minimum", rows, value.shape[0] - 1)]
+    write(x, as_dtype(where(mask, value, x), x.element))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        delete,
+        insert,
+        resize,
+        diagflat,
+        unravel_index,
+        ravel_multi_index,
+        ix_,
+        put,
+        putmask,
+        place,
+        fill_diagonal,
+    )
+}
