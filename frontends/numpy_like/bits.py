@@ -17,6 +17,7 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
 
+_DIGITS = {"f16": (11, -24), "bf16": (8, -133), "f32": (24, -149), "f64": (53, -1074)}  # and the least exponent
 _EXPONENT_BITS = {"f32": (23, 127), "f64": (52, 1023)}  # where the exponent stands in IEEE 754, and its bias
 
 
@@ -33,16 +34,14 @@ def _number(x: Tracer, value: float) -> Tracer:
 
 
 def spacing(x: ArrayLike) -> Tracer:
-    """The distance to the next number away from zero."""
+    """The distance to the next number away from zero, with the sign of `x` (without it in float16, as NumPy)."""
     x = as_float(x)
-    if x.element not in _dtypes():
-        raise DTypeError(f"np.spacing does not accept {x.dtype} here", advice="Cast with .astype(np.float32).")
-    away = ufunc("nextafter", x, ufunc("copysign", _number(x, float("inf")), x))
-    return where(isfinite(x), away - x, _number(x, float("nan")))
-
-
-def _dtypes() -> list[DType]:
-    return [BY_NAME[name] for name in _EXPONENT_BITS]
+    digits, least = _DIGITS[x.element.name]
+    wide = _cast(x, x.element.compute)
+    exponent = ufunc("maximum", frexp(wide)[1] - digits, least)
+    size = ldexp(_number(wide, 1.0), exponent)
+    found = _cast(size if x.element == f16 else ufunc("copysign", size, wide), x.element)
+    return where(isfinite(x), found, _number(x, float("nan")))
 
 
 def _power_of_two(exponent: Tracer, like: DType) -> Tracer:

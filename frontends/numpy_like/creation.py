@@ -127,7 +127,13 @@ def logspace(
 
 
 def geomspace(
-    trace: Trace, start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+    trace: Trace,
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: Any = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Tracer:
     """Numbers spaced evenly on a logarithmic scale; the ends are exact."""
     first, last = (lift(trace, v) for v in (start, stop))
@@ -135,14 +141,15 @@ def geomspace(
     first, last = (Tracer(trace, as_dtype(v, common)) for v in (first, last))
     sign = ufunc("sign", first)
     logs = [ufunc("log10", ufunc("absolute", v)) for v in (first, last)]
-    ramp = ufunc("power", Tracer(trace, expr.constant(10, common)), linspace(trace, *logs, num, endpoint)) * sign
+    exponents = linspace(trace, logs[0], logs[1], num, endpoint)
+    ramp = ufunc("power", Tracer(trace, expr.constant(10, common)), exponents) * sign
     point = Tracer(trace, nodes.iota(ramp.sizes, dimension(0)))
     ramp = where(ufunc("equal", point, 0), first, ramp)
     if endpoint:
         length = size_of(trace, ramp.sizes[0])
         ramp = where(ufunc("equal", point, length - 1) & (point > 0), last, ramp)
     found = trace.functions["moveaxis"](ramp, 0, axis) if axis else ramp
-    return found.astype(dtype) if dtype is not None else found  # type: ignore[no-any-return]
+    return found.astype(dtype) if dtype is not None else found
 
 
 def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None) -> Tracer:

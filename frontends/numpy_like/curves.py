@@ -15,7 +15,7 @@ from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.axes import Axis
 from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted
 from polyfuse.frontends.numpy_like.contractions import labelled
-from polyfuse.frontends.numpy_like.elementwise import absolute, as_float, isnan, ufunc, where
+from polyfuse.frontends.numpy_like.elementwise import absolute, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take
 from polyfuse.frontends.numpy_like.joining import concatenate, diff, pad, stack
 from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all, text_of
@@ -29,10 +29,15 @@ ArrayLike = object
 # ---------------------------------------------------------------------------------------------- derivatives, integrals
 
 
+def _real(x: ArrayLike) -> Tracer:
+    """Floats as they are, integers in float64."""
+    (x,) = lift_all(x)
+    return x if x.element.is_float else Tracer(x.state, as_dtype(x, f64))
+
+
 def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; one array per axis.  Raises ShapeError on short axes."""
-    (x,) = lift_all(f)
-    x = as_float(x)
+    x = _real(f)
     chosen = axes.sequence(axis, x.ndim)
     steps = list(spacing) * (len(chosen) if len(spacing) == 1 else 1) or [1.0] * len(chosen)
     if len(steps) != len(chosen):
@@ -106,7 +111,7 @@ def _cast_safely(value: Tracer, x: Tracer) -> Tracer:
 
 def unwrap(p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * pi) -> Tracer:
     """Phases with jumps of more than half a period taken out."""
-    x = as_float(p)
+    x = _real(p)
     axis = axes.one(axis, x.ndim)
     before: tuple[Any, ...] = (slice(None),) * axis
     step = diff(x, axis=axis)
@@ -203,9 +208,9 @@ def _sliding(a: Tracer, v: Tracer, mode: str) -> Tracer:
 # ---------------------------------------------------------------------------------------------- geometric ranges
 
 
-def apply_over_axes(function: Callable[..., Any], x: ArrayLike, over: Any) -> Any:
+def apply_over_axes(function: Callable[..., Any], a: ArrayLike, over: Any) -> Any:
     """A reduction over one axis after the other, each kept with size 1."""
-    (x,) = lift_all(x)
+    x: Any = lift_all(a)[0]
     for axis in over if isinstance(over, (tuple, list)) else [over]:
         found = function(x, axis)
         x = found if found.ndim == x.ndim else found.state.functions["expand_dims"](found, axis)

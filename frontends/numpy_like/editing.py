@@ -34,7 +34,8 @@ def _known(positions: Any, name: str) -> Any:
     """Positions that are no tracers.  Raises IndexingError."""
     parts = positions if isinstance(positions, (list, tuple)) else [positions]
     if any(isinstance(p, Tracer) for p in parts):
-        raise IndexingError(f"np.{name} at positions that are data: its result has no static shape", advice=masked.ADVICE)
+        problem = f"np.{name} at positions that are data: its result has no static shape"
+        raise IndexingError(problem, advice=masked.ADVICE)
     return positions
 
 

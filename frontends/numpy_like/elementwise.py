@@ -8,7 +8,7 @@ from math import log, pi
 from typing import Any
 
 from polyfuse import expr
-from polyfuse.dtypes import bool_, f32, f64, u64
+from polyfuse.dtypes import bool_, f32, f64, i8, u64
 from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -97,6 +97,12 @@ def absolute(x: ArrayLike) -> Tracer:
 
 def fabs(x: ArrayLike) -> Tracer:
     return ufunc("absolute", as_float(x))
+
+
+def conjugate(x: ArrayLike) -> Tracer:
+    """The number itself; NumPy makes int8 of bool."""
+    (x,) = lift_all(x)
+    return Tracer(x.state, nodes.cast(x.node, i8)) if x.element == bool_ else positive(x)
 
 
 def imaginary(x: ArrayLike) -> Tracer:
@@ -330,8 +336,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "absolute": absolute,
     "fabs": fabs,
     "positive": positive,
-    "conjugate": positive,
-    "conj": positive,
+    "conjugate": conjugate,
+    "conj": conjugate,
     "real": positive,
     "imag": imaginary,
     "real_if_close": positive,

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine
-from polyfuse.dtypes import DType, i64
+from polyfuse.dtypes import DType, i64, u64
 from polyfuse.errors import DTypeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -70,8 +70,9 @@ def lift(trace: Trace, value: Any) -> Tracer:
 
 def _number(trace: Trace, value: bool | int | float) -> Tracer:
     weak = next(t for t in (bool, int, float) if isinstance(value, t))
+    dtype = u64 if weak is int and value >= 1 << 63 else promotion.default(weak)
     try:
-        return Tracer(trace, expr.constant(value, promotion.default(weak)), weak=weak)
+        return Tracer(trace, expr.constant(value, dtype), weak=weak)
     except OverflowError:
         raise DTypeError(f"the integer {value} does not fit 64 bits") from None
 

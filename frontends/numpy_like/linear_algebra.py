@@ -183,7 +183,7 @@ def matrix_rank(x: ArrayLike, tol: Any = None, hermitian: bool = False, *, rtol:
         largest = rows if a.state.decide(a.sizes[-2] - a.sizes[-1]) else columns
         factor = largest * float(np.finfo(a.dtype).eps) if rtol is None else rtol
         tol = singular.max(axis=-1, keepdims=True) * factor
-    return (singular > tol).sum(axis=-1)
+    return reductions.sum_(singular > tol, -1)
 
 
 def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:

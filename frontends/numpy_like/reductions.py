@@ -306,7 +306,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1) -> Tracer:
 def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tracer:
     """``log(sum(exp(x)))`` without overflow; rows of -inf give -inf."""
     x = as_float(x)
-    top = max_(x, axis, keepdims=True)
+    top = max_(x, axis, keepdims=True, initial=float("-inf"))
     finite = where(isfinite(top), top, 0)
     total = sum_(ufunc("exp", x - finite), axis, keepdims=True)
     result = ufunc("log", total) + finite
@@ -332,8 +332,10 @@ def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
 
 
 def _vector_norm(x: Tracer, magnitude: Tracer, order: Any, axis: Any, keepdims: bool) -> Tracer:
-    if order in (float("inf"), float("-inf")):
-        return (max_ if order > 0 else min_)(magnitude, axis, keepdims=keepdims)
+    if order == float("inf"):
+        return max_(magnitude, axis, keepdims=keepdims, initial=0)
+    if order == float("-inf"):
+        return min_(magnitude, axis, keepdims=keepdims)
     if order == 0:
         return count_nonzero(x, axis, keepdims=keepdims).astype(x.dtype)
     if order == 1:

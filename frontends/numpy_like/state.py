@@ -15,7 +15,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
-from polyfuse.errors import PolyfuseError, ShapeError, TraceError
+from polyfuse.errors import DTypeError, IndexingError, PolyfuseError, ShapeError, TraceError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like.bounds import is_nonnegative
 from polyfuse.frontends.numpy_like.locations import Location, here
@@ -68,6 +68,8 @@ class Trace:
             result = function(*args, **kwargs)
         except PolyfuseError as error:
             raise located(error) from None
+        except (TypeError, ValueError, IndexError) as error:
+            raise located(_refused(error)) from error
         finally:
             self.inside = False
         self.record(result)
@@ -224,6 +226,13 @@ class Trace:
             case expr.Iota():
                 return self.fixed(node.index)
         return None
+
+
+def _refused(error: Exception) -> TraceError:
+    """What Python or NumPy says about arguments that a function cannot take, as an error of ours."""
+    kind: type[TraceError] = DTypeError if isinstance(error, TypeError) else ShapeError
+    kind = IndexingError if isinstance(error, IndexError) else kind
+    return kind(f"these arguments are not supported here: {error}", advice="Compare them with NumPy's documentation.")
 
 
 def located(error: PolyfuseError) -> PolyfuseError:

@@ -320,7 +320,8 @@ class Updater:
 
 METHODS = frozenset(
     """all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal dot exp
-    fill flatten item log max mean min nonzero partition argpartition prod ptp put ravel relu repeat reshape round searchsorted sigmoid
-    softmax sort sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device log_softmax
+    fill flatten item log max mean min nonzero partition argpartition prod ptp put ravel relu repeat reshape round
+    searchsorted sigmoid softmax sort
+    sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device log_softmax
     logsumexp abs expand_dims broadcast_to""".split()
 )

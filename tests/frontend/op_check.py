@@ -105,17 +105,22 @@ def check(row: Row, rng: random.Random, runner: Runner) -> str:
         raise AssertionError(f"{type(error).__name__}: {error}: {shown}") from error
     assert len(got) == len(wanted), f"{len(got)} results, not {len(wanted)}: {shown}"
     for value, (own, wide) in zip(got, wanted, strict=True):
-        compare(value, own, wide, row.loose, shown)
+        compare(value, own, wide, row.loose, coarsest(arguments), shown)
     return "ok"
 
 
-def compare(got: Array, own: Array, wide: Array, loose: float, shown: str) -> None:
+def coarsest(arguments: dict[str, Array]) -> float:
+    """The rounding of the narrowest float among the arguments."""
+    return max((EPSILON[str(a.dtype)] for a in arguments.values() if a.dtype.kind == "f"), default=0.0)
+
+
+def compare(got: Array, own: Array, wide: Array, loose: float, rounding: float, shown: str) -> None:
     assert got.shape == own.shape, f"shape {got.shape}, not {own.shape}: {shown}"
     assert got.dtype == own.dtype, f"dtype {got.dtype}, not {own.dtype}: {shown}"
     if own.dtype.kind != "f":
         assert np.array_equal(got, wide), f"{got} is not {wide}: {shown}"
         return
-    limit = EPSILON[str(own.dtype)] * loose
+    limit = max(EPSILON[str(own.dtype)], rounding) * loose
     with np.errstate(all="ignore"):
         a, b = got.astype(np.float64), wide.astype(own.dtype).astype(np.float64)
         finite = np.abs(b[np.isfinite(b)])
@@ -147,7 +152,8 @@ def sweep(rows: list[Row], runner: Runner, seconds: float, seed: int, times: int
                 if not isinstance(error, AssertionError):
                     traceback.print_exc(limit=-3)
                 failed.add(row.text)
-    print(f"{done} calls of {len(rows)} rows, {refused} refused by both, {len(failed)} rows failed, {time.time() - start:.0f} s")
+    spent = time.time() - start
+    print(f"{done} calls of {len(rows)} rows, {refused} refused by both, {len(failed)} failed, {spent:.0f} s")
     return len(failed)
 
 

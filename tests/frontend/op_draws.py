@@ -2,7 +2,7 @@
 
 A row names its arrays, for example ``x:ij y:jk:float i:@a``: name, shape, kind.
 
-shape   letters       one size per letter, the same for equal letters; capitals are at least 1, digits stand for themselves
+shape   letters       one size per letter, the same for equal letters; capitals are at least 1, digits mean themselves
         *             any rank up to 3; several of them broadcast together
         +             any rank from 1 to 4
         =             the shape of the first array

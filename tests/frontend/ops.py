@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontends.numpy_like import specs_of_arrays, trace
-from polyfuse.reference import evaluate
+from polyfuse.reference import bind_sizes, evaluate
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ def run(function: Callable[..., Any], *arguments: Any) -> Any:
     traced = trace(function, specs_of_arrays(arguments))
     arrays = [a for a in arguments if isinstance(a, np.ndarray)] + list(traced.captured)
     scalars = [a for a in arguments if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic)]
-    return traced.rebuild(evaluate(traced.program, arrays, scalars), {})
+    sizes = bind_sizes(traced.program, [a.shape for a in arrays])
+    return traced.rebuild(evaluate(traced.program, arrays, scalars), sizes)
 
 
 def assert_same(got: Any, wanted: Any, exact: bool = False) -> None:
