@@ -14,7 +14,7 @@ from polyfuse.dtypes import DType, bf16, f32, i64
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
-from polyfuse.frontends.numpy_like.elementwise import as_float, isnan, where
+from polyfuse.frontends.numpy_like.elementwise import isnan, where
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -106,11 +106,13 @@ def median(x: ArrayLike, axis: Any = None, keepdims: bool = False) -> Tracer:
     ordered = sort(array, place)
     extent = ordered.shape[place]
     before: tuple[Any, ...] = (slice(None),) * place
-    wide = as_float(ordered).astype(as_float(ordered).element.compute.numpy)
+    # Means of integers are float64, whatever their width.
+    real = ordered if ordered.element.is_float else ordered.astype(f64.numpy)
+    wide = real.astype(real.element.compute.numpy)
     low = wide[(*before, slice((extent - 1) // 2, (extent - 1) // 2 + 1))]
     high = wide[(*before, slice(extent // 2, extent // 2 + 1))]
     last = wide[(*before, slice(-1, None))]
-    found = where(isnan(last), last, (low + high) / 2).astype(as_float(ordered).dtype)
+    found = where(isnan(last), last, (low + high) / 2).astype(real.dtype)
     if axis is None:
         (whole,) = lift_all(x)
         return found.reshape((1,) * whole.ndim) if keepdims else found[0]
