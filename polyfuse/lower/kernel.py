@@ -267,7 +267,7 @@ class _Lowering:
 
     def _result_names(self, placed: Placed) -> tuple[str, ...]:
         statement = self.scop.statements[placed.value]
-        return tuple(placed.name if k == 0 else f"{placed.name}_{k}" for k in range(len(statement.dtypes)))
+        return tuple(self._component(placed.name, k) for k in range(len(statement.dtypes)))
 
     def _reduce(self, placed: Placed, statement: Statement, names: tuple[str, ...]) -> list[ir.Op]:
         assert statement.monoid is not None
@@ -475,7 +475,16 @@ class _Lowering:
         return in_registers(rewrite(statement.body[component], leaf))
 
     def _held(self, provider: Placed, component: int) -> str:
-        return provider.name if provider.role != "compute" or not component else f"{provider.name}_{component}"
+        return provider.name if provider.role != "compute" else self._component(provider.name, component)
+
+    def _component(self, name: str, component: int) -> str:
+        """The register name of one component of a state; no statement has it."""
+        if not component:
+            return name
+        found = f"{name}_{component}"
+        while found in self.by_name:
+            found += "_"
+        return found
 
     def _affine(self, entry: PlaceEntry) -> Affine:
         assert isinstance(entry, Affine)
