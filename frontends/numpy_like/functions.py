@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import TraceError
+from polyfuse.frontends.index_notation.terms import has_terms, indices
 from polyfuse.frontends.numpy_like.lifting import traces_in
 from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE
 from polyfuse.frontends.numpy_like.specs import is_array, specs_of_arrays
@@ -34,8 +35,10 @@ def public(name: str) -> Callable[..., Any]:
 
     def function(*args: Any, **kwargs: Any) -> Any:
         found = next(iter(traces_in((*args, *kwargs.values()))), None)
+        if name == "indices" and args and isinstance(args[0], str):
+            return indices(*args, **kwargs)
         if found is None:
-            return _eager(name, args, kwargs)
+            return TABLE[name](*args, **kwargs) if has_terms(args) else _eager(name, args, kwargs)
         if name in CREATION:
             return found.run(CREATION[name], found, *args, **kwargs)
         return found.call("with_out", TABLE[name], args, kwargs)

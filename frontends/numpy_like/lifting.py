@@ -12,6 +12,7 @@ from polyfuse.affine import ONE, Affine
 from polyfuse.dtypes import DType, i64, u64
 from polyfuse.errors import DTypeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
+from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -25,6 +26,9 @@ def traces_in(values: Iterable[Any]) -> Iterable[Trace]:
     for value in values:
         if isinstance(value, (Tracer, SymbolicSize, Masked)):
             yield value.state
+        elif isinstance(value, Term):
+            found = value.trace()
+            yield from () if found is None else (found,)
         elif isinstance(value, (list, tuple)):
             yield from traces_in(value)
         elif isinstance(value, slice):
@@ -62,6 +66,11 @@ def lift(trace: Trace, value: Any) -> Tracer:
             return _sequence(trace, value)
     if isinstance(value, Masked):
         raise refusal()
+    if isinstance(value, Term):
+        raise TraceError(
+            "this takes whole arrays, not elements or indices",
+            advice="Apply it to an array outside of index notation; both mix freely.",
+        )
     if is_array(value):
         return _array(trace, value)
     hint = "Keep the real and the imaginary part in two arrays." if isinstance(value, complex) else ""

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from polyfuse.errors import UnsupportedError
+from polyfuse.frontends.index_notation.terms import has_terms
 from polyfuse.frontends.numpy_like.lifting import traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, unsupported
@@ -77,7 +78,8 @@ class Function:
         self._trace, self._name, self._original = trace, name, original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._original is not None and not any(True for _ in traces_in((*args, *kwargs.values()))):
+        values = (*args, *kwargs.values())
+        if self._original is not None and not has_terms(values) and not any(True for _ in traces_in(values)):
             return self._original(*args, **kwargs)
         if any(isinstance(a, Masked) for a in args):
             return self._original(*args, **kwargs)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import DTypeError, UnsupportedError
+from polyfuse.frontends.index_notation.functions import joined, joined_creation
 from polyfuse.frontends.numpy_like import (
     activations,
     bits,
@@ -133,7 +134,11 @@ def _cast_to(name: str, x: Tracer, dtype: Any, casting: Any) -> Tracer:
     return elementwise.astype(x, dtype)
 
 
-LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
+# Functions of elements, which index notation applies to elements of arrays as well.
+ELEMENTWISE = frozenset(elementwise.FUNCTIONS) | {"clip", "isclose", "nan_to_num", *activations.FUNCTIONS}
+ELEMENTWISE -= {"copy", "name", "view", "weak", "divmod", "modf"}
+
+_WHOLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **elementwise.FUNCTIONS,
         **selection.FUNCTIONS,
@@ -157,7 +162,11 @@ LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 
-CREATION: Mapping[str, Callable[..., Any]] = MappingProxyType({**creation.FUNCTIONS, **drawing.FUNCTIONS})
+LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(joined(_WHOLE, ELEMENTWISE))
+
+CREATION: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {**joined_creation(creation.FUNCTIONS), **drawing.FUNCTIONS}
+)
 
 
 def metadata(name: str) -> Callable[[Any], Any]:

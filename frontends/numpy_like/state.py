@@ -77,7 +77,7 @@ class Trace:
 
     def record(self, result: Any) -> None:
         """Remember where `result` (a tracer, or a sequence of them) was made and what the user calls it."""
-        if not hasattr(result, "node") and not isinstance(result, (tuple, list)):
+        if not getattr(result, "assigned", isinstance(result, (tuple, list))):
             return
         location = here()
         if location is None:

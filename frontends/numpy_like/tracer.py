@@ -35,6 +35,31 @@ class Buffer:
     owner: str = ""
 
 
+class Unassigned(Buffer):
+    """Memory whose shape and dtype follow from its first assignment in index notation: ``C = pf.empty()``."""
+
+    __slots__ = ("dtype", "name", "value")
+
+    def __init__(self, name: str, dtype: Any = None) -> None:
+        self.name, self.dtype, self.owner = name, dtype, ""
+        self.value: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        if self.value is None:
+            raise located(
+                TraceError(
+                    f"{self.name} has no value yet: its shape follows from its first assignment",
+                    advice=f"Assign it in index notation, {self.name}[i, j] = ..., or give a shape: pf.zeros((n, m)).",
+                )
+            )
+        return self.value
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self.value = node
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """A view of a buffer: point p reads ``buffer[index(p)]``; buffer point q lies in the view where all of `where` are
@@ -92,6 +117,11 @@ class Tracer(Operators["Tracer"]):
             self._seen = self.buffer.node
             self._view = nodes.view(self.buffer.node, self.path.shape, self.path.index)
         return self._view
+
+    @property
+    def assigned(self) -> bool:
+        """Whether there is a value: arrays made by ``pf.empty()`` have none before their first assignment."""
+        return not isinstance(self.buffer, Unassigned) or self.buffer.value is not None
 
     @property
     def sizes(self) -> Shape:

@@ -19,6 +19,7 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.errors import PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
+from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import naming, tree
 from polyfuse.frontends.numpy_like.lifting import lift
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
@@ -237,6 +238,12 @@ class _Attempt:
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):
             raise refusal(leaf.location)
+        if isinstance(leaf, Term):
+            raise TraceError(
+                "the result is an expression over indices, not an array",
+                advice="Assign it: C = pf.empty(); C[i, j] = ...; return C.",
+                source=leaf.location.source() if leaf.location else None,
+            )
         if isinstance(leaf, SymbolicSize):
             return SizeOutput(tuple(f.substitute(self.assumptions.origin) for f in leaf.factors))
         if not isinstance(leaf, Tracer):

@@ -1,0 +1,150 @@
+"""Index notation against NumPy's own loops and functions, and the same plans as the NumPy spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import IndexingError, TraceError
+from polyfuse.frontends.numpy_like import specs_of_arrays, trace
+from polyfuse.reference import evaluate
+
+i, j, k = pf.indices("i j k")
+RNG = np.random.default_rng(0)
+A, S, X, W = (RNG.random(shape) for shape in ((6, 7), (7, 7), (12,), (3,)))
+
+
+def run(function: Callable[..., Any], *arrays: Any) -> Any:
+    """The result by the reference evaluator."""
+    traced = trace(function, specs_of_arrays(list(arrays)))
+    return traced.rebuild(evaluate(traced.program, [*arrays, *traced.captured]), {})
+
+
+def matmul(a, b):
+    c = pf.empty()
+    c[i, j] = pf.sum(k, a[i, k] * b[k, j])
+    return c
+
+
+def stencil(a):
+    b = pf.zeros(a.shape, a.dtype)
+    b[i, j] = (a[i - 1, j] + a[i + 1, j]) / 2
+    return b
+
+
+def stencil_by_slices(a):
+    b = np.zeros(a.shape, a.dtype)
+    b[1:-1] = (a[:-2] + a[2:]) / 2
+    return b
+
+
+def prefix(x):
+    s = pf.zeros(x.shape, x.dtype)
+    s[0] = x[0]
+    s[i] = s[i - 1] + x[i]
+    return s
+
+
+def gauss_seidel(x):
+    y = x.copy()
+    y[i] = y[i - 1] + y[i + 1]
+    return y
+
+
+def gauss_seidel_by_loop(x):
+    y = x.copy()
+    for q in range(1, len(x) - 1):
+        y[q] = y[q - 1] + y[q + 1]
+    return y
+
+
+def convolved(x, w):
+    y = pf.empty()
+    y[i] = pf.sum(k, x[i + k] * w[k])
+    return y
+
+
+def lower_triangle(s):
+    y = pf.empty()
+    y[i, j] = pf.where(j <= i, s[i, j], 0)
+    return y
+
+
+def shifted(x):
+    y = pf.zeros(x.shape, x.dtype)
+    y[i] = pf.where(pf.inside(x[i - 1]), x[i - 1], 0)
+    return y
+
+
+def updated(a):
+    y = pf.zeros(a.shape[0], a.dtype)
+    y[i] += a[i, k] * 2
+    return y
+
+
+def moved_in_place(x):
+    y = x.copy()
+    y[i] = y[i + 1] + 1
+    return y
+
+
+CASES = [
+    (matmul, (A, A.T.copy()), A @ A.T),
+    (stencil, (A,), stencil_by_slices(A)),
+    (prefix, (X,), np.cumsum(X)),
+    (gauss_seidel, (X,), gauss_seidel_by_loop(X)),
+    (convolved, (X, W), np.convolve(X, W[::-1], "valid")),
+    (lower_triangle, (S,), np.tril(S)),
+    (shifted, (X,), np.append(0, X[:-1])),
+    (updated, (A,), 2 * A.sum(1)),
+    (moved_in_place, (X,), np.append(X[1:] + 1, X[-1])),
+]
+
+
+@pytest.mark.parametrize(("function", "arrays", "wanted"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_equals_numpy(function: Callable[..., Any], arrays: tuple[Any, ...], wanted: Any) -> None:
+    np.testing.assert_allclose(run(function, *arrays), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("written", "usual", "specs"),
+    [
+        (matmul, lambda a, b: a @ b, ("f32[M, K]", "f32[K, N]")),
+        (stencil, stencil_by_slices, ("f32[N, M]",)),
+        (prefix, lambda x: np.cumsum(x), ("f32[N]",)),
+    ],
+    ids=["matmul", "stencil", "prefix sum"],
+)
+def test_plans_equal_those_of_the_numpy_spelling(written: Any, usual: Any, specs: tuple[str, ...]) -> None:
+    given = [pf.spec(s) for s in specs]
+    assert pf.jit(written).plan(*given) == pf.jit(usual).plan(*given)
+
+
+def test_an_access_out_of_bounds_has_a_witness() -> None:
+    def beyond(x):
+        q = pf.indices("q", within=x.shape[0])
+        y = pf.zeros(x.shape, x.dtype)
+        y[q] = x[q + 1]
+        return y
+
+    with pytest.raises(IndexingError, match=r"x\[q \+ 1\] is out of bounds: at q = 11 it is element 12"):
+        run(beyond, X)
+
+
+def test_a_free_index_and_a_condition_are_errors() -> None:
+    def free(a):
+        y = pf.empty()
+        y[i] = a[i, k]
+        return y
+
+    def branch(x):
+        return x if i > 0 else -x
+
+    with pytest.raises(IndexingError, match="index k is not among the subscripts of y"):
+        run(free, A)
+    with pytest.raises(TraceError, match=r"pf\.where"):
+        run(branch, X)
