@@ -10,7 +10,7 @@ from typing import Any
 
 from polyfuse import expr
 from polyfuse.affine import Affine
-from polyfuse.dtypes import DType, bf16, f32, i64
+from polyfuse.dtypes import DType, bf16, f32, f64, i64
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
