@@ -47,12 +47,12 @@ class Affine:
 
     terms: tuple[tuple[Atom, int], ...]
     constant: int = 0
-    _hash: int = field(default=0, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.terms, self.constant)))
+    _hash: int = field(default=0, init=False, compare=False, repr=False)  # this and names: found when first asked for
+    _names: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def __hash__(self) -> int:
+        if not self._hash:
+            object.__setattr__(self, "_hash", hash((self.terms, self.constant)))
         return self._hash
 
     # ---------------------------------------------------------------- construction
@@ -156,13 +156,12 @@ class Affine:
 
     def names(self) -> frozenset[str]:
         """Every name that occurs, also inside floor divisions."""
-        found: set[str] = set()
-        for atom, _ in self.terms:
-            if isinstance(atom, str):
-                found.add(atom)
-            else:
-                found |= atom.numerator.names()
-        return frozenset(found)
+        if self._names is None:
+            found = [frozenset((a,)) if isinstance(a, str) else a.numerator.names() for a, _ in self.terms]
+            names: frozenset[str] = frozenset().union(*found)
+            object.__setattr__(self, "_names", names)
+            return names
+        return self._names
 
     @property
     def is_linear(self) -> bool:
@@ -173,15 +172,23 @@ class Affine:
         """The expression with each name in `values` replaced."""
         if not self.terms:
             return self
-        result: Affine = Affine((), self.constant)
+        name, weight = self.terms[0]
+        if len(self.terms) == 1 and isinstance(name, str):  # nearly always: an index entry ``%k + c``
+            return Affine.of(values[name]) * weight + self.constant if name in values else self
+        terms: dict[Atom, int] = {}
+        constant = self.constant
         for atom, factor in self.terms:
             if isinstance(atom, FloorDiv):
-                result += (atom.numerator.substitute(values) // atom.denominator) * factor
+                value = atom.numerator.substitute(values) // atom.denominator
             elif atom in values:
-                result += Affine.of(values[atom]) * factor
+                value = Affine.of(values[atom])
             else:
-                result += Affine(((atom, factor),))
-        return result
+                terms[atom] = terms.get(atom, 0) + factor
+                continue
+            constant += value.constant * factor
+            for inner, weight in value.terms:
+                terms[inner] = terms.get(inner, 0) + weight * factor
+        return Affine.build(terms, constant)
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value for concrete numbers; works elementwise on NumPy integer arrays too."""

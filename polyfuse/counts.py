@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.places.products import folded_products
@@ -61,18 +62,26 @@ class Sizes:
         self.hints = hints
         self.extent = {d.name: max(1, d.extent.evaluate(hints)) for d in schedule.digits}
         self.kind = {d.name: d.kind for d in schedule.digits}
+        self._products: dict[tuple[frozenset[str], tuple[str, ...]], int] = {}
+        self._volumes: dict[tuple[Affine, ...], int] = {}
 
     def product(self, names: frozenset[str] | set[str], kinds: tuple[str, ...] = ()) -> int:
-        count = 1
-        for name in names:
-            if name in self.extent and (not kinds or self.kind[name] in kinds):
-                count *= self.extent[name]
+        """Of the extents of those digits among `names` that are of one of the `kinds` (none: of any)."""
+        key = (frozenset(names), kinds)
+        count = self._products.get(key)
+        if count is None:
+            count = 1
+            for name in names:
+                if name in self.extent and (not kinds or self.kind[name] in kinds):
+                    count *= self.extent[name]
+            self._products[key] = count
         return count
 
     def volume(self, shape: tuple[Affine, ...]) -> int:
-        count = 1
-        for extent in shape:
-            count *= max(0, extent.evaluate(self.hints))
+        """Elements of an array."""
+        count = self._volumes.get(shape)
+        if count is None:
+            count = self._volumes[shape] = prod([max(0, extent.evaluate(self.hints)) for extent in shape])
         return count
 
 
@@ -85,8 +94,8 @@ def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) ->
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement):
         return 0
-    each = sum(operations(b) for b in statement.body) + (1 if statement.monoid else 0)
-    used = placed.digits() | {loop for loop, _ in placed.path}
+    each = sum([operations(b) for b in statement.body]) + (1 if statement.monoid else 0)
+    used = placed.digits() | {loop for loop, _ in placed.path} if placed.path else placed.digits()
     count = sizes.product(used, ("slot", "loop")) * threads * sizes.product(frozenset(sizes.extent), ("block",))
     return each * count
 
@@ -108,26 +117,26 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
         for provider in placed.providers:
             last[provider] = k
     alive: dict[str, int] = {}
-    widest = 0
+    words = widest = 0
     for k, placed in enumerate(order):
         if placed.role in ("load", "get", "compute") and placed.name not in folded:
-            alive[placed.name] = _words(scop, placed, sizes)
-        widest = max(widest, sum(alive.values()))
+            alive[placed.name] = own = _words(scop, placed, sizes)
+            words += own
+        widest = max(widest, words)
         for provider in placed.providers:
             if last.get(provider) == k:
-                alive.pop(provider, None)
+                words -= alive.pop(provider, 0)
     return BASE_REGISTERS + widest
 
 
 def _words(scop: Scop, placed: Placed, sizes: Sizes) -> int:
     """32-bit registers of one value: its slots, without those a reduction sums over."""
     statement = scop.statements[placed.value]
-    used = set(placed.digits())
+    used = placed.digits()
     if placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction:
-        over = {n[1:] for d in statement.reduced for n in _names(placed.place[d])}
-        used -= over
+        used -= {n[1:] for d in statement.reduced for n in _names(placed.place[d])}
     words = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
-    return sizes.product(frozenset(used), ("slot",)) * words
+    return sizes.product(used, ("slot",)) * words
 
 
 def _names(entry: object) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 from polyfuse.bindings import Layout
 from polyfuse.choose import Choice, Pricer, choose
@@ -65,6 +66,7 @@ class ProgramCosts:
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
     avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[str]] = field(default_factory=dict)
     judged: dict[Hashable, tuple[int, bool]] = field(default_factory=dict)
+    volumes: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def likeness(self) -> Likeness:
@@ -89,9 +91,10 @@ class ProgramCosts:
         )
 
     def bytes(self, value: int) -> int:
-        count = sum(d.itemsize for d in self.scop.statements[value].dtypes)
-        for extent in self.scop.shape(value):
-            count *= max(0, extent.evaluate(self.hints))
+        count = self.volumes.get(value)
+        if count is None:
+            elements = prod([max(0, extent.evaluate(self.hints)) for extent in self.scop.shape(value)])
+            count = self.volumes[value] = elements * sum(d.itemsize for d in self.scop.statements[value].dtypes)
         return count
 
     def floor(self, roots: frozenset[int], loads: frozenset[int]) -> int:

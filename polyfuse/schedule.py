@@ -65,14 +65,16 @@ class Placed:
     path: tuple[tuple[str, int], ...] = ()
     providers: tuple[str, ...] = ()
     component: int = 0
+    _digits: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def digits(self) -> frozenset[str]:
         """Names of the digits that the place uses."""
-        used: set[str] = set()
-        for entry in self.place:
-            if isinstance(entry, Affine):
-                used |= {n[1:] for n in entry.names() if n.startswith("$")}
-        return frozenset(used)
+        if self._digits is None:
+            entries = [e.names() for e in self.place if isinstance(e, Affine)]
+            used = frozenset([n[1:] for names in entries for n in names if n.startswith("$")])
+            object.__setattr__(self, "_digits", used)
+            return used
+        return self._digits
 
 
 @dataclass(frozen=True, slots=True)

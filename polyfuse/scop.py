@@ -64,7 +64,8 @@ class Statement:
 
     `body`: one term per component of the state, over ``r0, r1, ...`` (the reads) and ``s3`` (scalar argument 3).
     `reduced`: the reduced dimensions (empty unless `monoid` and no scan).  `scanned`: the dimension of a prefix scan,
-    which is kept.  `digest`: structural identity, independent of names.
+    which is kept.  `digest`: structural identity, independent of names.  `kept`: the dimensions of the domain that
+    index the value, in order; `shape`: their extents.
     """
 
     id: int
@@ -80,15 +81,13 @@ class Statement:
     exclusive: bool = False
     reverse: bool = False
     source: Source | None = None
+    kept: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    shape: Shape = field(init=False, compare=False, repr=False)
 
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The dimensions of the domain that index the value, in order."""
-        return tuple(d for d in range(len(self.extents)) if d not in self.reduced)
-
-    @property
-    def shape(self) -> Shape:
-        return tuple(self.extents[d] for d in self.kept)
+    def __post_init__(self) -> None:
+        kept = tuple([d for d in range(len(self.extents)) if d not in self.reduced])
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "shape", tuple([self.extents[d] for d in kept]))
 
     @property
     def is_reduction(self) -> bool:

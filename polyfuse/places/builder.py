@@ -13,7 +13,7 @@ that holds all of them.  Halos, dead instances and replicated scalars follow; no
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import CycleError
 
 from polyfuse.affine import Affine
@@ -24,9 +24,14 @@ from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.threads import refine_threads
 from polyfuse.schedule import Digit, KernelSchedule, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Statement
-from polyfuse.verdict import Hazard, Verdict, illegal
+from polyfuse.verdict import Hazard, Verdict, illegal, unprofitable
 
 Path = tuple[tuple[str, int], ...]
+
+COPIES, ALWAYS = 16, 256
+"""A group may compute COPIES placed statements per statement, and ALWAYS more: each is a line of code to compile.  Ten
+stencil steps, fifty statements, would be 3,350.  Loads do not count: a statement on its own, placed once, always fits.
+"""
 
 
 class Refused(Exception):
@@ -89,6 +94,8 @@ class _Builder:
         self.digits: dict[str, Digit] = {d.name: d for d in proposal.digits}
         self.needs: dict[int, list[_Need]] = defaultdict(list)
         self.drafts: dict[str, _Draft] = {}
+        self.copies: dict[str, int] = {}  # per name, the last number that made it unique
+        self.computed = 0  # placed statements that compute
         self.boxes: list[SharedBox] = []
         self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
@@ -126,7 +133,7 @@ class _Builder:
         A loop that the place does not use but that lies outside one that it does stays: the value is computed again in
         each of its iterations, because the inner loop overwrites its registers.
         """
-        if any(isinstance(entry, str) for entry in place):  # a gather runs where its consumer runs
+        if not consumer or any(isinstance(entry, str) for entry in place):  # a gather runs where its consumer runs
             return consumer
         used = frozenset().union(*(e.names() for e in place if isinstance(e, Affine)))
         depth = max((k + 1 for k, (loop, _) in enumerate(consumer) if f"${loop}" in used), default=0)
@@ -169,11 +176,21 @@ class _Builder:
         for need in needs:
             component = need.component if value in self.group.loads else -1
             shared[(need.place, self._path(need.place, need.path), component)].append(need)
+        if value in self.group.body:
+            self._check_copies(len(shared))
         for (_, path, _), same in shared.items():
             if value in self.group.loads:
                 self._load(value, same, path)
             else:
                 self._compute(value, same)
+
+    def _check_copies(self, more: int) -> None:
+        """A matter of price, not of legality: the values stay in kernels of their own."""
+        self.computed += more
+        limit = COPIES * len(self.group.body) + ALWAYS
+        if self.computed > limit:
+            sentence = f"recomputation places more than {limit} statements for {len(self.group.body)} values"
+            raise Refused(unprofitable(sentence, placed=self.computed, limit=limit))
 
     def _load(self, value: int, needs: list[_Need], path: Path) -> None:
         first = needs[0]
@@ -211,7 +228,9 @@ class _Builder:
 
     def _check_reduction(self, statement: Statement, place: list[Affine]) -> None:
         """Kept and reduced dimensions must not share digits: one thread would hold parts of several results."""
-        over = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
+        if not statement.reduced:
+            return
+        over = frozenset().union(*[place[d].names() for d in statement.reduced])
         self._check_loops(statement, over, place)
         for dim in statement.kept:
             clash = {n for n in over & place[dim].names() if n.startswith("$")}
@@ -239,7 +258,7 @@ class _Builder:
 
     def _check_loops(self, statement: Statement, over: frozenset[str], place: list[Affine]) -> None:
         """Accumulators live in registers: no loop that enumerates results may lie inside one that is summed over."""
-        kept = frozenset().union(*(place[d].names() for d in statement.kept)) if statement.kept else frozenset()
+        kept = frozenset().union(*[place[d].names() for d in statement.kept])
         summed = [k for k, loop in enumerate(self.loops) if f"${loop}" in over]
         for k, loop in enumerate(self.loops):
             if f"${loop}" in kept and summed and k > summed[0]:
@@ -255,10 +274,10 @@ class _Builder:
     def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], path: Path) -> None:
         at = {f"%{d}": p for d, p in enumerate(place)}
         for k, read in enumerate(statement.reads):
-            entries: tuple[PlaceEntry, ...] = tuple(
+            entries: tuple[PlaceEntry, ...] = tuple([
                 f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(at)
                 for entry in read.index
-            )
+            ])
             self.needs[read.source].append(_Need(entries, path, read.component, name, k))
 
     def _provide(self, needs: list[_Need], provider: str) -> None:
@@ -301,13 +320,15 @@ class _Builder:
             self.drafts[_consumer(e)].providers[int(e.split("?")[1])] if isinstance(e, str) else e
             for e in draft.placed.place
         )
-        return replace(draft.placed, place=place, providers=tuple(draft.providers))
+        p = draft.placed
+        return Placed(p.name, p.role, p.value, place, p.path, tuple(draft.providers), p.component)
 
     def _fresh(self, wanted: str) -> str:
-        name, k = wanted, 1
+        name, k = wanted, self.copies.get(wanted, 1)
         while name in self.drafts:
             k += 1
             name = f"{wanted}_{k}"
+        self.copies[wanted] = k
         return name
 
 

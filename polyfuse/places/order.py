@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 
 from polyfuse.schedule import LoopNest, Placed, TreeItem
 
@@ -71,11 +72,11 @@ def _level(
     items: list[TreeItem] = []
     sorter = TopologicalSorter(graph)
     sorter.prepare()
-    ready: list[Key] = []
+    ready: list[tuple[tuple[int, bool, int], Key]] = []  # no two keys have a rank in common
     while sorter.is_active():
-        ready.extend(sorter.get_ready())
-        ready.sort(key=lambda key: first[key])
-        key = ready.pop(0)
+        for key in sorter.get_ready():
+            heappush(ready, (first[key], key))
+        _, key = heappop(ready)
         sorter.done(key)
         items.append(key if isinstance(key, str) else LoopNest(key[0], _level(members[key], by_name, rank, depth + 1)))
     return tuple(items)

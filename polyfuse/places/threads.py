@@ -32,9 +32,12 @@ def refine_threads(
         refined.append(Digit(name, "thread", Affine.of(extent), stride))
     values = {f"${d.name}": _expand(d, refined) for d in threads}
     others = tuple(d for d in digits if d.kind != "thread")
+    values = {name: value for name, value in values.items() if value != Affine.symbol(name)}
+    if values:
+        placed = tuple([replace(p, place=tuple([_substitute(e, values) for e in p.place])) for p in placed])
     return (
         (*(d for d in others if d.kind == "block"), *reversed(refined), *(d for d in others if d.kind != "block")),
-        tuple(replace(p, place=tuple(_substitute(e, values) for e in p.place)) for p in placed),
+        placed,
         boxes,
     )
 
