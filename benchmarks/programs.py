@@ -257,7 +257,12 @@ HELD_OUT: tuple[Program, ...] = (
     Program("odd chain", chain, (matrix(16383, 16381),) * 2),
     Program("odd softmax", softmax, (matrix(16385, 4093),)),
     Program("short rows softmax", softmax, (matrix(1 << 21, 37),)),
-    Program("weighted row norm bf16", weighted_row_norm, (matrix(30000, 5003, "bf16"), Input((5003,), "bf16", positive=True)), 8e-3),
+    Program(
+        "weighted row norm bf16",
+        weighted_row_norm,
+        (matrix(30000, 5003, "bf16"), Input((5003,), "bf16", positive=True)),
+        8e-3,
+    ),
     Program("softmax over a middle axis", middle_softmax, (Input((512, 250, 1000)),)),
     Program("group normalisation", group_normalised, (Input((64, 192, 96, 100)),)),
     Program("square, row sum and row maximum", three_outputs, (matrix(20000, 6001),) * 2, 1e-4),

@@ -66,6 +66,13 @@ class VolumeGuard:
         return f"{'*'.join(f'({n})' for n in self.shape) or '1'} {'>' if self.exceeds else '<='} {self.limit}"
 
 
+def with_products(
+    sizes: Mapping[str, int], derived: tuple[tuple[str, tuple[Affine, ...]], ...]
+) -> Mapping[str, int]:
+    """The sizes, and the symbols that stand for products of them."""
+    return {**sizes, **{name: prod(f.evaluate(sizes) for f in factors) for name, factors in derived}}
+
+
 @dataclass(frozen=True, slots=True)
 class DerivedGuard:
     """A guard on symbols of which some stand for products of sizes."""
@@ -74,10 +81,7 @@ class DerivedGuard:
     derived: tuple[tuple[str, tuple[Affine, ...]], ...]
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        values = dict(sizes)
-        for name, factors in self.derived:
-            values[name] = prod(f.evaluate(sizes) for f in factors)
-        return self.guard.holds(values)
+        return self.guard.holds(with_products(sizes, self.derived))
 
     def __str__(self) -> str:
         meaning = ", ".join(f"{name} = {'*'.join(f'({f})' for f in factors)}" for name, factors in self.derived)
@@ -141,7 +145,8 @@ class Buffer:
 
     `zeroed`: counters that must be zero before the first launch and that kernels reset themselves; they live in a
     persistent allocation per stream, never in the workspace.  `first`, `last`: indices of the first and last step that
-    touch it (its lifetime).  `within`: the donated argument, or the earlier buffer, in whose memory it lives.
+    touch it (its lifetime).  `within`: the donated argument, or the earlier buffer, in whose memory it lives; never
+    for counters and for what blocks leave each other.  `derived`: symbols of `shape` that stand for products of sizes.
     """
 
     name: str
@@ -151,3 +156,9 @@ class Buffer:
     last: int
     zeroed: bool = False
     within: Union[FromArgument, FromBuffer, None] = None
+    derived: tuple[tuple[str, tuple[Affine, ...]], ...] = ()
+
+    def extents(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape at the sizes of a call."""
+        values = with_products(sizes, self.derived)
+        return tuple(extent.evaluate(values) for extent in self.shape)

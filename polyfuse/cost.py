@@ -51,12 +51,29 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     }
     terms["memory"] += spilled * 4 * SPILL_FACTOR * threads * blocks / target.bandwidth
     bound = max(terms, key=lambda k: terms[k])
-    seconds = target.launch + max(terms.values())
+    seconds = target.launch + max(terms.values()) + _finish(scop, schedule, target, sizes)
     if terms[bound] < target.launch:
         bound = "launch"
     elif fill < 0.5 and bound in ("memory", "cache"):
         bound = "latency"
     return Cost(read, written, cache_read, flops, registers, shared, occupancy, blocks, seconds, bound)
+
+
+ELECTION = 2.0e-6
+"""Seconds from the last share to the end of the kernel, but for reading shares: fence, counter, two dependent round
+trips.  To be compared with a second launch, which costs about as much and a tail of the first (benchmarks/results)."""
+
+
+def _finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """What follows the last arrival: one block reads the shares of its election, at the bandwidth of one processor."""
+    elections, shares = set[str](), 0
+    for total in (p for p in schedule.placed if p.role == "total"):
+        along = schedule.finish_of(total)
+        elections.add(along)
+        held = sum(d.compute.itemsize for d in scop.statements[total.value].dtypes)
+        stored = sizes.volume(scop.shape(total.value)) * sizes.extent[along] * held
+        shares += stored // sizes.blocks(total)
+    return len(elections) * ELECTION + shares * target.processors / target.l2_bandwidth
 
 
 def _loads(
@@ -72,6 +89,7 @@ def _loads(
         executed = sizes.product(
             used | {n for n in sizes.extent if sizes.kind[n] == "block"}, ("block", "thread", "slot", "loop")
         )
+        executed //= max(1, blocks // sizes.blocks(load))
         if load.path not in passes[key]:
             touched = min(executed, sizes.volume(scop.shape(load.value)) * blocks) * itemsize
             cache += int(touched * _waste(load, schedule, target, itemsize))

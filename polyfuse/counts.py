@@ -77,6 +77,11 @@ class Sizes:
             self._products[key] = count
         return count
 
+    def blocks(self, placed: Placed) -> int:
+        """How many run it: all, or one of those that differ in the digit that an election is held over."""
+        elected = placed.path[0][0] if placed.path and self.kind[placed.path[0][0]] == "block" else ""
+        return self.product(self.extent.keys() - {elected}, ("block",))
+
     def volume(self, shape: tuple[Affine, ...]) -> int:
         """Elements of an array."""
         count = self._volumes.get(shape)
@@ -96,7 +101,7 @@ def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) ->
         return 0
     each = sum([operations(b) for b in statement.body]) + (1 if statement.monoid else 0)
     used = placed.digits() | {loop for loop, _ in placed.path} if placed.path else placed.digits()
-    count = sizes.product(used, ("slot", "loop")) * threads * sizes.product(frozenset(sizes.extent), ("block",))
+    count = sizes.product(used, ("slot", "loop")) * threads * sizes.blocks(placed)
     return each * count
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from polyfuse.affine import Affine
@@ -31,7 +31,7 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.legality import prove
-from polyfuse.lower.kernel import FAULT, Lowered, lower
+from polyfuse.lower.kernel import FAULT, Lowered, ScratchUse, lower
 from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.plan import Launch, LibraryCall, Plan, Step
@@ -143,7 +143,8 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
     scop, names = costs.scop, dict[str, int]()
     steps: list[Step] = []
     guards: dict[AnyGuard, None] = {}
-    bits = _index_bits(costs, guards)
+    bits = _index_bits(costs, grouping, guards)
+    scratch: list[Buffer] = []
     stored = {root for kernel in grouping.kernels for root in kernel.roots}
     for kernel in grouping.kernels:
         choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
@@ -154,6 +155,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         schedule = replace(choice.schedule, name=_unique(choice.schedule.name, names))
         guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
         lowered = lower(group.scop, schedule, costs.layouts, bits, faults=costs.target.kind == "cpu")
+        scratch += [_scratch(lowered, use, len(steps), group.scop.program.derived) for use in lowered.scratch]
         steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))
         held = "+".join(s.name for s in group.statements())
         fusion_log.info("fused %s -> %s (%d)", held, schedule.name, len(kernel.body))
@@ -169,7 +171,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         layouts=layouts,
         guards=tuple(guards),
         steps=tuple(steps),
-        buffers=_buffers(scop, steps, stored),
+        buffers=(*_buffers(scop, steps, stored), *scratch),
         refusals=refusals,
     )
     return share_memory(plan)  # proved by order and by the reuse rule
@@ -180,9 +182,32 @@ def _unique(name: str, taken: dict[str, int]) -> str:
     return name if taken[name] == 1 else f"{name}_{taken[name]}"
 
 
-def _index_bits(costs: ProgramCosts, guards: dict[AnyGuard, None]) -> int:
+def _scratch(lowered: Lowered, use: ScratchUse, step: int, derived: Derived) -> Buffer:
+    names = {n for extent in use.shape for n in extent.names()}
+    products = tuple((name, factors) for name, factors in derived if name in names)
+    return Buffer(f"{lowered.kernel.name}.{use.name}", use.dtype, use.shape, step, step, use.zeroed, derived=products)
+
+
+def _shares(costs: ProgramCosts, grouping: Grouping) -> Iterator[tuple[Affine, ...]]:
+    """Shapes at least as large as those of what blocks leave each other; a product of sizes in full."""
+    for kernel in grouping.kernels:
+        choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+        if choice.schedule is None or choice.group is None:
+            continue
+        scop, schedule = choice.group.scop, choice.schedule
+        products = dict(scop.program.derived)
+        for placed in (p for p in schedule.placed if p.role == "partial"):
+            along = next(g.digit for g in schedule.grid_combine if g.reduction == placed.providers[0])
+            shape = (schedule.digit(along).extent, *scop.shape(placed.value))
+            factors = [products[name] for extent in shape for name in sorted(extent.names() & products.keys())]
+            plain = [extent for extent in shape if not extent.names() & products.keys()]
+            yield (*plain, *(f for product in factors for f in product))
+
+
+def _index_bits(costs: ProgramCosts, grouping: Grouping, guards: dict[AnyGuard, None]) -> int:
     """32-bit offsets where every array of the program is small enough; the guard keeps the plan to such calls."""
     shapes = dict.fromkeys(s.shape for s in costs.scop.statements)  # in order: the guards are part of the text
+    shapes |= dict.fromkeys(_shares(costs, grouping))
     wide = False
     for shape in shapes:
         volume = 1
@@ -206,6 +231,7 @@ def _on_sizes(guard: AnyGuard, derived: Derived) -> AnyGuard:
 def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, ...]:
     products = dict(derived)
     uses = {use.name: use for use in lowered.arrays}
+    own = {use.name for use in lowered.scratch}
     strides = {
         f"{use.name}_s{axis}": FromStride(_position(scop, use.value), axis)
         for use in lowered.arrays
@@ -216,6 +242,8 @@ def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, 
     def bind(parameter: Parameter) -> Binding:
         if parameter.name == FAULT:
             return FromBuffer(FAULT)
+        if parameter.name in own:
+            return FromBuffer(f"{lowered.kernel.name}.{parameter.name}")
         if isinstance(parameter, ArrayParameter):
             use = uses[parameter.name]
             return _home(scop, use.value, use.component)

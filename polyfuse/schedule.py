@@ -8,12 +8,12 @@ of that function.  A digit that does not occur means that the instance is replic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Union
 
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, digit
 from polyfuse.bindings import AnyGuard
 
 DigitKind = Literal["block", "thread", "loop", "slot"]
@@ -52,14 +52,17 @@ class Placed:
     """One statement of a kernel at one place and time.
 
     `role`: ``compute``; ``load`` (a global array into registers); ``store`` (registers into a global array); ``put``
-    and ``get`` (registers into and out of a shared buffer).  `value` is the id in the SCoP of the statement computed or
-    of the value moved.  `place`: per dimension of the statement (compute), or of the value (moves).  `path`: enclosing
-    loops, outermost first, each with its pass number: equal pairs are the same loop.  `providers`: per read of the
-    statement (compute), or the single source (moves), the placed statement that holds it.
+    and ``get`` (registers into and out of a shared buffer); ``partial`` (the block's share of a reduction into a global
+    workspace); ``total`` (the shares of all blocks, combined in registers of the elected one).  `value` is the id in
+    the SCoP of the statement computed or of the value moved.  `place`: per dimension of the statement (compute), or of
+    the value (moves); in front of a total's the number of the block whose share is read.  `path`: enclosing loops,
+    outermost first, each with its pass number: equal pairs are the same loop; a block digit in front stands for the
+    `Finish` over it.  `providers`: per read of the statement (compute), per component (total), or the single source
+    (other moves), the placed statement that holds it.
     """
 
     name: str
-    role: Literal["compute", "load", "store", "put", "get"]
+    role: Literal["compute", "load", "store", "put", "get", "partial", "total"]
     value: int
     place: tuple[PlaceEntry, ...]
     path: tuple[tuple[str, int], ...] = ()
@@ -85,7 +88,16 @@ class LoopNest:
     items: tuple[TreeItem, ...]
 
 
-TreeItem = Union[str, LoopNest]  # a str names a Placed; "barrier" and "barrier:k" are barriers
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What only the elected block runs: of the blocks that differ in the digit `digit` alone, the last to arrive.
+    Every block comes here once, after all that stands before it."""
+
+    digit: str
+    items: tuple[TreeItem, ...]
+
+
+TreeItem = Union[str, LoopNest, Finish]  # a str names a Placed; "barrier" and "barrier:k" are barriers
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +114,11 @@ class SharedBox:
 
 @dataclass(frozen=True, slots=True)
 class GridCombine:
-    """How a reduction's partial results of several blocks meet: block digits `digits` are combined by the last block
-    to arrive, which runs the statements in `finish`."""
+    """The partial results of the placed reduction `reduction` in blocks that differ in the digit `digit` are combined
+    by the block elected among them, in the `Finish` over that digit."""
 
     reduction: str
-    digits: tuple[str, ...]
+    digit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,11 @@ class KernelSchedule:
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)
 
+    def finish_of(self, placed: Placed) -> str:
+        """The block digit over which the `Finish` around a placed statement elects; empty for what every block runs."""
+        first = placed.path[0][0] if placed.path else ""
+        return first if first and self.digit(first).kind == "block" else ""
+
     def of_kind(self, kind: DigitKind) -> tuple[Digit, ...]:
         return tuple(d for d in self.digits if d.kind == kind)
 
@@ -150,6 +167,20 @@ class KernelSchedule:
         for d in self.of_kind("thread"):
             count *= d.count
         return count
+
+
+def election(digits: Iterable[Digit], along: str) -> tuple[Affine, Affine] | None:
+    """Which of the elections over the block digit `along` a block takes part in, and how many there are: the other
+    block digits in mixed radix.  None where that is no affine index, because two of them have a symbolic extent."""
+    others = [d for d in digits if d.kind == "block" and d.name != along]
+    others.sort(key=lambda d: not d.extent.is_constant)
+    index, count = Affine.of(0), Affine.of(1)
+    for d in others:
+        if not count.is_constant:
+            return None
+        index += digit(d.name) * count.constant
+        count = d.extent * count.constant
+    return index, count
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Split long reductions with few results, so that many blocks can share them.
+"""Split long reductions with few results on a CPU, so that all cores can share them.
+
+A GPU's blocks share a reduction inside one kernel (`strategies/reduction.py`); cores gain nothing from that.
 
     s = sum(x[k], 0 <= k < N)
  -> p[q] = sum(x[4096*q + r], 0 <= r < 4096, 4096*q + r < N);   s = sum(p[q])
@@ -19,12 +21,14 @@ from polyfuse.rebuild import rebuild_program
 from polyfuse.scop import neutral
 from polyfuse.target import Target
 
-FEW_RESULTS = 512  # fewer leave most of a device idle when each is one block's work
-LONG = 1 << 16  # elements per result below which one block is as fast as two launches
+FEW_RESULTS = 4  # per core: fewer leave cores idle when each result is the work of one
+LONG = 1 << 16  # elements per result below which one core is as fast as two launches
 
 
 def split_reductions(program: Program, target: Target, hints: Mapping[str, int]) -> tuple[Program, tuple[Guard, ...]]:
     """The program with long reductions in two stages, and guards for the sizes that made it worth while."""
+    if target.kind != "cpu":
+        return program, ()
     guards: dict[Guard, None] = {}
     names: dict[bytes, str] = {}
     padded: set[bytes] = set()
@@ -57,8 +61,7 @@ def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> tuple[
             reduced *= n
         else:
             kept *= n
-    few = FEW_RESULTS if target.kind == "cuda" else 4 * target.processors
-    if kept >= few or reduced < LONG:
+    if kept >= FEW_RESULTS * target.processors or reduced < LONG:
         return None
     parts = max(2, min(8 * target.processors // max(1, kept), reduced // 8192))
     long = [k for k in node.axes if shape[k] >= parts]  # the outermost long axis: rows stay whole

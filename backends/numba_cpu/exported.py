@@ -38,13 +38,14 @@ class ExportedLaunch:
 class ExportedProgram:
     """A fused program with everything that it needs to run on NumPy arrays.
 
-    `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `guards`: (text, test).
+    `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
+    whether it starts with zeros).  `guards`: (text, test).
     """
 
     name: str
     arguments: Sequence[tuple[str, str, Sequence[str | int] | None]]
     outputs: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]]]]
-    buffers: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]]]]
+    buffers: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]], bool]]
     guards: Sequence[tuple[str, Callable[[Sizes], bool]]]
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
@@ -63,7 +64,9 @@ class ExportedProgram:
         ]
         sizes = self._sizes(arrays)
         outputs = [np.empty(shape(sizes), np.dtype(dtype)) for dtype, shape in self.outputs]
-        buffers = [np.empty(shape(sizes), np.dtype(dtype)) for dtype, shape in self.buffers]
+        buffers = [
+            (np.zeros if zeroed else np.empty)(shape(sizes), np.dtype(dtype)) for dtype, shape, zeroed in self.buffers
+        ]
         places = {"argument": arrays, "output": outputs, "buffer": buffers}
         for number, launch in enumerate(self.launches):
             blocks = launch.blocks(sizes)

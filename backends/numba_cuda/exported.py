@@ -35,13 +35,14 @@ class ExportedLaunch:
 class ExportedProgram:
     """A fused program with everything that it needs to run on device arrays (``__cuda_array_interface__``).
 
-    `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `guards`: (text, test).
+    `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
+    whether it starts with zeros).  `guards`: (text, test).
     """
 
     name: str
     arguments: Sequence[tuple[str, str, Sequence[str | int] | None]]
     outputs: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]]]]
-    buffers: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]]]]
+    buffers: Sequence[tuple[str, Callable[[Sizes], tuple[int, ...]], bool]]
     guards: Sequence[tuple[str, Callable[[Sizes], bool]]]
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
@@ -62,7 +63,7 @@ class ExportedProgram:
         ]
         sizes = self._sizes(arrays)
         outputs = [cuda.device_array(shape(sizes), np.dtype(dtype)) for dtype, shape in self.outputs]
-        buffers = [cuda.device_array(shape(sizes), np.dtype(dtype)) for dtype, shape in self.buffers]
+        buffers = [_buffer(dtype, shape(sizes), zeroed, stream) for dtype, shape, zeroed in self.buffers]
         places = {"argument": arrays, "output": outputs, "buffer": buffers}
         for number, launch in enumerate(self.launches):
             blocks = launch.blocks(sizes)
@@ -108,6 +109,16 @@ class ExportedProgram:
             entry = text.split(".entry", 1)[1].split("(", 1)[0].strip()
             self._loaded[number] = (module, _checked(driver.cuModuleGetFunction(module, entry.encode())))
         return self._loaded[number][1]
+
+
+def _buffer(dtype: str, shape: tuple[int, ...], zeroed: bool, stream: int) -> Any:
+    from cuda.bindings import driver
+    from numba import cuda
+
+    memory = cuda.device_array(shape, np.dtype(dtype))
+    if zeroed:
+        _checked(driver.cuMemsetD8Async(memory.device_ctypes_pointer.value or 0, 0, memory.nbytes, stream))
+    return memory
 
 
 def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
+from polyfuse.affine import Affine
 from polyfuse.explain.identity import Sizes, value_keys
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.explain.units import bytes_text, time_text
 from polyfuse.program_costs import size_hints
-from polyfuse.run.workspace import regions
+from polyfuse.run.workspace import buffer_bytes, regions
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -129,7 +131,7 @@ def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side
     times = [s.measured for s in steps if s.measured is not None]
     return Side(
         launches=len(plan.steps),
-        intermediates=tuple(b.name for b in plan.buffers if not b.zeroed),
+        intermediates=tuple(b.name for b in plan.buffers if b.first < b.last),
         accesses=sum(s.accesses for s in steps),
         hbm_bytes=formula(t for s in steps for t in (*s.traffic.reads, *s.traffic.writes)),
         peak_bytes=peak_bytes(plan, sizes),
@@ -142,15 +144,13 @@ def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side
 def peak_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
     """Arguments, results of their own, and the memory of the intermediates alive at the worst step."""
 
-    def volume(shape: Sequence[object], itemsize: int) -> int:
-        for extent in shape:
-            itemsize *= max(0, extent.evaluate(sizes))  # type: ignore[attr-defined]
-        return itemsize
+    def volume(shape: Sequence[Affine], itemsize: int) -> int:
+        return itemsize * prod(max(0, extent.evaluate(sizes)) for extent in shape)
 
     program, inside = plan.program, {output for output, _ in plan.reuses}
     fixed = sum(volume(a.shape, a.dtype.itemsize) for a in program.arguments if not a.is_scalar)
     fixed += sum(volume(o.shape, o.dtype.itemsize) for k, o in enumerate(program.outputs) if k not in inside)
-    fixed += sum(volume(b.shape, b.dtype.itemsize) for b in plan.buffers if b.zeroed)
+    fixed += sum(buffer_bytes(b, sizes) for b in plan.buffers if b.zeroed)
     held = regions(plan.buffers, sizes)
     alive = (sum(r.bytes for r in held if r.first <= k <= r.last) for k in range(len(plan.steps)))
     return fixed + max(alive, default=0)

@@ -61,7 +61,7 @@ def report(plan: Plan) -> str:
 def _summary(plan: Plan) -> Iterator[str]:
     computed = {v for k in plan.kernels for v in k.schedule.body} | set(map(plan.called, plan.library_calls))
     count, steps = len(operations(plan.scop, computed)), len(plan.steps)
-    stored = [b.name for b in plan.buffers if not b.zeroed]
+    stored = [b.name for b in plan.buffers if b.first < b.last]
     memory = f"in memory between them: {', '.join(stored)}" if stored else "no intermediate in memory"
     fused = f"{_count(count, 'operation')} in {_count(steps, 'kernel')}"
     yield f"{plan.program.name} on {plan.target.name}: {fused}, {memory}"

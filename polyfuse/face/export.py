@@ -125,7 +125,9 @@ def _table(plan: Plan, name: str) -> str:
     lines += ["    ],", "    outputs=["]
     lines += [f"        ({_dtype(o.dtype)!r}, lambda s: {_shape(o.shape)})," for o in program.outputs]
     lines += ["    ],", "    buffers=["]
-    lines += [f"        ({_dtype(b.dtype)!r}, lambda s: {_shape(b.shape)})," for b in plan.buffers]
+    for b in plan.buffers:
+        extents = _shape(b.shape, dict(b.derived))
+        lines.append(f"        ({_dtype(b.dtype)!r}, lambda s: {extents}, {b.zeroed}),")
     lines += ["    ],", "    guards=["]
     lines += [f"        ({str(g)!r}, lambda s: {_guard(g)})," for g in _needed(plan)]
     lines += ["    ],", "    launches=["]
@@ -212,8 +214,8 @@ def _python(expression: Affine, products: dict[str, tuple[Affine, ...]] | None =
     return " + ".join(parts).replace("+ -", "- ")
 
 
-def _shape(shape: Sequence[Affine]) -> str:
-    return f"({''.join(_python(n) + ', ' for n in shape)})"
+def _shape(shape: Sequence[Affine], products: dict[str, tuple[Affine, ...]] | None = None) -> str:
+    return f"({''.join(_python(n, products) + ', ' for n in shape)})"
 
 
 def _extent(extent: Affine) -> str | int:

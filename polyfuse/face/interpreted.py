@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.backends.interpreter import run_kernel
-from polyfuse.bindings import Binding, FromArgument, FromBuffer, FromOutput, FromProduct, FromSize, FromStride
+from polyfuse.bindings import Binding, Buffer, FromArgument, FromBuffer, FromOutput, FromProduct, FromSize, FromStride
 from polyfuse.expr import Input
 from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.plan import Launch, LibraryCall, Plan
@@ -47,8 +47,7 @@ class _Run:
             self.outputs[output] = self.arguments[argument]
         self.buffers: dict[str, Array] = {}
         for b in sorted(plan.buffers, key=lambda b: b.first):
-            fresh = np.zeros(self._shape(b.shape), b.dtype.numpy)
-            self.buffers[b.name] = fresh if b.within is None else self.value(b.within)
+            self.buffers[b.name] = _memory(b, self.sizes) if b.within is None else self.value(b.within)
         self.written: set[int] = set()
 
     def _shape(self, shape: Sequence[Any]) -> tuple[int, ...]:
@@ -120,3 +119,11 @@ class _Run:
             if (output, argument) not in self.plan.reuses:
                 self.arguments[argument][...] = self.outputs[output]
         return self.outputs
+
+
+def _memory(buffer: Buffer, sizes: Mapping[str, int]) -> Array:
+    """As a device gives it: zeros are promised for counters only."""
+    memory = np.zeros(buffer.extents(sizes), buffer.dtype.numpy)
+    if not buffer.zeroed and buffer.dtype.is_float:
+        memory[...] = np.nan
+    return memory

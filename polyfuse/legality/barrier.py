@@ -15,7 +15,7 @@ from itertools import product
 from polyfuse import sets
 from polyfuse.affine import Affine
 from polyfuse.legality.relations import BARRIER, Proof, coordinates, equalities, prime, primed, same
-from polyfuse.schedule import LoopNest, Placed, TreeItem
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
@@ -83,6 +83,8 @@ def _item(proof: Proof, item: TreeItem, loops: tuple[str, ...]) -> Stretch | Non
     """None for a barrier."""
     if isinstance(item, LoopNest):
         return _around(proof, item, loops)
+    if isinstance(item, Finish):  # its barriers seal nothing: blocks that are not elected skip them
+        return replace(_walk(proof, item.items, loops), sealed=False)
     if item == BARRIER:
         return None
     move = proof.placed[item]

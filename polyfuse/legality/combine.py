@@ -1,28 +1,32 @@
-"""Reductions: each contribution once, inside one block.
+"""Reductions: each contribution once.
 
 Executions that differ only in slots, thread bits and loops that the sum runs over meet in one result; `together` names
-those digits.  The reduced digits of a block never meet.
+those digits.  Those that differ in a block digit meet where the schedule says so and all that reads the result is the
+store of the block's share; the total of the shares is itself a sum, over the number of the block.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from polyfuse import sets
+from polyfuse.affine import Affine
+from polyfuse.legality.grid import shared_out
 from polyfuse.legality.guards import when
 from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, within
 from polyfuse.schedule import Placed
-from polyfuse.scop import Statement
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
 def combined(proof: Proof) -> Verdict:
     """Bits: threads meet by bits of the thread index.  Apart: what meets belongs to one element.  Complete: every
-    contribution is among it.  Once: no contribution is among it twice."""
+    contribution is among it.  Once: no contribution is among it twice.  What blocks leave for the last one is there."""
     for placed in proof.schedule.placed:
-        statement = proof.statement(placed)
-        if statement is None or not statement.is_reduction:
+        statement = _sum(proof, placed)
+        if statement is None:
             continue
-        together = meeting(proof, placed, proof.over(placed))
+        together = meeting(proof, placed, proof.over(placed)) | _across(proof, placed)
         for verdict in (
             _bits(proof, placed, together),
             _apart(proof, placed, statement, together),
@@ -31,7 +35,35 @@ def combined(proof: Proof) -> Verdict:
         ):
             if not verdict:
                 return verdict
-    return LEGAL
+    return shared_out(proof)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What a placed statement adds up: the contribution at every point of `extents`, over the dimensions `reduced`."""
+
+    name: str
+    extents: tuple[Affine, ...]
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+
+def _sum(proof: Proof, placed: Placed) -> Sum | None:
+    """Of a reduction, or of a total: over the shares of the blocks."""
+    if placed.role == "total":
+        extents = proof.extents(placed)
+        return Sum(f"shares of {proof.name(placed)}", extents, tuple(range(1, len(extents))), (0,))
+    statement = proof.statement(placed)
+    if statement is None or not statement.is_reduction:
+        return None
+    return Sum(statement.name, statement.extents, statement.kept, statement.reduced)
+
+
+def _across(proof: Proof, placed: Placed) -> frozenset[str]:
+    """The block digit along which results meet in a total; none where something reads a block's share as the whole."""
+    along = "" if placed.role == "total" else proof.along(placed)
+    readers = [p for p in proof.schedule.placed if placed.name in (*p.providers, *p.place)]
+    return frozenset([along]) if along and all(p.role == "partial" for p in readers) else frozenset()
 
 
 def meeting(proof: Proof, placed: Placed, over: frozenset[str]) -> frozenset[str]:
@@ -55,7 +87,7 @@ def _power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-def _apart(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+def _apart(proof: Proof, placed: Placed, statement: Sum, together: frozenset[str]) -> Verdict:
     """What meets at an element belongs to it: no contribution (primed) to another one."""
     kept = [proof.affine(placed.place[d]) for d in statement.kept]
     if not proof.used(*kept) & together:
@@ -83,7 +115,7 @@ def _apart(proof: Proof, placed: Placed, statement: Statement, together: frozens
     return LEGAL
 
 
-def _complete(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+def _complete(proof: Proof, placed: Placed, statement: Sum, together: frozenset[str]) -> Verdict:
     """``{kept element at its block} x reduced range  subset-of  executed by the block``."""
     place = [proof.affine(e) for e in placed.place]
     every = coordinates("i", len(place))
@@ -112,7 +144,7 @@ def _complete(proof: Proof, placed: Placed, statement: Statement, together: froz
 
 
 def _element(
-    proof: Proof, placed: Placed, statement: Statement, names: tuple[str, ...], blocks: frozenset[str]
+    proof: Proof, placed: Placed, statement: Sum, names: tuple[str, ...], blocks: frozenset[str]
 ) -> tuple[Constraint, ...]:
     """The kept coordinates are those of an element that the block holds."""
     kept = [proof.affine(placed.place[d]) for d in statement.kept]
@@ -120,7 +152,7 @@ def _element(
     return (*equalities([names[d] for d in statement.kept], kept), *inside, *proof.box(proof.used(*kept) | blocks))
 
 
-def _once(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+def _once(proof: Proof, placed: Placed, statement: Sum, together: frozenset[str]) -> Verdict:
     """Distinct executions that meet make distinct contributions."""
     place = [proof.affine(e) for e in placed.place]
     every = coordinates("i", len(place))

@@ -66,9 +66,10 @@ class Handover:
 
 
 def handovers(proof: Proof) -> Iterator[Handover]:
-    """All of them, in the order of the placed statements; what comes out of shared boxes is no handover."""
+    """All of them, in the order of the placed statements; what comes out of shared boxes, or from other blocks, is no
+    handover."""
     for provider, consumer, read in proof.edges():
-        if provider.role != "put":
+        if provider.role not in ("put", "partial"):
             yield from _handovers(proof, provider, consumer, read)
     for load in proof.schedule.placed:
         for entry in load.place:

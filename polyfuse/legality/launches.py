@@ -17,7 +17,7 @@ from polyfuse.affine import Affine, digit
 from polyfuse.legality.handover import Handover
 from polyfuse.legality.relations import BARRIER, Proof
 from polyfuse.legality.scope import missing
-from polyfuse.schedule import KernelSchedule, LoopNest, Placed, TreeItem
+from polyfuse.schedule import KernelSchedule, Placed, TreeItem
 from polyfuse.scop import Scop
 from polyfuse.verdict import Witness
 
@@ -90,7 +90,7 @@ def _side_by_side(first: KernelSchedule, second: KernelSchedule, names: Mapping[
 def _renamed(order: tuple[TreeItem, ...], names: Mapping[str, str]) -> tuple[TreeItem, ...]:
     """Without barriers, which no value in registers waits for."""
     return tuple(
-        LoopNest(names[item.digit], _renamed(item.items, names)) if isinstance(item, LoopNest) else f"{PREFIX}{item}"
+        f"{PREFIX}{item}" if isinstance(item, str) else type(item)(names[item.digit], _renamed(item.items, names))
         for item in order
         if item != BARRIER
     )

@@ -1,13 +1,14 @@
 """From when to when the value of a placed statement can be read, by position in the order tree alone.
 
     for r: {x; e; s}   y           s sums over r:  x and e end with each pass of r, s is complete after the loop
+    last b: {t; y}                 totals end with what the elected block runs: no other block has them
 """
 
 from __future__ import annotations
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.legality.relations import Proof, Time
+from polyfuse.legality.relations import ELECTED, Proof, Time
 from polyfuse.schedule import Placed
 from polyfuse.sets import Constraint
 
@@ -27,7 +28,7 @@ def common_loops(first: Time, second: Time) -> tuple[str, ...]:
     for (p, loop), (q, other) in zip(first, second, strict=False):
         if p != q or loop != other or not loop:
             break
-        found.append(loop)
+        found += [loop] if not loop.startswith(ELECTED) else []
     return tuple(found)
 
 
@@ -61,6 +62,8 @@ def earlier(proof: Proof, first: Placed, second: Placed) -> list[tuple[Constrain
             return [*found, tuple(equal)] if p < q else found
         if not loop or loop != other:
             return found
+        if loop.startswith(ELECTED):
+            continue  # both run in the one block elected
         ours, theirs = Affine.symbol(f"${loop}'"), Affine.symbol(f"${loop}")
         found.append((*equal, Constraint(theirs - ours - 1)))
         equal.append(sets.equal(ours, theirs))

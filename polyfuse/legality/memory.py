@@ -11,8 +11,11 @@ from polyfuse.schedule import Placed
 from polyfuse.scop import Read
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
-REGISTERS = ("compute", "load", "get")
+REGISTERS = ("compute", "load", "get", "total")
 """Roles whose result is a value in registers."""
+
+SOURCES = {"get": ("put",), "total": ("partial",), "partial": ("compute",)}
+"""Who provides for the roles that take no value in registers, or none of any kind."""
 
 
 def provided(proof: Proof) -> Verdict:
@@ -31,13 +34,15 @@ def _wrong(proof: Proof, consumer: Placed) -> Iterator[str]:
     elif consumer.role == "compute":
         yield f"{consumer.name} computes {proof.name(consumer)}, which no kernel computes"
         return
+    elif consumer.role == "total":
+        wanted = [(consumer.value, k) for k in range(len(proof.scop.statements[consumer.value].dtypes))]
     else:
         wanted = [] if consumer.role == "load" else [(consumer.value, consumer.component)]
     if len(wanted) != len(consumer.providers):
         yield f"{consumer.name} makes {len(wanted)} reads, but {len(consumer.providers)} providers are given"
         return
     for (value, component), name in zip(wanted, consumer.providers, strict=True):
-        roles = ("put",) if consumer.role == "get" else REGISTERS
+        roles = SOURCES.get(consumer.role, REGISTERS)
         yield from _unsuited(proof, consumer, value, component, name, roles)
     if statement is not None:
         for read, name in zip(statement.reads, consumer.providers, strict=True):
@@ -52,7 +57,7 @@ def _unsuited(
     if provider is None or provider.value != value or provider.role not in roles:
         yield f"{consumer.name} reads {source.name}, but {name or 'nothing'} is given as its provider"
         return
-    computed = provider.role == "compute"
+    computed = provider.role in ("compute", "total")
     if component >= len(source.dtypes) or (not computed and provider.component != component):
         held = "all components" if computed else f"component {provider.component}"
         yield f"{consumer.name} reads component {component} of {source.name}, but {name} holds {held} of it"

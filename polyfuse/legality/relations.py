@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from polyfuse import sets
 from polyfuse.affine import Affine, names_of
 from polyfuse.lower.context import size_constraints
-from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
+from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.sets import Constraint, Relation
 from polyfuse.verdict import Instance, Witness
 
 Time = tuple[tuple[int, str], ...]
-"""The way down the order tree to a leaf: at each depth a position and the loop entered there, ``""`` at the leaf."""
+"""The way down the order tree to a leaf: at each depth a position and the loop entered there, ``""`` at the leaf; for
+what an elected block finishes `ELECTED` and the block digit."""
 
 BARRIER = "barrier"
+ELECTED = "last "
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,14 @@ class Proof:
 
     def loops(self, placed: Placed) -> tuple[str, ...]:
         """The loops around a placed statement, outermost first."""
-        return tuple(loop for _, loop in self.times[placed.name] if loop)
+        return tuple(loop for _, loop in self.times[placed.name] if loop and not loop.startswith(ELECTED))
+
+    def along(self, placed: Placed) -> str:
+        """The block digit over which a total sums, or the total of what a reduction or a partial holds; else empty."""
+        if placed.role == "total":
+            return self.schedule.finish_of(placed)
+        reduction = placed.providers[0] if placed.role == "partial" else placed.name
+        return next((g.digit for g in self.schedule.grid_combine if g.reduction == reduction), "")
 
     def digits_of(self, placed: Placed) -> frozenset[str]:
         """Digits that an execution is told apart by: those of its place, of its loops and of its gathered indices."""
@@ -81,12 +90,14 @@ class Proof:
     def extents(self, placed: Placed) -> tuple[Affine, ...]:
         """Of the domain that a place runs over."""
         statement = self.statement(placed)
+        if placed.role == "total":
+            return (self.digits[self.along(placed)].extent, *self.scop.shape(placed.value))
         return statement.extents if statement is not None else self.scop.shape(placed.value)
 
     def index(self, placed: Placed) -> tuple[Affine, ...]:
         """Where the value that `placed` holds or moves lies in its tensor, in digits."""
         statement = self.statement(placed)
-        dims = statement.kept if statement is not None else range(len(placed.place))
+        dims = statement.kept if statement is not None else range(placed.role == "total", len(placed.place))
         return tuple(self.affine(placed.place[d]) for d in dims)
 
     @staticmethod
@@ -106,13 +117,14 @@ class Proof:
 
     def executes(self, placed: Placed) -> tuple[Constraint, ...]:
         """What else holds wherever `placed` has an effect: a replicated store or put is made by the first thread (and
-        block), a put stays inside its box."""
-        if placed.role not in ("store", "put"):
+        block, but for what any block may be elected to finish), a put stays inside its box."""
+        if placed.role not in ("store", "put", "partial"):
             return ()
         kinds = ("block", "thread") if placed.role == "store" else ("thread",)
-        idle = [d.name for d in self.schedule.digits if d.kind in kinds and d.name not in placed.digits()]
+        known = placed.digits() | {self.schedule.finish_of(placed)}
+        idle = [d.name for d in self.schedule.digits if d.kind in kinds and d.name not in known]
         pinned = tuple(sets.equal(Affine.symbol(f"${d}"), Affine.of(0)) for d in idle)
-        if placed.role == "store":
+        if placed.role != "put":
             return pinned
         return (*pinned, *within(self.local(placed), [Affine.of(n) for n in self.boxes[placed.value].extents]))
 
@@ -121,7 +133,9 @@ class Proof:
         return tuple(a - o for a, o in zip(self.index(move), self.boxes[move.value].origin, strict=True))
 
     def over(self, placed: Placed) -> frozenset[str]:
-        """Digits along which a reduction sums."""
+        """Digits along which a reduction or a total sums."""
+        if placed.role == "total":
+            return self.used(self.affine(placed.place[0]))
         statement = self.statement(placed)
         if statement is None or not statement.is_reduction:
             return frozenset()
@@ -168,6 +182,8 @@ def positions(order: tuple[TreeItem, ...], prefix: Time = ()) -> Iterable[tuple[
     for k, item in enumerate(order):
         if isinstance(item, LoopNest):
             yield from positions(item.items, (*prefix, (k, item.digit)))
+        elif isinstance(item, Finish):
+            yield from positions(item.items, (*prefix, (k, f"{ELECTED}{item.digit}")))
         elif item != BARRIER:
             yield item, (*prefix, (k, ""))
 

@@ -5,11 +5,13 @@ argument forbids reuse (write after read).  A second result in the same buffer d
 
     y[i] = f(x[i])                 x may hold y
     y[i] = x[i] + x[i-1]           refused: thread 1 reads x[0], which thread 0 overwrites
+    y[i] = x[i] * sum(x)           refused where the last block to arrive reads or stores: it may be any
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import product
 
 from polyfuse import sets
 from polyfuse.affine import Affine
@@ -58,11 +60,16 @@ def _reusable(proof: Proof, argument: int, root: int) -> Verdict:
     if source.shape != result.shape or source.dtypes != result.dtypes:
         sentence = f"{result.name} does not fit into {source.name}: shape or dtype differ"
         return illegal(Hazard.BOUNDS, sentence, rule="reuse")
-    for load in (p for p in proof.schedule.placed if p.role == "load" and p.value == argument):
-        for store in (p for p in proof.schedule.placed if p.role == "store" and p.value == root):
-            verdict = _read_first(proof, load, store)
-            if not verdict:
-                return verdict
+    loads = [p for p in proof.schedule.placed if p.role == "load" and p.value == argument]
+    stores = [p for p in proof.schedule.placed if p.role == "store" and p.value == root]
+    for move in (*loads, *stores):
+        if along := proof.schedule.finish_of(move):
+            sentence = f"{move.name} runs in whichever block along {along} arrives last: {source.name} keeps its memory"
+            return illegal(Hazard.WAR, sentence, rule="reuse")
+    for load, store in product(loads, stores):
+        verdict = _read_first(proof, load, store)
+        if not verdict:
+            return verdict
     return LEGAL
 
 

@@ -41,7 +41,7 @@ RULES: Mapping[str, Rule] = {
     "box": Rule(boxed, "every access to a shared buffer lies inside it, and its cells lie apart"),
     "scope": Rule(scoped, "every value lives where its consumers need it: same thread, or same block through a box"),
     "order": Rule(ordered, "every instance runs after all instances it depends on"),
-    "combine": Rule(combined, "partial results of a reduction are each counted exactly once, inside one block"),
+    "combine": Rule(combined, "every contribution to a reduction is counted exactly once, where blocks meet"),
     "scan": Rule(scanned, "prefixes run through loop, thread and slot in increasing order of the scanned dimension"),
     "barrier": Rule(synchronised, "a barrier separates every write of a shared cell from other threads' touches of it"),
     "reuse": Rule(reused, "a buffer is overwritten in place only after every read of the same element"),

@@ -11,7 +11,7 @@ from polyfuse.affine import digit
 from polyfuse.legality.cells import same_pass, unwritten
 from polyfuse.legality.handover import Handover, handovers
 from polyfuse.legality.lifetime import common_loops, completion, early, gone
-from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed
+from polyfuse.legality.relations import ELECTED, Proof, coordinates, equalities, prime, primed
 from polyfuse.schedule import Placed, Scope
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, Witness, illegal
@@ -38,8 +38,10 @@ def scoped(proof: Proof) -> Verdict:
 def _overwritten(handover: Handover) -> Verdict:
     """Read after the loop that computed it, whose every pass overwrote the registers of the one before."""
     proof, provider, consumer = handover.proof, handover.provider, handover.consumer
+    if proof.schedule.finish_of(provider) not in ("", proof.schedule.finish_of(consumer)):
+        return _only_elected(handover)
     depth = len(common_loops(completion(proof, provider), proof.times[consumer.name]))
-    loop = completion(proof, provider)[depth][1]
+    loop = [at for at in completion(proof, provider) if not at[1].startswith(ELECTED)][depth][1]
     point = _pass_before_the_last(handover, loop) or handover.some()
     if point is None:
         return LEGAL
@@ -48,6 +50,16 @@ def _overwritten(handover: Handover) -> Verdict:
         f"{consumer.name} needs {witness.first} after the loop over {loop} that computes it in {provider.name}: "
         "later passes overwrote its registers"
     )
+    return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
+
+
+def _only_elected(handover: Handover) -> Verdict:
+    """Read by every block, or by another elected one, than the one that finished it."""
+    point = handover.some()
+    if point is None:
+        return LEGAL
+    along, witness = handover.proof.schedule.finish_of(handover.provider), handover.witness(point)
+    sentence = f"{handover.consumer.name} needs {witness.first} outside of what the last block along {along} finishes"
     return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
 
 

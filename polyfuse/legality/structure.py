@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polyfuse.legality.relations import BARRIER, Proof
-from polyfuse.schedule import LoopNest, Placed, TreeItem
+from polyfuse.legality.relations import BARRIER, ELECTED, Proof
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, election
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
 def executed(proof: Proof) -> Verdict:
     """The first fault found by the checks below, in their order."""
-    for check in (_digits, _tree, _paths, _places, _boxes):
+    for check in (_digits, _tree, _paths, _finishes, _combinations, _places, _boxes):
         for hazard, sentence in check(proof):
             return illegal(hazard, sentence, rule="executed")
     return LEGAL
@@ -31,6 +31,9 @@ def _digits(proof: Proof) -> Iterator[Fault]:
         if d.kind in ("thread", "slot") and not (d.extent.is_constant and d.count >= 1):
             yield Hazard.CAPACITY, f"{d.kind} digit {d.name} has the extent {d.extent}, which is no positive constant"
             return
+        if d.kind == "thread" and d.name == "t" and d.count != proof.schedule.threads:
+            total = proof.schedule.threads
+            yield Hazard.EFFECT, f"t, the thread index, has {d.count} values in a block of {total} threads"
         if any(n[0] in "$%" for n in d.extent.names()):
             yield Hazard.BOUNDS, f"the extent {d.extent} of digit {d.name} is not a size"
     reach = 1
@@ -52,6 +55,8 @@ def _tree(proof: Proof) -> Iterator[Fault]:
                 yield Hazard.COVERAGE, f"the order tree loops over {item.digit}, which is not a loop digit"
             if item.digit in loops:
                 yield Hazard.EFFECT, f"a loop over {item.digit} lies inside another one over {item.digit}"
+        elif isinstance(item, Finish):
+            continue
         elif item != BARRIER:
             visits[item] = visits.get(item, 0) + 1
     if len(proof.placed) != len(proof.schedule.placed):
@@ -69,16 +74,59 @@ def _tree(proof: Proof) -> Iterator[Fault]:
 def _walk(order: tuple[TreeItem, ...], loops: tuple[str, ...]) -> Iterator[tuple[TreeItem, tuple[str, ...]]]:
     for item in order:
         yield item, loops
-        if isinstance(item, LoopNest):
+        if not isinstance(item, str):
             yield from _walk(item.items, (*loops, item.digit))
 
 
 def _paths(proof: Proof) -> Iterator[Fault]:
     for placed in proof.schedule.placed:
-        inside, path = proof.loops(placed), tuple(loop for loop, _ in placed.path)
+        inside = tuple(loop.removeprefix(ELECTED) for _, loop in proof.times[placed.name] if loop)
+        path = tuple(loop for loop, _ in placed.path)
         if inside != path:
             text = "loops " + ", ".join(inside) if inside else "no loop"
             yield Hazard.COVERAGE, f"{placed.name} belongs in the loops ({', '.join(path)}) but runs in {text}"
+
+
+def _finishes(proof: Proof) -> Iterator[Fault]:
+    """Every block comes to every election, once, and nothing depends on which block wins it."""
+    seen: set[str] = set()
+    for item, around in _walk(proof.schedule.order, ()):
+        if not isinstance(item, Finish):
+            continue
+        if around:
+            yield Hazard.EFFECT, f"the election over {item.digit} lies inside {around[-1]}: it is held once per block"
+        if item.digit not in proof.names("block"):
+            yield Hazard.COVERAGE, f"the election is held over {item.digit}, which is not a block digit"
+            return
+        if election(proof.schedule.digits, item.digit) is None:
+            yield Hazard.EFFECT, f"the elections over {item.digit} have no number"
+        if item.digit in seen:
+            yield Hazard.EFFECT, f"two elections are held over {item.digit}"
+        seen.add(item.digit)
+    for placed in proof.schedule.placed:
+        along = proof.schedule.finish_of(placed)
+        if along and along in placed.digits():
+            yield Hazard.SCOPE, f"{placed.name} depends on {along}, over which any block may be elected to run it"
+
+
+def _combinations(proof: Proof) -> Iterator[Fault]:
+    """Shares are those of reductions that are combined along one block digit, in front of the election over it."""
+    names = [g.reduction for g in proof.schedule.grid_combine]
+    for g in proof.schedule.grid_combine:
+        statement = proof.statement(proof.placed[g.reduction]) if g.reduction in proof.placed else None
+        if statement is None or not statement.is_reduction or names.count(g.reduction) > 1:
+            yield Hazard.COMBINE, f"{g.reduction} is combined over {g.digit}, but is no reduction, or is so twice"
+        if g.digit not in proof.names("block"):
+            yield Hazard.COMBINE, f"{g.reduction} is combined over {g.digit}, which is not a block digit"
+    for placed in proof.schedule.placed:
+        if placed.role == "partial":
+            if proof.schedule.finish_of(placed):
+                yield Hazard.EFFECT, f"{placed.name} stores a share after the election"
+            if len(placed.providers) != 1 or placed.providers[0] not in names:
+                yield Hazard.COMBINE, f"{placed.name} stores the share of nothing that is combined over blocks"
+        elif placed.role == "total" and not proof.schedule.finish_of(placed):
+            yield Hazard.COVERAGE, f"{placed.name} takes a total, but not in what an elected block finishes"
+            return
 
 
 def _places(proof: Proof) -> Iterator[Fault]:
@@ -125,5 +173,3 @@ def _boxes(proof: Proof) -> Iterator[Fault]:
         pinned = proof.used(*proof.boxes[move.value].origin) & proof.names("loop")
         for loop in sorted(pinned - set(proof.loops(move))):
             yield Hazard.BOUNDS, f"{move.name} runs outside the loop {loop} that its box moves with"
-
-

@@ -22,7 +22,17 @@ from polyfuse.lower.peel import at_trip, whole_trips
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
 from polyfuse.places.products import folded_products
 from polyfuse.scalars import MONOIDS, SHORT
-from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, TreeItem
+from polyfuse.schedule import (
+    Digit,
+    Finish,
+    KernelSchedule,
+    LoopNest,
+    Placed,
+    PlaceEntry,
+    SharedBox,
+    TreeItem,
+    election,
+)
 from polyfuse.scop import Scop, Statement, neutral
 from polyfuse.sets import at_least_zero
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, references, rewrite
@@ -42,11 +52,23 @@ class ArrayUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ScratchUse:
+    """An array that only this kernel touches; `zeroed`: it holds zeros before and after."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Affine, ...]
+    zeroed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel and the arrays, sizes and scalar arguments behind its parameters, in order."""
+    """A kernel and the arrays, sizes and scalar arguments behind its parameters, in order; `scratch`: what blocks leave
+    each other in global memory, and the counters of their elections."""
 
     kernel: ir.Kernel
     arrays: tuple[ArrayUse, ...]
+    scratch: tuple[ScratchUse, ...] = ()
 
 
 FAULT = "index_fault"
@@ -73,6 +95,7 @@ class _Lowering:
     context: Context = field(init=False)
     slots: tuple[Digit, ...] = field(init=False)
     boxes: dict[int, SharedBox] = field(default_factory=dict)
+    shares: dict[tuple[int, int], ArrayUse] = field(default_factory=dict)  # of blocks in sums across blocks
     scalars: dict[str, DType] = field(default_factory=dict)
     folded: dict[str, str] = field(default_factory=dict)  # multiplies that a contraction absorbs
 
@@ -84,12 +107,14 @@ class _Lowering:
         self.scalars = self._scalars()
         self.boxes = {box.value: box for box in schedule.shared}
         self._declare_arrays()
+        self._declare_shares()
         self.folded = folded_products(self.scop, schedule)
         body = folded(self._body_with_border())
         uses = tuple(self.arrays.values())
+        scratch = self._scratch()
         kernel = ir.Kernel(
             name=schedule.name,
-            parameters=self._parameters(uses, body),
+            parameters=self._parameters(uses, scratch, body),
             grid=_grid(schedule),
             threads=schedule.threads,
             digits=tuple(
@@ -102,7 +127,7 @@ class _Lowering:
             minimum_blocks=schedule.minimum_blocks,
             notes=self._notes(),
         )
-        return Lowered(kernel, uses)
+        return Lowered(kernel, uses, scratch)
 
     # ---------------------------------------------------------------- declarations
     def _declare_arrays(self) -> None:
@@ -128,7 +153,42 @@ class _Lowering:
                 move.role == "load",
             )
 
-    def _parameters(self, uses: Sequence[ArrayUse], body: tuple[ir.Op, ...]) -> tuple[ir.Parameter, ...]:
+    def _declare_shares(self) -> None:
+        """Per component of a reduction across blocks: the number of the block, then the index of the result."""
+        for placed in self.schedule.placed:
+            if placed.role == "partial":
+                name = f"{self.scop.statements[placed.value].name}_shares"
+                extent = self.schedule.digit(self._along(placed)).extent
+                self.shares[placed.value, placed.component] = ArrayUse(
+                    name if not placed.component else f"{name}_{placed.component}",
+                    placed.value,
+                    placed.component,
+                    (extent, *self.scop.shape(placed.value)),
+                    self.scop.dtype(placed.value, placed.component).compute,
+                    Layout(),
+                    False,
+                )
+
+    def _scratch(self) -> tuple[ScratchUse, ...]:
+        found = [ScratchUse(use.name, use.dtype, use.shape) for use in self.shares.values()]
+        for item in self.schedule.order:
+            if isinstance(item, Finish):
+                _, count = self._election(item.digit)
+                found.append(ScratchUse(_counter(item.digit), i32, (count,), zeroed=True))
+        return tuple(found)
+
+    def _election(self, along: str) -> tuple[Affine, Affine]:
+        found = election(self.schedule.digits, along)
+        assert found is not None, f"the elections over {along} have no number"
+        return found
+
+    def _along(self, partial: Placed) -> str:
+        """The block digit over which the sum goes whose share `partial` stores."""
+        return next(g.digit for g in self.schedule.grid_combine if g.reduction == partial.providers[0])
+
+    def _parameters(
+        self, uses: Sequence[ArrayUse], scratch: Sequence[ScratchUse], body: tuple[ir.Op, ...]
+    ) -> tuple[ir.Parameter, ...]:
         found: list[ir.Parameter] = []
         sizes: dict[str, None] = {}
         for use in uses:
@@ -139,6 +199,9 @@ class _Lowering:
             else:
                 sizes |= dict.fromkeys(n for extent in use.shape[1:] for n in sorted(extent.names()))
             found.append(ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment))
+        for own in scratch:
+            sizes |= dict.fromkeys(n for extent in own.shape[1:] for n in sorted(extent.names()))
+            found.append(ir.ArrayParameter(own.name, own.dtype, own.shape, readonly=False))
         grid = _grid(self.schedule)
         wanted = affine_names(body) | names_of(grid[:-1])  # several grid axes are decoded in the kernel
         wanted |= names_of(grid) & {name for name, _ in self.scop.program.derived}  # and the launch evaluates products
@@ -193,11 +256,20 @@ class _Lowering:
                 out += [op for p in finishing for op in self._initialise(p)]
                 out += self._loop(item, loops)
                 out += [op for p in finishing for op in self._finish(p)]
+            elif isinstance(item, Finish):
+                out += self._elected(item)
             elif item == "barrier":
                 out.append(ir.Barrier())
             else:
                 out += self._statement(self.by_name[item], loops)
         return tuple(out)
+
+    def _elected(self, finish: Finish) -> list[ir.Op]:
+        """The block that arrives last sees what all have stored."""
+        group, _ = self._election(finish.digit)
+        name, count = f"last_{finish.digit}", self.schedule.digit(finish.digit).extent
+        elect = ir.Elect(name, _counter(finish.digit), group, count)
+        return [elect, ir.If(Ref(name, bool_), self._items(finish.items, ()))]
 
     def _loop(self, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
         """The loop; on a CPU core its last trip apart where only that one needs masks."""
@@ -220,15 +292,17 @@ class _Lowering:
         found = []
         for name in _leaves(nest):
             placed = self.by_name.get(name)
-            if placed is not None and placed.role == "compute":
+            if placed is not None and placed.role in ("compute", "total"):
                 reduced = self._reduced_loops(placed)
                 if reduced and reduced[0] == nest.digit and not set(reduced) & set(loops):
                     found.append(placed)
         return found
 
     def _over(self, placed: Placed) -> frozenset[str]:
-        """Digits along which a reduction sums, or a scan runs."""
+        """Digits along which a reduction sums, or a scan runs; those of the number of the block for a total."""
         statement = self.scop.statements[placed.value]
+        if placed.role == "total":
+            return frozenset(n[1:] for n in self._affine(placed.place[0]).names() if n.startswith("$"))
         if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid is None:
             return frozenset()
         dims = statement.reduced if statement.scanned is None else (statement.scanned,)
@@ -251,6 +325,10 @@ class _Lowering:
                 return [self._put(placed)]
             case "get":
                 return [self._get(placed)]
+            case "partial":
+                return [self._partial(placed)]
+            case "total":
+                return self._total(placed)
             case _:
                 return self._compute(placed)
 
@@ -280,6 +358,9 @@ class _Lowering:
     def _masked(self, placed: Placed, statement: Statement) -> tuple[Expr, ...]:
         """The operands, neutral where a padded digit leaves the reduced range."""
         assert statement.monoid is not None
+        if placed.role == "total":
+            names = self._result_names(replace(placed, name=f"{placed.name}_each"))
+            return tuple(Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True))
         index = [self._affine(placed.place[d]) for d in statement.reduced]
         where = self.context.inside(index, [statement.extents[d] for d in statement.reduced])
         values = tuple(self._body(placed, statement, k) for k in range(len(statement.body)))
@@ -475,7 +556,8 @@ class _Lowering:
         return in_registers(rewrite(statement.body[component], leaf))
 
     def _held(self, provider: Placed, component: int) -> str:
-        return provider.name if provider.role != "compute" else self._component(provider.name, component)
+        whole = provider.role in ("compute", "total")
+        return self._component(provider.name, component) if whole else provider.name
 
     def _component(self, name: str, component: int) -> str:
         """The register name of one component of a state; no statement has it."""
@@ -575,9 +657,44 @@ class _Lowering:
         held = self._held(self.by_name[placed.providers[0]], placed.component)
         return ir.Store(use.name, tuple(place), Ref(held, use.dtype.compute), tuple(where), None, width)
 
+    # ---------------------------------------------------------------- sums across blocks
+    def _partial(self, placed: Placed) -> ir.Op:
+        """The block's share, under the number of the block."""
+        use = self.shares[placed.value, placed.component]
+        place = (digit(self._along(placed)), *map(self._affine, placed.place))
+        where = (*self.context.inside(place, use.shape), *self._once_threads(placed))
+        width, slot = self._vector(place, use)
+        if slot is not None:
+            hoisted = hoist_from_vector(where, slot, self.context)
+            width, where = (1, where) if hoisted is None else (width, hoisted)
+        held = self._held(self.by_name[placed.providers[0]], placed.component)
+        return ir.Store(use.name, place, Ref(held, use.dtype), where, None, width)
+
+    def _total(self, placed: Placed) -> list[ir.Op]:
+        """Shares, neutral where there is no such block, in registers; then as any reduction."""
+        statement = self.scop.statements[placed.value]
+        assert isinstance(statement, Statement) and statement.monoid is not None
+        place = tuple(map(self._affine, placed.place))
+        loads: list[ir.Op] = []
+        fill = neutral(statement.monoid, statement.dtypes)
+        for k, value in enumerate(self._masked(placed, statement)):
+            assert isinstance(value, Ref)
+            use = self.shares[placed.value, k]
+            where = self.context.inside(place, use.shape)
+            width, slot = self._vector(place, use)
+            if slot is not None:
+                hoisted = hoist_from_vector(where, slot, self.context)
+                width, where = (1, where) if hoisted is None else (width, hoisted)
+            loads.append(ir.Load(value.name, use.name, place, where, None, fill[k], width))
+        if self._reduced_loops(placed):
+            return [*loads, *self._accumulate(placed, statement)]
+        names = self._result_names(placed)
+        return [*loads, *self._reduce(placed, statement, names), *self._combine(placed)]
+
     def _once(self, placed: Placed) -> list[Affine]:
-        """A replicated value is stored by the first thread (block) that holds it."""
-        used = placed.digits()
+        """A replicated value is stored by the first thread (block) that holds it; what one elected block finishes, by
+        that one."""
+        used = placed.digits() | {self.schedule.finish_of(placed)}
         return [
             -digit(d.name)
             for d in self.schedule.digits
@@ -601,6 +718,10 @@ class _Lowering:
         return ir.Load(placed.name, f"{box.name}_tile", local)
 
 
+def _counter(along: str) -> str:
+    return f"arrived_{along}"
+
+
 def _grid(schedule: KernelSchedule) -> tuple[Affine, ...]:
     """Extents of the block digits ``b0, b1, ...``, 1 where one is missing."""
     extents = {int(d.name[1:]): d.extent for d in schedule.of_kind("block")}
@@ -619,8 +740,8 @@ def in_registers(term: Expr) -> Expr:
     return replace(term, function=function, operands=operands, dtype=term.dtype.compute)
 
 
-def _leaves(nest: LoopNest) -> list[str]:
+def _leaves(nest: LoopNest | Finish) -> list[str]:
     found: list[str] = []
     for item in nest.items:
-        found += _leaves(item) if isinstance(item, LoopNest) else [item]
+        found += [item] if isinstance(item, str) else _leaves(item)
     return found

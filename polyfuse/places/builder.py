@@ -5,6 +5,9 @@ place composed with the access relation.  Equal needs share one placed statement
 give several (recompute), unless the proposal stages the value in shared memory, where one placed statement writes a box
 that holds all of them.  Halos, dead instances and replicated scalars follow; none is a special case.
 
+Where a proposal deals what a reduction sums over to blocks, each block stores its share of the sum, and the consumers
+run in the block that arrives last, on the total of all shares.
+
     y[i] = e[i-1] + e[i+1],  y at i = 256*b + t
  -> e at i = 256*b + t - 1   and   e at i = 256*b + t + 1          (recomputed)
  or e put into shared box [256*b - 1, 258), got at -1 and +1       (staged)
@@ -19,12 +22,14 @@ from graphlib import CycleError
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch
+from polyfuse.places.grid import dealt, dealt_over, finished_in
 from polyfuse.places.order import order_tree, with_barriers
 from polyfuse.places.proposal import Group, Proposal, Staging
+from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
-from polyfuse.schedule import Digit, KernelSchedule, Placed, PlaceEntry, SharedBox
+from polyfuse.schedule import Digit, GridCombine, KernelSchedule, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Statement
-from polyfuse.verdict import Hazard, Verdict, illegal, unprofitable
+from polyfuse.verdict import Hazard, illegal, unprofitable
 
 Path = tuple[tuple[str, int], ...]
 
@@ -32,14 +37,6 @@ COPIES, ALWAYS = 16, 256
 """A group may compute COPIES placed statements per statement, and ALWAYS more: each is a line of code to compile.  Ten
 stencil steps, fifty statements, would be 3,350.  Loads do not count: a statement on its own, placed once, always fits.
 """
-
-
-class Refused(Exception):
-    """A proposal that cannot be placed; `verdict` says why."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.sentence)
-        self.verdict = verdict
 
 
 @dataclass(slots=True)
@@ -68,7 +65,7 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     digits, placed, boxes = refine_threads(tuple(ordered), placed, tuple(builder.boxes))
     try:
         collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
-        order = with_barriers(order_tree(placed, collective), placed)
+        order = with_barriers(order_tree(placed, collective, proposal.combines), placed)
     except CycleError:
         raise Refused(illegal(Hazard.RAW, f"no order of the loops of {name} respects every dependence")) from None
     return KernelSchedule(
@@ -82,6 +79,7 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         placed=placed,
         order=order,
         shared=boxes,
+        grid_combine=tuple(builder.grid_combine),
         guards=proposal.guards,
         minimum_blocks=proposal.minimum_blocks,
         border=proposal.border,
@@ -97,6 +95,9 @@ class _Builder:
         self.copies: dict[str, int] = {}  # per name, the last number that made it unique
         self.computed = 0  # placed statements that compute
         self.boxes: list[SharedBox] = []
+        self.grid_combine: list[GridCombine] = []
+        self.over_blocks = dealt_over(group, proposal)
+        self.finish = finished_in(group, self.over_blocks)
         self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
         self.depth = {loop: self._depths(loop) for loop in self.loops}
@@ -136,7 +137,8 @@ class _Builder:
         if not consumer or any(isinstance(entry, str) for entry in place):  # a gather runs where its consumer runs
             return consumer
         used = frozenset().union(*(e.names() for e in place if isinstance(e, Affine)))
-        depth = max((k + 1 for k, (loop, _) in enumerate(consumer) if f"${loop}" in used), default=0)
+        finish = 1 if consumer and consumer[0][0] in self.proposal.combines else 0
+        depth = max((k + 1 for k, (loop, _) in enumerate(consumer) if f"${loop}" in used), default=finish)
         return consumer[:depth]
 
     # ---------------------------------------------------------------- roots
@@ -144,12 +146,10 @@ class _Builder:
         statement = self.scop.statements[root]
         assert isinstance(statement, Statement)
         place = tuple(self._anchor(statement, d) for d in statement.kept)
-        used = frozenset().union(*(e.names() for e in place))
-        path = tuple(
-            (loop, self.depth[loop][root] + self._reduces_over(statement, loop))
-            for loop in self.loops
-            if f"${loop}" in used
-        )
+        if finish := self.over_blocks.get(root) or self.finish[root]:
+            moved = (self.proposal.finished.get((root, d)) for d in statement.kept)
+            place = tuple(old if new is None else new for old, new in zip(place, moved, strict=True))
+        path = (*([(finish, 0)] if finish else []), *self._passes(statement, place))
         for component in range(len(statement.dtypes)):
             suffix = f"_{component}" if component else ""
             name = self._fresh(f"store_{statement.name}{suffix}")
@@ -157,6 +157,15 @@ class _Builder:
                 Placed(name, "store", root, place, path, component=component), [""]
             )
             self.needs[root].append(_Need(place, path, component, name, 0))
+
+    def _passes(self, statement: Statement, place: tuple[Affine, ...]) -> Path:
+        """The loops that a finished value at `place` needs, in the pass in which it is there."""
+        used = frozenset().union(*(e.names() for e in place))
+        return tuple(
+            (loop, self.depth[loop][statement.id] + self._reduces_over(statement, loop))
+            for loop in self.loops
+            if f"${loop}" in used
+        )
 
     def _anchor(self, statement: Statement, dim: int) -> Affine:
         found = self.proposal.anchors.get((statement.id, dim))
@@ -172,6 +181,8 @@ class _Builder:
         needs = self.needs[value]
         if staging is not None:
             needs = self._stage(value, needs, staging)
+        if value in self.over_blocks:
+            needs = self._total(value, needs)
         shared: dict[tuple[tuple[PlaceEntry, ...], Path, int], list[_Need]] = defaultdict(list)
         for need in needs:
             component = need.component if value in self.group.loads else -1
@@ -220,7 +231,10 @@ class _Builder:
         summed = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
         inner = tuple((loop, self.depth[loop][value]) for loop in self.loops if f"${loop}" in summed)
         path = (*self._path(first.place, first.path), *inner)
-        name = self._fresh(statement.name)
+        over_blocks = self.over_blocks.get(value)
+        name = self._fresh(f"{statement.name}_share" if over_blocks else statement.name)
+        if over_blocks:
+            self.grid_combine.append(GridCombine(name, over_blocks))
         draft = Placed(name, "compute", value, tuple(place), path)
         self.drafts[name] = _Draft(draft, [""] * len(statement.reads))
         self._provide(needs, name)
@@ -283,6 +297,41 @@ class _Builder:
     def _provide(self, needs: list[_Need], provider: str) -> None:
         for need in needs:
             self.drafts[need.consumer].providers[need.slot] = provider
+
+    # ---------------------------------------------------------------- grid scope
+    def _total(self, value: int, needs: list[_Need]) -> list[_Need]:
+        """Shares are stored by every block, and added up where they are needed; the stores are needs of the shares."""
+        statement = self.scop.statements[value]
+        assert isinstance(statement, Statement)
+        digit = self.over_blocks[value]
+        number, loop = dealt(digit, self.proposal, self.digits)
+        by_place: dict[tuple[tuple[PlaceEntry, ...], Path], list[_Need]] = defaultdict(list)
+        for need in needs:
+            self._check_finish(statement, digit, need.place)
+            by_place[(need.place, self._path(need.place, need.path))].append(need)
+        place = tuple(self._anchor(statement, d) for d in statement.kept)
+        self._check_finish(statement, digit, place)
+        components = range(len(statement.dtypes))
+        stores = [self._fresh(f"share_{statement.name}" + (f"_{k}" if k else "")) for k in components]
+        for (at, path), same in by_place.items():
+            name = self._fresh(statement.name)
+            inner = (*path, (loop, 0)) if loop else path
+            self.drafts[name] = _Draft(Placed(name, "total", value, (number, *at), inner), list(stores))
+            self._provide(same, name)
+        path = self._passes(statement, place)
+        for k, name in enumerate(stores):
+            self.drafts[name] = _Draft(Placed(name, "partial", value, place, path, component=k), [""])
+        return [_Need(place, path, k, name, 0) for k, name in enumerate(stores)]
+
+    def _check_finish(self, statement: Statement, digit: str, place: tuple[PlaceEntry, ...]) -> None:
+        """The elected block is any of those that differ in `digit`: nothing that it finishes may depend on which."""
+        for entry in place:
+            if not isinstance(entry, Affine) or f"${digit}" in entry.names():
+                sentence = (
+                    f"{statement.name} is complete only after all blocks along {digit} have stored their share, "
+                    f"but is needed at {entry}, in particular ones of them"
+                )
+                raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
 
     # ---------------------------------------------------------------- shared memory
     def _stage(self, value: int, needs: list[_Need], staging: Staging) -> list[_Need]:

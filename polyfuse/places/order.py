@@ -2,29 +2,44 @@
 
    load x (c)  max m (c)  |  exp e (c)  sum s (c)  |  div y (c)        paths: c pass 0 | c pass 1 | c pass 2
 -> for c: {x; m}   for c: {x_2; e; s}   for c: {x_3; e_2; y; store}
+
+What the elected block finishes comes last: every block stores its partial results before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 
-from polyfuse.schedule import LoopNest, Placed, TreeItem
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 
 Key = tuple[str, int] | str
 
 
-def order_tree(placed: Sequence[Placed], collective: frozenset[int] = frozenset()) -> tuple[TreeItem, ...]:
+Rank = tuple[bool, int, bool, int]
+
+
+def order_tree(
+    placed: Sequence[Placed], collective: frozenset[int] = frozenset(), finishes: Collection[str] = ()
+) -> tuple[TreeItem, ...]:
     """Statements and loop nests in an order that respects every provider; ties: loads first, then last placed first.
 
     `collective`: values whose making all threads wait for (reductions, scans).  A load that only serves statements
-    after one is left until then: it would hold its registers meanwhile.
+    after one is left until then: it would hold its registers meanwhile.  `finishes`: block digits, in paths the parts
+    that elected blocks run.
     """
     by_name = {p.name: p for p in placed}
     stage = _stages(placed, by_name, collective)
-    rank = {p.name: (stage[p.name], p.role != "load", k) for k, p in enumerate(reversed(placed))}
-    return _level([p.name for p in placed], by_name, rank, 0)
+    rank = {
+        p.name: (bool(p.path) and p.path[0][0] in finishes, stage[p.name], p.role != "load", k)
+        for k, p in enumerate(reversed(placed))
+    }
+    tree = _level([p.name for p in placed], by_name, rank, 0)
+    return tuple(
+        Finish(item.digit, item.items) if isinstance(item, LoopNest) and item.digit in finishes else item
+        for item in tree
+    )
 
 
 def _stages(placed: Sequence[Placed], by_name: dict[str, Placed], collective: frozenset[int]) -> dict[str, int]:
@@ -54,7 +69,7 @@ def sources(statement: Placed) -> list[str]:
 
 
 def _level(
-    names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, tuple[int, bool, int]], depth: int
+    names: Sequence[str], by_name: dict[str, Placed], rank: dict[str, Rank], depth: int
 ) -> tuple[TreeItem, ...]:
     key_of: dict[str, Key] = {}
     members: dict[Key, list[str]] = {}
@@ -106,6 +121,11 @@ def _synchronise(order: tuple[TreeItem, ...], by_name: dict[str, Placed], writte
             out.append(LoopNest(item.digit, body))
             written, read = written | w, read | r
             continue
+        if isinstance(item, Finish):
+            body, w, r = _synchronise(item.items, by_name, written, read)
+            out.append(Finish(item.digit, body))
+            written, read = written | w, read | r
+            continue
         if item in by_name:
             statement = by_name[item]
             box = _box(statement, by_name)
@@ -131,7 +151,7 @@ def _box(statement: Placed, by_name: dict[str, Placed]) -> str:
 def _touched(items: tuple[TreeItem, ...], by_name: dict[str, Placed]) -> tuple[set[str], set[str]]:
     put, got = set(), set()
     for item in items:
-        if isinstance(item, LoopNest):
+        if not isinstance(item, str):
             inner = _touched(item.items, by_name)
             put |= inner[0]
             got |= inner[1]

@@ -45,10 +45,19 @@ class Staging:
 
 
 @dataclass(frozen=True, slots=True)
+class Combination:
+    """How a block reads the shares of all: dealt to the thread digits `threads`, and `at_once` of them per thread."""
+
+    threads: tuple[str, ...] = ()
+    at_once: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """`anchors`: the place of dimension d of statement s, for every root and for the reduced dimensions of every
     reduction.  `loops`: the nest, outermost first.  Thread digits may overlap (``t`` here, ``lane`` there):
-    they are refined later."""
+    they are refined later.  `combines`: block digits that deal reduced dimensions to blocks, with how the last block
+    to arrive combines their partial results.  `finished`: anchors of what that block runs, where not those above."""
 
     strategy: str
     parameters: tuple[tuple[str, int], ...]
@@ -58,4 +67,6 @@ class Proposal:
     staging: Mapping[int, Staging] = field(default_factory=dict)
     guards: tuple[AnyGuard, ...] = ()
     minimum_blocks: int = 1
+    combines: Mapping[str, Combination] = field(default_factory=dict)
+    finished: Mapping[tuple[int, int], Affine] = field(default_factory=dict)
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there

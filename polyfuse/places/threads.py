@@ -21,7 +21,7 @@ def refine_threads(
         return digits, placed, boxes
     cuts = sorted({1} | {d.stride for d in threads} | {d.stride * d.count for d in threads})
     pieces = [(low, high // low) for low, high in zip(cuts, cuts[1:], strict=False)]
-    same = {(d.stride, d.count): d.name for d in threads}
+    same = {(d.stride, d.count): d.name for d in threads if d.name != "t" or len(pieces) == 1}  # t is the whole index
     taken = {d.name for d in digits if d.kind != "thread"}
     refined: list[Digit] = []
     for k, (stride, extent) in enumerate(pieces):

@@ -258,7 +258,7 @@ def _scratch(plan: Plan, sizes: Mapping[str, int], library: Library, device: Dev
             counted += -(-buffer_bytes(buffer, sizes) // ALIGNMENT) * ALIGNMENT
         else:
             offsets.append(placement.offsets.get(buffer.name, 0))
-    buffers = tuple((b, evaluate(b.shape, sizes)) for b in plan.buffers)
+    buffers = tuple((b, b.extents(sizes)) for b in plan.buffers)
     hosts = tuple(b.within.position if isinstance(b.within, FromArgument) else -1 for b in plan.buffers)
     total = max(placement.total, ALIGNMENT) if placement.offsets else 0  # empty buffers are views of something, too
     allocate = library.allocator((total,), u8, device)

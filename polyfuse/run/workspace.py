@@ -14,7 +14,6 @@ from typing import Any
 from polyfuse.bindings import Buffer, FromArgument, FromBuffer
 from polyfuse.dtypes import u8
 from polyfuse.run.arrays import Device, Library
-from polyfuse.run.sizes import evaluate
 
 ALIGNMENT = 256  # bytes: what CUDA allocators give, and a multiple of every vector and cache line
 
@@ -29,7 +28,7 @@ class Placement:
 
 def buffer_bytes(buffer: Buffer, sizes: Mapping[str, int]) -> int:
     count = buffer.dtype.itemsize
-    for extent in evaluate(buffer.shape, sizes):
+    for extent in buffer.extents(sizes):
         count *= extent
     return count
 

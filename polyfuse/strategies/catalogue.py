@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.contraction import contraction
+from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.reduction import reduction
 from polyfuse.strategies.serial import serial
@@ -18,6 +19,7 @@ STRATEGIES = (
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
     reduction,  # rows and columns of one or several reductions
+    one_pass,  # results along both dimensions of a matrix
     contraction,  # sums of products with reuse
 )
 

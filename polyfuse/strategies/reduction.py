@@ -4,7 +4,9 @@
     columns   s[j]:    j = b0*TX*V + V*tx + v,  i = ty + TY*(u + U*r)   r a loop
 
 Classes that nothing reduces become blocks.  Further reduced classes become loops.  Several reductions, their prologues
-and epilogues share the same digits; which pass of a loop a statement runs in is derived.
+and epilogues share the same digits; which pass of a loop a statement runs in is derived.  Where that leaves a device
+idle, a long reduced class is dealt to blocks too, `share` elements to each (``j = share*b1 + ...``, r a loop inside
+the share), and the last block of a result to arrive adds up the shares.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import math
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
-from polyfuse.places.proposal import Proposal
+from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
@@ -27,6 +29,8 @@ cache."""
 LOOPED = {True: (512, 16), False: (256, 4)}  # of vectors or of words: (lanes, elements a lane takes per trip)
 COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 """(lanes along the kept class, threads): fewer lanes leave more threads for the rows where columns are few."""
+WAVES = (1, 4)
+"""Blocks per multiprocessor where a reduced class is dealt to blocks: few leave few shares, many hide more latency."""
 
 
 def reduction(situation: Situation) -> list[Proposal]:
@@ -37,12 +41,104 @@ def reduction(situation: Situation) -> list[Proposal]:
     if inner is None:
         return []
     over = [a for a in situation.axes if a.reduced_by or a.scanned_by]
-    if inner in over:
-        return [_rows(situation, inner, over)]
-    if situation.target.kind == "cpu":
-        return [_columns(situation, inner, over, 1, 1)]
-    wide = [_columns(situation, inner, over, lanes, threads) for lanes, threads in COLUMN_SHAPES]
-    return [*wide, _rows(situation, over[-1], over)]
+    found: list[Proposal | None] = []
+    if inner not in over:
+        shapes = ((1, 1),) if situation.target.kind == "cpu" else COLUMN_SHAPES
+        found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
+    if inner in over or situation.target.kind != "cpu":
+        found.append(_rows(situation, inner if inner in over else over[-1], over))
+    if situation.target.kind != "cpu" and not situation.scans:
+        found += _shared(situation, inner, over)
+    return [p for p in found if p is not None]
+
+
+def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
+    """Proposals that deal the longest reduced class to blocks; none where the user names tiles but no share."""
+    if situation.tiles and "share" not in situation.tiles:
+        return []
+    long = max(over, key=lambda a: (a.size(situation.hints), -a.number))
+    found: list[Proposal | None] = []
+    for waves in WAVES:
+        if inner in over:
+            found.append(_shared_rows(situation, inner, over, long, waves))
+        else:
+            shapes = COLUMN_SHAPES
+            found += [_columns(situation, inner, over, lanes, threads, waves) for lanes, threads in shapes]
+    return found
+
+
+def _share(
+    situation: Situation, axis: AxisClass, blocks: list[Digit], step: int, waves: int
+) -> tuple[Digit, int] | None:
+    """A block digit for `axis` and how many steps of `step` elements make one block's share, so that all blocks fill
+    the device `waves` times.  None where there would be one share."""
+    size, others = axis.size(situation.hints), 1
+    for b in blocks:
+        others *= situation.size(b.extent)
+    wanted = max(1, waves * situation.target.processors // max(1, others))
+    steps = max(1, situation.tiles["share"] // step if "share" in situation.tiles else -(-size // (step * wanted)))
+    if size <= steps * step:
+        return None
+    return block(f"b{len(blocks)}", axis.extent.ceildiv(steps * step)), steps
+
+
+def combination(shares: Digit, threads: Digit | None, situation: Situation) -> Combination:
+    """A thread of the last block reads several shares at once, so that their latencies overlap."""
+    dealt, count = ((threads.name,), threads.count) if threads is not None and threads.count > 1 else ((), 1)
+    return Combination(dealt, min(8, power_above(-(-situation.size(shares.extent) // count))))
+
+
+def _shared_rows(
+    situation: Situation, inner: AxisClass, over: list[AxisClass], long: AxisClass, waves: int
+) -> Proposal | None:
+    """Rows, the longest reduced class (perhaps the row itself) dealt to blocks."""
+    parallel = [a for a in situation.axes if a not in over]
+    parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
+    width = situation.width(inner.extent, flat=False)
+    lanes, most = _lanes_of(situation, inner, width)
+    tx, c, v = thread("tx", 1, lanes), slot("c", most), slot("v", width)
+    digits, splits = _blocks(situation, parallel, 1, None)
+    span = lanes * width * c.count
+    found = _share(situation, long, digits, span if long is inner else 1, waves)
+    if found is None:
+        return None
+    b, steps = found
+    rest = [a for a in over if a is not long and a is not inner]
+    loops, loop_splits = _outer_loops(rest)
+    r = loop("r", Affine.of(steps) if long is inner else inner.extent.ceildiv(span))
+    if long is not inner:
+        k = loop(f"k{len(rest)}", Affine.of(steps))
+        loops.append(k)
+        splits[long.number] = mixed((b, steps), (k, 1))
+    outer = b if long is inner else None
+    splits[inner.number] = mixed((outer, span * steps), (r, span), (c, lanes * width), (tx, width), (v, 1))
+    splits |= loop_splits
+    kept = kept_digits([*digits, b, tx, *loops, r, c, v], keep_threads=True)
+    return Proposal(
+        "rows",
+        (
+            *(("threads", lanes), ("lanes", lanes), ("chunks", c.count)),
+            *(("vector", width), ("share", steps * (span if long is inner else 1))),
+        ),
+        kept,
+        anchors(situation, splits),
+        loops=tuple(d.name for d in [*loops, r] if d in kept),
+        guards=situation.divisible(inner.extent, width),
+        combines={b.name: combination(b, tx, situation)},
+    )
+
+
+def _lanes_of(situation: Situation, inner: AxisClass, width: int) -> tuple[int, int]:
+    """(threads along a row, vectors that each holds of it at once) where a block works through many."""
+    n = inner.size(situation.hints)
+    lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", min(256, _warps(n, width)))))
+    chunks = situation.tiles.get("chunks") or min(4, power_above(-(-n // (lanes * width))))
+    return lanes, chunks
+
+
+def _warps(n: int, width: int) -> int:
+    """Threads, in whole warps, that a row keeps busy."""
+    return max(32, power_above(-(-n // width)))
 
 
 def _blocks(
@@ -170,7 +266,10 @@ def _scan_shape(situation: Situation, inner: AxisClass, width: int, guards: tupl
     return _RowShape(lanes, 1, 1, width, trips, guards)
 
 
-def _columns(situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int) -> Proposal:
+def _columns(
+    situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int, waves: int = 0
+) -> Proposal | None:
+    """`waves`: deal the longest reduced class to blocks as well; None where that leaves one share."""
     parallel = [a for a in situation.axes if a not in over and a is not inner]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
@@ -184,18 +283,32 @@ def _columns(situation: Situation, inner: AxisClass, over: list[AxisClass], most
     u, v = slot("u", unroll), slot("v", width)
     r = loop("r", main.extent.ceildiv(rows * unroll))
     digits, splits = _blocks(situation, parallel, 1, None)
-    b = block(f"b{len(parallel)}", inner.extent.ceildiv(lanes * width))
+    digits.append(block(f"b{len(parallel)}", inner.extent.ceildiv(lanes * width)))
     loops, loop_splits = _outer_loops(rest)
-    splits[inner.number] = mixed((b, lanes * width), (tx, width), (v, 1))
-    splits[main.number] = mixed((r, rows * unroll), (u, rows), (ty, 1))
+    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
+    parameters = [("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)]
+    combines: dict[str, Combination] = {}
+    outer, share = None, 0
+    if waves:
+        found = _share(situation, main, digits, rows * unroll, waves)
+        if found is None:
+            return None
+        (outer, steps), share = found, found[1] * rows * unroll
+        parameters.append(("share", share))
+        r = loop("r", Affine.of(steps))
+        combines = {outer.name: combination(outer, ty, situation)}
+        digits.append(outer)
+    splits[main.number] = mixed((outer, share), (r, rows * unroll), (u, rows), (ty, 1))
     splits |= loop_splits
+    kept = kept_digits([*digits, tx, ty, *loops, r, u, v], keep_threads=True)
     return Proposal(
         "columns",
-        (("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)),
-        kept_digits([*digits, b, tx, ty, *loops, r, u, v], keep_threads=True),
+        tuple(parameters),
+        kept,
         anchors(situation, splits),
-        loops=tuple(d.name for d in [*loops, r]),
+        loops=tuple(d.name for d in [*loops, r] if d in kept),
         guards=() if situation.target.kind == "cpu" else situation.divisible(inner.extent, width),
+        combines=combines,
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import Guard
-from polyfuse.places.proposal import Group
-from polyfuse.schedule import KernelSchedule
+from polyfuse.places.proposal import Combination, Group
+from polyfuse.schedule import Digit, Finish, KernelSchedule
 from polyfuse.scop import Scop, build_scop
 from polyfuse.verdict import Hazard
 from tests.legality import programs
@@ -202,6 +202,40 @@ def sum_split_over_blocks() -> Refusal:
     return Refusal(scop, legal, tampered, "combine", Hazard.COMBINE, words, "sum[0, 0] -> sum[0] at M = 1")
 
 
+def share_stored_after_the_election() -> Refusal:
+    scop, legal = _sum_over_blocks()
+    tampered = reordered(legal, *(i for i in legal.order if i != "share_sum"), "share_sum")
+    words = "which is not stored before the election"
+    return Refusal(scop, legal, tampered, "combine", Hazard.RAW, words, "sum[] -> sum[] at N = 1")
+
+
+def share_of_a_block_left_out() -> Refusal:
+    scop, legal = _sum_over_blocks()
+    total = legal.by_name()["sum"]
+    tampered = placed(legal, "sum", place=tuple(e + 1 for e in total.place if isinstance(e, Affine)))
+    words = "never enters the result"
+    witness = "shares of sum[0] -> shares of sum[] at N = 1"
+    return Refusal(scop, legal, tampered, "combine", Hazard.COMBINE, words, witness)
+
+
+def share_taken_for_the_total() -> Refusal:
+    scop, legal = _sum_over_blocks()
+    tampered = placed(legal, "exp_1", providers=("sum_share",))
+    words = "contributions to one element of sum are computed by different blocks, which this kernel never combines"
+    return Refusal(scop, legal, tampered, "combine", Hazard.COMBINE, words, "sum[0] -> sum[] at N = 65")
+
+
+def total_read_by_every_block() -> Refusal:
+    scop, legal = _sum_over_blocks()
+    *main, finish = legal.order
+    assert isinstance(finish, Finish)
+    inside = tuple(i for i in finish.items if i != "store_exp_1")
+    tampered = replace(legal, order=(*main, Finish(finish.digit, inside), "store_exp_1"))
+    tampered = placed(tampered, "store_exp_1", path=())
+    words = "store_exp_1 needs exp_1[] outside of what the last block along b finishes"
+    return Refusal(scop, legal, tampered, "scope", Hazard.SCOPE, words, "exp_1[] -> exp_1[] at N = 1")
+
+
 def results_that_share_an_accumulator() -> Refusal:
     """The loop over rows moves inside the loop that sums: the accumulator is set up outside both."""
     scop, legal = schedule(
@@ -344,6 +378,14 @@ def thread_digits_that_overlap() -> Refusal:
     return Refusal(scop, legal, tampered, "executed", Hazard.EFFECT, "of stride 8 overlaps another one", "")
 
 
+def thread_index_of_part_of_the_block() -> Refusal:
+    """Kernels read `t` as the index in the whole block: 64 threads, of which `t` numbers 32."""
+    scop, legal = _chain()
+    tampered = replace(legal, digits=(*legal.digits, Digit("u", "thread", Affine.of(2), 32)))
+    words = "t, the thread index, has 32 values in a block of 64 threads"
+    return Refusal(scop, legal, tampered, "executed", Hazard.EFFECT, words, "")
+
+
 def statement_outside_its_loop() -> Refusal:
     scop, legal = schedule(programs.chain(N), [loop("r", N)], {"exp": [r]})
     (body,) = legal.order
@@ -386,6 +428,14 @@ def _normalised_in_a_loop() -> tuple[Scop, KernelSchedule]:
 def _row_sum(n: int) -> tuple[Scop, KernelSchedule]:
     digits = [block("b", M), thread("t", 1, 16), slot("v", 4)]
     return schedule(programs.summed(M, n, 1), digits, {"exp": [b, 16 * v + t], "sum": [b, 16 * v + t], "exp_1": [b]})
+
+
+def _sum_over_blocks() -> tuple[Scop, KernelSchedule]:
+    """Blocks of 64 elements; the last to arrive adds up to 16 shares at once."""
+    digits = [block("b", N.ceildiv(64)), thread("t", 1, 16), slot("v", 4)]
+    place = [64 * b + 16 * v + t]
+    program = programs.program([x := programs.array(0, N)], [programs.exp(programs.reduce("sum", programs.exp(x), 0))])
+    return schedule(program, digits, {"exp": place, "sum": place, "exp_1": []}, combines={"b": Combination(("t",))})
 
 
 def _prefix() -> tuple[Scop, KernelSchedule]:
@@ -439,6 +489,10 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         threads_counted_twice,
         contributions_left_out,
         sum_split_over_blocks,
+        share_stored_after_the_election,
+        share_of_a_block_left_out,
+        share_taken_for_the_total,
+        total_read_by_every_block,
         results_that_share_an_accumulator,
         threads_that_are_no_bits,
         prefix_out_of_order,
@@ -451,6 +505,7 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         box_too_small,
         cells_at_one_address,
         thread_digits_that_overlap,
+        thread_index_of_part_of_the_block,
         statement_outside_its_loop,
         overwritten_before_a_neighbour_reads,
     )

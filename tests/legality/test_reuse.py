@@ -10,6 +10,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine, dimensions
 from polyfuse.expr import Node, Program
 from polyfuse.legality import may_reuse, prove
+from polyfuse.places.proposal import Combination
 from polyfuse.schedule import Digit, KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.verdict import Hazard, Kind, Verdict
@@ -117,3 +118,16 @@ def test_a_schedule_that_says_what_it_reuses_is_proved_with_it() -> None:
     verdict = prove(scop, replace(kernel, reuses=((x0, one), (x0, two))))
     assert (verdict.kind, verdict.hazard) == (Kind.ILLEGAL, Hazard.WAW)
     assert "both stored into x0" in verdict.sentence
+
+
+def test_what_the_last_block_to_arrive_reads_or_stores_keeps_its_memory() -> None:
+    """``exp(x).sum() + y`` over `y`, read and stored by whichever block is elected."""
+    x, y = programs.array(0, N), programs.array(1)
+    traced = programs.program([x, y], [programs.add(programs.reduce("sum", programs.exp(x), 0), y)])
+    digits = [block("b", N.ceildiv(64)), thread("t", 1, 16), slot("v", 4)]
+    place = [64 * b + 16 * v + t]
+    combines = {"b": Combination(("t",))}
+    scop, kernel = schedule(traced, digits, {"exp": place, "sum": place, "add": []}, combines=combines)
+    verdict = reuse(scop, kernel, "add", "x1")
+    assert (verdict.kind, verdict.hazard) == (Kind.ILLEGAL, Hazard.WAR)
+    assert "runs in whichever block along b arrives last" in verdict.sentence

@@ -1,0 +1,108 @@
+"""Results along both dimensions of a matrix from one pass: A @ x with A.T @ y, sums of rows with sums of columns.
+
+    r[i] = sum_j f(A[i, j]),  c[j] = sum_i g(A[i, j])
+    i = share*b1 + TY*(u + U*r) + ty,   j = C*b0 + TX*V*k + V*tx + v       k, u and v in registers, r a loop
+
+A block takes a tile of the matrix.  Along a row it sums at once; columns stay in registers until the loop over its rows
+ends.  The tiles of one row of tiles, and those of one column, meet in the last block of them to arrive.  A tile as wide
+as the matrix has whole rows: then r[i] may enter c[j] in the same pass, as in A.T @ (A @ x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import Guard
+from polyfuse.places.proposal import Proposal
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.reduction import WAVES, combination
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
+
+THREADS = 256
+HELD = 32
+"""Elements of a row that a thread holds: as many sums of columns live in its registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """`lanes` threads and `chunks` vectors of each along a row, `rows` threads and `unroll` of each down a column."""
+
+    lanes: int
+    chunks: int
+    rows: int
+    unroll: int
+
+
+def one_pass(situation: Situation) -> list[Proposal]:
+    """Proposals for groups over two classes, each of which some reduction keeps and another one sums over."""
+    axes, inner = situation.axes, situation.inner
+    if situation.scans or situation.target.kind == "cpu" or len(axes) != 2 or inner not in axes:
+        return []
+    if not all(a.reduced_by for a in axes) or axes[0].reduced_by & axes[1].reduced_by == axes[0].reduced_by:
+        return []
+    assert inner is not None
+    outer = next(a for a in axes if a is not inner)
+    width = situation.width(inner.extent, flat=False)
+    found = []
+    for tile in _tiles(situation, inner, width):
+        found += [_proposal(situation, outer, inner, tile, width, waves) for waves in WAVES]
+    return [p for p in found if p is not None]
+
+
+def _tiles(situation: Situation, inner: AxisClass, width: int) -> list[_Tile]:
+    """A narrow tile, whose rows a warp sums without a barrier, and one that holds whole rows, if they are short."""
+    size, asked = inner.size(situation.hints), situation.tiles
+    narrow = power_below(asked.get("lanes", 32)), asked.get("chunks", max(1, 16 // width))
+    whole = min(1024, max(32, power_above(-(-size // HELD))))
+    shapes = dict.fromkeys((narrow, (whole, -(-size // (whole * width)))))
+    found = []
+    for lanes, chunks in shapes:
+        threads = max(lanes, power_below(asked.get("threads", THREADS)))
+        unroll = asked.get("unroll") or max(1, min(4, HELD // (chunks * width)))
+        if 1 <= chunks * width <= HELD:
+            found.append(_Tile(lanes, chunks, threads // lanes, unroll))
+    return found
+
+
+def _proposal(
+    situation: Situation, outer: AxisClass, inner: AxisClass, tile: _Tile, width: int, waves: int
+) -> Proposal | None:
+    tx, ty = thread("tx", 1, tile.lanes), thread("ty", tile.lanes, tile.rows)
+    k, u, v = slot("k", tile.chunks), slot("u", tile.unroll), slot("v", width)
+    columns, step = tile.lanes * tile.chunks * width, tile.rows * tile.unroll
+    whole = columns >= inner.size(situation.hints)
+    b0 = block("b0", Affine.of(1) if whole else inner.extent.ceildiv(columns))
+    share = _share(situation, outer, step, max(1, waves * situation.target.processors // situation.size(b0.extent)))
+    b1, r = block("b1", outer.extent.ceildiv(share)), loop("r", Affine.of(share // step))
+    splits = {
+        inner.number: mixed((b0, columns), (k, tile.lanes * width), (tx, width), (v, 1)),
+        outer.number: mixed((b1, share), (r, step), (u, tile.rows), (ty, 1)),
+    }
+    combines = {d.name: c for d, c in ((b0, combination(b0, None, situation)), (b1, combination(b1, ty, situation)))}
+    t, s = thread("tr", 1, min(tile.lanes * tile.rows, share)), slot("s", max(1, share // (tile.lanes * tile.rows)))
+    guards = situation.divisible(inner.extent, width)
+    if whole and not inner.extent.is_constant:
+        guards = (*guards, Guard(Affine.of(columns) - inner.extent))
+    kept = kept_digits([b0, b1, tx, ty, t, r, s, k, u, v], keep_threads=True)
+    return Proposal(
+        "one_pass",
+        (
+            *(("threads", tile.lanes * tile.rows), ("lanes", tile.lanes), ("chunks", tile.chunks)),
+            *(("unroll", tile.unroll), ("vector", width), ("share", share)),
+        ),
+        kept,
+        anchors(situation, splits),
+        loops=tuple(d.name for d in (r,) if d in kept),
+        guards=guards,
+        combines={name: c for name, c in combines.items() if any(d.name == name for d in kept)},
+        finished=anchors(situation, {outer.number: mixed((b1, share), (s, t.count), (t, 1))}),
+    )
+
+
+def _share(situation: Situation, outer: AxisClass, step: int, wanted: int) -> int:
+    """Rows of a block, a power of two, so that about `wanted` blocks share them."""
+    if "share" in situation.tiles:
+        return max(step, power_below(situation.tiles["share"]))
+    return max(step, power_above(-(-outer.size(situation.hints) // wanted)))

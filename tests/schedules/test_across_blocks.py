@@ -1,0 +1,105 @@
+"""Reductions whose partial results lie in several blocks: one kernel, with what follows the total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.face.interpreted import run_plan
+from polyfuse.testing import assert_legal
+from polyfuse.text.apply import apply_text
+
+
+def total(x):
+    return x.sum()
+
+
+def norm(x):
+    return np.sqrt((x * x).sum())
+
+
+def distance(x, y):
+    return ((x - y) ** 2).mean()
+
+
+def columns(x):
+    return x.sum(axis=0)
+
+
+def rows(x):
+    return x.sum(axis=1) * 2
+
+
+def largest(x):
+    return x.argmax()
+
+
+def both(x):
+    return x.sum(0), x.sum(1)
+
+
+def products(a, x, y):
+    return a @ x, a.T @ y
+
+
+def products_by_einsum(a, x, y):
+    return np.einsum("ij,j->i", a, x), np.einsum("ij,i->j", a, y)
+
+
+def products_by_sums(a, x, y):
+    return (a * x).sum(1), (a * y[:, None]).sum(0)
+
+
+def normal_equations(a, x):
+    return a.T @ (a @ x)
+
+
+PAIR = ("f32[M~16384, N~4096]", "f32[N]", "f32[M]")
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[str, ...], int]] = {
+    "total": (total, ("f32[5, 100000]",), 1),
+    "norm": (norm, ("f32[M~16384, N~16384]",), 1),
+    "distance": (distance, ("f32[M~700, N~300]", "f32[M, N]"), 1),
+    "long columns": (columns, ("f32[100000, 64]",), 1),
+    "long rows": (rows, ("f32[3, 70000]",), 1),
+    "largest": (largest, ("f32[300000]",), 1),
+    "both": (both, ("f32[M~16384, N~16384]",), 1),
+    "products": (products, PAIR, 1),
+    "normal equations": (normal_equations, PAIR[:2], 1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_kernel_that_is_right_whatever_block_arrives_last(name: str) -> None:
+    function, specs, kernels = CASES[name]
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    assert len(plan.launches) == kernels, str(plan)
+    assert_legal(plan)
+    assert not [b.name for b in plan.buffers if b.within is not None]  # shares and counters are nobody else's memory
+    random = np.random.default_rng(0)
+    shapes = [tuple(n.evaluate({"M": 301, "N": 260}) for n in a.shape) for a in plan.program.arguments]
+    arguments = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    expected = function(*(a.astype(np.float64) for a in arguments))
+    for seed in (0, 1):
+        found = run_plan(plan, arguments, seed=seed)
+        for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3 * max(1.0, float(np.max(np.abs(other))) / 100))
+
+
+@pytest.mark.parametrize("spelled", [products_by_einsum, products_by_sums], ids=lambda f: f.__name__)
+def test_products_with_a_matrix_and_its_transpose_are_one_plan(spelled: Callable[..., Any]) -> None:
+    plans = [pf.jit(f).plan(*map(pf.spec, PAIR), target="h200") for f in (products, spelled)]
+    assert plans[0] == plans[1]
+    assert len(plans[0].launches) == 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_text_gives_the_plan_back(name: str) -> None:
+    function, specs, _ = CASES[name]
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    assert "combine grid" in str(plan) or name == "distance"
+    assert apply_text(str(plan), plan) == plan
