@@ -87,7 +87,7 @@ def _level(
     items: list[TreeItem] = []
     sorter = TopologicalSorter(graph)
     sorter.prepare()
-    ready: list[tuple[tuple[int, bool, int], Key]] = []  # no two keys have a rank in common
+    ready: list[tuple[Rank, Key]] = []  # no two keys have a rank in common
     while sorter.is_active():
         for key in sorter.get_ready():
             heappush(ready, (first[key], key))
