@@ -94,6 +94,10 @@ def _grouping(costs: ProgramCosts) -> Grouping:
     return found
 
 
+DEARER = 2
+"""A kernel whose best proved schedule costs this many times its price is taken apart: the search weighs it again."""
+
+
 def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
     """Every final kernel through isl; a refuted one is marked and the search goes on without it.
 
@@ -108,13 +112,15 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
             if schedule is None or choice.group is None:
                 _check_single(costs, kernel, choice)
                 continue
-            verdict = prove(choice.group.scop, schedule)
+            verdict, promised = prove(choice.group.scop, schedule), choice
             while not verdict:
                 fusion_log.info("refuted %s by %s: %s", schedule.name, schedule.strategy, verdict)
                 if not costs.avoid(kernel.body, kernel.roots, kernel.loads, schedule.strategy):
                     break
                 choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
                 assert choice.schedule is not None and choice.group is not None
+                if len(kernel.body) > 1 and _dearer(choice, promised):
+                    break  # the search joined them for a price that no proved schedule has
                 schedule = choice.schedule
                 verdict = prove(choice.group.scop, schedule)
             if not verdict:
@@ -126,6 +132,11 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
         grouping = grouping.refute(refused)
     verdict = next(iter(refused.values()))
     raise ScheduleError(f"no schedule of {costs.scop.program.name} was proved: {verdict}", verdict=verdict)
+
+
+def _dearer(choice: Choice, promised: Choice) -> bool:
+    assert choice.cost is not None and promised.cost is not None
+    return choice.cost.seconds > DEARER * promised.cost.seconds
 
 
 def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> None:

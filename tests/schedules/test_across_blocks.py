@@ -103,3 +103,10 @@ def test_the_text_gives_the_plan_back(name: str) -> None:
     plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
     assert "combine grid" in str(plan) or name == "distance"
     assert apply_text(str(plan), plan) == plan
+
+
+def test_a_quotient_by_a_total_is_no_serial_kernel() -> None:
+    """Dividing by the total cannot run in the block that finishes it: the two stay apart, and every block divides."""
+    found = pf.jit(lambda x: x / x.sum()).plan(pf.spec("f32[N~16777216]"), target="h200")
+    assert 1 < len(found.kernels) <= 2
+    assert "serial" not in {kernel.strategy for kernel in found.kernels}
