@@ -31,7 +31,9 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.legality import prove
-from polyfuse.lower.kernel import FAULT, Lowered, ScratchUse, lower
+from polyfuse.lower.declarations import ScratchUse
+from polyfuse.lower.kernel import Lowered, lower
+from polyfuse.lower.moves import FAULT
 from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.plan import Launch, LibraryCall, Plan, Step

@@ -22,7 +22,7 @@ from polyfuse.dtypes import DType, u8
 from polyfuse.errors import KernelError
 from polyfuse.expr import Input, Shape
 from polyfuse.kernel import ArrayParameter, SizeParameter
-from polyfuse.lower.kernel import FAULT
+from polyfuse.lower.moves import FAULT
 from polyfuse.plan import Launch, LibraryCall, Plan
 from polyfuse.run import steps
 from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides

@@ -1,0 +1,47 @@
+"""Bodies of statements as expressions of registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse.lower.environment import Environment, affine_entry, held_name
+from polyfuse.scalars import SHORT
+from polyfuse.schedule import Placed
+from polyfuse.scop import Statement
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
+
+
+def body_term(env: Environment, placed: Placed, statement: Statement, component: int) -> Expr:
+    """The statement's term with reads replaced by the values that hold them, indices by places, in registers."""
+    at = {f"%{d}": affine_entry(p) for d, p in enumerate(placed.place)}
+
+    def leaf(term: Ref | Const | Index | Inside) -> Expr:
+        match term:
+            case Ref(name, dtype) if name.startswith("r"):
+                read = statement.reads[int(name[1:])]
+                provider = env.by_name[placed.providers[int(name[1:])]]
+                held = held_name(env, provider, read.component)
+                return Ref(held, dtype.compute)
+            case Ref(name, dtype):
+                given = Ref(name, env.scalars[name])
+                return given if given.dtype == dtype.compute else Apply("cast", (given,), dtype.compute)
+            case Index(affine, dtype):
+                return Index(affine.substitute(at), dtype.compute)
+            case Inside(where):
+                return Inside(tuple(w.substitute(at) for w in where))
+            case Const(value, dtype):
+                return Const(value, dtype.compute)
+
+    return in_registers(rewrite(statement.body[component], leaf))
+
+
+def in_registers(term: Expr) -> Expr:
+    """16-bit floats widen: casts to them vanish and everything computes in float32, as exactly as 16 bits can show."""
+    if not isinstance(term, Apply):
+        return term
+    operands = tuple(in_registers(o) for o in term.operands)
+    inner = operands[0]
+    if term.function == "cast" and not isinstance(inner, Inside) and inner.dtype == term.dtype.compute:
+        return inner
+    function = SHORT.get(term.dtype.name, {}).get(term.function, term.function)
+    return replace(term, function=function, operands=operands, dtype=term.dtype.compute)

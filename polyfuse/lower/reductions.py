@@ -1,0 +1,178 @@
+"""Reductions: over the slots of a thread, around loops, and across the threads of a block."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine
+from polyfuse.dtypes import bool_
+from polyfuse.lower.bodies import body_term
+from polyfuse.lower.environment import (
+    Environment,
+    affine_entry,
+    reduced_slots,
+    result_names,
+    summed_over,
+)
+from polyfuse.lower.vectors import hoist_from_vector
+from polyfuse.scalars import MONOIDS
+from polyfuse.schedule import Placed
+from polyfuse.scop import Statement, neutral
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref
+
+
+def initialise(env: Environment, placed: Placed) -> list[ir.Op]:
+    statement = env.scop.statements[placed.value]
+    assert isinstance(statement, Statement) and statement.monoid is not None
+    fill = neutral(statement.monoid, statement.dtypes)
+    if statement.scanned is not None:
+        return [ir.Let(f"{placed.name}_carry", fill[0])]
+    if lanes := vector_lanes(env, placed, statement):
+        return [ir.Let(lanes, fill[0])]
+    return [ir.Let(n, f) for n, f in zip(result_names(env, placed), fill, strict=True)]
+
+
+def reduce_slots(env: Environment, placed: Placed, statement: Statement, names: tuple[str, ...]) -> list[ir.Op]:
+    assert statement.monoid is not None
+    values = masked_operands(env, placed, statement)
+    slots = reduced_slots(env, placed)
+    if slots:
+        return [ir.Reduce(names, statement.monoid, values, slots)]
+    return [ir.Let(n, v) for n, v in zip(names, values, strict=True)]
+
+
+def accumulate(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
+    assert statement.monoid is not None
+    names = result_names(env, placed)
+    product, lanes = folded_factors(env, placed, statement), vector_lanes(env, placed, statement)
+    if product is not None:
+        slots = () if lanes else reduced_slots(env, placed)
+        return [ir.Contract(lanes or names[0], product[0], product[1], slots)]
+    if lanes:
+        held = Ref(lanes, statement.dtypes[0].compute)
+        operands = (held, *masked_operands(env, placed, statement))
+        return [ir.Let(lanes, Apply(MONOIDS[statement.monoid].function, operands, held.dtype))]
+    parts = tuple(f"{n}_part" for n in names)
+    ops = reduce_slots(env, placed, statement, parts)
+    refs = [Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True)]
+    new = [Ref(n, d.compute) for n, d in zip(parts, statement.dtypes, strict=True)]
+    if len(names) > 1:
+        return [*ops, *merge_state(statement, names, refs, new)]
+    function = MONOIDS[statement.monoid].function
+    return [*ops, ir.Let(names[0], Apply(function, (refs[0], new[0]), refs[0].dtype))]
+
+
+def merge_state(statement: Statement, names: tuple[str, ...], old: list[Ref], new: list[Ref]) -> list[ir.Op]:
+    """argmax and argmin: the new pair wins if better, or the first NaN, or equal at a lower index."""
+    better = "greater" if statement.monoid == "argmax" else "less"
+    (v, i), (w, j) = old, new
+    wins: Expr = Apply(better, (w, v), bool_)
+    lower = Apply("less", (j, i), bool_)
+    tie: Expr = Apply("bitwise_and", (Apply("equal", (w, v), bool_), lower), bool_)
+    wins = Apply("bitwise_or", (wins, tie), bool_)
+    if v.dtype.is_float:
+        old_nan, new_nan = Apply("isnan", (v,), bool_), Apply("isnan", (w,), bool_)
+        first = Apply("bitwise_or", (Apply("invert", (old_nan,), bool_), lower), bool_)
+        wins = Apply("where", (new_nan, first, wins), bool_)
+    take = f"{names[0]}_wins"
+    choose = Ref(take, bool_)
+    return [
+        ir.Let(take, wins),
+        ir.Let(names[0], Apply("where", (choose, w, v), v.dtype)),
+        ir.Let(names[1], Apply("where", (choose, j, i), i.dtype)),
+    ]
+
+
+def finish(env: Environment, placed: Placed) -> list[ir.Op]:
+    statement = env.scop.statements[placed.value]
+    assert isinstance(statement, Statement) and statement.monoid is not None
+    lanes = "" if statement.scanned is not None else vector_lanes(env, placed, statement)
+    if not lanes:
+        return combine(env, placed)
+    held = Ref(lanes, statement.dtypes[0].compute)
+    whole = ir.Reduce((placed.name,), statement.monoid, (held,), reduced_slots(env, placed))
+    return [whole, *combine(env, placed)]
+
+
+def combine(env: Environment, placed: Placed) -> list[ir.Op]:
+    """Across threads: all bits of the thread digits that the reduction sums over."""
+    statement = env.scop.statements[placed.value]
+    assert isinstance(statement, Statement) and statement.monoid is not None
+    if statement.scanned is not None:
+        return []
+    over, bits = summed_over(env, placed), 0
+    for d in env.schedule.of_kind("thread"):
+        if d.name in over:
+            bits |= (d.count - 1) * d.stride
+    if not bits:
+        return []
+    names = result_names(env, placed)
+    refs = tuple(Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True))
+    return [ir.Combine(names, statement.monoid, refs, bits)]
+
+
+def vector_lanes(env: Environment, placed: Placed, statement: Statement) -> str:
+    """Name of the partial results of each vector lane, which a CPU core combines after the loop; else empty."""
+    along_vector = env.slots[-1:] and env.slots[-1].name in summed_over(env, placed)
+    single = len(statement.dtypes) == 1 and env.schedule.threads == 1
+    return f"{placed.name}_lanes" if along_vector and single else ""
+
+
+def masked_operands(env: Environment, placed: Placed, statement: Statement) -> tuple[Expr, ...]:
+    """The operands, neutral where a padded digit leaves the reduced range."""
+    assert statement.monoid is not None
+    if placed.role == "total":
+        names = result_names(env, replace(placed, name=f"{placed.name}_each"))
+        return tuple(Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True))
+    index = [affine_entry(placed.place[d]) for d in statement.reduced]
+    where = env.context.inside(index, [statement.extents[d] for d in statement.reduced])
+    values = tuple(body_term(env, placed, statement, k) for k in range(len(statement.body)))
+    plain_sum = statement.monoid == "sum" and all(zero_outside(env, v, where) for v in values)
+    if not where or plain_sum:
+        return values
+    where = steady(env, where)
+    fill = neutral(statement.monoid, statement.dtypes)
+    return tuple(Apply("where", (Inside(where), v, f), f.dtype) for v, f in zip(values, fill, strict=True))
+
+
+def zero_outside(env: Environment, term: Expr, where: tuple[Affine, ...]) -> bool:
+    """True for a loaded value whose own mask fills it with zeros wherever `where` fails, also through a box."""
+    if not isinstance(term, Ref) or term.name not in env.by_name:
+        return False
+    placed = env.by_name[term.name]
+    source = placed
+    if placed.role == "get":
+        source = env.by_name[env.by_name[placed.providers[0]].providers[0]]
+    if source.role != "load":
+        return False
+    shape = env.scop.shape(placed.value)
+    affine = [(e, n) for e, n in zip(placed.place, shape, strict=True) if isinstance(e, Affine)]
+    return set(where) <= set(env.context.inside([e for e, _ in affine], [n for _, n in affine]))
+
+
+def steady(env: Environment, where: tuple[Affine, ...]) -> tuple[Affine, ...]:
+    """Conditions that do not vary along the innermost slot, where the sizes allow: they are then shared."""
+    if not env.slots:
+        return where
+    hoisted = hoist_from_vector(where, env.slots[-1], env.context)
+    return where if hoisted is None else hoisted
+
+
+def folded_factors(env: Environment, placed: Placed, statement: Statement) -> tuple[Expr, Expr] | None:
+    producer = next(iter(placed.providers), "")  # the sum of a constant reads nothing
+    if env.folded.get(producer) != placed.name:
+        return None
+    source = env.by_name[producer]
+    inner = env.scop.statements[source.value]
+    assert isinstance(inner, Statement)
+    term = body_term(env, source, inner, 0)
+    assert isinstance(term, Apply)
+    index = [affine_entry(placed.place[d]) for d in statement.reduced]
+    where = env.context.inside(index, [statement.extents[d] for d in statement.reduced])
+    left, right = term.operands
+    if where and not (zero_outside(env, left, where) and zero_outside(env, right, where)):
+        zero = Const(0.0, term.dtype)
+        left = Apply("where", (Inside(where), left, zero), term.dtype)
+        right = Apply("where", (Inside(where), right, zero), term.dtype)
+    return left, right

@@ -1,0 +1,46 @@
+"""Scans: running sums along the slots, threads and loops of one dimension."""
+
+from __future__ import annotations
+
+from polyfuse import kernel as ir
+from polyfuse.lower.bodies import body_term
+from polyfuse.lower.environment import Environment, affine_entry, reduced_loops, summed_over
+from polyfuse.scalars import MONOIDS
+from polyfuse.schedule import Placed
+from polyfuse.scop import Statement, neutral
+from polyfuse.terms import Apply, Inside, Ref
+
+
+def scan(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
+    assert statement.monoid is not None and statement.scanned is not None
+    over = summed_over(env, placed)
+    slots = [s.name for s in env.slots if s.name in over]
+    bits = sum((d.count - 1) * d.stride for d in env.schedule.of_kind("thread") if d.name in over)
+    index = affine_entry(placed.place[statement.scanned])
+    where = env.context.inside([index], [statement.extents[statement.scanned]])
+    value = body_term(env, placed, statement, 0)
+    fill = neutral(statement.monoid, statement.dtypes)[0]
+    if where:
+        value = Apply("where", (Inside(where), value, fill), fill.dtype)
+    total = f"{placed.name}_total"
+    carried = bool(reduced_loops(env, placed))
+    name = f"{placed.name}_part" if carried else placed.name
+    scan = ir.Scan(
+        name,
+        total,
+        statement.monoid,
+        value,
+        slots[-1] if slots else None,
+        bits,
+        statement.exclusive,
+    )
+    if not carried:
+        return [scan]
+    function = MONOIDS[statement.monoid].function
+    dtype = fill.dtype
+    carry = Ref(f"{placed.name}_carry", dtype)
+    return [
+        scan,
+        ir.Let(placed.name, Apply(function, (carry, Ref(name, dtype)), dtype)),
+        ir.Let(carry.name, Apply(function, (carry, Ref(total, dtype)), dtype)),
+    ]

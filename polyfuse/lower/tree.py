@@ -1,0 +1,117 @@
+"""The order tree of a schedule as operations: sequences, loops, elections, and the split at the border."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine
+from polyfuse.dtypes import bool_
+from polyfuse.lower.across_blocks import partial, total
+from polyfuse.lower.bodies import body_term
+from polyfuse.lower.border import border_conditions
+from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
+from polyfuse.lower.moves import get, load, put, store
+from polyfuse.lower.peel import at_trip, whole_trips
+from polyfuse.lower.reductions import accumulate, combine, finish, initialise, reduce_slots
+from polyfuse.lower.scans import scan
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
+from polyfuse.scop import Statement
+from polyfuse.sets import at_least_zero
+from polyfuse.terms import Inside, Ref
+
+
+def lower_body(env: Environment) -> tuple[ir.Op, ...]:
+    """The masked body, or both: without masks where the whole block lies inside, masked at the border."""
+    body = lower_items(env, env.schedule.order, ())
+    worst = border_conditions(body, env.schedule.digits) if env.schedule.border else None
+    if not worst:
+        return body
+    context = replace(env.context, constraints=(*env.context.constraints, *at_least_zero(worst)))
+    return (ir.If(Inside(worst), lower_items(replace(env, context=context), env.schedule.order, ()), body),)
+
+
+def lower_items(env: Environment, items: Sequence[TreeItem], loops: tuple[str, ...]) -> tuple[ir.Op, ...]:
+    out: list[ir.Op] = []
+    for item in items:
+        if isinstance(item, LoopNest):
+            finishing = reductions_ending(env, item, loops)
+            out += [op for p in finishing for op in initialise(env, p)]
+            out += loop(env, item, loops)
+            out += [op for p in finishing for op in finish(env, p)]
+        elif isinstance(item, Finish):
+            out += elected(env, item)
+        elif item == "barrier":
+            out.append(ir.Barrier())
+        else:
+            out += statement_ops(env, env.by_name[item], loops)
+    return tuple(out)
+
+
+def elected(env: Environment, last: Finish) -> list[ir.Op]:
+    """The block that arrives last sees what all have stored."""
+    group, _ = election_of(env.schedule, last.digit)
+    name, count = f"last_{last.digit}", env.schedule.digit(last.digit).extent
+    elect = ir.Elect(name, counter_name(last.digit), group, count)
+    return [elect, ir.If(Ref(name, bool_), lower_items(env, last.items, ()))]
+
+
+def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
+    """The loop; on a CPU core its last trip apart where only that one needs masks."""
+    extent = env.schedule.digit(nest.digit).extent
+    body = lower_items(env, nest.items, (*loops, nest.digit))
+    whole = whole_trips(body, nest.digit, env.schedule.digits) if env.schedule.threads == 1 else None
+    if whole is None or not env.context.implies(whole + 1 - extent):
+        return [ir.For(nest.digit, extent, body)]
+    unmasked = replace(env, context=env.context.with_trips(nest.digit, whole))
+    inside = lower_items(unmasked, nest.items, (*loops, nest.digit))
+    last, rest = at_trip(body, nest.digit, whole), extent - whole
+    main = [ir.For(nest.digit, whole, inside)] if whole != Affine.of(0) else []
+    if rest.is_constant:
+        return [*main, *(last if rest.constant else ())]
+    return [*main, ir.If(Inside((rest - 1,)), last)]
+
+
+def reductions_ending(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[Placed]:
+    """The reductions inside whose outermost reduced loop is this one."""
+    found = []
+    for name in leaves(nest):
+        placed = env.by_name.get(name)
+        if placed is not None and placed.role in ("compute", "total"):
+            reduced = reduced_loops(env, placed)
+            if reduced and reduced[0] == nest.digit and not set(reduced) & set(loops):
+                found.append(placed)
+    return found
+
+
+def statement_ops(env: Environment, placed: Placed, loops: tuple[str, ...]) -> list[ir.Op]:
+    if placed.name in env.folded:
+        return []
+    match placed.role:
+        case "load":
+            return load(env, placed)
+        case "store":
+            return [store(env, placed)]
+        case "put":
+            return [put(env, placed)]
+        case "get":
+            return [get(env, placed)]
+        case "partial":
+            return [partial(env, placed)]
+        case "total":
+            return total(env, placed)
+        case _:
+            return compute(env, placed)
+
+
+def compute(env: Environment, placed: Placed) -> list[ir.Op]:
+    statement = env.scop.statements[placed.value]
+    assert isinstance(statement, Statement)
+    if statement.monoid is None:
+        return [ir.Let(placed.name, body_term(env, placed, statement, 0))]
+    if statement.scanned is not None:
+        return scan(env, placed, statement)
+    if reduced_loops(env, placed):
+        return accumulate(env, placed, statement)
+    return [*reduce_slots(env, placed, statement, result_names(env, placed)), *combine(env, placed)]
