@@ -14,12 +14,12 @@ from polyfuse.dtypes import DType, bf16, f32, f64, i64
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
-from polyfuse.frontends.numpy_like.elementwise import isnan, where
+from polyfuse.frontends.numpy_like.elementwise import isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.views import shape_argument
+from polyfuse.frontends.numpy_like.views import flip, shape_argument
 
 ArrayLike = object
 
@@ -52,32 +52,36 @@ def _along(x: ArrayLike, axis: Any) -> tuple[Tracer, int]:
     return array, axes.one(axis, array.ndim)
 
 
-def _check_kind(kind: Any, order: Any, descending: bool = False) -> None:
+def _check_kind(kind: Any, order: Any) -> None:
     if order is not None:
         raise UnsupportedError("np.sort with order= needs structured arrays", advice="Sort one field at a time.")
-    if descending:
-        raise UnsupportedError("descending=True is not supported", advice="Write np.flip(np.sort(x, axis), axis).")
     del kind  # every kind of sort is stable here
 
 
 def sort(
     x: ArrayLike, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None, descending: bool = False
 ) -> Tracer:
-    """``np.sort``; NaN stands last."""
-    _check_kind(kind, order, descending)
+    """``np.sort``; NaN stands last, with the Array API's `descending` first."""
+    _check_kind(kind, order)
     array, axis = _along(x, axis)
     keys = _sortable(array)
     found = library("sort", [keys], keys.sizes, keys.element, axis=axis)
-    return Tracer(array.state, nodes.cast(found.node, array.element))
+    result = Tracer(array.state, nodes.cast(found.node, array.element))
+    return flip(result, axis) if descending else result
 
 
 def argsort(
     x: ArrayLike, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None, descending: bool = False
 ) -> Tracer:
-    """``np.argsort``, always stable, so that the answer is the same in every library."""
-    _check_kind(kind, order, descending)
+    """``np.argsort``, always stable, `descending` too, so that the answer is the same in every library."""
+    _check_kind(kind, order)
     array, axis = _along(x, axis)
-    return library("argsort", [_sortable(array)], array.sizes, i64, axis=axis)
+    keys = _sortable(flip(array, axis) if descending else array)
+    found = library("argsort", [keys], array.sizes, i64, axis=axis)
+    if not descending:
+        return found
+    last = Tracer(array.state, nodes.iota((), array.sizes[axis] - 1))
+    return ufunc("subtract", last, flip(found, axis))
 
 
 def top_k(x: ArrayLike, k: int, axis: int = -1) -> tuple[Tracer, Tracer]:

@@ -152,8 +152,8 @@ def geomspace(
     return found.astype(dtype) if dtype is not None else found
 
 
-def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None) -> Tracer:
-    """fftfreq and rfftfreq: the frequencies of bins, of symbolic sizes too."""
+def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Tracer:
+    """fftfreq and rfftfreq: the frequencies of bins, of symbolic sizes too.  `dtype`: the Array API's."""
     size = n if isinstance(n, SymbolicSize) else int(n)
     (extent,) = shape_argument(trace, size)
     scale = 1.0 / (n * d)
@@ -161,7 +161,8 @@ def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None) 
     point = Tracer(trace, nodes.iota((count,), dimension(0)))
     if not half:
         point = where(point > (size - 1) // 2, point - size, point)
-    return ufunc("multiply", point.astype(np.float64), scale)
+    result = ufunc("multiply", point.astype(np.float64), scale)
+    return result if dtype is None else result.astype(dtype)
 
 
 # ---------------------------------------------------------------------------------------------- matrices, grids
@@ -218,7 +219,7 @@ def fromfunction(trace: Trace, function: Callable[..., Any], shape: Any, *, dtyp
     return function(*grids, **kwargs)
 
 
-def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Tracer]:
+def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Tracer, ...]:
     tracers = [v.reshape(-1) for v in lift_all(*vectors)]
     rank = len(tracers)
     place = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
@@ -231,7 +232,7 @@ def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, co
             grids.append(v[tuple(slice(None) if j == k else None for j in range(rank))])
         else:
             grids.append(Tracer(v.state, nodes.view(v.node, shape, (dimension(k),))))
-    return grids
+    return tuple(grids)
 
 
 # ---------------------------------------------------------------------------------------------- conversion
