@@ -59,9 +59,9 @@ def _tiles(situation: Situation, inner: AxisClass, width: int) -> list[_Tile]:
     shapes = dict.fromkeys((narrow, (whole, -(-size // (whole * width)))))
     found = []
     for lanes, chunks in shapes:
-        threads = max(lanes, power_below(asked.get("threads", THREADS)))
-        unroll = asked.get("unroll") or max(1, min(4, HELD // (chunks * width)))
         if 1 <= chunks * width <= HELD:
+            threads = max(lanes, power_below(asked.get("threads", THREADS)))
+            unroll = asked.get("unroll") or min(4, HELD // (chunks * width))
             found.append(_Tile(lanes, chunks, threads // lanes, unroll))
     return found
 

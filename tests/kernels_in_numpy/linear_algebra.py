@@ -82,6 +82,20 @@ def floyd_warshall_step(path, k):
     return np.minimum(path, path[:, k][:, None] + path[k][None, :])
 
 
+def forward_substitution(lower, b):
+    x = np.zeros_like(b)
+    for i in range(lower.shape[0]):
+        x[i] = (b[i] - lower[i, :i] @ x[:i]) / lower[i, i]
+    return x
+
+
+def power_iteration(a, v, steps=3):
+    for _ in range(steps):
+        v = a @ v
+        v /= np.linalg.norm(v)
+    return v, v @ a @ v
+
+
 def conjugate_gradient_step(a, x, r, p):
     ap = a @ p
     rr = r @ r
@@ -127,40 +141,45 @@ def positive_definite(rng, n):
 
 
 KERNELS = (
-    Kernel(
-        gemm, matrices(alpha=None, beta=None, a=(12, 17), b=(17, 9), c=(12, 9)), h200=1, cpu=1, options={"donate": "c"}
-    ),
-    Kernel(two_mm, matrices(alpha=None, beta=None, a=(12, 17), b=(17, 9), c=(9, 11), d=(12, 11)), h200=1, cpu=1),
-    Kernel(three_mm, matrices(a=(8, 9), b=(9, 7), c=(7, 6), d=(6, 11)), h200=1, cpu=1),
-    Kernel(atax, matrices(a=(18, 13), x=(13,)), h200=1, cpu=2),
-    Kernel(bicg, matrices(a=(18, 13), p=(13,), r=(18,)), h200=1, cpu=2),
+    Kernel(gemm, matrices(alpha=None, beta=None, a=(12, 17), b=(17, 9), c=(12, 9)), 1, 1, options={"donate": "c"}),
+    Kernel(two_mm, matrices(alpha=None, beta=None, a=(12, 17), b=(17, 9), c=(9, 11), d=(12, 11)), 1, 1),
+    Kernel(three_mm, matrices(a=(8, 9), b=(9, 7), c=(7, 6), d=(6, 11)), 1, 1),
+    Kernel(atax, matrices(a=(18, 13), x=(13,)), 1, 2),
+    Kernel(bicg, matrices(a=(18, 13), p=(13,), r=(18,)), 1, 2),
     Kernel(
         mvt,
         matrices(x1=(15,), x2=(15,), y1=(15,), y2=(15,), a=(15, 15)),
-        h200=1,
-        cpu=2,
+        1,
+        2,
         options={"donate": ("x1", "x2")},
     ),
-    Kernel(gesummv, matrices(alpha=None, beta=None, a=(15, 15), b=(15, 15), x=(15,)), h200=1, cpu=1),
+    Kernel(gesummv, matrices(alpha=None, beta=None, a=(15, 15), b=(15, 15), x=(15,)), 1, 1),
     Kernel(
         gemver,
         matrices(alpha=None, beta=None, a=(14, 14), u1=(14,), v1=(14,), u2=(14,), v2=(14,), y=(14,), z=(14,)),
-        h200=1,
-        cpu=2,
+        1,
+        2,
     ),
-    Kernel(doitgen, matrices(a=(5, 7, 9), c4=(9, 9)), h200=1, cpu=1),
-    Kernel(syrk, matrices(alpha=None, beta=None, c=(13, 13), a=(13, 8)), h200=1, cpu=1),
-    Kernel(syr2k, matrices(alpha=None, beta=None, c=(13, 13), a=(13, 8), b=(13, 8)), h200=1, cpu=1),
-    Kernel(trmm, matrices(alpha=None, a=(11, 11), b=(11, 14)), h200=1, cpu=1),
-    Kernel(covariance, matrices(data=(20, 9)), h200=1, cpu=1),
-    Kernel(floyd_warshall, lambda rng: {"path": uniform(rng, 5, 5, high=9)}, h200=1, cpu=1),
-    Kernel(floyd_warshall_step, lambda rng: {"path": uniform(rng, 12, 12, high=9), "k": 3}, h200=1, cpu=1),
+    Kernel(doitgen, matrices(a=(5, 7, 9), c4=(9, 9)), 1, 1),
+    Kernel(syrk, matrices(alpha=None, beta=None, c=(13, 13), a=(13, 8)), 1, 1),
+    Kernel(syr2k, matrices(alpha=None, beta=None, c=(13, 13), a=(13, 8), b=(13, 8)), 1, 1),
+    Kernel(trmm, matrices(alpha=None, a=(11, 11), b=(11, 14)), 1, 1),
+    Kernel(covariance, matrices(data=(20, 9)), 1, 1),
+    Kernel(floyd_warshall, lambda rng: {"path": uniform(rng, 5, 5, high=9)}, 1, 1),
+    Kernel(floyd_warshall_step, lambda rng: {"path": uniform(rng, 12, 12, high=9), "k": 3}, 1, 1),
+    Kernel(
+        forward_substitution,
+        lambda rng: {"lower": normal(rng, 6, 6) + 6 * np.eye(6, dtype=np.float32), "b": normal(rng, 6)},
+        1,
+        1,
+    ),
+    Kernel(power_iteration, matrices(a=(12, 12), v=(12,)), 2, 4),
     Kernel(
         conjugate_gradient_step,
         lambda rng: {"a": positive_definite(rng, 9), **matrices(x=(9,), r=(9,), p=(9,))(rng)},
-        h200=1,
-        cpu=1,
+        1,
+        1,
     ),
-    Kernel(lu, lambda rng: {"a": positive_definite(rng, 5)}, h200=1, cpu=1),
-    Kernel(deriche_like, matrices(x=(9, 6)), h200=1, cpu=1),
+    Kernel(lu, lambda rng: {"a": positive_definite(rng, 5)}, 1, 1),
+    Kernel(deriche_like, matrices(x=(9, 6)), 1, 1),
 )
