@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polyfuse.version import __version__
 
 if TYPE_CHECKING:
+    from polyfuse import nn
     from polyfuse.api import jit, spec
     from polyfuse.errors import PolyfuseError
     from polyfuse.explain.compare import compare
@@ -31,11 +32,24 @@ _HOMES = {
     "Options": "polyfuse.options",
 }
 
-__all__ = ["Options", "PolyfuseError", "__version__", "compare", "custom", "jit", "parse_schedule", "random", "spec"]
+__all__ = [
+    "Options",
+    "PolyfuseError",
+    "__version__",
+    "compare",
+    "custom",
+    "jit",
+    "nn",
+    "parse_schedule",
+    "random",
+    "spec",
+]
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if name == "nn":  # a package: importing it makes it an attribute of this module
+        return import_module("polyfuse.nn")
     value = globals()[name] = getattr(import_module(home), name) if home is not None else _function(name)
     return value
 
@@ -50,4 +64,4 @@ def _function(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "nn"})

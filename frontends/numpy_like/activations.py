@@ -23,11 +23,13 @@ def relu(x: ArrayLike) -> Tracer:
 
 
 def leaky_relu(x: ArrayLike, slope: float = 0.01) -> Tracer:
+    """``x`` above 0, ``slope * x`` below."""
     x = positive(x)
     return where(x > 0, x, x * slope)
 
 
 def elu(x: ArrayLike, alpha: float = 1.0) -> Tracer:
+    """``x`` above 0, ``alpha * (exp(x) - 1)`` below (Clevert et al., 2015)."""
     x = as_float(x)
     return where(x > 0, x, alpha * ufunc("expm1", ufunc("minimum", x, 0)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
@@ -39,10 +40,15 @@ class RandomStandIn:
 
 
 class Namespace:
-    """``np`` (or ``pf``) for one trace: creation functions are bound to it, functions of real values stay NumPy's."""
+    """``np`` (or ``pf``) for one trace: creation functions are bound to it, functions of real values stay NumPy's.
 
-    def __init__(self, trace: Trace, module: ModuleType = np, prefix: str = "") -> None:
-        self._trace, self._module, self._prefix = trace, module, prefix
+    `rebind` gives what stands in for submodules and for whatever else the module holds.
+    """
+
+    def __init__(
+        self, trace: Trace, module: ModuleType = np, prefix: str = "", rebind: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._trace, self._module, self._prefix, self._rebind = trace, module, prefix, rebind
 
     def __getattr__(self, name: str) -> Any:
         full = self._prefix + name
@@ -58,7 +64,9 @@ class Namespace:
             if hasattr(np, name):
                 raise unsupported(full)
             raise AttributeError(f"module {self._module.__name__!r} has no attribute {name!r}")
-        if isinstance(value, ModuleType) and value.__name__.startswith(("numpy.", "polyfuse.")):
+        if self._rebind is not None:
+            return self._rebind(value)
+        if isinstance(value, ModuleType) and value.__name__.startswith("numpy."):
             return Namespace(self._trace, value, f"{full}.")
         return value
 

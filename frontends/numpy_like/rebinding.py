@@ -11,7 +11,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -46,6 +46,8 @@ class Rebinder:
         if isinstance(value, ModuleType):
             return self._module(value)
         if isinstance(value, FunctionType):
+            if _is_spelled_in_numpy(value.__module__):
+                return self._library(value)
             return self.function(value) if _is_users(value.__code__.co_filename, value.__module__) else value
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
@@ -69,11 +71,13 @@ class Rebinder:
         root, _, rest = module.__name__.partition(".")
         if root == "random" or rest == "random":
             return RandomStandIn(module.__name__)
+        if _is_spelled_in_numpy(module.__name__):
+            return UsersModule(self, module)
         if root not in _MODULES:
             return (
                 UsersModule(self, module) if _is_users(getattr(module, "__file__", None) or _BUILT_IN, root) else module
             )
-        return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "")
+        return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "", self.value)
 
     # ------------------------------------------------------------------------------------------ functions
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,6 +91,11 @@ class Rebinder:
             self.alive.append(function)
             self._rebuild(function)
         return self.done[id(function)]  # type: ignore[no-any-return]
+
+    def _library(self, function: FunctionType) -> Callable[..., Any]:
+        """A function of `polyfuse.nn`: to the user one operation, with the user's line in errors and for its result."""
+        rebuilt = self.function(function)
+        return wraps(function)(partial(self.trace.run, rebuilt))
 
     def _rebuild(self, function: FunctionType) -> None:
         cells = tuple(CellType() for _ in function.__closure__ or ())
@@ -179,6 +188,11 @@ def names_in(code: CodeType) -> set[str]:
         if isinstance(constant, CodeType):
             found |= names_in(constant)
     return found
+
+
+def _is_spelled_in_numpy(module: str | None) -> bool:
+    """Modules of polyfuse that are traced like the user's code."""
+    return (module or "").startswith("polyfuse.nn")
 
 
 def _is_users(file: str, module: str | None) -> bool:

@@ -292,12 +292,14 @@ def nan_argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepd
 
 
 def softmax(x: ArrayLike, axis: Axis = -1) -> Tracer:
+    """``exp(x) / sum(exp(x))`` along an axis, without overflow."""
     x = as_float(x)
     e = ufunc("exp", x - max_(x, axis, keepdims=True))
     return e / sum_(e, axis, keepdims=True)
 
 
 def log_softmax(x: ArrayLike, axis: Axis = -1) -> Tracer:
+    """The logarithm of `softmax`, without taking that of small numbers."""
     x = as_float(x)
     shifted = x - max_(x, axis, keepdims=True)
     return shifted - ufunc("log", sum_(ufunc("exp", shifted), axis, keepdims=True))
