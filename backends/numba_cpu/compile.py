@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from polyfuse.codegen.lifetimes import separated
 from polyfuse.errors import CompileError
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 
@@ -132,7 +133,7 @@ def _execute(source: str, name: str, names: dict[str, Any]) -> Callable[..., Non
     file = f"<polyfuse {name} {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     names["__name__"] = "polyfuse_kernel"
-    exec(compile(source, file, "exec"), names)
+    exec(compile(separated(source), file, "exec"), names)
     if name not in names:
         raise CompileError(f"the module text defines no function {name}")
     function: Callable[..., None] = names[name]

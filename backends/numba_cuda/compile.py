@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyfuse.codegen.lifetimes import separated
 from polyfuse.errors import CompileError
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 
@@ -127,7 +128,7 @@ def _execute(source: str, name: str, names: dict[str, Any]) -> Any:
     file = f"<polyfuse {name} {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     names["__name__"] = "polyfuse_kernel"
-    exec(compile(source, file, "exec"), names)
+    exec(compile(separated(source), file, "exec"), names)
     if name not in names:
         raise CompileError(f"the module text defines no function {name}")
     return names[name]
