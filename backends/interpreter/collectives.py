@@ -109,8 +109,9 @@ def combine_threads(monoid: str, values: Sequence[Array], bits: int, threads: in
     high = bits & ~31
     if high:
         members = [m for m in range(0, threads, 32) if m & ~high == 0]
-        gathered = tuple(np.stack([s[:, (thread & ~high) | m] for m in members], axis=-1) for s in state)
-        state = tree(monoid, gathered)
+        firsts, place = np.unique(thread & ~high, return_inverse=True)  # one thread for all that meet in one result
+        gathered = tuple(np.stack([s[:, firsts | m] for m in members], axis=-1) for s in state)
+        state = tuple(s[:, place] for s in tree(monoid, gathered))
     return state
 
 

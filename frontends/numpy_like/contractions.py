@@ -64,7 +64,10 @@ def _extents(trace: Trace, terms: Sequence[Term]) -> dict[Any, Affine]:
             known = extents.setdefault(label, size)
             if known == ONE:
                 extents[label] = size
-            elif size != ONE and not trace.equal(known, size):
+            elif size != ONE and not trace.equal(known, size) and not trace.equal(size, ONE):
+                if trace.equal(known, ONE):
+                    extents[label] = size
+                    continue
                 shapes = tuple(t.node.shape for t in terms)
                 raise mismatch("sizes to contract differ", trace, shapes, known, size, "axes of one label")
     return extents

@@ -144,6 +144,16 @@ class Trace:
             return False
         raise Retrace(self._solve(difference))
 
+    def is_one(self, size: Affine) -> bool:
+        """Whether a size is 1, where that decides a shape: a size that is 1 by hint becomes 1 (retrace), of one that is
+        not the trace assumes so."""
+        if size.is_constant:
+            return size.constant == 1
+        if self.decide(size - 2) or not self.decide(size - 1):
+            return False
+        self.equal(size, Affine.of(1))
+        return True
+
     def _solve(self, difference: Affine) -> dict[str, Affine]:
         """A substitution of fresh symbols that makes ``difference`` vanish, given that it does at the hints."""
         for atom, factor in reversed(difference.terms):

@@ -95,9 +95,9 @@ def expand_dims(x: ArrayLike, axis: Any = 0) -> Tracer:
 
 def squeeze(x: ArrayLike, axis: Any = None) -> Tracer:
     (x,) = lift_all(x)
-    dropped = [k for k, n in enumerate(x.sizes) if n == ONE] if axis is None else axes.many(axis, x.ndim)
+    dropped = [k for k, n in enumerate(x.sizes) if x.state.is_one(n)] if axis is None else axes.many(axis, x.ndim)
     for k in dropped:
-        if not x.state.equal(x.sizes[k], ONE):
+        if not x.state.is_one(x.sizes[k]):
             raise ShapeError(f"cannot squeeze axis {k} of size {x.sizes[k]}: only axes of size 1 can go")
     kept = [k for k in range(x.ndim) if k not in dropped]
     position = {k: j for j, k in enumerate(kept)}

@@ -1,25 +1,75 @@
-"""``python -m polyfuse.fuzz --seconds N --seed S``: random programs until the time is over; 1 if one failed."""
+"""``python -m polyfuse.fuzz --seconds N --seed S``: random programs until the time is over; 1 if one failed.
+
+``--out FILE`` keeps the record there, rewritten as it grows, and adds to what the file holds; ``--resume`` goes on
+behind the last seed that it names.  ``--merge FILE ...`` adds up records of other seeds, machines and days.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
+import os
 import sys
 import time
 from pathlib import Path
 
-from polyfuse.fuzz.check import Failure, check
-from polyfuse.fuzz.generate import random_program
-from polyfuse.fuzz.program import RandomProgram
-from polyfuse.fuzz.record import Record, finished, merged
-from polyfuse.fuzz.script import save
-from polyfuse.fuzz.shrink import shrunk
-
-SHRINKING = 60.0  # seconds per failure
+from polyfuse.errors import DeviceError
+from polyfuse.fuzz.batches import Corpus, batches
+from polyfuse.fuzz.carriers import check_machine
+from polyfuse.fuzz.record import Record, described, from_json, merged, to_json
 
 
 def main() -> int:
+    options = _parser().parse_args()
+    if options.merge:
+        _write(merged(_read(path) for path in options.merge), options.out)
+        return 0
+    try:
+        check_machine(options.backend)
+    except DeviceError as error:
+        print(error, file=sys.stderr)
+        return 2
+    before = _read(options.out) if options.out is not None and options.out.exists() else Record()
+    seed = options.seed
+    if options.resume:
+        seed = max((run["seeds"][1] for run in before.runs), default=seed)
+    record = _fuzz(options, seed, before)
+    if options.out is None:
+        _write(record, None)
+    return 1 if record.failures else 0
+
+
+def _fuzz(options: argparse.Namespace, seed: int, before: Record) -> Record:
+    """The record of this run on top of `before`; written to ``--out`` after every batch."""
+    started, own, behind = time.monotonic(), Record(), seed
+    total = before
+    corpus = Corpus(options.backend, options.save)
+    settings = {**vars(options), "seed": seed}
+    for batch in batches(corpus, seed, options.processes, options.programs, options.seconds):
+        own, behind = merged([own, batch.record]), max(behind, batch.behind)
+        own.seconds = time.monotonic() - started
+        run = described(settings, (seed, behind), own, own.seconds)
+        total = merged([before, own, Record(runs=[run])])
+        if options.out is not None:
+            _write(total, options.out)
+    return total
+
+
+def _read(path: Path) -> Record:
+    return from_json(json.loads(path.read_text()))
+
+
+def _write(record: Record, path: Path | None) -> None:
+    text = json.dumps(to_json(record), indent=2) + "\n"
+    if path is None:
+        print(text)
+        return
+    new = path.with_name(path.name + ".new")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m polyfuse.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0, help="of the first program; the next one has the next seed")
@@ -27,63 +77,10 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--programs", type=int, default=0, help="stop after so many; 0: when the time is over")
     parser.add_argument("--save", type=Path, default=Path("tests/regressions"), help="folder of the shrunk failures")
-    parser.add_argument("--out", type=Path, help="write the record here as JSON")
-    options = parser.parse_args()
-    started = time.monotonic()
-    jobs = [(options, k, started) for k in range(options.processes)]
-    if options.processes == 1:
-        records = [fuzz(*jobs[0])]
-    else:
-        with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-            records = pool.starmap(fuzz, jobs)
-    record = merged(records)
-    text = json.dumps(finished(record, vars(options), time.monotonic() - started), indent=2) + "\n"
-    if options.out is not None:
-        options.out.write_text(text)
-    print(text)
-    return 1 if record.failures else 0
-
-
-def fuzz(options: argparse.Namespace, process: int, started: float) -> Record:
-    """One process: every `processes`-th seed from its own on."""
-    record = Record()
-    seed = options.seed + process
-    wanted = -(-options.programs // options.processes) if options.programs else sys.maxsize
-    while time.monotonic() - started < options.seconds and record.programs < wanted:
-        program = random_program(seed)
-        before = time.monotonic()
-        report = check(program.written, seed, options.backend)
-        record.add(program, report, time.monotonic() - before, seed)
-        if report.failure is not None:
-            failed(program, report.failure, seed, options, record)
-        seed += options.processes
-    return record
-
-
-def failed(program: RandomProgram, failure: Failure, seed: int, options: argparse.Namespace, record: Record) -> None:
-    """Shrink a failure and write it down; failures that shrink to the same text are one."""
-    small, left = smallest(program, failure, seed, options.backend)
-    path = save(small, left, options.save)
-    record.failures.append({"seed": seed, "kind": failure.kind, "script": str(path), "text": left.text.strip()[-300:]})
-    print(f"seed {seed}: {failure.kind}, {path}\n{small.written.source}{left.text.strip()[-300:]}\n", flush=True)
-
-
-def smallest(program: RandomProgram, failure: Failure, seed: int, backend: str) -> tuple[RandomProgram, Failure]:
-    """The shrunk program and how it fails."""
-    ways = [failure.way] if failure.way is not None else []
-    latest = [failure]
-
-    def fails(candidate: RandomProgram) -> bool:
-        try:
-            found = check(candidate.written, seed, backend, ways).failure
-        except Exception:  # not a program any more
-            return False
-        if found is None or found.signature != failure.signature:
-            return False
-        latest[0] = found
-        return True
-
-    return shrunk(program, fails, SHRINKING), latest[0]
+    parser.add_argument("--out", type=Path, help="the record, as JSON; added to where it exists")
+    parser.add_argument("--resume", action="store_true", help="begin behind the last seed of the record")
+    parser.add_argument("--merge", type=Path, nargs="+", help="add up these records instead of running anything")
+    return parser
 
 
 if __name__ == "__main__":

@@ -30,19 +30,26 @@ class ArrayValue:
     def is_plain(self) -> bool:
         return self.strides is None and self.offset == 0
 
-    def made(self) -> Array:
-        """A new array as described."""
+    def memory(self) -> tuple[Array, int, tuple[int, ...]]:
+        """(memory, start, strides): new elements in one axis, where the array starts in them, its strides in elements.
+        Memory in front of and behind the array holds zeros and ordinary values."""
         dtype = BY_NAME[self.dtype]
         strides = self.strides if self.strides is not None else c_strides(self.shape)
         if 0 in self.shape:
-            return np.zeros(self.shape, dtype.numpy)
+            return aligned(1, dtype), 0, strides
         reach = [(n - 1) * s for n, s in zip(self.shape, strides, strict=True)]
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         values = FILLS[self.fill](np.random.default_rng(self.seed), high - low + 1, dtype)
         memory = aligned(self.offset + len(values), dtype)
         memory[self.offset :] = values
-        start = memory[self.offset - low :]
-        view = as_strided(start, self.shape, [s * dtype.itemsize for s in strides], writeable=True)
+        return memory, self.offset - low, strides
+
+    def made(self) -> Array:
+        """A new array as described."""
+        if 0 in self.shape:
+            return np.zeros(self.shape, BY_NAME[self.dtype].numpy)
+        memory, start, strides = self.memory()
+        view = as_strided(memory[start:], self.shape, [s * memory.itemsize for s in strides], writeable=True)
         return np.asarray(view)
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from polyfuse.dtypes import from_numpy
 from polyfuse.errors import OptionError, ScheduleError, TraceError
-from polyfuse.expr import Program
 from polyfuse.face.numpy_like import NumPyFrontend
-from polyfuse.fuzz.arrays import Array, ArrayValue, aligned
+from polyfuse.fuzz.arrays import Array, ArrayValue, c_strides
 from polyfuse.fuzz.bounds import evaluate_with_bounds
+from polyfuse.fuzz.carriers import Carrier, NoSuchArray, carrier_of
 from polyfuse.fuzz.generate import run_wide, wide
 from polyfuse.fuzz.program import WrittenProgram
 from polyfuse.fuzz.ways import Planned, Way, basic_ways, jitted, other_way
@@ -94,7 +94,7 @@ def _run_ways(
     while pending:
         way = pending.pop(0)
         try:
-            planned = run(program, way, expected)
+            planned = run(program, way, expected, carrier_of(backend, program.arrays))
         except Disagreement as error:
             return Report(Failure("wrong", str(error), way), plans=tuple(plans), known=expected.known)
         except (ScheduleError, OptionError) as error:
@@ -104,6 +104,8 @@ def _run_ways(
             continue
         except TraceError as error:
             return Report(refused=f"{type(error).__name__}: {error.message}")
+        except NoSuchArray as error:
+            return Report(refused=str(error))
         except Exception:
             return Report(Failure("crash", traceback.format_exc(), way), plans=tuple(plans))
         plans += [(way.name, plan) for plan in planned.plans]
@@ -176,50 +178,50 @@ def _check_dtypes(program: WrittenProgram, dtypes: Sequence[Any], donated: tuple
 # ---------------------------------------------------------------------------------------------- answers
 
 
-def run(program: WrittenProgram, way: Way, expected: Expected) -> Planned:
+def run(program: WrittenProgram, way: Way, expected: Expected, carrier: Carrier) -> Planned:
     """Call the program that way, twice.  Raises Disagreement, and what the call raises."""
     function, planned = jitted(program, way)
     for number in range(2):
-        arguments = program.arguments()
-        out = _targets(program, way, expected, arguments)
+        arguments = [carrier.put(a) for a in program.arrays]
+        out = _targets(program, way, expected, arguments, carrier)
         found = function(*arguments) if out is None else function(*arguments, out=out)
         results = [*(found if isinstance(found, tuple) else (found,))]
         results += [arguments[k] for k in expected.donated]
         for k, (result, value, bound, dtype) in enumerate(
-            zip(results, expected.values, expected.bounds, expected.dtypes, strict=True)
+            zip(map(carrier.get, results), expected.values, expected.bounds, expected.dtypes, strict=True)
         ):
             where = f"result {k} of call {number + 1}, {way.name}"
-            if dtype is not None and np.asarray(result).dtype != dtype:
-                raise Disagreement(f"{where}: dtype {np.asarray(result).dtype}, expected {dtype}")
-            compare(np.asarray(result), value, bound, where)
+            if dtype is not None and result.dtype != dtype:
+                raise Disagreement(f"{where}: dtype {result.dtype}, expected {dtype}")
+            compare(result, value, bound, where)
         if way.out != "onto":
-            _unchanged(program, arguments)
+            _unchanged(program, [carrier.get(a) for a in arguments])
         if program.donate or way.out == "onto":
             break
     return planned
 
 
-def _targets(program: WrittenProgram, way: Way, expected: Expected, arguments: Sequence[Array]) -> Any:
+def _targets(
+    program: WrittenProgram, way: Way, expected: Expected, arguments: Sequence[Any], carrier: Carrier
+) -> Any:
     """Memory for the results, as `Way.out` says; None for new arrays."""
     count = len(expected.values) - len(expected.donated)
     if way.out == "new" or program.donate or any(d is None for d in expected.dtypes[:count]):
         return None
-    found: list[Array] = []
+    found: list[Any] = []
     for value, dtype in zip(expected.values[:count], expected.dtypes[:count], strict=True):
-        onto = [
-            a
-            for a, given in zip(arguments, program.arrays, strict=True)
-            if given.strides is None and a.shape == value.shape and a.dtype == dtype and a.ndim
-        ]
-        if way.out == "onto" and onto and not any(a is t for a in onto[:1] for t in found):
-            found.append(onto[0])
-            continue
         own = from_numpy(dtype)
         assert own is not None
-        doubled = tuple(2 * s for s in ArrayValue(value.shape).made().strides)
-        steps = [s // 4 for s in doubled]
-        memory = ArrayValue(value.shape, own.name, "normal", 1, tuple(steps)).made()
-        found.append(memory if value.ndim else aligned(1, own).reshape(()))
+        onto = [
+            argument
+            for argument, given in zip(arguments, program.arrays, strict=True)
+            if given.strides is None and given.shape == value.shape and given.dtype == own.name and given.shape
+        ]
+        if way.out == "onto" and onto and not any(onto[0] is t for t in found):
+            found.append(onto[0])
+            continue
+        doubled = tuple(2 * s for s in c_strides(value.shape))
+        found.append(carrier.put(ArrayValue(value.shape, own.name, "normal", 1, doubled)))
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -250,8 +252,3 @@ def compare(found: Array, value: Array, bound: Array, where: str) -> None:
         f"{where}: at {pick} found {found[pick]!r}, expected {value[pick]!r} within {limit:.3g} "
         f"({int(wrong.sum())} of {wrong.size} elements are wrong)"
     )
-
-
-def traced_program(program: WrittenProgram) -> Program:
-    """The tensor DAG of a program, for the histogram of its nodes."""
-    return NumPyFrontend().trace(program.function(), program.arguments(), {}, (), program.donated_names).program

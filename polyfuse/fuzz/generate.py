@@ -20,7 +20,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 
 LONG = (255, 256, 257, 300, 511, 512, 513, 1000, 1023, 1024, 1025, 1500, 2047, 2048, 2049, 3000, 4100)
 ELEMENTS = 4200  # of a value
 SMALL = 700  # of an argument, in most programs
-LINES = (3, 10)
+LINES = {4: 5, 5: 5, 6: 4, 7: 3, 8: 2, 9: 1, 10: 1}  # how often each number is wanted
 DTYPES = ("f32",) * 8 + ("f64",) * 3 + ("f16",) * 2 + ("bf16",) * 2 + ("i32",) * 2 + ("i64",) + (
     "i8", "i16", "u8", "u16", "u32", "u64", "bool",
 )  # fmt: skip
@@ -45,13 +45,15 @@ def _attempt(dice: Random) -> RandomProgram | None:
     donate = tuple(k for k, a in enumerate(arrays) if a.is_plain and dice.random() < 0.08)
     pool = Pool(dice, [wide(a.made()) for a in arrays], set(donate))
     lines: list[Line] = []
-    wanted = dice.randint(max(4, LINES[0]), LINES[1])
+    (wanted,) = dice.choices(list(LINES), list(LINES.values()))
     for _ in range(6 * wanted):
         if len(lines) == wanted:
             break
         line = _proposed(pool)
         if line is not None and _accepted(pool, line, len(arrays)):
             lines.append(line)
+    if not lines:
+        return None
     program = without_dead(RandomProgram(arrays, tuple(lines), _outputs(dice, len(arrays), lines), donate))
     if not counts(program):
         return None

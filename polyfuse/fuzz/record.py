@@ -1,33 +1,37 @@
-"""What a run of the fuzzer reached, as JSON."""
+"""What runs of the fuzzer reached, as JSON: counts that add up over processes, runs, seeds and machines."""
 
 from __future__ import annotations
 
 import platform
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from polyfuse.expr import Map, Reduce, Scan, Scatter, topological
 from polyfuse.fuzz.check import Report
 from polyfuse.fuzz.program import RandomProgram
 from polyfuse.plan import Plan
+from polyfuse.strategies.catalogue import FALLBACKS, STRATEGIES
 
 ENOUGH = 100
 NODES = "Input Constant Iota Map Reduce Scan View Region Gather Scatter Opaque".split()
-STRATEGIES = {
-    "cpu": "pointwise tiles rows columns contraction serial".split(),
-    "cuda": "pointwise tiles rows columns contraction serial".split(),
-}
+SCOPES = ("register", "shared", "global", "combine over the grid")
+NOT_ON = {"cpu": ("tiles",), "cuda": ("tiles_cpu",)}
+"""Strategies made for the other kind of machine."""
 
 
 @dataclass
 class Record:
-    """Counts of one process."""
+    """Counts.  `runs`: per command its seeds, commit and outcome."""
 
     programs: int = 0
+    seconds: float = 0.0
+    known: float = 0.0
     refused: Counter[str] = field(default_factory=Counter)
     wishes: Counter[str] = field(default_factory=Counter)
     ops: Counter[str] = field(default_factory=Counter)
@@ -38,9 +42,9 @@ class Record:
     kernels: Counter[str] = field(default_factory=Counter)
     ways: Counter[str] = field(default_factory=Counter)
     arguments: Counter[str] = field(default_factory=Counter)
-    known: float = 0.0
     slow: list[dict[str, Any]] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, program: RandomProgram, report: Report, seconds: float, seed: int) -> None:
         """Count a program; of one that polyfuse refuses only the reason."""
@@ -72,7 +76,7 @@ class Record:
             shared = {box.value for box in schedule.shared}
             for value in schedule.body:
                 self.scopes["global" if value in schedule.roots else "shared" if value in shared else "register"] += 1
-            self.scopes["combine over the grid"] += len(schedule.grid_combine)
+            self.scopes.update(["combine over the grid"] * len(schedule.grid_combine))
 
 
 def _nodes(plan: Plan) -> Iterable[str]:
@@ -92,7 +96,7 @@ def _nodes(plan: Plan) -> Iterable[str]:
 
 
 def merged(records: Iterable[Record]) -> Record:
-    """The sum of the records of several processes."""
+    """The sum of records."""
     total = Record()
     for record in records:
         for name, value in vars(record).items():
@@ -106,29 +110,82 @@ def merged(records: Iterable[Record]) -> Record:
     return total
 
 
-def finished(record: Record, options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """The record as data, with the command that repeats it."""
-    given = {k: v for k, v in options.items() if k not in ("out", "save") and v}
-    command = " ".join(["python -m polyfuse.fuzz", *(f"--{k} {v}" for k, v in given.items())])
-    reached = {**record.nodes, **record.strategies, **record.dtypes}
+# ---------------------------------------------------------------------------------------------- JSON
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The record as data; `from_json` takes it back."""
+    reached = {**record.nodes, **record.strategies, **record.dtypes, **record.scopes}
+    kinds = sorted({name.split()[0] for name in record.strategies})
+    wanted = [*NODES, *SCOPES, *(f"{kind} {name}" for kind in kinds for name in strategies_on(kind))]
     return {
         "what": "random programs against NumPy in float64, with propagated error bounds",
-        "command": command,
-        "date": date.today().isoformat(),
-        "versions": {"python": platform.python_version(), **_versions("numpy", "islpy", "numba", "numba-cuda")},
-        "seconds": round(seconds, 1),
+        "counted": "programs of at least 4 operations, at least one of them not pointwise",
         "programs": record.programs,
-        "programs per second": round(record.programs / max(seconds, 1e-9), 3),
-        "share of elements with a known bound": round(record.known / max(1, record.programs), 4),
         "failures": record.failures,
-        "reached fewer than 100 times": dict(sorted((k, n) for k, n in reached.items() if n < ENOUGH)),
-        "never reached": [n for n in NODES if n not in record.nodes],
-        **{
-            name: dict(getattr(record, name).most_common())
-            for name in "kernels strategies scopes ways nodes dtypes arguments ops wishes refused".split()
-        },
+        "runs": record.runs,
+        "seconds": round(record.seconds, 1),
+        "programs per second": round(record.programs / max(record.seconds, 1e-9), 3),
+        "share of elements with a known bound": round(record.known / max(1, record.programs), 4),
+        f"reached fewer than {ENOUGH} times": dict(sorted((k, n) for k, n in reached.items() if n < ENOUGH)),
+        "never reached": [name for name in wanted if not reached.get(name)],
+        **{name: dict(getattr(record, name).most_common()) for name in _COUNTERS},
         "slow": record.slow,
     }
+
+
+_COUNTERS = "kernels strategies scopes ways nodes dtypes arguments ops wishes refused".split()
+
+
+def from_json(data: Mapping[str, Any]) -> Record:
+    """A record that `to_json` wrote."""
+    known = data["share of elements with a known bound"] * data["programs"]
+    found = Record(data["programs"], data["seconds"], known)
+    for name in _COUNTERS:
+        getattr(found, name).update(data[name])
+    for name in ("slow", "failures", "runs"):
+        getattr(found, name).extend(data[name])
+    return found
+
+
+def strategies_on(kind: str) -> list[str]:
+    """Names of the strategies for a kind of machine, as schedules carry them."""
+    found: list[str] = []
+    for strategy in (*STRATEGIES, *FALLBACKS):
+        if strategy.__name__ not in NOT_ON[kind]:
+            found += {"reduction": ["rows", "columns"], "tiles_cpu": ["tiles"]}.get(
+                strategy.__name__, [strategy.__name__]
+            )
+    return found
+
+
+def described(options: Mapping[str, Any], seeds: tuple[int, int], record: Record, seconds: float) -> dict[str, Any]:
+    """One run: how to repeat it and what came of it.  `seeds`: first and behind the last."""
+    given = {k: v for k, v in options.items() if k in ("seconds", "seed", "backend", "processes", "programs") and v}
+    return {
+        "command": " ".join(["python -m polyfuse.fuzz", *(f"--{k} {v:g}" if k == "seconds" else f"--{k} {v}"
+                             for k, v in given.items())]),
+        "seeds": list(seeds),
+        "programs": record.programs,
+        "failures": len(record.failures),
+        "seconds": round(seconds, 1),
+        "commit": commit(),
+        "date": date.today().isoformat(),
+        "versions": {"python": platform.python_version(), **_versions("numpy", "islpy", "numba", "numba-cuda")},
+    }  # fmt: skip
+
+
+def commit() -> str:
+    """The commit of the checkout that runs, with ``+`` where files differ from it; empty outside of one."""
+    here = Path(__file__).parent
+    try:
+        told = [
+            subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return told[0] + ("+" if told[1] else "")
 
 
 def _versions(*names: str) -> dict[str, str]:

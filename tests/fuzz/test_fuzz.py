@@ -33,8 +33,18 @@ def test_an_answer_outside_its_bound_is_told() -> None:
         compare(value + np.array([0, 3 * bound[1], 0]), value, bound, "sum")
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
-def test_programs_agree_every_way(seed: int) -> None:
-    report = check(random_program(seed).written, seed, "interpreter")
+SLICE = [("interpreter", seed) for seed in range(30)] + [("numba_cpu", seed) for seed in range(100, 115)]
+"""The fixed part of the corpus that runs with every change: 40 seconds on one core."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "seed"), SLICE)
+def test_programs_agree_every_way(backend: str, seed: int) -> None:
+    report = check(random_program(seed).written, seed, backend)
     assert report.failure is None, report.failure
-    assert {name for name, _ in report.plans} >= {"unfused", "fused"}
+    assert report.refused or {name for name, _ in report.plans} >= {"unfused", "fused"}
+
+
+def test_the_slice_is_of_programs_that_run() -> None:
+    refused = [seed for backend, seed in SLICE[::7] if check(random_program(seed).written, seed, backend, ()).refused]
+    assert len(refused) <= 2

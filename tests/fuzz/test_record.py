@@ -1,0 +1,67 @@
+"""Records add up: over batches, over runs of one file, over files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from polyfuse.fuzz.batches import Corpus, batches, run_batch
+from polyfuse.fuzz.record import from_json, merged, to_json
+
+
+def fuzz(*arguments: str) -> Any:
+    command = [sys.executable, "-m", "polyfuse.fuzz", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_batches_add_up_to_what_one_run_finds(tmp_path: Path) -> None:
+    corpus = Corpus("interpreter", tmp_path)
+    parts = list(batches(corpus, 10, 1, 3, 100.0))
+    assert [(b.first, b.behind) for b in parts] == [(10, 13)]
+    whole = merged([run_batch(corpus, 10, 2, float("inf")).record, run_batch(corpus, 12, 1, float("inf")).record])
+    for record in (whole, parts[0].record):
+        record.seconds = 1.0
+        record.slow.clear()
+    assert to_json(whole) == to_json(parts[0].record)
+    assert whole.programs + whole.refused.total() == 3
+
+
+def test_a_record_reads_back_as_it_was_written() -> None:
+    record = run_batch(Corpus("interpreter", Path("unused")), 20, 2, float("inf")).record
+    written = json.loads(json.dumps(to_json(record)))
+    assert to_json(from_json(written)) == written
+    twice = to_json(merged([from_json(written), from_json(written)]))
+    assert twice["programs"] == 2 * written["programs"]
+    assert twice["ops"] == {name: 2 * n for name, n in written["ops"].items()}
+
+
+def test_a_run_adds_to_its_file_and_goes_on_behind_it(tmp_path: Path) -> None:
+    out = tmp_path / "record.json"
+    options = ("--seconds", "100", "--programs", "1", "--out", str(out), "--save", str(tmp_path))
+    assert fuzz("--seed", "30", *options).returncode == 0
+    assert fuzz("--resume", *options).returncode == 0
+    record = json.loads(out.read_text())
+    assert [run["seeds"] for run in record["runs"]] == [[30, 31], [31, 32]]
+    assert all("--seed" in run["command"] and run["versions"]["numpy"] for run in record["runs"])
+    both = tmp_path / "both.json"
+    assert fuzz("--merge", str(out), str(out), "--out", str(both)).returncode == 0
+    assert json.loads(both.read_text())["programs"] == 2 * record["programs"]
+
+
+def test_what_is_missing_is_named() -> None:
+    record = run_batch(Corpus("interpreter", Path("unused")), 20, 1, float("inf")).record
+    data = to_json(record)
+    few = data["reached fewer than 100 times"]
+    assert few and all(0 < n < 100 for n in few.values())
+    assert set(few) >= set(data["dtypes"])
+    assert data["never reached"] and not set(data["never reached"]) & set(few)
+
+
+def test_a_device_that_is_not_there_is_an_error_and_no_failure_of_programs() -> None:
+    told = fuzz("--backend", "numba_cuda", "--seconds", "1")
+    if told.returncode == 2:  # no torch, or no device
+        assert "fuzzing on the device needs" in told.stderr
+        assert "Traceback" not in told.stderr
