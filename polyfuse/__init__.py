@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from polyfuse.face.custom import custom
     from polyfuse.frontends.numpy_like import random
     from polyfuse.options import Options
+    from polyfuse.run.faults import synchronize
     from polyfuse.text.apply import parse_schedule
 
 _HOMES = {
@@ -28,6 +29,7 @@ _HOMES = {
     "parse_schedule": "polyfuse.text.apply",
     "random": "polyfuse.frontends.numpy_like",
     "spec": "polyfuse.api",
+    "synchronize": "polyfuse.run.faults",
     "PolyfuseError": "polyfuse.errors",
     "Options": "polyfuse.options",
 }
@@ -43,6 +45,7 @@ __all__ = [
     "parse_schedule",
     "random",
     "spec",
+    "synchronize",
 ]
 
 

@@ -136,6 +136,9 @@ class FromStride:
 
 Binding = Union[FromArgument, FromOutput, FromBuffer, FromSize, FromProduct, FromStride]
 
+FAULT = "index_fault"
+"""The status word of a plan, an i32 buffer: 0, or the number (from 1) of a check that met an index out of bounds."""
+
 # ---------------------------------------------------------------------------------------------- buffers
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from polyfuse.bindings import AnyGuard, Binding, Buffer, FromBuffer, FromOutput, Layout
+from polyfuse.errors import IndexFault, Source
 from polyfuse.expr import Call, Program
 from polyfuse.kernel import Kernel
 from polyfuse.options import Options
@@ -44,13 +45,37 @@ class LibraryCall:
 Step = Union[Launch, LibraryCall]
 
 
+@dataclass(frozen=True, slots=True)
+class IndexSite:
+    """A statement `reader` whose data index into `array` is checked while its kernel runs.  `digest`: of the node that
+    the statement computes, by which a program knows its line; `line`: what that was when the plan was made."""
+
+    reader: str
+    array: str
+    digest: bytes
+    line: Source | None = None
+
+    def source(self, program: Program) -> Source | None:
+        """The user's line, as `program` was traced this time where it has the node."""
+        return program.sources.get(self.digest, self.line)
+
+    def fault(self, program: Program) -> IndexFault:
+        """The error for an index out of bounds."""
+        return IndexFault(
+            f"an index into {self.array} is out of bounds where {self.reader} is computed",
+            advice='Use np.clip on the index, np.take(..., mode="clip"), or jit(bounds="clip").',
+            source=self.source(program),
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Steps in launch order, the buffers between them, and the class of calls for which they hold.
 
     `layouts`: one per array argument (scalars hold a default `Layout`).  `guards`: all must hold for the sizes of a
     call, else another plan is needed.  `refusals`: for pairs of statement names that the search wanted to fuse, why
-    not.  `reuses`: pairs (output, argument) where the output is stored into the memory of the argument.
+    not.  `reuses`: pairs (output, argument) where the output is stored into the memory of the argument.  `sites`: where
+    data indices are checked at run time; the k-th (from 1) leaves k in the status word.
 
     Plans are equal when they launch the same kernels for the same program, whatever its values, sizes and kernels are
     called.
@@ -65,6 +90,7 @@ class Plan:
     buffers: tuple[Buffer, ...]
     refusals: tuple[tuple[str, str, Verdict], ...] = field(default=())
     reuses: tuple[tuple[int, int], ...] = field(default=())
+    sites: tuple[IndexSite, ...] = field(default=())
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import (
+    FAULT,
     AnyGuard,
     Binding,
     Buffer,
@@ -29,16 +30,16 @@ from polyfuse.errors import ScheduleError
 from polyfuse.expr import Program
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
+from polyfuse.index_ranges import settle_bounds
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.legality import prove
 from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.kernel import Lowered, lower
-from polyfuse.lower.moves import FAULT
 from polyfuse.normalise import normalise
 from polyfuse.options import Options
-from polyfuse.plan import Launch, LibraryCall, Plan, Step
+from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.program_costs import ProgramCosts, program_costs, size_hints
-from polyfuse.scop import InputStatement, OpaqueStatement, Scop
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.sharing import share_memory
 from polyfuse.split import split_reductions
 from polyfuse.target import Target
@@ -58,6 +59,7 @@ def plan_program(
     """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
     proved.  Raises PolyfuseError subclasses."""
     hints = size_hints(program)
+    program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
@@ -158,6 +160,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
     guards: dict[AnyGuard, None] = {}
     bits = _index_bits(costs, grouping, guards)
     scratch: list[Buffer] = []
+    sites: list[IndexSite] = []
     stored = {root for kernel in grouping.kernels for root in kernel.roots}
     for kernel in grouping.kernels:
         choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
@@ -167,7 +170,8 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         group = choice.group
         schedule = replace(choice.schedule, name=_unique(choice.schedule.name, names))
         guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
-        lowered = lower(group.scop, schedule, costs.layouts, bits, faults=costs.target.kind == "cpu")
+        lowered = lower(group.scop, schedule, costs.layouts, bits, first_site=1 + len(sites))
+        sites += [_site(group.scop, value) for value in lowered.checked]
         scratch += [_scratch(lowered, use, len(steps), group.scop.program.derived) for use in lowered.scratch]
         steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))
         held = "+".join(s.name for s in group.statements())
@@ -186,8 +190,16 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         steps=tuple(steps),
         buffers=(*_buffers(scop, steps, stored), *scratch),
         refusals=refusals,
+        sites=tuple(sites),
     )
     return share_memory(plan)  # proved by order and by the reuse rule
+
+
+def _site(scop: Scop, value: int) -> IndexSite:
+    statement = scop.statements[value]
+    assert isinstance(statement, Statement)
+    read = next(r for r in statement.reads if r.bounds == "raise")
+    return IndexSite(statement.name, scop.statements[read.source].name, statement.digest, statement.source)
 
 
 def _unique(name: str, taken: dict[str, int]) -> str:

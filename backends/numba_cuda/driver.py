@@ -6,6 +6,7 @@ Primary contexts are the ones that torch, CuPy and Numba use, so pointers and st
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -72,6 +73,17 @@ def capability(ordinal: int = 0) -> tuple[int, int]:
     )
     major, minor = (int(check(api.cuDeviceGetAttribute(name, device), "asking for the capability")) for name in wanted)
     return major, minor
+
+
+def shared_page(ordinal: int, size: int) -> int:
+    """The address of `size` zero bytes of page-locked host memory, the same for the host and the kernels of every
+    device; kept until the process ends."""
+    api = driver()
+    portable, mapped = api.CU_MEMHOSTALLOC_PORTABLE, api.CU_MEMHOSTALLOC_DEVICEMAP
+    with current_context(ordinal):
+        address = int(check(api.cuMemHostAlloc(size, portable | mapped), "allocating page-locked memory"))
+    ctypes.memset(address, 0, size)
+    return address
 
 
 @contextlib.contextmanager

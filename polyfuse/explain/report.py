@@ -46,6 +46,9 @@ def report(plan: Plan) -> str:
             blocks.append(f"{call_text(plan, step)}\n{where}")
         else:
             blocks.append("\n".join(_kernel(plan, next(kernels))))
+    if plan.sites:
+        lines = [f"  an index into {s.array} where {s.reader} is computed" for s in plan.sites]
+        blocks.append("\n".join(["checked while running, not proved to be in bounds", *lines]))
     shared = list(memory_lines(plan))
     if shared:
         blocks.append("\n".join(["memory", *(f"  {line}" for line in shared)]))

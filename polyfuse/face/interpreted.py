@@ -10,7 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.backends.interpreter import run_kernel
-from polyfuse.bindings import Binding, Buffer, FromArgument, FromBuffer, FromOutput, FromProduct, FromSize, FromStride
+from polyfuse.bindings import (
+    FAULT,
+    Binding,
+    Buffer,
+    FromArgument,
+    FromBuffer,
+    FromOutput,
+    FromProduct,
+    FromSize,
+    FromStride,
+)
 from polyfuse.expr import Input
 from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.plan import Launch, LibraryCall, Plan
@@ -23,7 +33,8 @@ Array = npt.NDArray[Any]
 def run_plan(plan: Plan, arguments: Sequence[Any], *, seed: int | None = 0) -> list[Array]:
     """The outputs of a plan for its arguments, arrays and scalars in order; arguments that it writes are overwritten.
 
-    `seed` shuffles the order of blocks that meet.  Raises KernelFault where a kernel breaks a rule of the machine.
+    `seed` shuffles the order of blocks that meet.  Raises KernelFault where a kernel breaks a rule of the machine, and
+    IndexFault where a data index is out of bounds.
     """
     run = _Run(plan, arguments)
     for step in plan.steps:
@@ -31,6 +42,7 @@ def run_plan(plan: Plan, arguments: Sequence[Any], *, seed: int | None = 0) -> l
             run.launch(step, seed)
         else:
             run.call(step)
+    run.check_indices()
     return run.finished()
 
 
@@ -103,6 +115,11 @@ class _Run:
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         for target, result in zip(targets, answers, strict=True):
             target[...] = result
+
+    def check_indices(self) -> None:
+        """Raise IndexFault where a kernel met a data index out of bounds."""
+        if self.plan.sites and (number := int(self.buffers[FAULT][0])):
+            raise self.plan.sites[number - 1].fault(self.plan.program)
 
     def finished(self) -> list[Array]:
         """Outputs that no step writes are arguments or other outputs; then arguments are written back."""

@@ -12,6 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from polyfuse.backends.interpreter.machine import run_kernel
 from polyfuse.dtypes import DType
+from polyfuse.errors import DeviceError
 from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import c_strides
@@ -71,3 +72,9 @@ class InterpreterBackend:
 
     def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
         return None
+
+    def status_page(self, ordinal: int) -> int:
+        raise DeviceError(f"kernels of back end {self.name} have a status word per call")
+
+    def synchronize(self, ordinal: int) -> None:
+        """Kernels on the host have finished when a call returns."""

@@ -15,6 +15,7 @@ from polyfuse.backends.numba_cpu.memory import POOL, SMALLEST
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
+from polyfuse.errors import DeviceError
 from polyfuse.kernel import ArrayParameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.services import Bound, Launcher
@@ -113,3 +114,9 @@ class CpuBackend:
         if math.prod(shape) * element.itemsize < SMALLEST:
             return None
         return lambda: POOL.array(shape, element)
+
+    def status_page(self, ordinal: int) -> int:
+        raise DeviceError(f"kernels of back end {self.name} have a status word per call")
+
+    def synchronize(self, ordinal: int) -> None:
+        """Kernels on the host have finished when a call returns."""

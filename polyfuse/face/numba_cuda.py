@@ -13,13 +13,14 @@ from typing import Any
 
 from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources, compile_kernel
-from polyfuse.backends.numba_cuda.driver import capability, check, driver
+from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
 from polyfuse.plan import Launch, Plan
+from polyfuse.run.faults import PAGE
 from polyfuse.run.services import Bound, Launcher
 
 _HEADER = struct.Struct("<II")  # lengths of the description and of the PTX text; the machine code follows
@@ -97,6 +98,13 @@ class CudaBackend:
 
     def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
         return None
+
+    def status_page(self, ordinal: int) -> int:
+        return shared_page(ordinal, PAGE)
+
+    def synchronize(self, ordinal: int) -> None:
+        with current_context(ordinal):
+            check(driver().cuCtxSynchronize(), f"waiting for CUDA device {ordinal}")
 
 
 def describe(ordinal: int) -> tuple[str, tuple[int, int]]:

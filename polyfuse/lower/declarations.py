@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, names_of
-from polyfuse.bindings import Layout
+from polyfuse.bindings import FAULT, Layout
 from polyfuse.dtypes import DType, i32
 from polyfuse.lower.environment import ArrayUse, Environment, counter_name, election_of, summed_digit
 from polyfuse.lower.inspect import affine_names, flatten, value_references
-from polyfuse.lower.moves import FAULT
 from polyfuse.schedule import Finish, KernelSchedule, SharedBox
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import references

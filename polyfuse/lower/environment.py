@@ -31,7 +31,8 @@ class Environment:
     """One kernel while it is lowered; only `context` changes on the way, with what a branch or a loop adds.
 
     `arrays`: by (value, component, loaded); `shares`: what the blocks of a sum across blocks leave each other, by
-    (value, component); `scalars`: dtypes of the scalar arguments; `folded`: multiplies that a contraction absorbs.
+    (value, component); `scalars`: dtypes of the scalar arguments; `folded`: multiplies that a contraction absorbs;
+    `sites`: numbers of the statements that check data indices.
     """
 
     scop: Scop
@@ -43,7 +44,7 @@ class Environment:
     scalars: Mapping[str, DType]
     folded: Mapping[str, str]
     slots: tuple[Digit, ...]
-    faults: bool
+    sites: Mapping[int, int]
 
     def box(self, value: int) -> SharedBox:
         return next(box for box in self.schedule.shared if box.value == value)

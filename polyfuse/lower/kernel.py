@@ -26,6 +26,7 @@ from polyfuse.lower.declarations import (
 )
 from polyfuse.lower.environment import ArrayUse, Environment
 from polyfuse.lower.fold import folded
+from polyfuse.lower.moves import index_sites
 from polyfuse.lower.tree import lower_body
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule
@@ -35,19 +36,22 @@ from polyfuse.scop import Scop
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A kernel and the arrays, sizes and scalar arguments behind its parameters, in order; `scratch`: what blocks leave
-    each other in global memory, and the counters of their elections."""
+    each other in global memory, and the counters of their elections; `checked`: the statements whose data indices it
+    checks, in the order of their numbers."""
 
     kernel: ir.Kernel
     arrays: tuple[ArrayUse, ...]
     scratch: tuple[ScratchUse, ...] = ()
+    checked: tuple[int, ...] = ()
 
 
 def lower(
-    scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], index_bits: int = 32, faults: bool = False
+    scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], index_bits: int = 32, first_site: int = 1
 ) -> Lowered:
     """`layouts`: of the values that the kernel loads or stores; a missing one is C order, aligned to 16 bytes.
-    `faults`: report data indices out of bounds through the parameter `FAULT`; they never touch memory either way."""
-    env = _environment(scop, schedule, layouts, faults)
+    `first_site`: the number of the kernel's first check of data indices, which it leaves in the parameter `FAULT` where
+    one is out of bounds; such an index never touches memory."""
+    env = _environment(scop, schedule, layouts, first_site)
     body = folded(lower_body(env))
     grid, scratch = _grid(schedule), scratch_uses(env)
     kernel = ir.Kernel(
@@ -63,10 +67,10 @@ def lower(
         minimum_blocks=schedule.minimum_blocks,
         notes=source_notes(scop, schedule),
     )
-    return Lowered(kernel, tuple(env.arrays.values()), scratch)
+    return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites))
 
 
-def _environment(scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], faults: bool) -> Environment:
+def _environment(scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], first_site: int) -> Environment:
     return Environment(
         scop,
         schedule,
@@ -77,7 +81,7 @@ def _environment(scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Lay
         scalars=scalar_arguments(scop, schedule),
         folded=folded_products(scop, schedule),
         slots=schedule.of_kind("slot"),
-        faults=faults,
+        sites=index_sites(scop, schedule, first_site),
     )
 
 

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
+from polyfuse.bindings import FAULT
 from polyfuse.dtypes import bool_, i32
+from polyfuse.expr import DataIndex
 from polyfuse.lower.environment import ArrayUse, Environment, affine_entry, held_name, once, once_threads
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
-from polyfuse.schedule import Placed, PlaceEntry
-from polyfuse.scop import Statement
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
+from polyfuse.scop import Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Ref
-
-FAULT = "index_fault"
-"""The flag, an i32, that a kernel sets to 1 when a data index leaves its array."""
 
 
 def load(env: Environment, placed: Placed) -> list[ir.Op]:
     use = env.arrays[(placed.value, placed.component, True)]
     affine = [(e, n) for e, n in zip(placed.place, use.shape, strict=True) if isinstance(e, Affine)]
     where = env.context.inside([e for e, _ in affine], [n for _, n in affine])
-    width, where = vector_access(env, placed.place, use, where)
     fill = Const(0, use.dtype.compute)
     if len(affine) == len(placed.place):
+        width, where = vector_access(env, placed.place, use, where)
         return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width)]
-    before, index, mask = gathered(env, placed, use.shape)
-    return [*before, ir.Load(placed.name, use.name, index, where, mask, fill, width)]
+    consumer, read = reader(env, placed)
+    if read.bounds == "assume":  # of instances that exist; what padded ones compute was never promised
+        where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
+    width, where = vector_access(env, placed.place, use, where)
+    before, index, mask = gathered(env, placed, use.shape, consumer, read)
+    found = [*before, ir.Load(placed.name, use.name, index, where, mask, fill, width)]
+    return found if mask is None else [*found, report(env, consumer, mask)]
 
 
 def store(env: Environment, placed: Placed) -> ir.Op:
@@ -64,10 +68,9 @@ def vector_access(
 
 
 def gathered(
-    env: Environment, placed: Placed, shape: tuple[Affine, ...]
+    env: Environment, placed: Placed, shape: tuple[Affine, ...], consumer: Placed, read: Read
 ) -> tuple[list[ir.Op], tuple[Affine | Ref, ...], Expr | None]:
-    """Data indices kept inside the array: clipped, or masked and (where `faults`) reported."""
-    consumer, bounds = reader(env, placed)
+    """Data indices kept inside the array: clipped, or masked."""
     before: list[ir.Op] = []
     index: list[Affine | Ref] = []
     mask: Expr | None = None
@@ -75,14 +78,14 @@ def gathered(
         if isinstance(entry, Affine):
             index.append(entry)
             continue
-        at = Ref(entry, env.scop.statements[env.by_name[entry].value].dtypes[0])
+        at = data_index(env, consumer, read, k)
         low, high = Const(0, at.dtype), Index(extent - 1, at.dtype)
-        if bounds == "clip":
+        if read.bounds == "clip":
             clipped = Ref(f"{placed.name}_at{k}", at.dtype)
             inside = Apply("minimum", (Apply("maximum", (at, low), at.dtype), high), at.dtype)
             before.append(ir.Let(clipped.name, inside))
             at = clipped
-        elif bounds != "assume":
+        elif read.bounds != "assume":
             above = Apply("greater_equal", (at, low), bool_)
             test = Apply("bitwise_and", (above, Apply("less_equal", (at, high), bool_)), bool_)
             mask = test if mask is None else Apply("bitwise_and", (mask, test), bool_)
@@ -90,24 +93,43 @@ def gathered(
     if mask is not None:
         before.append(ir.Let(f"{placed.name}_inside", mask))
         mask = Ref(f"{placed.name}_inside", bool_)
-        if env.faults:
-            before.append(report(env, consumer, mask))
     return before, tuple(index), mask
 
 
-def reader(env: Environment, placed: Placed) -> tuple[Placed, str]:
-    """The statement that reads a gathered value, and how it treats indices out of bounds."""
+def data_index(env: Environment, consumer: Placed, read: Read, axis: int) -> Ref:
+    """The register of the index along `axis`, which is a value that the consumer reads too."""
+    entry, statement = read.index[axis], env.scop.statements[consumer.value]
+    assert isinstance(entry, DataIndex) and isinstance(statement, Statement)
+    index, provider = statement.reads[entry.operand], env.by_name[consumer.providers[entry.operand]]
+    dtype = env.scop.statements[index.source].dtypes[index.component]
+    return Ref(held_name(env, provider, index.component), dtype)
+
+
+def reader(env: Environment, placed: Placed) -> tuple[Placed, Read]:
+    """The statement that reads a gathered value, and the access by which it does."""
     for consumer in env.schedule.placed:
         statement = env.scop.statements[consumer.value]
         if consumer.role == "compute" and isinstance(statement, Statement) and placed.name in consumer.providers:
-            return consumer, statement.reads[consumer.providers.index(placed.name)].bounds
+            return consumer, statement.reads[consumer.providers.index(placed.name)]
     raise AssertionError(f"nothing reads {placed.name}")
 
 
 def report(env: Environment, consumer: Placed, inside: Expr) -> ir.Op:
-    """Raise the fault flag for instances that exist; padded ones may hold any index."""
+    """Leave the number of the check in the status word, for instances that exist; padded ones may hold any index."""
+    outside = Apply("invert", (inside,), bool_)
+    number = Const(env.sites[consumer.value], i32)
+    return ir.AtomicUpdate(FAULT, (Affine.of(0),), "max", number, existing(env, consumer), outside)
+
+
+def existing(env: Environment, consumer: Placed) -> tuple[Affine, ...]:
+    """What must be tested for an instance of `consumer` to exist."""
     statement = env.scop.statements[consumer.value]
     assert isinstance(statement, Statement)
-    exists = env.context.inside([affine_entry(e) for e in consumer.place], statement.extents)
-    outside = Apply("invert", (inside,), bool_)
-    return ir.AtomicUpdate(FAULT, (Affine.of(0),), "max", Const(1, i32), exists, outside)
+    return env.context.inside([affine_entry(e) for e in consumer.place], statement.extents)
+
+
+def index_sites(scop: Scop, schedule: KernelSchedule, first: int) -> dict[int, int]:
+    """The number of each statement of a kernel that checks data indices, counted on from `first`."""
+    found = (scop.statements[value] for value in sorted(schedule.body))
+    checked = [s.id for s in found if isinstance(s, Statement) and any(r.bounds == "raise" for r in s.reads)]
+    return {value: first + k for k, value in enumerate(checked)}

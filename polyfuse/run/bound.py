@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyfuse.run.faults import BOARD
 from polyfuse.run.record import Record, Target
+
+STATUS_PAGES = BOARD.pages  # empty while no plan on a device checks data indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class BoundCall:
         return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result, ready)
 
     def __call__(self) -> Any:
+        if STATUS_PAGES:
+            BOARD.check()
         record = self.record
         if self.ready is not None:
             stream = record.stream()

@@ -25,9 +25,10 @@ from polyfuse.run.ahead import Executable, Lowered, default_layouts
 from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Reading, read_arguments
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
 from polyfuse.run.bound import BoundCall
+from polyfuse.run.faults import BOARD
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
-from polyfuse.run.prepare import Call, Setting, prepare
+from polyfuse.run.prepare import Call, Setting, prepare, refuse_capture
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import Backend, Services, backend_name
 from polyfuse.run.signature import Parameters
@@ -37,6 +38,7 @@ from polyfuse.run.workspace import Counters
 from polyfuse.target import Target as Machine
 from polyfuse.target import named
 
+STATUS_PAGES = BOARD.pages  # empty while no plan on a device checks data indices
 _RECORDS = 4096  # exact keys kept per function; the oldest goes first
 
 
@@ -104,6 +106,8 @@ class Jitted:
 
     # ------------------------------------------------------------------------------------------ calls
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if STATUS_PAGES:
+            BOARD.check()
         latest = self._latest
         if latest is not None and not kwargs and len(args) == self._arity and latest[0](*args):
             record = latest[1]
@@ -279,8 +283,9 @@ class Jitted:
         target = self._target(device, self._options)
         backend = self._backend(device, target)
         staged = to_stage(call.leaves)
-        ready = self._variants.ready(call, layouts_of(call.leaves, staged), target, self._options, backend)
         library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
+        refuse_capture(library, device, self._parameters.function)
+        ready = self._variants.ready(call, layouts_of(call.leaves, staged), target, self._options, backend)
         setting = Setting(library, device, self._counters, self._variants.shared)
         placed = Call(call.leaves, call.sizes, call.given, staged)
         return prepare(ready, call.variant.traced, call.variant.watch, placed, setting)

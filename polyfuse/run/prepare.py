@@ -6,11 +6,14 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, assert_never
 
 from polyfuse.bindings import (
+    FAULT,
     Binding,
+    Buffer,
     FromArgument,
     FromBuffer,
     FromOutput,
@@ -19,14 +22,14 @@ from polyfuse.bindings import (
     FromStride,
 )
 from polyfuse.dtypes import DType, u8
-from polyfuse.errors import KernelError
-from polyfuse.expr import Input, Shape
+from polyfuse.errors import DeviceError, KernelError
+from polyfuse.expr import Input, Program, Shape
 from polyfuse.kernel import ArrayParameter, SizeParameter
-from polyfuse.lower.moves import FAULT
 from polyfuse.plan import Launch, LibraryCall, Plan
 from polyfuse.run import steps
 from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides
 from polyfuse.run.captures import Watch
+from polyfuse.run.faults import BOARD, StatusWord
 from polyfuse.run.libraries.numpy_arrays import NumPyLibrary
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.record import Capture, Output, Pairs, Record, Scratch, Siblings
@@ -45,6 +48,16 @@ class Ready:
     kernels: tuple[Compiled, ...]
     backend: Backend
     key: PlanKey | None = None
+    words: list[StatusWord] = field(default_factory=list)  # one, once the plan has run on a device
+
+    def status(self, device: Device, program: Program) -> int | None:
+        """The address of the status word for kernels on `device`; None where a call has its own, or nothing to check.
+        `program`: as traced, which tells lines."""
+        if device.kind == "cpu" or not self.plan.sites:
+            return None
+        if not self.words:
+            self.words.append(BOARD.word(self.plan, program, partial(self.backend.status_page, device.ordinal)))
+        return self.words[0].address
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +104,7 @@ class _Values:
     leaves: int
     outputs: int
     buffers: Mapping[str, int]
+    status: int | None = None  # the address of the plan's status word, where it is no buffer
     constants: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -108,6 +122,8 @@ class _Values:
             case FromOutput(position):
                 return self.leaves + position
             case FromBuffer(name):
+                if name == FAULT and self.status is not None:
+                    return self.constant(self.status)
                 return self.leaves + self.outputs + self.buffers[name]
             case FromSize() | FromProduct() | FromStride():
                 return self.constant(call.number(binding))
@@ -144,12 +160,17 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     library = _with_allocator(setting.library, ready.backend)
     leaves, sizes = call.leaves, call.sizes
     outputs = tuple(_output(node.shape, node.dtype, sizes, library, device) for node in plan.program.outputs)
-    scratch = _scratch(plan, sizes, library, device)
+    status = ready.status(device, traced.program)
+    if device.kind != "cpu":
+        BOARD.watch(device, partial(ready.backend.synchronize, device.ordinal))
+    scratch = _scratch([b for b in plan.buffers if b.name != FAULT or status is None], sizes, library, device)
     names = {b.name: k for k, (b, _) in enumerate(scratch.buffers)} if scratch else {}
-    values = _Values(len(leaves), len(outputs), names)
+    values = _Values(len(leaves), len(outputs), names, status)
     bound = _bind(ready, call, values, device)
     launched = [c.launcher(b) if b is not None else None for c, b in zip(ready.kernels, bound, strict=True)]
     found, needs_objects = _steps(plan, launched, values, library)
+    if plan.sites and status is None:
+        found.append(steps.index_check(values.slot(FromBuffer(FAULT), call), plan.sites, traced.program))
     captured = leaves[len(leaves) - len(traced.captured) :]
     nested = nester(traced, call.given)
     given, taken = _taken(plan, outputs)
@@ -181,8 +202,18 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     return replace(record, direct=direct(record)) if plain and len(found) == 1 and outputs[0].shape else record
 
 
+def refuse_capture(library: Library, device: Device, name: str) -> None:
+    """Raise DeviceError while a CUDA graph is captured: nothing can be compiled, loaded or allocated for good then."""
+    if device.kind != "cpu" and library.is_capturing(device):
+        raise DeviceError(
+            f"{name} is called for the first time with arrays like these while a CUDA graph is being captured",
+            advice="Call it once with arrays of these shapes before the capture, which compiles and loads its kernels.",
+        )
+
+
 def _siblings(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Setting) -> Siblings:
     def make(pairs: Pairs) -> Record:
+        refuse_capture(setting.library, setting.device, ready.plan.program.name)
         with PLANNING:
             return prepare(setting.shared(ready, pairs, call.sizes), traced, watch, call, setting)
 
@@ -247,19 +278,21 @@ def _span(position: int, facts: ArrayFacts) -> tuple[int, int, int]:
     return position, low - facts.pointer, high - facts.pointer
 
 
-def _scratch(plan: Plan, sizes: Mapping[str, int], library: Library, device: Device) -> Scratch | None:
-    if not plan.buffers:
+def _scratch(
+    wanted: Sequence[Buffer], sizes: Mapping[str, int], library: Library, device: Device
+) -> Scratch | None:
+    if not wanted:
         return None
-    placement = pack(plan.buffers, sizes)
+    placement = pack(wanted, sizes)
     offsets, counted = [], 0
-    for buffer in plan.buffers:
+    for buffer in wanted:
         if buffer.zeroed:
             offsets.append(counted)
             counted += -(-buffer_bytes(buffer, sizes) // ALIGNMENT) * ALIGNMENT
         else:
             offsets.append(placement.offsets.get(buffer.name, 0))
-    buffers = tuple((b, b.extents(sizes)) for b in plan.buffers)
-    hosts = tuple(b.within.position if isinstance(b.within, FromArgument) else -1 for b in plan.buffers)
+    buffers = tuple((b, b.extents(sizes)) for b in wanted)
+    hosts = tuple(b.within.position if isinstance(b.within, FromArgument) else -1 for b in wanted)
     total = max(placement.total, ALIGNMENT) if placement.offsets else 0  # empty buffers are views of something, too
     allocate = library.allocator((total,), u8, device)
     return Scratch(allocate, buffers, tuple(offsets), hosts, total, counted)
@@ -303,9 +336,7 @@ def _steps(
     writes = [(a, o) for a, o in plan.program.writes.items() if (o, a) not in plan.reuses]
     copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in writes)]
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
-    checked = any(b.name == FAULT for b in plan.buffers)
-    found += [steps.index_check(values.object(FromBuffer(FAULT)))] if checked else []
-    return found, checked or bool(copies) or any(isinstance(s, LibraryCall) for s in plan.steps)
+    return found, bool(copies) or any(isinstance(s, LibraryCall) for s in plan.steps)
 
 
 def _passed_through(plan: Plan) -> list[tuple[Binding, Binding]]:

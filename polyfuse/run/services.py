@@ -129,6 +129,13 @@ class Backend(Protocol):
     def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
         """A function that returns a new NumPy array, where the back end has a better one than ``np.empty``."""
 
+    def status_page(self, ordinal: int) -> int:
+        """The address of 4096 zero bytes that kernels on any device write and the host reads.  Raises DeviceError where
+        kernels run on the host."""
+
+    def synchronize(self, ordinal: int) -> None:
+        """Wait until a device is idle.  Raises DeviceError."""
+
 
 # ---------------------------------------------------------------------------------------------- store
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from polyfuse.errors import IndexFault
-from polyfuse.expr import Call
+from polyfuse.expr import Call, Program
+from polyfuse.plan import IndexSite
 from polyfuse.run.arrays import Library
 from polyfuse.run.services import Launcher
 
@@ -31,17 +32,17 @@ def library_call(library: Library, call: Call, operands: Sequence[int], results:
     return step
 
 
-def index_check(flag: int) -> Launcher:
-    """Raise IndexFault when a kernel has set the flag at a position of the values; host memory only."""
+def index_check(status: int, sites: Sequence[IndexSite], program: Program) -> Launcher:
+    """Raise IndexFault when a kernel on the host has set the status word whose address is at a position of the values.
+    `program`: as traced, which tells the lines of the sites."""
+    word = ctypes.c_int32.from_address
 
     def step(values: list[Any], stream: int) -> None:
         del stream
-        if int(values[flag][0]):
-            values[flag][0] = 0
-            raise IndexFault(
-                "an index is out of bounds for the array that it reads",
-                advice='Use np.clip on the index, or np.take(..., mode="clip").',
-            )
+        cell = word(values[status])
+        if number := cell.value:
+            cell.value = 0
+            raise sites[number - 1].fault(program)
 
     return step
 
