@@ -120,3 +120,6 @@ class CpuBackend:
 
     def synchronize(self, ordinal: int) -> None:
         """Kernels on the host have finished when a call returns."""
+
+    def captured(self, launches: Callable[[int], None], ordinal: int) -> Callable[[int], None]:
+        raise DeviceError(f"back end {self.name} has no graphs: its calls are bound instead")

@@ -102,6 +102,11 @@ class CudaBackend:
     def status_page(self, ordinal: int) -> int:
         return shared_page(ordinal, PAGE)
 
+    def captured(self, launches: Callable[[int], None], ordinal: int) -> Callable[[int], None]:
+        from polyfuse.backends.numba_cuda.graphs import captured
+
+        return captured(launches, ordinal)
+
     def synchronize(self, ordinal: int) -> None:
         with current_context(ordinal):
             check(driver().cuCtxSynchronize(), f"waiting for CUDA device {ordinal}")

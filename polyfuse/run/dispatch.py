@@ -26,6 +26,7 @@ from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Reading, read_argu
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.faults import BOARD
+from polyfuse.run.graph import GraphCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.prepare import Call, Setting, prepare, refuse_capture
@@ -194,6 +195,19 @@ class Jitted:
         record = self._record(reading, arguments)
         targets = None if out is None else self._targets(record, out)
         return BoundCall.of(record, reading.values, reading.leaves, targets, out)
+
+    def graph(self, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall | GraphCall:
+        """As `bind`, with all launches captured into one CUDA graph, which replays on the caller's current stream.
+
+        For arrays on the host there is nothing to capture: the result is that of `bind`.  Raises ArgumentError for
+        calls that do more than launch kernels, and as the call does.
+        """
+        bound = self.bind(*args, out=out, **kwargs)
+        device = bound.record.device
+        if device.kind == "cpu":
+            return bound
+        backend = self._backend(device, self._target(device, self._options))
+        return GraphCall.of(bound, backend, self._parameters.function)
 
     # ------------------------------------------------------------------------------------------ ahead of time
     def plan(self, *args: Any, **kwargs: Any) -> Plan:

@@ -136,6 +136,10 @@ class Backend(Protocol):
     def synchronize(self, ordinal: int) -> None:
         """Wait until a device is idle.  Raises DeviceError."""
 
+    def captured(self, launches: Callable[[int], None], ordinal: int) -> Callable[[int], None]:
+        """A function of a stream that replays what `launches` enqueues on the stream that it is given.  Raises
+        DeviceError."""
+
 
 # ---------------------------------------------------------------------------------------------- store
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.errors import ArgumentError, PolyfuseError
+from polyfuse.errors import ArgumentError, DeviceError, IndexFault, PolyfuseError
 
 pytestmark = pytest.mark.gpu
 
@@ -110,6 +110,80 @@ def test_torch_graph_capture_with_counters(torch) -> None:
         torch.testing.assert_close(eager, result)
 
 
+def test_a_graph_of_several_kernels_replays(torch) -> None:
+    """Its intermediates and counters are its own: eager calls, and the replays of another graph, run beside it."""
+    f = pf.jit(normalised, fuse=False)
+    x, other = torch.randn(2048, 1024, device="cuda"), torch.randn(2048, 1024, device="cuda")
+    out = torch.empty_like(x)
+    launch, second = f.graph(x, out=out), f.graph(other)
+    for _ in range(5):
+        x.normal_()
+        other.normal_()
+        assert launch() is out
+        result, eager = second(), f(x)
+        torch.cuda.synchronize()
+        torch.testing.assert_close(out, x / (x * x).sum().sqrt())
+        torch.testing.assert_close(result, other / (other * other).sum().sqrt())
+        torch.testing.assert_close(eager, out)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        x.fill_(2.0)
+        launch()
+    stream.synchronize()
+    torch.testing.assert_close(out, x / (x * x).sum().sqrt())
+
+
+def test_a_graph_holds_kernels_only(torch) -> None:
+    x = torch.randn(64, 64, device="cuda")
+    with pytest.raises(ArgumentError, match="calls the array library"):
+        pf.jit(lambda x: np.sort(x + 1, axis=1)).graph(x)
+    with pytest.raises(ArgumentError, match="copies a result"):
+        pf.jit(chain).graph(x, x, out=torch.empty(64, 128, device="cuda")[:, ::2])
+
+
+def test_a_first_call_inside_a_capture_is_refused(torch) -> None:
+    f, x = pf.jit(chain), torch.randn(64, 64, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    refusal = "first time .* while a CUDA graph is being captured"
+    with torch.cuda.graph(graph), pytest.raises(DeviceError, match=refusal):
+        f(x, x)
+    torch.testing.assert_close(f(x, x), torch.relu((x + x) * 2) - 1)
+
+
+def test_an_index_out_of_bounds_is_told_at_the_next_call(torch) -> None:
+    def looked_up(x, i):
+        y = x[i] * 2
+        return y
+
+    f, g = pf.jit(looked_up), pf.jit(chain)
+    x, i = torch.arange(10.0, device="cuda"), torch.zeros(5000, dtype=torch.int64, device="cuda")
+    torch.testing.assert_close(f(x, i), x[i] * 2)
+    pf.synchronize()
+    for wrong in (10, -11, 2**40, -(2**40)):
+        i[1234] = wrong
+        result = f(x, i)
+        with pytest.raises(IndexFault, match="y = x.i. . 2"):
+            pf.synchronize()
+        assert result[1234] == 0  # nothing was read
+        f(x, i)
+        torch.cuda.synchronize()
+        with pytest.raises(IndexFault, match="an index into x is out of bounds"):
+            g(x, x)
+        i[1234] = -1
+        torch.testing.assert_close(f(x, i), x[i] * 2)
+        pf.synchronize()
+    graph = f.graph(x, i)
+    i[7] = 10
+    graph()
+    with pytest.raises(IndexFault):
+        pf.synchronize()
+    i[7] = 11
+    clipped = pf.jit(looked_up, bounds="clip")(x, i)
+    assert clipped[7] == 18
+    pf.synchronize()
+
+
 def test_torch_refusals(torch) -> None:
     f, x = pf.jit(chain), torch.zeros(3, device="cuda")
     with pytest.raises(ArgumentError, match="x is on cuda:0, y is on cpu"):
@@ -173,6 +247,7 @@ def test_host_time_with_torch_tensors(torch, record_property) -> None:
         "same array twice": host_microseconds(lambda: f(x, x), torch.cuda.synchronize),
         "out": host_microseconds(lambda: f(x, y, out=x), torch.cuda.synchronize),
         "bound": host_microseconds(f.bind(x, y, out=torch.empty_like(x)), torch.cuda.synchronize),
+        "graph": host_microseconds(f.graph(x, y), torch.cuda.synchronize),
         "eager add": host_microseconds(lambda: torch.add(x, y), torch.cuda.synchronize),
         "empty": host_microseconds(lambda: torch.empty_like(x), torch.cuda.synchronize),
     }
