@@ -53,6 +53,9 @@ def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol]) -> dict[str, Symbol
     table: dict[str, Symbol] = {}
     rest: Node = block
     for axis, extent in enumerate(kernel.grid):
+        if extent.is_constant and extent.constant == 1:
+            table[f"$b{axis}"] = Symbol(Literal(0), SCALAR, 1)
+            continue
         if axis == len(kernel.grid) - 1:
             table[f"$b{axis}"] = Symbol(Hoist(rest, f"b{axis}", always=True), SCALAR, 1)
             break

@@ -1,6 +1,6 @@
 """Elementwise groups: a thread owns whole vectors of consecutive elements, several of them, neighbours side by side.
 
-y[i, j] = ...          i = b0*R + r*.. + ty,   j = b1*(U*TX*V) + u*(TX*V) + V*tx + v
+y[i, j] = ...          i = b1*(R*TY) + r*TY + ty,   j = b0*(U*TX*V) + u*(TX*V) + V*tx + v
 """
 
 from __future__ import annotations
@@ -65,25 +65,27 @@ def _gpu(
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
-    others = sorted((a for a in axes if a is not inner), key=lambda a: (-a.size(situation.hints), a.number))
-    width = situation.width(inner.extent, flat=not others)
+    width = situation.width(inner.extent, flat=len(axes) == 1)
     threads = power_below(situation.tiles.get("threads", THREADS))
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
     rows = threads // lanes
+    others = _rows_first(situation, [a for a in axes if a is not inner], rows)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
     unroll = situation.tiles.get("unroll") or min(most_unrolled, max(1, BYTES_IN_FLIGHT // (itemsize * width)))
-    if "unroll" not in situation.tiles and inner.size(situation.hints) < unroll * lanes * width:
-        unroll = 1
+    across = 1  # rows of a thread, where its vectors fill no row
+    if inner.size(situation.hints) < unroll * lanes * width and "unroll" not in situation.tiles:
+        unroll, across = 1, power_below(min(unroll, -(-others[0].size(situation.hints) // rows))) if others else 1
+    across = situation.tiles.get("rows", across)
     t_inner, t_outer = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    u, v = slot("u", unroll), slot("v", width)
+    u, r, v = slot("u", unroll), slot("r", across), slot("v", width)
     span = unroll * lanes * width
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
     for k, axis in enumerate(others):
-        step = rows if k == 0 else 1
+        step = across * rows if k == 0 else 1
         b = block(f"b{k + 1}", axis.extent.ceildiv(step))
         digits.append(b)
-        splits[axis.number] = mixed((b, step), (t_outer if k == 0 else None, 1))
+        splits[axis.number] = mixed((b, step), (r, rows), (t_outer, 1)) if k == 0 else mixed((b, step))
     b = block("b0", inner.extent.ceildiv(span))
     splits[inner.number] = mixed((b, span), (u, lanes * width), (t_inner, width), (v, 1))
     digits = [*reversed(digits), b, t_inner, t_outer]
@@ -94,12 +96,20 @@ def _gpu(
     guards = (*guards, *bounds)
     return Proposal(
         "pointwise",
-        (("threads", threads), ("unroll", unroll), ("vector", width)),
-        kept_digits([*digits, u, v], keep_threads=True),
+        (("threads", threads), ("unroll", unroll), *([("rows", across)] if across > 1 else []), ("vector", width)),
+        kept_digits([*digits, u, r, v], keep_threads=True),
         anchors(situation, splits),
         guards=guards,
         border=not others,
     )
+
+
+def _rows_first(situation: Situation, others: list[AxisClass], rows: int) -> list[AxisClass]:
+    """The axes from the nearest in memory outwards, but first the nearest one that is long enough for `rows`."""
+    others = others[::-1]
+    first = next((a for a in others if a.size(situation.hints) >= rows), None)
+    first = first or max(others, key=lambda a: a.size(situation.hints), default=None)
+    return sorted(others, key=lambda a: a is not first)
 
 
 def _prologue(

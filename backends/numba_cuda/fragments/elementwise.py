@@ -40,7 +40,8 @@ from polyfuse.backends.numba_cuda.fragments.declare import (
     operation,
     slotwise,
 )
-from polyfuse.backends.numba_cuda.fragments.values import DType, Fragment, boolean, is_float
+from polyfuse.backends.numba_cuda.fragments.transcendental import circular, tanh
+from polyfuse.backends.numba_cuda.fragments.values import DType, Fragment, boolean, float32, is_float
 from polyfuse.backends.numba_cuda.numba_api import TypingError
 
 COMPARISONS = {
@@ -78,6 +79,7 @@ _SAME: dict[str, tuple[int, str, Op]] = {
     "divide_short": (2, "f", divide_short),
     "exp_short": (1, "f", exp_short),
     "tanh_short": (1, "f", tanh_short),
+    "tanh": (1, "f", tanh),
 }
 
 # NumPy's name: (arity, libdevice's name)
@@ -97,7 +99,7 @@ _LIBDEVICE: dict[str, tuple[int, str]] = {
 } | {
     name: (1, name)
     for name in (
-        "floor ceil trunc rint sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh cbrt "
+        "floor ceil trunc rint sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh cbrt "
         "erf erfc lgamma tgamma"
     ).split()
 }
@@ -108,6 +110,10 @@ _TESTS: dict[str, tuple[int, str, Op]] = {
     "isfinite": (1, "f", is_finite),
     "signbit": (1, "f", sign_bit),
 } | {name: (2, "biuf", compare(symbol)) for name, symbol in COMPARISONS.items()}
+
+
+# name: quarter turns from the sine
+_CIRCULAR = {"sin": 0, "cos": 1}
 
 
 def kind_of(dtype: DType) -> str:
@@ -123,6 +129,8 @@ def _rule(name: str, arity: int, kinds: str, op: Op, result: DType | None) -> Ru
         if kind_of(meet.dtype) not in kinds:
             raise TypingError(f"{name} does not accept {meet.dtype}")
         fragment = Fragment(result or meet.dtype, meet.shape, meet.weak)
+        if name in _CIRCULAR and meet.dtype == float32 and isinstance(arguments[0], Fragment):
+            return fragment, circular(name, _CIRCULAR[name], arguments[0], fragment)
         return fragment, slotwise(arguments, fragment, meet.dtype, op)
 
     by_arity: dict[int, Rule] = {
