@@ -16,7 +16,8 @@ from polyfuse.errors import DTypeError, ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import axes, promotion, reductions
 from polyfuse.frontends.numpy_like.boundaries import library
 from polyfuse.frontends.numpy_like.contractions import matmul
-from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, lift_all, text_of
+from polyfuse.frontends.numpy_like.elementwise import ufunc, where
+from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, lift, lift_all, text_of
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.views import expand_dims, moveaxis
 
@@ -72,9 +73,19 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tracer:
     return factor.mT if upper else factor
 
 
-def pinv(x: ArrayLike) -> Tracer:
-    a = _matrices("pinv", x, square=False)
-    return library("linalg.pinv", [a], (*a.sizes[:-2], a.sizes[-1], a.sizes[-2]), a.element)
+def pinv(x: ArrayLike, rcond: ArrayLike = None, hermitian: bool = False, *, rtol: ArrayLike = None) -> Tracer:
+    """The pseudo-inverse.  `rtol` (or `rcond`): singular values up to this share of the largest count as zero."""
+    limit = rtol if rcond is None else rcond
+    if limit is None:
+        a = _matrices("pinv", x, square=False)
+        return library("linalg.pinv", [a], (*a.sizes[:-2], a.sizes[-1], a.sizes[-2]), a.element)
+    left, values, right = svd(x, full_matrices=False)
+    share = lift(values.state, limit)
+    cutoff = share[..., None] * reductions.max_(values, -1, keepdims=True, initial=0)
+    kept = ufunc("greater", values, cutoff)
+    inverse = where(kept, ufunc("divide", 1, where(kept, values, 1)), 0)
+    result = matmul(right.mT, inverse[..., None] * left.mT)
+    return Tracer(result.state, as_dtype(result, values.element))
 
 
 def det(x: ArrayLike) -> Tracer:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.array_api.record import Results, record
 from tests.array_api.suite import SKIPPED_DTYPES, copied
@@ -29,6 +30,13 @@ class Recorder:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._done = Results.read(log)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Failures are reported as they were met: to look for simpler ones would take most of the time."""
+        phases = [phase for phase in settings().phases if phase is not Phase.shrink]
+        settings.register_profile("recorded", settings(), phases=phases, database=None)
+        settings.load_profile("recorded")
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.nodeid not in self._done.outcomes]
@@ -56,11 +64,11 @@ def main() -> int:
     suite = given.suite.resolve()
     os.environ["ARRAY_API_TESTS_MODULE"] = "tests.array_api.namespace"
     os.environ["ARRAY_API_TESTS_SKIP_DTYPES"] = SKIPPED_DTYPES
-    settings = ["-q", "--disable-deadline", "--disable-dds", "--max-examples", str(given.examples)]
-    settings += ["--derandomize", "-p", "no:cacheprovider", "--tb=short"]
+    options = ["-q", "--disable-deadline", "--disable-dds", "--max-examples", str(given.examples)]
+    options += ["--derandomize", "-p", "no:cacheprovider", "--tb=short"]
     chosen = ["-k", given.only] if given.only else []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(copied(suite, Path(folder))):
-        code = pytest.main([*settings, "array_api_tests/", *chosen], [Recorder(log)])
+        code = pytest.main([*options, "array_api_tests/", *chosen], [Recorder(log)])
     of_run: dict[str, Any] = dict(examples=given.examples, skipped_dtypes=SKIPPED_DTYPES, only=given.only)
     out.write_text(json.dumps(record(Results.read(log), suite, of_run), indent=1) + "\n")
     return 0 if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else int(code)

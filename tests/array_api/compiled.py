@@ -43,7 +43,9 @@ class Compiled:
 
 
 def static(value: Any) -> Any:
-    """A hashable form of a static argument."""
+    """A hashable form of a static argument; of an array its numbers, such as repetitions that decide a shape."""
+    if isinstance(getattr(value, "data", None), np.ndarray):
+        return static(value.data.tolist())
     return tuple(map(static, value)) if isinstance(value, (list, tuple)) else value
 
 

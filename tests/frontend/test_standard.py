@@ -37,6 +37,16 @@ def test_frequencies_of_a_dtype(name: str) -> None:
     assert_same(run(frequencies, np.float32([2])), 2 * getattr(np.fft, name)(7, d=0.5).astype(np.float32))
 
 
+@pytest.mark.parametrize("name", ["rcond", "rtol"])
+def test_pinv_by_a_share_of_the_largest_singular_value(name: str) -> None:
+    a = RNG.standard_normal((2, 5, 3)) * [1, 1e-3, 1e-6]
+    assert_same(
+        run(lambda a: np.linalg.pinv(a, **{name: np.array([1e-2, 1e-8])}), a),
+        np.linalg.pinv(a, rcond=np.array([1e-2, 1e-8])),
+    )
+    assert_same(run(lambda a: np.linalg.pinv(a, **{name: 1e-4}), a), np.linalg.pinv(a, rcond=1e-4))
+
+
 def test_meshgrid_is_a_tuple() -> None:
     kinds: list[type] = []
 
