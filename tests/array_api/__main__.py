@@ -64,7 +64,7 @@ def main() -> int:
     suite = given.suite.resolve()
     os.environ["ARRAY_API_TESTS_MODULE"] = "tests.array_api.namespace"
     os.environ["ARRAY_API_TESTS_SKIP_DTYPES"] = SKIPPED_DTYPES
-    options = ["-q", "--disable-deadline", "--disable-dds", "--max-examples", str(given.examples)]
+    options = ["-q", "--disable-deadline", "--max-examples", str(given.examples)]
     options += ["--derandomize", "-p", "no:cacheprovider", "--tb=short"]
     chosen = ["-k", given.only] if given.only else []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(copied(suite, Path(folder))):

@@ -14,7 +14,7 @@ _SIGNS: Mapping[str, str] = {
     "no complex data types": COMPLEX,
     "dtype complex": COMPLEX,
     "dtype=None not recognised": COMPLEX,  # a special case of a complex function: the suite finds no dtype for it
-    "disabled via --disable-data-dependent-shapes": VALUES,
+    "--skips-file": VALUES,
 }
 
 
