@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from polyfuse.run.services import Traced
+from polyfuse.run.services import Static, Traced
 
 if TYPE_CHECKING:
     from polyfuse.frontends.numpy_like.tracing import Traced as TracedFunction
@@ -23,15 +23,13 @@ class NumPyFrontend:
         function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        static: Sequence[Any],
         donate: Sequence[int | str],
     ) -> Traced:
         from polyfuse.frontends.numpy_like import ArraySpec, specs_of_arrays, trace, tree
 
         every = [*args, *kwargs.values()]
-        fixed = {id(value) for value in static}
-        described = iter(specs_of_arrays([value for value in every if id(value) not in fixed]))
-        specs = [value if id(value) in fixed else next(described) for value in every]
+        described = iter(specs_of_arrays([value for value in every if not isinstance(value, Static)]))
+        specs = [value.value if isinstance(value, Static) else next(described) for value in every]
         keywords = dict(zip(kwargs, specs[len(args) :], strict=True))
         traced = trace(function, specs[: len(args)], keywords, donate=donate)
         leaves = [leaf for spec in specs for _, leaf in tree.flatten(spec)[0]]

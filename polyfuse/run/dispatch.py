@@ -31,7 +31,7 @@ from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.prepare import Call, Setting, prepare, refuse_capture
 from polyfuse.run.record import Record, Target
-from polyfuse.run.services import Backend, Services, backend_name
+from polyfuse.run.services import Backend, Services, Static, backend_name
 from polyfuse.run.signature import Parameters
 from polyfuse.run.targets import converted, read_targets
 from polyfuse.run.variants import Fitted, Variant, Variants, device_of, layouts_of, leaves_of, to_stage
@@ -317,9 +317,9 @@ class Jitted:
         return next(found, "an argument")
 
     def _traced(self, arguments: Sequence[Any]) -> Variant:
-        args, kwargs = self._parameters.spread(arguments)
         static = [v for n, v in zip(self._parameters.names, arguments, strict=True) if n in self._static]
-        traced = self._services.frontend.trace(self._function, args, kwargs, static, self._options.donate)
+        args, kwargs = self._parameters.spread(arguments, self._static, Static)
+        traced = self._services.frontend.trace(self._function, args, kwargs, self._options.donate)
         return self._variants.new(self._function, traced, static)
 
     def _target(self, device: Device | None, options: Options) -> Machine:

@@ -43,6 +43,13 @@ class Traced:
     captured: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Static:
+    """An argument that is passed on as it is.  A wrapper of its own: what is in it may be another argument as well."""
+
+    value: Any
+
+
 class Frontend(Protocol):
     """Turns a function and its arguments into a program."""
 
@@ -51,14 +58,10 @@ class Frontend(Protocol):
         function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        static: Sequence[Any],
         donate: Sequence[int | str],
     ) -> Traced:
-        """Call `function` with tracers in place of the arrays, Python numbers and shape specs in its arguments.
-
-        `static`: arguments that are passed on as they are, found by identity.  `donate`: names of arguments that the
-        function may write.
-        """
+        """Call `function` with tracers in place of the arrays, Python numbers and shape specs in its arguments, and with
+        what `Static` arguments hold.  `donate`: names of arguments that the function may write."""
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:
         """Leaves with the paths by which a user reaches them."""

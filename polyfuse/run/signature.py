@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,18 +72,22 @@ class Parameters:
                 return None
         return tuple(values) if used == len(kwargs) else None
 
-    def spread(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments that make the call which `bind` returned `values` for."""
+    def spread(
+        self, values: Sequence[Any], marked: Collection[str] = (), mark: Callable[[Any], Any] = lambda value: value
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments that make the call which `bind` returned `values` for; those of the
+        parameters `marked` in `mark`."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter, value in zip(self.signature.parameters.values(), values, strict=True):
+            made = mark if parameter.name in marked else lambda value: value
             match parameter.kind:
                 case _KINDS.VAR_POSITIONAL:
-                    args += value
+                    args += map(made, value)
                 case _KINDS.VAR_KEYWORD:
-                    kwargs |= value
+                    kwargs |= {name: made(v) for name, v in value.items()}
                 case _KINDS.KEYWORD_ONLY:
-                    kwargs[parameter.name] = value
+                    kwargs[parameter.name] = made(value)
                 case _:
-                    args.append(value)
+                    args.append(made(value))
         return args, kwargs

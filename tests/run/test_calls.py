@@ -166,6 +166,15 @@ def test_static_arguments_are_part_of_the_program(jit: Jit) -> None:
         jit(softmax, static="dim")
 
 
+def test_a_static_argument_may_be_an_argument_as_well(jit: Jit) -> None:
+    f = jit(lambda n, v, *, times: np.full(n, v) * times, static=("n", "times"))
+    f_of_arguments = jit(lambda x, *rest: x * rest[0] + rest[1], static="rest")
+    np.testing.assert_array_equal(f(2, 2, times=2), [4, 4])  # one object thrice
+    np.testing.assert_array_equal(f(2, 3, times=2), [6, 6])
+    np.testing.assert_array_equal(f_of_arguments(7, 7, 7), 56)
+    assert f.cache_info().traces == f_of_arguments.cache_info().traces == 1
+
+
 def test_static_zeros_differ_by_sign(jit: Jit) -> None:
     f = jit(lambda x, a: x * a, static="a")
     x = np.ones(3, np.float32)
