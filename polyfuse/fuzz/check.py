@@ -123,7 +123,7 @@ def expectation(program: WrittenProgram) -> Expected:
     Raises Disagreement where the traced program itself computes something else, and what the trace raises.
     """
     arrays = program.arguments()
-    traced = NumPyFrontend().trace(program.function(), arrays, {}, (), program.donated_names)
+    traced = NumPyFrontend().trace(program.function(), arrays, {}, program.donated_names)
     values, after = run_wide(program)
     given = [*map(wide, program.arguments()), *map(wide, traced.captured)]
     outputs = evaluate_with_bounds(traced.program, given)
