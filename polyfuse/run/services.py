@@ -60,8 +60,10 @@ class Frontend(Protocol):
         kwargs: Mapping[str, Any],
         donate: Sequence[int | str],
     ) -> Traced:
-        """Call `function` with tracers in place of the arrays, Python numbers and shape specs in its arguments, and with
-        what `Static` arguments hold.  `donate`: names of arguments that the function may write."""
+        """Call `function` with tracers in place of the arrays, Python numbers and shape specs in its arguments.
+
+        `Static` arguments are passed on as they are.  `donate`: names of arguments that the function may write.
+        """
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:
         """Leaves with the paths by which a user reaches them."""
