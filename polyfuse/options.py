@@ -19,13 +19,17 @@ class Options:
     fuse: ``True`` (whatever pays), ``"pointwise"`` (elementwise chains only) or ``False`` (one kernel per statement).
     target: name of a built-in target (``sm_90``, ``sm_80``, ``h200``, ``cpu`` ...) or None for the device of the
     arguments.  backend: ``numba_cuda``, ``numba_cpu`` or ``interpreter``; None follows the target.  fastmath: allow
-    approximations beyond IEEE.  contract: allow fused multiply-add.  round: ``store`` or ``every-op`` for 16-bit
-    floats.  atomics: allow results whose bits depend on the order of blocks.  donate: names or positions of parameters
+    approximations beyond IEEE (CUDA targets only).  contract: allow fused multiply-add.  round: 16-bit floats compute
+    in float32 and round where they are stored (``store``), or behind every operation, which gives the bits of the
+    program without fusion (``every-op``).  donate: names or positions of parameters
     whose arrays the function may write, and whose memory results and intermediates may take.  together / apart: groups
     of value names that the user wants in one kernel, or never in one.  max_fusion_size: statements per kernel.
     max_registers: per thread.  tiles: statement name -> tile sizes.  strategies: statement name -> strategy name.
-    autotune: measure the best few candidates.  library: allow calls into the caller's array library for large
-    contractions.
+    bounds: what becomes of data indices that are not proved to be in bounds (docs/calls.md).  verify: check every
+    kernel against the rules of `polyfuse.verify` while planning.
+
+    Not there yet, and refused where asked for: ``atomics`` (results whose bits depend on the order of blocks),
+    ``autotune`` (measuring candidates) and ``library`` (contractions by the caller's array library).
     """
 
     fuse: Fuse = "all"
@@ -44,7 +48,7 @@ class Options:
     tiles: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     strategies: tuple[tuple[str, str], ...] = ()
     autotune: bool = False
-    library: bool = True
+    library: bool = False
     bounds: Literal["raise", "clip", "assume"] = "raise"
     verify: bool = False
 
@@ -84,6 +88,12 @@ def _normal(name: str, value: Any) -> Any:
             return _one_of(name, value, ("store", "every-op"))
         case "bounds":
             return _one_of(name, value, ("raise", "clip", "assume"))
+        case "fastmath" | "contract" | "verify":
+            return _one_of(name, value, (False, True))
+        case "atomics" | "autotune" | "library":
+            if value is not False:
+                raise OptionError(f"{name}={value!r} is not supported", advice=_MISSING[name])
+            return value
         case "max_fusion_size" | "max_registers":
             if not isinstance(value, int) or value < 0:
                 raise OptionError(f"{name}={value!r}", advice="use a positive integer, or 0 for no limit")
@@ -92,8 +102,15 @@ def _normal(name: str, value: Any) -> Any:
             return value
 
 
-def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
-    if value not in allowed:
+_MISSING = {
+    "atomics": "Results are the same bits in every run; a reduction across blocks is finished by the last of them.",
+    "autotune": "Plans follow predicted times; strategies= and tiles= try others, pf.compare(..., measure=...) times.",
+    "library": "A contraction is a kernel of the plan; call the library yourself between two jitted functions.",
+}
+
+
+def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if not any(value is a or (isinstance(a, str) and value == a) for a in allowed):
         raise OptionError(f"{name}={value!r}", advice=f"use one of {', '.join(map(repr, allowed))}")
     return value
 

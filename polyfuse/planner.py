@@ -26,7 +26,7 @@ from polyfuse.bindings import (
 from polyfuse.choose import Choice, Pricer
 from polyfuse.cost import price
 from polyfuse.dtypes import i32
-from polyfuse.errors import ScheduleError
+from polyfuse.errors import OptionError, ScheduleError
 from polyfuse.expr import Program
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
@@ -44,6 +44,7 @@ from polyfuse.sharing import share_memory
 from polyfuse.split import split_reductions
 from polyfuse.target import Target
 from polyfuse.verdict import Verdict
+from polyfuse.verify.kernel import verify_kernel
 from polyfuse.witness import with_witness
 
 INT32_LIMIT = 2**31 - 2**16  # elements of an array whose offsets, padding included, stay within 32 bits
@@ -58,6 +59,7 @@ def plan_program(
 ) -> Plan:
     """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
     proved.  Raises PolyfuseError subclasses."""
+    _refuse(options, target)
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
@@ -67,6 +69,15 @@ def plan_program(
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     plan = assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
     return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
+
+
+def _refuse(options: Options, target: Target) -> None:
+    """Raise OptionError for an option that kernels of this kind of target would not follow."""
+    if options.fastmath and target.kind == "cpu":
+        raise OptionError(
+            f"fastmath=True is not supported on target {target.name}",
+            advice="Its functions are accurate to a few ulp and vectorise as they are; leave the option out.",
+        )
 
 
 SIZE_CLASSES = (64, 256, 1024, 4096, 16384, 65536, 262144)
@@ -170,7 +181,9 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         group = choice.group
         schedule = replace(choice.schedule, name=_unique(choice.schedule.name, names))
         guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
-        lowered = lower(group.scop, schedule, costs.layouts, bits, first_site=1 + len(sites))
+        lowered = lower(group.scop, schedule, costs.layouts, costs.options, bits, first_site=1 + len(sites))
+        if costs.options.verify:
+            verify_kernel(lowered.kernel)
         sites += [_site(group.scop, value) for value in lowered.checked]
         scratch += [_scratch(lowered, use, len(steps), group.scop.program.derived) for use in lowered.scratch]
         steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))

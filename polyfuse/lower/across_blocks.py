@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyfuse import kernel as ir
 from polyfuse.affine import digit
+from polyfuse.lower.bodies import rounded_results
 from polyfuse.lower.environment import (
     Environment,
     affine_entry,
@@ -46,4 +47,5 @@ def total(env: Environment, placed: Placed) -> list[ir.Op]:
     if reduced_loops(env, placed):
         return [*loads, *accumulate(env, placed, statement)]
     names = result_names(env, placed)
-    return [*loads, *reduce_slots(env, placed, statement, names), *combine(env, placed)]
+    reduced = reduce_slots(env, placed, statement, names)
+    return [*loads, *reduced, *combine(env, placed), *rounded_results(env, placed)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyfuse.lower.environment import Environment, affine_entry, held_name
+from polyfuse import kernel as ir
+from polyfuse.lower.environment import Environment, affine_entry, held_name, result_names
 from polyfuse.scalars import SHORT
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
@@ -33,6 +34,26 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
                 return Const(value, dtype.compute)
 
     return in_registers(rewrite(statement.body[component], leaf))
+
+
+def rounded(env: Environment, statement: Statement, value: Expr, component: int = 0) -> Expr:
+    """The result of a statement as storing it would leave it, where 16-bit floats round behind every operation.  What
+    lies inside one operation of the user's is not stored without fusion either."""
+    dtype = statement.dtypes[component]
+    if not env.rounds or dtype.compute == dtype or statement.digest in env.scop.program.inner:
+        return value
+    return Apply("cast", (value,), dtype)
+
+
+def rounded_results(env: Environment, placed: Placed) -> list[ir.Op]:
+    """Rounds what a reduction holds once it is whole; the share that a block leaves to others is not."""
+    statement = env.scop.statements[placed.value]
+    assert isinstance(statement, Statement)
+    if any(g.reduction == placed.name for g in env.schedule.grid_combine):
+        return []
+    held = [Ref(n, d.compute) for n, d in zip(result_names(env, placed), statement.dtypes, strict=True)]
+    values = [(ref, rounded(env, statement, ref, k)) for k, ref in enumerate(held)]
+    return [ir.Let(ref.name, value) for ref, value in values if value is not ref]
 
 
 def in_registers(term: Expr) -> Expr:

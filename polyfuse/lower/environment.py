@@ -32,7 +32,7 @@ class Environment:
 
     `arrays`: by (value, component, loaded); `shares`: what the blocks of a sum across blocks leave each other, by
     (value, component); `scalars`: dtypes of the scalar arguments; `folded`: multiplies that a contraction absorbs;
-    `sites`: numbers of the statements that check data indices.
+    `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation.
     """
 
     scop: Scop
@@ -45,6 +45,7 @@ class Environment:
     folded: Mapping[str, str]
     slots: tuple[Digit, ...]
     sites: Mapping[int, int]
+    rounds: bool
 
     def box(self, value: int) -> SharedBox:
         return next(box for box in self.schedule.shared if box.value == value)

@@ -28,9 +28,12 @@ from polyfuse.lower.environment import ArrayUse, Environment
 from polyfuse.lower.fold import folded
 from polyfuse.lower.moves import index_sites
 from polyfuse.lower.tree import lower_body
+from polyfuse.options import Options
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
+
+DEFAULTS = Options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,18 @@ class Lowered:
 
 
 def lower(
-    scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], index_bits: int = 32, first_site: int = 1
+    scop: Scop,
+    schedule: KernelSchedule,
+    layouts: Mapping[int, Layout],
+    options: Options = DEFAULTS,
+    index_bits: int = 32,
+    first_site: int = 1,
 ) -> Lowered:
     """`layouts`: of the values that the kernel loads or stores; a missing one is C order, aligned to 16 bytes.
-    `first_site`: the number of the kernel's first check of data indices, which it leaves in the parameter `FAULT` where
-    one is out of bounds; such an index never touches memory."""
-    env = _environment(scop, schedule, layouts, first_site)
+    `options`: whether products and sums contract, and where 16-bit floats round.  `first_site`: the number of the
+    kernel's first check of data indices, which it leaves in the parameter `FAULT` where one is out of bounds; such an
+    index never touches memory."""
+    env = _environment(scop, schedule, layouts, options, first_site)
     body = folded(lower_body(env))
     grid, scratch = _grid(schedule), scratch_uses(env)
     kernel = ir.Kernel(
@@ -70,7 +79,10 @@ def lower(
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites))
 
 
-def _environment(scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], first_site: int) -> Environment:
+def _environment(
+    scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], options: Options, first_site: int
+) -> Environment:
+    rounds = options.round == "every-op"
     return Environment(
         scop,
         schedule,
@@ -79,9 +91,10 @@ def _environment(scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Lay
         arrays=array_uses(scop, schedule, layouts),
         shares=share_uses(scop, schedule),
         scalars=scalar_arguments(scop, schedule),
-        folded=folded_products(scop, schedule),
+        folded=folded_products(scop, schedule) if options.contract and not rounds else {},
         slots=schedule.of_kind("slot"),
         sites=index_sites(scop, schedule, first_site),
+        rounds=rounds,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyfuse import kernel as ir
-from polyfuse.lower.bodies import body_term
+from polyfuse.lower.bodies import body_term, rounded
 from polyfuse.lower.environment import Environment, affine_entry, reduced_loops, summed_over
 from polyfuse.scalars import MONOIDS
 from polyfuse.schedule import Placed
@@ -35,12 +35,14 @@ def scan(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
         statement.exclusive,
     )
     if not carried:
-        return [scan]
+        held = Ref(placed.name, fill.dtype)
+        value = rounded(env, statement, held)
+        return [scan] if value is held else [scan, ir.Let(placed.name, value)]
     function = MONOIDS[statement.monoid].function
     dtype = fill.dtype
     carry = Ref(f"{placed.name}_carry", dtype)
     return [
         scan,
-        ir.Let(placed.name, Apply(function, (carry, Ref(name, dtype)), dtype)),
+        ir.Let(placed.name, rounded(env, statement, Apply(function, (carry, Ref(name, dtype)), dtype))),
         ir.Let(carry.name, Apply(function, (carry, Ref(total, dtype)), dtype)),
     ]

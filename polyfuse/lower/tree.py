@@ -9,7 +9,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import partial, total
-from polyfuse.lower.bodies import body_term
+from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import border_conditions
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, store
@@ -39,7 +39,7 @@ def lower_items(env: Environment, items: Sequence[TreeItem], loops: tuple[str, .
             finishing = reductions_ending(env, item, loops)
             out += [op for p in finishing for op in initialise(env, p)]
             out += loop(env, item, loops)
-            out += [op for p in finishing for op in finish(env, p)]
+            out += [op for p in finishing for op in (*finish(env, p), *rounded_results(env, p))]
         elif isinstance(item, Finish):
             out += elected(env, item)
         elif item == "barrier":
@@ -109,9 +109,10 @@ def compute(env: Environment, placed: Placed) -> list[ir.Op]:
     statement = env.scop.statements[placed.value]
     assert isinstance(statement, Statement)
     if statement.monoid is None:
-        return [ir.Let(placed.name, body_term(env, placed, statement, 0))]
+        return [ir.Let(placed.name, rounded(env, statement, body_term(env, placed, statement, 0)))]
     if statement.scanned is not None:
         return scan(env, placed, statement)
     if reduced_loops(env, placed):
         return accumulate(env, placed, statement)
-    return [*reduce_slots(env, placed, statement, result_names(env, placed)), *combine(env, placed)]
+    reduced = reduce_slots(env, placed, statement, result_names(env, placed))
+    return [*reduced, *combine(env, placed), *rounded_results(env, placed)]
