@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from polyfuse.collapse import collapse
-from polyfuse.cost import price
+from polyfuse.cost import price, resident_blocks
 from polyfuse.counts import Cost
 from polyfuse.places.builder import Refused, build_schedule
 from polyfuse.places.proposal import Group, Proposal
@@ -114,6 +114,8 @@ def _placed(
     except Refused as reason:
         refusals.append(reason.verdict)
         return None
+    resident = resident_blocks(situation.scop, schedule, situation.target, situation.hints)
+    schedule = replace(schedule, minimum_blocks=resident)
     cost = pricer(situation.scop, schedule, situation.target, situation.hints)
     misfit = _fits(situation, schedule, cost, max_registers)
     if misfit is not None:
@@ -141,6 +143,9 @@ def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_regist
         return unprofitable(
             f"registers {cost.registers} > {limit}", registers=cost.registers, limit=limit, occupancy=cost.occupancy
         )
-    if schedule.threads > target.threads_per_block:
-        return illegal(Hazard.CAPACITY, f"{schedule.threads} threads > {target.threads_per_block}", rule="capacity")
+    if schedule.block_threads > target.threads_per_block:
+        sentence = f"{schedule.block_threads} threads > {target.threads_per_block}"
+        return illegal(Hazard.CAPACITY, sentence, rule="capacity")
+    if schedule.cluster > target.cluster:
+        return illegal(Hazard.CAPACITY, f"clusters of {schedule.cluster} > {target.cluster} blocks", rule="capacity")
     return None

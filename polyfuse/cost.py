@@ -13,12 +13,17 @@ from collections.abc import Mapping
 
 from polyfuse import cost_cpu
 from polyfuse.affine import Affine
-from polyfuse.counts import Cost, Sizes, box_bytes, moved_bytes, placed_operations, register_need
+from polyfuse.counts import Cost, Sizes, box_bytes, least_registers, moved_bytes, placed_operations, register_need
 from polyfuse.schedule import KernelSchedule, Placed
-from polyfuse.scop import Scop
+from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 
 SPILL_FACTOR = 2.0  # a spilled register is written and read once
+ALONE = 1.2
+"""What a block without a neighbour on its processor takes longer: nothing loads while it combines, or combines while it
+loads.  Softmax of 4096 x 32768 on an H200: 311 us with one block of 1024 threads, 262 with two of 512."""
+PULL = 3.0  # times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200
+CLUSTER = 0.01  # what each doubling of a cluster adds: its blocks start together and wait for each other
 
 
 def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
@@ -27,28 +32,29 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         return cost_cpu.price(scop, schedule, target, hints)
     sizes = Sizes(schedule, hints)
     everything = frozenset(sizes.extent)
-    blocks = sizes.product(everything, ("block",))
-    threads = schedule.threads
+    blocks = sizes.product(everything, ("block",)) * schedule.cluster
+    threads = schedule.block_threads
     shared = box_bytes(scop, schedule)
-    registers = register_need(scop, schedule, sizes)
-    spilled = max(0, registers - target.registers_per_thread)
+    registers, spilled = _registers(scop, schedule, target, sizes)
     occupancy = target.occupancy(threads, min(registers, target.registers_per_thread), shared)
-    read, cache_read, in_flight = _loads(scop, schedule, target, sizes, blocks, occupancy)
+    read, again, cache_read, in_flight = _loads(scop, schedule, target, sizes, blocks, occupancy)
     written = sum(moved_bytes(scop, p, sizes) for p in schedule.placed if p.role == "store")
     stored = sum(
         int(moved_bytes(scop, p, sizes) * _waste(p, schedule, target, scop.dtype(p.value, p.component).itemsize))
         for p in schedule.placed
         if p.role == "store"
     )
-    flops = sum(placed_operations(scop, p, sizes, threads) for p in schedule.placed)
+    flops = sum(placed_operations(scop, p, sizes, schedule.threads) for p in schedule.placed)
     resident = min(blocks, max(1, occupancy) * target.processors)
-    fill = min(1.0, resident * threads * max(16, in_flight) / (target.bandwidth * target.latency))
     busy = min(1.0, blocks / target.processors)
+    fill = min(1.0, PULL * busy, resident * threads * max(16, in_flight) / (target.bandwidth * target.latency))
     terms = {
         "memory": (read + written) / (target.bandwidth * fill),
         "cache": (cache_read + stored) / (target.l2_bandwidth * fill),
         "compute": flops / (target.flops * busy),
     }
+    terms["memory"] += again / (target.l2_bandwidth * fill)
+    terms["memory"] *= _overlap(scop, schedule, target, occupancy)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * threads * blocks / target.bandwidth
     bound = max(terms, key=lambda k: terms[k])
     seconds = target.launch + max(terms.values()) + _finish(scop, schedule, target, sizes)
@@ -57,6 +63,43 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     elif fill < 0.5 and bound in ("memory", "cache"):
         bound = "latency"
     return Cost(read, written, cache_read, flops, registers, shared, occupancy, blocks, seconds, bound)
+
+
+def _registers(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[int, int]:
+    """(registers of a thread, how many of its values spill) under the bound that the launch sets for its blocks."""
+    need = register_need(scop, schedule, sizes)
+    resident = schedule.block_threads * schedule.minimum_blocks
+    bound = min(target.registers_per_thread, target.registers_per_processor // resident)
+    if need <= bound or bound == target.registers_per_thread:
+        return need, max(0, need - target.registers_per_thread)
+    least = least_registers(scop, schedule, sizes)
+    return max(bound, min(need, least)), max(0, least - bound)
+
+
+def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> int:
+    """The blocks per processor that the launch bounds should ask for: two, where the compiler would otherwise take so
+    many registers that there is room for one, and where loads of the other would fill the gaps of the first."""
+    asked = schedule.minimum_blocks
+    if target.kind == "cpu" or asked > 1 or not _in_phases(scop, schedule, target):
+        return asked
+    sizes = Sizes(schedule, hints)
+    threads, shared = schedule.block_threads, box_bytes(scop, schedule)
+    if target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
+        return asked
+    return 2 if target.occupancy(threads, least_registers(scop, schedule, sizes), shared) > 1 else asked
+
+
+def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target) -> bool:
+    """Every thread loads all that it needs, then warps combine, then it stores: no loop runs these side by side."""
+    statements = [scop.statements[value] for value in schedule.body]
+    combines = any(isinstance(s, Statement) and s.is_reduction for s in statements)
+    return combines and not schedule.of_kind("loop") and schedule.block_threads > target.warp
+
+
+def _overlap(scop: Scop, schedule: KernelSchedule, target: Target, occupancy: int) -> float:
+    """By how much the phases of a kernel that loads all before it combines stretch its memory time."""
+    cluster = 1.0 + CLUSTER * (schedule.cluster.bit_length() - 1)
+    return cluster * (ALONE if occupancy < 2 and _in_phases(scop, schedule, target) else 1.0)
 
 
 ELECTION = 2.0e-6
@@ -78,8 +121,9 @@ def _finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
 
 def _loads(
     scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, blocks: int, occupancy: int
-) -> tuple[int, int, int]:
-    """(bytes from main memory, bytes through the cache, bytes a thread has in flight)."""
+) -> tuple[int, int, int, int]:
+    """(bytes from main memory, bytes of later passes that the cache serves, bytes through the cache, bytes a thread has
+    in flight)."""
     passes: dict[tuple[int, int], set[tuple[tuple[str, int], ...]]] = defaultdict(set)
     cache = in_flight = 0
     for load in (p for p in schedule.placed if p.role == "load"):
@@ -89,19 +133,20 @@ def _loads(
         executed = sizes.product(
             used | {n for n in sizes.extent if sizes.kind[n] == "block"}, ("block", "thread", "slot", "loop")
         )
-        executed //= max(1, blocks // sizes.blocks(load))
+        executed //= max(1, blocks // (sizes.blocks(load) * schedule.cluster))
         if load.path not in passes[key]:
             touched = min(executed, sizes.volume(scop.shape(load.value)) * blocks) * itemsize
             cache += int(touched * _waste(load, schedule, target, itemsize))
         passes[key].add(load.path)
         in_flight += sizes.product(used, ("slot",)) * itemsize
-    read = 0
+    read = served = 0
     for (value, component), paths in passes.items():
         volume = sizes.volume(scop.shape(value)) * scop.dtype(value, component).itemsize
         resident = volume * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         again = 0 if resident <= target.l2_bytes * 0.7 else len(paths) - 1
         read += volume * (1 + again)
-    return read, cache, in_flight
+        served += volume * (len(paths) - 1 - again)
+    return read, served, cache, in_flight
 
 
 SECTOR = 32  # bytes the memory system moves at least

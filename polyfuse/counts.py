@@ -134,6 +134,32 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     return BASE_REGISTERS + widest
 
 
+def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """What a compiler can reach that is told to: a result takes the registers of the operands that it is the last to
+    read, slot by slot, and what only enters sums is added up as it comes.  (Softmax of 32 words a thread: 80 as it
+    likes, 64 where the launch bounds ask for it.)"""
+    folded = folded_products(scop, schedule)
+    order = list(reversed(schedule.placed))
+    last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
+    whole = {provider for placed in order if not _sums(scop, placed) for provider in placed.providers}
+    alive: dict[str, int] = {}
+    widest = 0
+    for k, placed in enumerate(order):
+        for provider in placed.providers:
+            if last[provider] == k:
+                alive.pop(provider, None)
+        if placed.role in ("load", "get", "compute") and placed.name not in folded:
+            kept = placed.role != "compute" or placed.name in whole
+            alive[placed.name] = _words(scop, placed, sizes) if kept else 1
+        widest = max(widest, sum(alive.values()))
+    return BASE_REGISTERS + widest
+
+
+def _sums(scop: Scop, placed: Placed) -> bool:
+    statement = scop.statements[placed.value]
+    return placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction
+
+
 def _words(scop: Scop, placed: Placed, sizes: Sizes) -> int:
     """32-bit registers of one value: its slots, without those a reduction sums over."""
     statement = scop.statements[placed.value]

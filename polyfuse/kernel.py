@@ -240,7 +240,9 @@ class Kernel:
     """One launch.
 
     `grid`: blocks along each axis, affine in sizes.  Several axes launch as one axis of their product, axis 0 fastest,
-    because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `index_bits`:
+    because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `cluster`: that
+    many blocks of the device make up one block of this kernel: they run together and share the threads evenly, in their
+    order; then there is no shared memory, no barrier, scan or election, only `Combine`.  `index_bits`:
     32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
     `notes`: comments by value name.
     """
@@ -255,5 +257,11 @@ class Kernel:
     body: tuple[Op, ...]
     index_bits: int = 32
     minimum_blocks: int = 1
+    cluster: int = 1
     header: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of one block of the device."""
+        return self.threads // self.cluster

@@ -126,7 +126,9 @@ class KernelSchedule:
     """Decisions for one kernel.
 
     `strategy` and `parameters` say how the proposal came about and are what the text form prints.  `roots`: values
-    stored.  `order`: the order tree.  `guards`: sizes for which it was made.  `border`: test once
+    stored.  `order`: the order tree.  `guards`: sizes for which it was made.  `cluster`: that many blocks of the
+    device, which run together and reach each other's shared memory, make up one block; they share its threads evenly,
+    in their order.  `border`: test once
     per block whether it lies inside, and leave the masks out there.  `reuses`: pairs (argument, root) where the
     root is stored into the argument's buffer.
     """
@@ -144,6 +146,7 @@ class KernelSchedule:
     grid_combine: tuple[GridCombine, ...] = ()
     guards: tuple[AnyGuard, ...] = ()
     minimum_blocks: int = 1
+    cluster: int = 1
     border: bool = False
     reuses: tuple[tuple[int, int], ...] = ()
 
@@ -163,10 +166,16 @@ class KernelSchedule:
 
     @property
     def threads(self) -> int:
+        """Threads of one block, which may be a cluster of blocks of the device."""
         count = 1
         for d in self.of_kind("thread"):
             count *= d.count
         return count
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of one block of the device."""
+        return self.threads // self.cluster
 
 
 def election(digits: Iterable[Digit], along: str) -> tuple[Affine, Affine] | None:

@@ -53,7 +53,7 @@ class Runtime:
             names[f"scan_{monoid}"] = partial(self.scan, monoid)
         own = (
             "thread block slots load store atomic advance shared full constant cast bitcast scalar contract barrier "
-            "warp_barrier elect inside index64"
+            "warp_barrier cluster_arrive cluster_wait elect inside index64"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -63,10 +63,13 @@ class Runtime:
     def index(self) -> DType:
         return dtypes.i64 if self.kernel.index_bits == 64 else dtypes.i32
 
-    def thread(self) -> Fragment:
+    def thread(self, threads: int = 0, blocks: int = 1) -> Fragment:
+        """Of the cluster, where one of `blocks` blocks of `threads` threads is what the kernel calls a block."""
+        if blocks > 1 and threads * blocks != self.kernel.threads:
+            raise FragmentError(f"{blocks} blocks of {threads} threads in a cluster of {self.kernel.threads}")
         return Fragment(np.arange(self.kernel.threads).astype(self.index.numpy).reshape(1, -1), self.index)
 
-    def block(self, axis: int) -> Fragment:
+    def block(self, axis: int, blocks: int = 1) -> Fragment:
         number = self.blocks if axis == 0 else np.zeros_like(self.blocks)  # several axes launch as one
         return Fragment(number.astype(self.index.numpy).reshape(-1, 1), self.index)
 
@@ -222,9 +225,9 @@ class Runtime:
         return _state(state, values)
 
     def combine(self, monoid: str, *arguments: Any) -> Fragment | tuple[Fragment, ...]:
-        *values, bits, threads = arguments
-        self._meet(bits, threads)
-        return _state(collectives.combine_threads(monoid, lifted(values), bits, threads), values)
+        *values, bits, threads, blocks = arguments if len(arguments) == MONOIDS[monoid].state + 3 else (*arguments, 1)
+        self._meet(bits, threads * blocks)
+        return _state(collectives.combine_threads(monoid, lifted(values), bits, threads * blocks), values)
 
     def scan(
         self, monoid: str, x: Fragment, axis: int | None, bits: int, threads: int, exclusive: bool, reverse: bool
@@ -255,6 +258,12 @@ class Runtime:
     def warp_barrier(self) -> None:
         self._check_meeting(WARP, "a barrier")
         self.clock.warp_barrier()
+
+    def cluster_arrive(self) -> None:
+        """Nothing: the threads of a cluster run in lock step, and touch each other's memory in combinations only."""
+
+    def cluster_wait(self) -> None:
+        self._check_meeting(self.kernel.threads, "a barrier of the cluster")
 
     def elect(self, counter: Pointer, group: Operand, count: Operand) -> Fragment:
         """See `Elections`; blocks that elect run one at a time, so group and count have one value."""

@@ -46,6 +46,7 @@ class CompiledKernel:
     dynamic_shared: int
     cubin: bytes | None = None
     resources: Resources | None = None
+    cluster: int = 1  # blocks that the launch groups
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -94,11 +95,13 @@ def compile_kernel(
     *,
     contract: bool = True,
     fastmath: bool = False,
+    cluster: int = 1,
 ) -> CompiledKernel:
     """Compile the kernel `name` of a printed module (tile constants and functions over fragments) to PTX.
 
     `parameters` in the order of the function's parameters.  `threads` per block; `minimum_blocks` per multiprocessor
-    bounds the registers.  `contract`: a multiply and an add may become one fused multiply-add.  Needs no GPU.
+    bounds the registers.  `cluster`: neighbouring blocks that run together.  `contract`: a multiply and an add may
+    become one fused multiply-add.  Needs no GPU.
     Raises `CompileError` when the text does not type or lower: a defect of the printer.
     """
     from polyfuse.backends.numba_cuda import numba_api
@@ -108,7 +111,13 @@ def compile_kernel(
     types = tuple(_argument_type(p, index_bits) for p in parameters)
     try:
         text = numba_api.compile_ptx(
-            function, types, capability, (threads, minimum_blocks), contract=contract, fastmath=fastmath
+            function,
+            types,
+            capability,
+            (threads, minimum_blocks),
+            contract=contract,
+            fastmath=fastmath,
+            cluster=cluster,
         )
     except numba_api.CompilerError as error:
         raise CompileError(
@@ -120,7 +129,7 @@ def compile_kernel(
     text = _portable(text.replace(entry[1], name), capability)
     text, shared, dynamic = _place_shared(text)
     formats = "".join(_argument_format(p, index_bits) for p in parameters)
-    return CompiledKernel(name, text, threads, minimum_blocks, capability, formats, shared, dynamic)
+    return CompiledKernel(name, text, threads, minimum_blocks, capability, formats, shared, dynamic, cluster=cluster)
 
 
 def _execute(source: str, name: str, names: dict[str, Any]) -> Any:

@@ -29,6 +29,7 @@ class ExportedLaunch:
     blocks: Callable[[Sizes], int]
     arguments: Sequence[tuple[str, Any]]
     threads: int
+    cluster: int = 1
 
 
 @dataclass
@@ -72,7 +73,7 @@ class ExportedProgram:
                     _passed(p, a, places, sizes, self.index_bits)
                     for p, a in zip(launch.parameters, launch.arguments, strict=True)
                 ]
-                _launch(self._kernel(number), blocks, launch.threads, passed, stream)
+                _launch(self._kernel(number), blocks * launch.cluster, launch.threads, passed, stream)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
@@ -96,7 +97,8 @@ class ExportedProgram:
         launch = self.launches[number]
         names = namespace(self.index_bits)
         types = tuple(_type(kind, dtype, names, self.index_bits) for kind, dtype in launch.parameters)
-        return compile_ptx(_in_language(launch.function, names), types, capability, (launch.threads, 1))
+        function, bounds = _in_language(launch.function, names), (launch.threads, 1)
+        return compile_ptx(function, types, capability, bounds, cluster=launch.cluster)
 
     def _kernel(self, number: int) -> Any:
         if number not in self._loaded:
@@ -107,7 +109,11 @@ class ExportedProgram:
             text = self.ptx(number, device.compute_capability)
             module = _checked(driver.cuModuleLoadData(text.encode() + b"\0"))
             entry = text.split(".entry", 1)[1].split("(", 1)[0].strip()
-            self._loaded[number] = (module, _checked(driver.cuModuleGetFunction(module, entry.encode())))
+            function = _checked(driver.cuModuleGetFunction(module, entry.encode()))
+            if self.launches[number].cluster > 8:  # every device of sm_90 and later groups up to 8 without being asked
+                larger = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                _checked(driver.cuFuncSetAttribute(function, larger, 1))
+            self._loaded[number] = (module, function)
         return self._loaded[number][1]
 
 

@@ -16,6 +16,7 @@ from polyfuse.backends.numba_cuda.driver import check, current_context, driver, 
 from polyfuse.errors import DeviceError
 
 _NO_CONTEXT, _FOREIGN_CONTEXT = 201, 400  # CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE
+PORTABLE_CLUSTER = 8  # blocks that every device of sm_90 and later can group; 16 have to be asked for
 
 
 class Launcher:
@@ -55,10 +56,11 @@ class Launcher:
     def launch(self, grid: Sequence[int], arguments: Sequence[int | float | bool], stream: int = 0) -> None:
         """Enqueue the kernel on `stream` (a raw handle).
 
-        `grid`: 1 to 3 extents in blocks; with an extent of 0 nothing is launched.  `arguments`: device addresses,
-        sizes and scalars in the order of the kernel's parameters.  Raises `DeviceError`.
+        `grid`: 1 to 3 extents in clusters of blocks; with an extent of 0 nothing is launched.  `arguments`: device
+        addresses, sizes and scalars in the order of the kernel's parameters.  Raises `DeviceError`.
         """
         x, y, z = grid if len(grid) == 3 else (*grid, 1, 1)[:3]
+        x *= self.kernel.cluster
         if x <= 0 or y <= 0 or z <= 0:
             return
         if self._function is None:
@@ -117,6 +119,9 @@ class Launcher:
                 name = self.kernel.entry
                 self._module = check(api.cuModuleLoadData(self.kernel.cubin), f"loading {name}")
                 function = check(api.cuModuleGetFunction(self._module, name.encode()), f"finding {name}")
+                if self.kernel.cluster > PORTABLE_CLUSTER:
+                    attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                    check(api.cuFuncSetAttribute(function, attribute, 1), f"{name} needs a larger cluster")
                 if self.kernel.dynamic_shared > STATIC_SHARED_LIMIT:
                     attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     size = self.kernel.dynamic_shared
@@ -158,7 +163,8 @@ class _Prepared:
         base = ctypes.addressof(self.buffer)
         places = [base + _offset(kernel.argument_format, k) for k in range(len(kernel.argument_format))]
         self.pointers = (ctypes.c_void_p * max(len(places), 1))(*places)
-        self.configuration = _Configuration((blocks, 1, 1), (kernel.threads, 1, 1), kernel.dynamic_shared)
+        grid, block = (blocks * kernel.cluster, 1, 1), (kernel.threads, 1, 1)
+        self.configuration = _Configuration(grid, block, kernel.dynamic_shared)
         addresses = (ctypes.addressof(self.configuration), int(launcher._function), ctypes.addressof(self.pointers), 0)
         self.wrapped = tuple(map(ctypes.c_void_p, addresses))
 

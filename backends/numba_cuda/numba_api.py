@@ -8,6 +8,7 @@ that they call.  Importing this file costs 0.4 to 0.7 s: callers import it insid
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -61,11 +62,13 @@ def compile_ptx(
     *,
     contract: bool = True,
     fastmath: bool = False,
+    cluster: int = 1,
 ) -> str:
     """PTX of the kernel `function` for Numba argument types; needs no GPU.
 
     `launch_bounds`: (threads per block, least blocks per multiprocessor).  `contract` lets a multiply and an add
-    become one fused multiply-add; `numba.cuda.compile` has no such switch, hence the lower-level entry.
+    become one fused multiply-add; `numba.cuda.compile` has no such switch, hence the lower-level entry.  `cluster`:
+    that many neighbouring blocks of the grid run together, whose number divides the grid (sm_90).
     Raises `CompilerError` when typing or lowering fails.
     """
     if "CUDA_HOME" not in os.environ and "CUDA_PATH" not in os.environ and os.path.isdir("/usr/local/cuda/nvvm"):
@@ -83,4 +86,11 @@ def compile_ptx(
     kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch_bounds)
     (text,) = library.get_asm_strs(cc=capability)
-    return str(text)
+    return _in_clusters(str(text), cluster)
+
+
+def _in_clusters(ptx: str, cluster: int) -> str:
+    """Numba and NVVM cannot state the shape of a cluster, so it is written into the entry's directives."""
+    if cluster == 1:
+        return ptx
+    return re.sub(r"^(\.maxntid .*)$", rf"\1\n.reqnctapercluster {cluster}, 1, 1", ptx, count=1, flags=re.MULTILINE)

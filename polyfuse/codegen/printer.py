@@ -99,7 +99,10 @@ def _function(kernel: Kernel, tiles: TileTable) -> str:
         Assign((names[b.name],), Call("shared", (Name(dtype_text(b.dtype)), Literal(b.elements))))
         for b in kernel.shared
     ]
-    body = lines([*buffers, *printer.block(kernel.body)], namer)
+    opened, closed = (
+        ([Effect(Call("cluster_arrive", ()))], [Effect(Call("cluster_wait", ()))]) if kernel.cluster > 1 else ([], [])
+    )
+    body = lines([*buffers, *opened, *printer.block(kernel.body), *closed], namer)
     header = [f"# {line}".rstrip() for line in kernel.header]
     parameters = ", ".join(names[p.name] for p in kernel.parameters)
     return "\n".join([*header, f"def {function_name(kernel.name)}({parameters}):", *body])
@@ -141,7 +144,7 @@ class _Printer:
                 return self._assign((op.name,), self._contraction(op))
             case Combine(names, monoid, values, bits):
                 operands = self._tuple_state(values, frozenset())
-                arguments = (*operands, Literal(bits), Literal(self.kernel.threads))
+                arguments = (*operands, Literal(bits), *self._meeting())
                 return self._assign(names, Call(f"threads_{monoid}", arguments))
             case Scan():
                 return self._assign((op.name, op.total), self._scan(op))
@@ -157,6 +160,12 @@ class _Printer:
                 return self._assign((name,), Call("elect", arguments))
             case _:
                 assert_never(op)
+
+    def _meeting(self) -> tuple[Node, ...]:
+        """The threads that meet: of a block, and how many blocks where it is a cluster."""
+        kernel = self.kernel
+        blocks = (Literal(kernel.cluster),) if kernel.cluster > 1 else ()
+        return (Literal(kernel.block_threads), *blocks)
 
     # ------------------------------------------------------------------------------------------ memory
     def _load(self, op: Load) -> Statement:

@@ -33,9 +33,9 @@ def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[st
         p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters if isinstance(p, SizeParameter)
     }
     table |= _block_symbols(kernel, table)
-    table["$t"] = Symbol(Call("thread", ()), SCALAR, 3)
+    table["$t"] = Symbol(_thread(kernel), SCALAR, 3)
     for digit in kernel.digits:
-        table[f"${digit.name}"] = Symbol(Hoist(_thread_digit(digit, kernel.threads), digit.name), SCALAR, 3)
+        table[f"${digit.name}"] = Symbol(Hoist(_thread_digit(digit, kernel), digit.name), SCALAR, 3)
     extents: Node = Items(tuple(Literal(s.extent) for s in kernel.slots))
     for axis, slot in enumerate(kernel.slots):
         value = Call("slots", (extents, Literal(axis)))
@@ -47,7 +47,7 @@ def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[st
 
 def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol]) -> dict[str, Symbol]:
     """Block indices.  Grids of several axes launch as one (`kernel.Kernel.grid`): axis 0 runs fastest."""
-    block = Call("block", (Literal(0),))
+    block = Call("block", (Literal(0), *([Literal(kernel.cluster)] if kernel.cluster > 1 else [])))
     if len(kernel.grid) == 1:
         return {"$b0": Symbol(block, SCALAR, 1)}
     table: dict[str, Symbol] = {}
@@ -65,12 +65,17 @@ def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol]) -> dict[str, Symbol
     return table
 
 
-def _thread_digit(digit: ThreadDigit, threads: int) -> Node:
+def _thread(kernel: Kernel) -> Node:
+    """The index of the thread in its block, which may be a cluster."""
+    return Call("thread", (Literal(kernel.block_threads), Literal(kernel.cluster)) if kernel.cluster > 1 else ())
+
+
+def _thread_digit(digit: ThreadDigit, kernel: Kernel) -> Node:
     """``thread() >> shift & mask``, each where it does something."""
-    node: Node = Call("thread", ())
+    node = _thread(kernel)
     if digit.stride > 1:
         node = Binary(">>", node, Literal(digit.stride.bit_length() - 1))
-    if digit.stride * digit.extent < threads:
+    if digit.stride * digit.extent < kernel.threads:
         node = Binary("&", node, Literal(digit.extent - 1))
     return node
 

@@ -27,8 +27,8 @@ def reduced_digits(scop: Scop, placed: Placed) -> frozenset[str]:
 
 
 def combine_level(scop: Scop, schedule: KernelSchedule, placed: Placed) -> str:
-    """The widest level at which partial results of a reduction meet: ``thread``, ``warp``, ``block``, ``grid``; empty
-    for other statements."""
+    """The widest level at which partial results of a reduction meet: ``thread``, ``warp``, ``block``, ``cluster``,
+    ``grid``; empty for other statements."""
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid is None:
         return ""
@@ -38,4 +38,5 @@ def combine_level(scop: Scop, schedule: KernelSchedule, placed: Placed) -> str:
     threads = [d for d in digits if d.kind == "thread" and d.count > 1]
     if not threads:
         return "thread"
-    return "warp" if max(d.stride * d.count for d in threads) <= WARP else "block"
+    reach = max(d.stride * d.count for d in threads)
+    return "warp" if reach <= WARP else "block" if reach <= schedule.block_threads else "cluster"

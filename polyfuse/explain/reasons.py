@@ -35,7 +35,7 @@ def _in_registers(kernel: KernelView, view: StatementView, readers: list[str]) -
     match view.combine:
         case "thread":
             text = f"each thread accumulates {view.name} whole, and {what} {verb} it in that thread"
-        case "warp" | "block" | "grid":
+        case "warp" | "block" | "cluster" | "grid":
             text = f"the partial results of {view.name} meet across the {view.combine}, so that {what} {verb} no other"
         case _:
             text = f"{what} {verb} {view.name} in the thread and register that hold it"

@@ -151,7 +151,8 @@ def _launch(plan: Plan, launch: Launch) -> list[str]:
         f"            {[_parameter(p) for p in kernel.parameters]!r},",
         f"            lambda s: {blocks},",
         f"            [{', '.join(_binding(b, buffers) for b in launch.bindings)}],",
-        *([f"            {kernel.threads},"] if plan.target.kind == "cuda" else []),
+        *([f"            {kernel.block_threads},"] if plan.target.kind == "cuda" else []),
+        *([f"            cluster={kernel.cluster},"] if kernel.cluster > 1 else []),
         "        ),",
     ]
 

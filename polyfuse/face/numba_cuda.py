@@ -72,12 +72,13 @@ class CudaBackend:
             print_kernel(kernel),
             function_name(kernel.name),
             kernel.parameters,
-            kernel.threads,
+            kernel.block_threads,
             plan.target.capability,
             kernel.minimum_blocks,
             kernel.index_bits,
             contract=plan.options.contract,
             fastmath=plan.options.fastmath,
+            cluster=kernel.cluster,
         )
         with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
             compiled = assemble(compiled)

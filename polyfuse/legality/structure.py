@@ -15,7 +15,7 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 def executed(proof: Proof) -> Verdict:
     """The first fault found by the checks below, in their order."""
-    for check in (_digits, _tree, _paths, _finishes, _combinations, _places, _boxes):
+    for check in (_digits, _cluster, _tree, _paths, _finishes, _combinations, _places, _boxes):
         for hazard, sentence in check(proof):
             return illegal(hazard, sentence, rule="executed")
     return LEGAL
@@ -44,6 +44,29 @@ def _digits(proof: Proof) -> Iterator[Fault]:
             fault = "overlaps another one" if d.stride < reach else "leaves threads out"
             yield Hazard.EFFECT, f"thread digit {d.name} of stride {d.stride} {fault}: its neighbour reaches {reach}"
         reach = d.stride * d.count
+
+
+def _cluster(proof: Proof) -> Iterator[Fault]:
+    """Threads of a cluster meet in nothing but combinations: shared memory, barriers, prefixes and elections are of one
+    block of the device."""
+    schedule, cluster = proof.schedule, proof.schedule.cluster
+    if cluster == 1:
+        return
+    if cluster < 1 or cluster & (cluster - 1) or schedule.threads % cluster:
+        yield Hazard.CAPACITY, f"{cluster} blocks do not share {schedule.threads} threads evenly, in powers of two"
+    elif schedule.threads // cluster & (schedule.threads // cluster - 1):
+        yield Hazard.CAPACITY, f"{schedule.threads // cluster} threads of a block of a cluster are no power of two"
+    if schedule.shared:
+        yield Hazard.SCOPE, f"{schedule.shared[0].name} lies in shared memory, which the {cluster} blocks do not share"
+    for item, _ in _walk(schedule.order, ()):
+        if item == BARRIER:
+            yield Hazard.BARRIER, f"a barrier does not reach across the {cluster} blocks of a cluster"
+        elif isinstance(item, Finish):
+            yield Hazard.EFFECT, f"an election over {item.digit} is held per block, not per cluster of {cluster}"
+    for placed in schedule.placed:
+        statement = proof.statement(placed)
+        if statement is not None and statement.scanned is not None:
+            yield Hazard.COMBINE, f"the prefix {placed.name} would cross the {cluster} blocks of a cluster"
 
 
 def _tree(proof: Proof) -> Iterator[Fault]:

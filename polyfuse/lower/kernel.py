@@ -74,6 +74,7 @@ def lower(
         body=body,
         index_bits=index_bits,
         minimum_blocks=schedule.minimum_blocks,
+        cluster=schedule.cluster,
         notes=source_notes(scop, schedule),
     )
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites))

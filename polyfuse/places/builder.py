@@ -82,6 +82,7 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         grid_combine=tuple(builder.grid_combine),
         guards=proposal.guards,
         minimum_blocks=proposal.minimum_blocks,
+        cluster=proposal.cluster,
         border=proposal.border,
     )
 

@@ -67,6 +67,7 @@ class Proposal:
     staging: Mapping[int, Staging] = field(default_factory=dict)
     guards: tuple[AnyGuard, ...] = ()
     minimum_blocks: int = 1
+    cluster: int = 1  # blocks of the device that make up one block of the proposal, and share its threads
     combines: Mapping[str, Combination] = field(default_factory=dict)
     finished: Mapping[tuple[int, int], Affine] = field(default_factory=dict)
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.contraction import contraction
+from polyfuse.strategies.held import held
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.reduction import reduction
@@ -19,6 +20,7 @@ STRATEGIES = (
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
     reduction,  # rows and columns of one or several reductions
+    held,  # rows and columns that one block or cluster keeps in registers between passes
     one_pass,  # results along both dimensions of a matrix
     contraction,  # sums of products with reuse
 )

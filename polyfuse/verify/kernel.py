@@ -52,6 +52,7 @@ from polyfuse.verify.kernel_accesses import AccessRules, Region
 from polyfuse.verify.kernel_terms import Scope
 
 MAX_THREADS = 1024
+MAX_CLUSTER = 16
 MAX_SHARED_BYTES = 232_448
 """Shared memory of one block at most: 227 KB on compute capability 9.0 (CUDA C++ Programming Guide, table 21)."""
 
@@ -113,8 +114,9 @@ class _Verifier:
                 self.refuse(f"two things are named {sorted(twice)[0]}")
         if not kernel.grid:
             self.refuse("a grid needs an axis")
-        if not 1 <= kernel.threads <= MAX_THREADS:
-            self.refuse(f"a block has 1 to {MAX_THREADS} threads, not {kernel.threads}")
+        self._check_cluster()
+        if not 1 <= kernel.block_threads <= MAX_THREADS:
+            self.refuse(f"a block has 1 to {MAX_THREADS} threads, not {kernel.block_threads}")
         if kernel.index_bits not in (32, 64):
             self.refuse(f"indices have 32 or 64 bits, not {kernel.index_bits}")
         for digit in kernel.digits:
@@ -124,6 +126,19 @@ class _Verifier:
         for slot in kernel.slots:
             if slot.extent < 1:
                 self.refuse(f"the slot {slot.name} has extent {slot.extent}")
+
+    def _check_cluster(self) -> None:
+        """Blocks of a cluster share its threads evenly and have no memory, barriers or elections in common."""
+        kernel = self.kernel
+        if kernel.cluster == 1:
+            return
+        powers = all(n > 0 and n & (n - 1) == 0 for n in (kernel.threads, kernel.cluster))
+        if not powers or not WARP * kernel.cluster <= kernel.threads:
+            self.refuse(f"a cluster of {kernel.cluster} blocks does not share {kernel.threads} threads in whole warps")
+        if kernel.cluster > MAX_CLUSTER:
+            self.refuse(f"a cluster has {MAX_CLUSTER} blocks at most, not {kernel.cluster}")
+        if kernel.shared:
+            self.refuse(f"{kernel.shared[0].name} is shared by a block, of which the cluster has {kernel.cluster}")
 
     def _check_memories(self) -> None:
         scope = Scope({}, self.sizes, self.refuse)
@@ -181,6 +196,8 @@ class _Verifier:
             case Barrier(block):
                 if block not in ("block", "warp"):
                     self.refuse(f"a barrier's scope is block or warp, not {block}", op)
+                if self.kernel.cluster > 1:
+                    self.refuse("a barrier does not reach across the blocks of a cluster", op)
                 if block == "block" and not region.uniform:
                     self.refuse("a barrier stands where some threads of the block may not come", op)
             case Elect(name):
@@ -231,6 +248,8 @@ class _Verifier:
             self.refuse("the accumulator varies over a slot that is summed", op)
 
     def _scan(self, op: Scan, scope: Scope, values: dict[str, DType], region: Region) -> None:
+        if self.kernel.cluster > 1:
+            self.refuse("a scan does not reach across the blocks of a cluster", op)
         if op.slot is not None:
             self._slots(op, (op.slot,))
         self._bits(op, op.bits, region)
@@ -246,6 +265,8 @@ class _Verifier:
             self.refuse(f"the counter {op.counter} is no writable array of i32", op)
         for affine in (op.group, op.count):
             scope.affine(affine, frozenset(region.ranges) - self.per_thread)
+        if self.kernel.cluster > 1:
+            self.refuse("an election counts blocks, not clusters of them", op)
         if not region.uniform:
             self.refuse("an election stands where some threads of the block may not come", op)
 

@@ -118,6 +118,13 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
         "x is aligned to 4 bytes only",
     ),
     "threads": (lambda: kernel(threads=2048), "1 to 1024 threads, not 2048"),
+    "large cluster": (lambda: kernel(threads=1024, cluster=32), "a cluster has 16 blocks at most, not 32"),
+    "cluster of parts of warps": (lambda: kernel(cluster=8), "8 blocks does not share 64 threads in whole warps"),
+    "barrier of a cluster": (
+        lambda: kernel(Barrier(), cluster=2, shared=()),
+        "a barrier does not reach across the blocks of a cluster",
+    ),
+    "shared memory of a cluster": (lambda: kernel(cluster=2), "s is shared by a block, of which the cluster has 2"),
     "thread digit": (lambda: kernel(digits=(ThreadDigit("q", 1, 3),)), "q is no group of bits"),
     "two names": (lambda: kernel(slots=(Slot("lane", 2),)), "two things are named lane"),
     "shared memory": (

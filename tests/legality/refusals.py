@@ -254,6 +254,34 @@ def threads_that_are_no_bits() -> Refusal:
     return Refusal(scop, legal, tampered, "combine", Hazard.COMBINE, words, "")
 
 
+# ---------------------------------------------------------------------------------------------- clusters
+
+
+def cluster_of_uneven_blocks() -> Refusal:
+    scop, legal = _row_sum(64)
+    words = "32 blocks do not share 16 threads evenly"
+    return Refusal(scop, replace(legal, cluster=4), replace(legal, cluster=32), "executed", Hazard.CAPACITY, words, "")
+
+
+def box_shared_by_a_cluster() -> Refusal:
+    """Each block of the cluster would fill and read a box of its own."""
+    scop, legal = _staged_stencil()
+    words = "exp lies in shared memory, which the 2 blocks do not share"
+    return Refusal(scop, legal, replace(legal, cluster=2), "executed", Hazard.SCOPE, words, "")
+
+
+def election_of_clusters() -> Refusal:
+    scop, legal = _sum_over_blocks()
+    words = "an election over b is held per block, not per cluster of 2"
+    return Refusal(scop, legal, replace(legal, cluster=2), "executed", Hazard.EFFECT, words, "")
+
+
+def prefix_across_a_cluster() -> Refusal:
+    scop, legal = _prefix()
+    words = "would cross the 2 blocks of a cluster"
+    return Refusal(scop, legal, replace(legal, cluster=2), "executed", Hazard.COMBINE, words, "")
+
+
 # ---------------------------------------------------------------------------------------------- scans
 
 
@@ -495,6 +523,10 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         total_read_by_every_block,
         results_that_share_an_accumulator,
         threads_that_are_no_bits,
+        cluster_of_uneven_blocks,
+        box_shared_by_a_cluster,
+        election_of_clusters,
+        prefix_across_a_cluster,
         prefix_out_of_order,
         prefix_across_blocks,
         wrong_provider,

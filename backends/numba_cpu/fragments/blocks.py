@@ -241,6 +241,17 @@ def warp_barrier() -> Typed:
 
 
 @operation
+def cluster_arrive() -> Typed:
+    """Nothing: a cluster has one block."""
+    return types.void, lambda builder: None
+
+
+@operation
+def cluster_wait() -> Typed:
+    return types.void, lambda builder: None
+
+
+@operation
 def elect(counter: Any, group: Any, count: Any) -> Typed:
     """True in the block that arrives last of `count` at ``counter[group]``, which it resets to zero.
 

@@ -9,6 +9,8 @@ from typing import Any
 from polyfuse.backends.numba_cpu.fragments.atomics import atomic
 from polyfuse.backends.numba_cpu.fragments.blocks import (
     barrier,
+    cluster_arrive,
+    cluster_wait,
     constant_fragment,
     elect,
     full,
@@ -92,7 +94,8 @@ _ELEMENTS = (
 )  # fmt: skip
 _OPERATIONS = (
     absolute, add, advance, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, atomic, barrier, bitcast,
-    bitwise_and, bitwise_or, bitwise_xor, cast, cbrt, ceil, contract, copysign, cos, cosh, divide, divide_short,
+    bitwise_and, bitwise_or, bitwise_xor, cast, cbrt, ceil, cluster_arrive, cluster_wait, contract, copysign, cos, cosh,
+    divide, divide_short,
     elect, equal, erf, erfc, exp, exp2, exp_short, expm1, floor, floor_divide, fma, fmax, fmin, fmod, full, greater,
     greater_equal, hypot, index64, inside, invert, isfinite, isinf, isnan, left_shift, less, less_equal, lgamma,
     load, log, log10, log1p, log2, maximum, minimum, multiply, multiply_high, negative, nextafter, not_equal, power,

@@ -21,42 +21,53 @@ from polyfuse.backends.numba_cuda.fragments.values import (
 from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types
 
 
-def _index(b: Builder, dtype: DType, register: str) -> Value:
-    value = special_register(b, register)
-    return value if dtype == int32 else b.zext(value, I64)
+def _thread(dtype: DType, threads: Any, blocks: Any) -> tuple[Fragment, Emit]:
+    count, cluster = literal(threads, "the threads of a block"), literal(blocks, "the blocks of a cluster")
+
+    def emit(b: Builder, *_: Value) -> Value:
+        number = special_register(b, "tid.x")
+        if cluster > 1:
+            rank = b.and_(special_register(b, "ctaid.x"), ir.Constant(I32, cluster - 1))
+            number = b.or_(number, b.mul(rank, ir.Constant(I32, count)))
+        return number if dtype == int32 else b.zext(number, I64)
+
+    return Fragment(dtype, (), weak=True), emit
 
 
-def _thread(dtype: DType) -> tuple[Fragment, Emit]:
-    return Fragment(dtype, (), weak=True), lambda b: _index(b, dtype, "tid.x")
-
-
-def _block(axis: Any, dtype: DType) -> tuple[Fragment, Emit]:
+def _block(axis: Any, dtype: DType, blocks: Any) -> tuple[Fragment, Emit]:
     register = f"ctaid.{'xyz'[literal(axis, 'the axis of a block')]}"
-    return Fragment(dtype, (), weak=True), lambda b, _: _index(b, dtype, register)
+    shift = literal(blocks, "the blocks of a cluster").bit_length() - 1
+
+    def emit(b: Builder, *_: Value) -> Value:
+        number = special_register(b, register)
+        number = b.lshr(number, ir.Constant(I32, shift)) if shift else number
+        return number if dtype == int32 else b.zext(number, I64)
+
+    return Fragment(dtype, (), weak=True), emit
 
 
 @operation
-def thread() -> tuple[Fragment, Emit]:
-    """The index of the thread in its block."""
-    return _thread(int32)
+def thread(threads: Any = 0, blocks: Any = 1) -> tuple[Fragment, Emit]:
+    """The index of the thread in its block, or in its cluster of `blocks` blocks of `threads` threads."""
+    return _thread(int32, threads, blocks)
 
 
 @operation
-def thread64() -> tuple[Fragment, Emit]:
+def thread64(threads: Any = 0, blocks: Any = 1) -> tuple[Fragment, Emit]:
     """`thread` in a kernel with 64-bit indices."""
-    return _thread(int64)
+    return _thread(int64, threads, blocks)
 
 
 @operation
-def block(axis: Any) -> tuple[Fragment, Emit]:
-    """The index of the block along a grid axis."""
-    return _block(axis, int32)
+def block(axis: Any, blocks: Any = 1) -> tuple[Fragment, Emit]:
+    """The index of the block along a grid axis, or of its cluster of `blocks` blocks."""
+    return _block(axis, int32, blocks)
 
 
 @operation
-def block64(axis: Any) -> tuple[Fragment, Emit]:
+def block64(axis: Any, blocks: Any = 1) -> tuple[Fragment, Emit]:
     """`block` in a kernel with 64-bit indices."""
-    return _block(axis, int64)
+    return _block(axis, int64, blocks)
 
 
 def _fence(b: Builder) -> None:

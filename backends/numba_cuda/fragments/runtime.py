@@ -7,6 +7,8 @@ from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.atomics import atomic
 from polyfuse.backends.numba_cuda.fragments.blocks import block, block64, elect, thread, thread64
+from polyfuse.backends.numba_cuda.fragments.clusters import cluster_arrive, cluster_wait
+from polyfuse.backends.numba_cuda.fragments.combinations import THREADS
 from polyfuse.backends.numba_cuda.fragments.conversion import (
     bitcast,
     cast,
@@ -23,13 +25,13 @@ from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
 from polyfuse.backends.numba_cuda.fragments.memory import advance, load, store
 from polyfuse.backends.numba_cuda.fragments.reductions import REDUCTIONS, contract
 from polyfuse.backends.numba_cuda.fragments.scans import SCANS
-from polyfuse.backends.numba_cuda.fragments.threads import THREADS, barrier, shared, warp_barrier
+from polyfuse.backends.numba_cuda.fragments.threads import barrier, shared, warp_barrier
 from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 
 _NAMED = (
     *(advance, atomic, load, shared, store),
     *(block, slots, thread),
-    *(barrier, elect, warp_barrier),
+    *(barrier, cluster_arrive, cluster_wait, elect, warp_barrier),
     *(bitcast, cast, constant, contract, full, index64, inside, scalar, where),
 )
 

@@ -6,12 +6,10 @@ The order of association is fixed: lane bits from the highest to bit 0, then the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.declare import Emit, Rule, literal, named, operation
-from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid, State, tree
-from polyfuse.backends.numba_cuda.fragments.reductions import pack_states, result_type, state_fragments, states_of
+from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
+from polyfuse.backends.numba_cuda.fragments.monoids import FragmentMonoid, State, tree
 from polyfuse.backends.numba_cuda.fragments.slots import intrinsic, special_register
 from polyfuse.backends.numba_cuda.fragments.values import (
     I1,
@@ -30,7 +28,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     itemsize,
     memory_type,
 )
-from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
+from polyfuse.backends.numba_cuda.numba_api import cgutils, ir, types
 
 _ALTERNATING = 1024  # bytes up to which a second copy of a buffer is cheaper than a second barrier
 _ROUND = 16384  # bytes of shared memory that one combination takes at most
@@ -205,6 +203,16 @@ def compact(b: Builder, value: Value, mask: int) -> Value:
     return result
 
 
+def spread_bits(b: Builder, value: Value, mask: int) -> Value:
+    """The low bits of `value`, moved to the places of `mask`: the inverse of `compact`."""
+    result, position = i32(0), 0
+    for place in range(mask.bit_length()):
+        if mask >> place & 1:
+            bit = b.and_(b.lshr(value, i32(position)), i32(1))
+            result, position = b.or_(result, b.shl(bit, i32(place))), position + 1
+    return result
+
+
 def between_warps(
     b: Builder, monoid: FragmentMonoid, dtypes: tuple[DType, ...], states: list[State], bits: int, threads: int
 ) -> list[State]:
@@ -240,32 +248,3 @@ def between_warps(
             )
             combined.append(tree(b, monoid, dtypes, found))
     return combined
-
-
-def _threads(monoid: FragmentMonoid) -> Rule:
-    def typed(components: tuple[Any, ...], bits: Any, threads: Any) -> tuple[Any, Emit] | None:
-        mask, count = literal(bits, "the bits of a combination"), literal(threads, "the threads of a block")
-        if count & (count - 1) or not 0 <= mask < count:
-            raise TypingError(f"thread bits {mask:#x} do not fit a block of {count} threads, a power of two")
-        fragments = state_fragments(monoid, components)
-        dtypes = tuple(f.dtype for f in fragments)
-
-        def emit(b: Builder, *values: Value) -> Value:
-            states = states_of(b, components, fragments, values[:-2])
-            states = butterfly(b, monoid, dtypes, states, mask, count)
-            if mask >= 32:
-                states = between_warps(b, monoid, dtypes, states, mask, count)
-            return pack_states(b, fragments, states)
-
-        return result_type(fragments), emit
-
-    rules: dict[int, Rule] = {
-        1: lambda x, bits, threads: typed((x,), bits, threads),
-        2: lambda value, index, bits, threads: typed((value, index), bits, threads),
-    }
-    return named(rules[monoid.states], f"threads_{monoid.name}")
-
-
-THREADS: dict[str, Callable[..., Any]] = {
-    f"threads_{name}": operation(_threads(monoid)) for name, monoid in MONOIDS.items()
-}

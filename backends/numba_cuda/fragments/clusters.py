@@ -1,0 +1,148 @@
+"""Combining values across the blocks of a cluster, which run together and reach each other's shared memory (sm_90).
+
+Every block pushes its partial result into the shared memory of those that need it, all meet, and each reads its own
+copy.  The barrier of a cluster is split: arriving after the last read of a visit lets the next visit write
+(PTX ISA, barrier.cluster, mapa, st.shared::cluster).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyfuse.backends.numba_cuda.fragments.declare import Emit, operation
+from polyfuse.backends.numba_cuda.fragments.monoids import FragmentMonoid, State, tree
+from polyfuse.backends.numba_cuda.fragments.slots import special_register
+from polyfuse.backends.numba_cuda.fragments.threads import (
+    compact,
+    from_memory,
+    i32,
+    shared_buffer,
+    spread_bits,
+    to_memory,
+)
+from polyfuse.backends.numba_cuda.fragments.values import (
+    I8,
+    I16,
+    I32,
+    I64,
+    SHARED,
+    Builder,
+    DType,
+    Value,
+    itemsize,
+)
+from polyfuse.backends.numba_cuda.numba_api import ir, types
+
+_ROUND_BYTES = 16384  # of shared memory that one combination takes at most
+
+
+# ------------------------------------------------------------------------------------------ the split barrier
+
+
+def _synchronise(b: Builder, instruction: str) -> None:
+    function = ir.FunctionType(ir.VoidType(), [])
+    assembly = ir.InlineAsm(function, f"barrier.cluster.{instruction}.aligned;", "~{memory}", side_effect=True)
+    b.call(assembly, [], attrs=("convergent",))
+
+
+@operation
+def cluster_arrive() -> tuple[Any, Emit]:
+    """This thread has touched all that it will touch of its cluster's shared memory until the next `cluster_wait`."""
+    return types.void, lambda b: _synchronise(b, "arrive")
+
+
+@operation
+def cluster_wait() -> tuple[Any, Emit]:
+    """Wait until every thread of the cluster has arrived."""
+    return types.void, lambda b: _synchronise(b, "wait")
+
+
+# ------------------------------------------------------------------------------------------ the exchange
+
+
+def _push(b: Builder, local: Value, rank: Value, value: Value) -> None:
+    """Store `value` where block `rank` of the cluster has what `local` addresses here."""
+    address = b.trunc(b.ptrtoint(local, I64), I32)
+    if value.type in (I8, I16):
+        text, operand = f".b{value.type.width}", b.zext(value, I32)
+    else:
+        width = 64 if value.type in (I64, ir.DoubleType()) else 32
+        text, operand = f".b{width}", b.bitcast(value, ir.IntType(width))
+    code = f"{{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, $0, $1;\nst.shared::cluster{text} [there], $2;\n}}"
+    constraint = "l" if operand.type == I64 else "r"
+    function = ir.FunctionType(ir.VoidType(), [I32, I32, operand.type])
+    b.call(ir.InlineAsm(function, code, f"r,r,{constraint},~{{memory}}", side_effect=True), [address, rank, operand])
+
+
+class _Mailbox:
+    """Shared memory for the partial results of `peers` blocks: per slot and class of threads, one from each peer."""
+
+    def __init__(self, b: Builder, dtypes: tuple[DType, ...], peers: int, per_peer: int) -> None:
+        self.dtypes, self.peers = dtypes, peers
+        self.buffers = [shared_buffer(b, t, peers * per_peer) for t in dtypes]
+
+    def push(self, b: Builder, entry: Value, mine: Value, rank: Value, state: State) -> None:
+        """`state` to entry `entry` of block `rank`, in the place that is `mine`."""
+        position = b.add(b.mul(entry, i32(self.peers)), mine)
+        for buffer, value in zip(self.buffers, state, strict=True):
+            _push(b, b.gep(buffer, [position]), rank, to_memory(b, value))
+
+    def read(self, b: Builder, entry: Value) -> list[State]:
+        """The states of all peers in their order."""
+        start = b.mul(entry, i32(self.peers))
+        columns = [self._column(b, t, buffer, start) for t, buffer in zip(self.dtypes, self.buffers, strict=True)]
+        return list(zip(*columns, strict=True))
+
+    def _column(self, b: Builder, dtype: DType, buffer: Value, start: Value) -> list[Value]:
+        width, values = min(self.peers, max(1, 16 // itemsize(dtype))), list[Value]()
+        vector = ir.VectorType(buffer.type.pointee, width).as_pointer(SHARED)
+        for first in range(0, self.peers, width):
+            found = b.load(b.bitcast(b.gep(buffer, [b.add(start, i32(first))]), vector))
+            found.align = width * itemsize(dtype)
+            values += [b.extract_element(found, i32(k)) for k in range(width)]
+        return [from_memory(b, dtype, value) for value in values]
+
+
+def between_blocks(
+    b: Builder,
+    monoid: FragmentMonoid,
+    dtypes: tuple[DType, ...],
+    states: list[State],
+    low: int,
+    high: int,
+    threads: int,
+) -> list[State]:
+    """Combine over the bits `high` of the rank in the cluster, after the bits `low` of the thread index have been.
+
+    Threads that hold the same result deal the peers among them.  Safe to visit again in a loop: arrivals and waits
+    alternate, and begin with the arrival that opens a kernel.
+    """
+    peers, members = 1 << high.bit_count(), 1 << low.bit_count()
+    classes = threads // members
+    batch = max(1, min(len(states), _ROUND_BYTES // (classes * peers * sum(map(itemsize, dtypes)))))
+    mailbox = _Mailbox(b, dtypes, peers, batch * classes)
+    thread, rank = special_register(b, "tid.x"), _rank(b)
+    lane_class = compact(b, thread, ~low & (threads - 1))
+    number, mine = compact(b, thread, low), compact(b, rank, high)
+    combined: list[State] = []
+    for start in range(0, len(states), batch):
+        part = states[start : start + batch]
+        entries = [b.add(lane_class, i32(k * classes)) for k in range(len(part))]
+        _synchronise(b, "wait")
+        for first in range(0, peers, members):
+            peer = b.add(number, i32(first))
+            there = b.or_(b.and_(rank, i32(~high)), spread_bits(b, peer, high))
+            with b.if_then(b.icmp_unsigned("<", peer, i32(peers))):
+                for entry, state in zip(entries, part, strict=True):
+                    mailbox.push(b, entry, mine, there, state)
+        _synchronise(b, "arrive")
+        _synchronise(b, "wait")
+        combined += [tree(b, monoid, dtypes, mailbox.read(b, entry)) for entry in entries]
+        _synchronise(b, "arrive")
+    return combined
+
+
+def _rank(b: Builder) -> Value:
+    """The number of this block in its cluster, whose blocks are neighbours along the only axis of the grid."""
+    function = ir.FunctionType(I32, [])
+    return b.call(ir.InlineAsm(function, "mov.u32 $0, %cluster_ctarank;", "=r", side_effect=False), [])

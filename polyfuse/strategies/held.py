@@ -1,0 +1,119 @@
+"""Reductions over what stays in registers between all passes over it: of a block, or of a cluster of blocks.
+
+    rows     y[i, :]:  i = b0,  j = TX*V*c + V*tx + v              tx over all threads of a cluster, c in registers
+    panels   y[:, j]:  j = b0*TX*V + V*tx + v,  i = ty + TY*u      TX*V columns with all their rows, u in registers
+
+A normalisation along any axis then reads its input once, where a loop would read it in every pass.
+"""
+
+from __future__ import annotations
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard, Guard
+from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
+
+HELD = 32
+"""Words of a row or panel that a thread holds at most: a block of 512 threads leaves room for a second one then."""
+THREADS = (512, 1024)
+"""Of a block in a cluster; the larger where only it brings all threads that are needed into one cluster."""
+SECTORS = (128, 64)
+"""Bytes of a panel's row: whole cache lines, or half ones where rows are many."""
+
+
+def held(situation: Situation) -> list[Proposal]:
+    """Proposals for groups that reduce one class, on targets whose blocks may form clusters."""
+    over = [a for a in situation.axes if a.reduced_by]
+    inner = situation.inner
+    if situation.scans or situation.target.kind == "cpu" or len(over) != 1 or inner is None:
+        return []
+    if inner in over:
+        found = [_row(situation, inner, held) for held in (HELD, HELD // 2)]
+    else:
+        found = [_panel(situation, inner, over[0], sector) for sector in SECTORS]
+    return list({p.parameters: p for p in found if p is not None}.values())
+
+
+def _row(situation: Situation, inner: AxisClass, most: int) -> Proposal | None:
+    """Rows over the threads of two blocks or more."""
+    width = situation.width(inner.extent, flat=False)
+    chunks = situation.tiles.get("chunks") or max(1, most // width)
+    shape = _cluster(situation, -(-inner.size(situation.hints) // (chunks * width)))
+    if shape is None or shape[1] == 1:
+        return None
+    lanes, cluster = shape
+    capacity = lanes * chunks * width
+    if inner.extent.is_constant:
+        chunks = -(-inner.size(situation.hints) // (lanes * width))
+    tx, c, v = thread("tx", 1, lanes), slot("c", chunks), slot("v", width)
+    digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner])
+    splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
+    return Proposal(
+        "held_rows",
+        (("threads", lanes), ("cluster", cluster), ("chunks", chunks), ("vector", width)),
+        kept_digits([*digits, tx, c, v], keep_threads=True),
+        anchors(situation, splits),
+        guards=(*situation.divisible(inner.extent, width), *_fits(inner.extent, capacity)),
+        cluster=cluster,
+    )
+
+
+def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int) -> Proposal | None:
+    """Panels of `sector` bytes' columns, all rows in the registers of a block or a cluster."""
+    width = situation.width(inner.extent, flat=False)
+    itemsize = max(1, situation.target.vector_bytes // situation.widest)
+    lanes = situation.tiles.get("lanes") or max(1, sector // (width * itemsize))
+    unroll = situation.tiles.get("unroll") or max(1, HELD // width)
+    shape = _cluster(situation, lanes * power_above(-(-main.size(situation.hints) // unroll)))
+    if shape is None or shape[0] < lanes:
+        return None
+    threads, cluster = shape
+    rows = threads // lanes
+    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
+    u, v = slot("u", unroll), slot("v", width)
+    digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner and a is not main])
+    digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
+    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
+    splits[main.number] = mixed((u, rows), (ty, 1))
+    return Proposal(
+        "panels",
+        (
+            *(("threads", threads), ("cluster", cluster), ("lanes", lanes)),
+            *(("unroll", unroll), ("vector", width)),
+        ),
+        kept_digits([*digits, tx, ty, u, v], keep_threads=True),
+        anchors(situation, splits),
+        guards=(*situation.divisible(inner.extent, width), *_fits(main.extent, rows * unroll)),
+        cluster=cluster,
+    )
+
+
+def _cluster(situation: Situation, need: int) -> tuple[int, int] | None:
+    """(threads, blocks of the device that share them) for at least `need` threads; None where no cluster has them."""
+    asked, target = situation.tiles, situation.target
+    threads = power_below(asked["threads"]) if "threads" in asked else max(target.warp, power_above(need))
+    if threads < need:
+        return None
+    for size in THREADS:
+        cluster = asked.get("cluster") or max(1, threads // size)
+        fits = cluster & (cluster - 1) == 0 and target.warp <= threads // cluster <= target.threads_per_block
+        if fits and cluster <= target.cluster:
+            return threads, cluster
+    return None
+
+
+def _blocks(situation: Situation, axes: list[AxisClass]) -> tuple[list[Digit], dict[int, Affine]]:
+    """A block digit per parallel class, the longest first."""
+    axes = sorted(axes, key=lambda a: (-a.size(situation.hints), a.number))
+    digits = [block(f"b{k}", axis.extent) for k, axis in enumerate(axes)]
+    return digits, {axis.number: mixed((d, 1)) for axis, d in zip(axes, digits, strict=True)}
+
+
+def _fits(extent: Affine, capacity: int) -> tuple[AnyGuard, ...]:
+    """Sizes that a schedule for up to `capacity` serves: those that half of it would not."""
+    if extent.is_constant:
+        return ()
+    return Guard(extent - capacity // 2 - 1, advisory=True), Guard(Affine.of(capacity) - extent)

@@ -1,0 +1,118 @@
+"""Rows and panels that stay in registers between passes, of one block or of a cluster of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.face.interpreted import run_plan
+from polyfuse.testing import assert_legal
+from polyfuse.text.apply import apply_text
+
+DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    y = e / e.sum(axis=-1, keepdims=True)
+    return y
+
+
+def middle_softmax(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    y = e / e.sum(axis=1, keepdims=True)
+    return y
+
+
+def standardise(x):
+    y = (x - x.mean(axis=0)) / x.std(axis=0)
+    return y
+
+
+def spread(x):
+    y = x.argmax(axis=1) - x.argmin(axis=1)
+    return y
+
+
+def none_beyond(x):
+    y = (np.abs(x) < 3).all(axis=0)
+    return y
+
+
+ROWS, PANELS = "held_rows", "panels"
+CASES: tuple[tuple[Callable[..., Any], str, str, dict[str, int]], ...] = (
+    (softmax, "f32[5, 1000]", ROWS, {"threads": 128, "cluster": 2}),
+    (softmax, "f32[3, 999]", ROWS, {"threads": 512, "cluster": 16}),
+    (softmax, "bf16[5, 1000]", ROWS, {"threads": 128, "cluster": 4}),
+    (softmax, "f64[2, 1001]", ROWS, {"threads": 256, "cluster": 2}),
+    (spread, "f32[7, 300]", ROWS, {"threads": 64, "cluster": 2}),
+    (middle_softmax, "f32[3, 300, 44]", PANELS, {"threads": 512, "cluster": 4}),
+    (middle_softmax, "f16[2, 77, 43]", PANELS, {"threads": 128, "cluster": 2}),
+    (middle_softmax, "f32[3, 250, 100]", PANELS, {}),
+    (standardise, "f32[1000, 45]", PANELS, {"threads": 1024, "cluster": 8}),
+    (standardise, "f64[257, 24]", PANELS, {"lanes": 8, "unroll": 4, "cluster": 4}),
+    (none_beyond, "f32[513, 40]", PANELS, {"threads": 2048, "cluster": 4}),
+)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_held_values_meet_across_the_blocks_of_a_cluster(case: int) -> None:
+    function, spec, strategy, tiles = CASES[case]
+    plan = pf.jit(function).plan(pf.spec(spec), target="h200", strategies={"y": strategy}, tiles={"y": tiles})
+    (kernel,) = plan.kernels
+    assert (kernel.strategy, kernel.schedule.cluster) == (strategy, tiles.get("cluster", 1))
+    if "cluster" in tiles:
+        assert "combine cluster" in str(plan)
+    assert_legal(plan)
+    shape = tuple(n.evaluate({}) for n in plan.program.arguments[0].shape)
+    x = (np.random.default_rng(case).standard_normal(shape) + 1).astype(DTYPES[spec.split("[")[0]])
+    expected = function(x.astype(np.float64))
+    tolerance = {2: 2e-2, 4: 2e-5, 8: 1e-12}[x.dtype.itemsize]
+    for seed in (0, 1):
+        (found,) = run_plan(plan, [x], seed=seed)
+        np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("case", range(0, len(CASES), 2))
+def test_the_text_gives_the_cluster_back(case: int) -> None:
+    function, spec, strategy, tiles = CASES[case]
+    plan = pf.jit(function).plan(pf.spec(spec), target="h200", strategies={"y": strategy}, tiles={"y": tiles})
+    assert apply_text(str(plan), plan) == plan
+
+
+@pytest.mark.parametrize(
+    ("function", "spec"),
+    [
+        (softmax, "f32[512, 262144]"),
+        (softmax, "f32[4096, 32768]"),
+        (middle_softmax, "f32[64, 512, 4096]"),
+        (standardise, "f32[16384, 8192]"),
+    ],
+    ids=["longest rows", "long rows", "middle axis", "first axis"],
+)
+def test_what_fits_a_cluster_is_read_once(function: Callable[..., Any], spec: str) -> None:
+    plan = pf.jit(function).plan(pf.spec(spec), target="h200")
+    (kernel,) = plan.kernels
+    assert not kernel.schedule.of_kind("loop")
+    assert len([p for p in kernel.schedule.placed if p.role == "load"]) == 1
+    assert kernel.schedule.block_threads <= 1024 and kernel.schedule.cluster <= 16
+
+
+@pytest.mark.parametrize("target", ["a100", "cpu"])
+def test_devices_without_clusters_get_none(target: str) -> None:
+    for function, spec in ((softmax, "f32[512, 262144]"), (standardise, "f32[16384, 8192]")):
+        plan = pf.jit(function).plan(pf.spec(spec), target=target)
+        assert all(kernel.schedule.cluster == 1 for kernel in plan.kernels)
+
+
+def test_a_class_of_row_lengths_shares_one_kernel() -> None:
+    jitted = pf.jit(softmax, backend="interpreter", target="h200")
+    for n in (20_000, 24_004, 32_768):
+        x = np.random.default_rng(n).standard_normal((2, n)).astype(np.float32)
+        np.testing.assert_allclose(jitted(x), softmax(x.astype(np.float64)), rtol=2e-5, atol=1e-9)
+    assert jitted.cache_info().compilations == 1
