@@ -57,15 +57,17 @@ def choose(
     if flat:
         situation = replace(situation, group=collapse(situation.group, situation.layouts))
     situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
-    refusals: list[Verdict] = []
+    refusals: list[Verdict] = []  # of what the user asked for: they say more than the others
+    unasked: list[Verdict] = []
     others: dict[str, None] = {}
     for tier in propose(situation):
         usable = (p for p in tier if p.strategy not in avoided)
-        wanted = [p for p in usable if _is_wanted(situation, p, strategy, refusals, others)]
+        wanted = [p for p in usable if _is_wanted(situation, p, strategy, unasked, others)]
         candidates = (_placed(situation, p, name, max_registers, refusals, pricer) for p in wanted)
         placed = [c for c in candidates if c is not None]
         if placed:
             return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)
+    refusals += unasked
     return Choice(None, None, refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others)))
 
 

@@ -1,6 +1,7 @@
 """Reductions over what stays in registers between all passes over it: of a block, or of a cluster of blocks.
 
     rows     y[i, :]:  i = b0,  j = TX*V*c + V*tx + v              tx over all threads of a cluster, c in registers
+    planes   y[:, i, :] likewise, with k = ty + TY*u for the outer of two reduced classes
     panels   y[:, j]:  j = b0*TX*V + V*tx + v,  i = ty + TY*u      TX*V columns with all their rows, u in registers
 
 A normalisation along any axis then reads its input once, where a loop would read it in every pass.
@@ -25,12 +26,14 @@ SECTORS = (128, 64)
 
 
 def held(situation: Situation) -> list[Proposal]:
-    """Proposals for groups that reduce one class, on targets whose blocks may form clusters."""
+    """Proposals for groups that reduce one class, or two with the contiguous one among them."""
     over = [a for a in situation.axes if a.reduced_by]
     inner = situation.inner
-    if situation.scans or situation.target.kind == "cpu" or len(over) != 1 or inner is None:
+    if situation.scans or situation.target.kind == "cpu" or inner is None or not 1 <= len(over) <= 2:
         return []
-    if inner in over:
+    if len(over) == 2:
+        found = [_plane(situation, inner, next(a for a in over if a is not inner))] if inner in over else []
+    elif inner in over:
         found = [_row(situation, inner, held) for held in (HELD, HELD // 2)]
     else:
         found = [_panel(situation, inner, over[0], sector) for sector in SECTORS]
@@ -56,7 +59,40 @@ def _row(situation: Situation, inner: AxisClass, most: int) -> Proposal | None:
         (("threads", lanes), ("cluster", cluster), ("chunks", chunks), ("vector", width)),
         kept_digits([*digits, tx, c, v], keep_threads=True),
         anchors(situation, splits),
-        guards=(*situation.divisible(inner.extent, width), *_fits(inner.extent, capacity)),
+        guards=(*situation.divisible(inner.extent, width), *_fits(situation, inner, capacity)),
+        cluster=cluster,
+    )
+
+
+def _plane(situation: Situation, inner: AxisClass, outer: AxisClass) -> Proposal | None:
+    """Rows that are reduced together, dealt to groups of lanes."""
+    width = situation.width(inner.extent, flat=False)
+    size, asked = inner.size(situation.hints), situation.tiles
+    shapes = [(lanes, max(1, -(-size // (lanes * width)))) for lanes in (1024, 512, 256, 128, 64, 32)]
+    lanes, chunks = min(shapes, key=lambda shape: (shape[1] * width > HELD, shape[0] * shape[1], shape[1]))
+    lanes = power_below(asked.get("lanes", lanes))
+    chunks = asked.get("chunks") or max(1, -(-size // (lanes * width)))
+    unroll = asked.get("unroll") or max(1, HELD // (chunks * width))
+    shape = _cluster(situation, lanes * power_above(-(-outer.size(situation.hints) // unroll)))
+    if shape is None or shape[0] < lanes or chunks * width > HELD:
+        return None
+    threads, cluster = shape
+    rows = threads // lanes
+    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
+    u, c, v = slot("u", unroll), slot("c", chunks), slot("v", width)
+    digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner and a is not outer])
+    splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
+    splits[outer.number] = mixed((u, rows), (ty, 1))
+    fits = (*_fits(situation, inner, lanes * chunks * width), *_fits(situation, outer, rows * unroll))
+    return Proposal(
+        "planes",
+        (
+            *(("threads", threads), ("cluster", cluster), ("lanes", lanes), ("chunks", chunks)),
+            *(("unroll", unroll), ("vector", width)),
+        ),
+        kept_digits([*digits, tx, ty, u, c, v], keep_threads=True),
+        anchors(situation, splits),
+        guards=(*situation.divisible(inner.extent, width), *fits),
         cluster=cluster,
     )
 
@@ -86,7 +122,7 @@ def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int)
         ),
         kept_digits([*digits, tx, ty, u, v], keep_threads=True),
         anchors(situation, splits),
-        guards=(*situation.divisible(inner.extent, width), *_fits(main.extent, rows * unroll)),
+        guards=(*situation.divisible(inner.extent, width), *_fits(situation, main, rows * unroll)),
         cluster=cluster,
     )
 
@@ -112,8 +148,11 @@ def _blocks(situation: Situation, axes: list[AxisClass]) -> tuple[list[Digit], d
     return digits, {axis.number: mixed((d, 1)) for axis, d in zip(axes, digits, strict=True)}
 
 
-def _fits(extent: Affine, capacity: int) -> tuple[AnyGuard, ...]:
-    """Sizes that a schedule for up to `capacity` serves: those that half of it would not."""
-    if extent.is_constant:
+def _fits(situation: Situation, axis: AxisClass, capacity: int) -> tuple[AnyGuard, ...]:
+    """Sizes that a schedule for up to `capacity` serves: those that half of it would not, or any where it is the least
+    that there is."""
+    if axis.extent.is_constant:
         return ()
-    return Guard(extent - capacity // 2 - 1, advisory=True), Guard(Affine.of(capacity) - extent)
+    full = axis.size(situation.hints) > capacity // 2
+    least = (Guard(axis.extent - capacity // 2 - 1, advisory=True),) if full else ()
+    return (*least, Guard(Affine.of(capacity) - axis.extent))

@@ -34,6 +34,11 @@ def standardise(x):
     return y
 
 
+def batch_normalised(x):
+    y = (x - x.mean(axis=(0, 2), keepdims=True)) / np.sqrt(x.var(axis=(0, 2), keepdims=True) + 1e-5)
+    return y
+
+
 def spread(x):
     y = x.argmax(axis=1) - x.argmin(axis=1)
     return y
@@ -44,7 +49,7 @@ def none_beyond(x):
     return y
 
 
-ROWS, PANELS = "held_rows", "panels"
+ROWS, PANELS, PLANES = "held_rows", "panels", "planes"
 CASES: tuple[tuple[Callable[..., Any], str, str, dict[str, int]], ...] = (
     (softmax, "f32[5, 1000]", ROWS, {"threads": 128, "cluster": 2}),
     (softmax, "f32[3, 999]", ROWS, {"threads": 512, "cluster": 16}),
@@ -56,6 +61,9 @@ CASES: tuple[tuple[Callable[..., Any], str, str, dict[str, int]], ...] = (
     (middle_softmax, "f32[3, 250, 100]", PANELS, {}),
     (standardise, "f32[1000, 45]", PANELS, {"threads": 1024, "cluster": 8}),
     (standardise, "f64[257, 24]", PANELS, {"lanes": 8, "unroll": 4, "cluster": 4}),
+    (batch_normalised, "f32[20, 3, 100]", PLANES, {"threads": 512, "cluster": 8}),
+    (batch_normalised, "f64[9, 2, 53]", PLANES, {"threads": 256, "cluster": 2, "lanes": 32}),
+    (batch_normalised, "bf16[17, 2, 64]", PLANES, {}),
     (none_beyond, "f32[513, 40]", PANELS, {"threads": 2048, "cluster": 4}),
 )
 
@@ -92,8 +100,9 @@ def test_the_text_gives_the_cluster_back(case: int) -> None:
         (softmax, "f32[4096, 32768]"),
         (middle_softmax, "f32[64, 512, 4096]"),
         (standardise, "f32[16384, 8192]"),
+        (batch_normalised, "f32[128, 256, 3136]"),
     ],
-    ids=["longest rows", "long rows", "middle axis", "first axis"],
+    ids=["longest rows", "long rows", "middle axis", "first axis", "batch"],
 )
 def test_what_fits_a_cluster_is_read_once(function: Callable[..., Any], spec: str) -> None:
     plan = pf.jit(function).plan(pf.spec(spec), target="h200")
