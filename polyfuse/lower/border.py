@@ -1,43 +1,116 @@
-"""Interior and border: one test per block instead of a mask per access.
+"""Interior and border: one test per block instead of a mask per access and a choice per region.
 
 if 1024*b0 + 1023 < N:   whole body without masks, full vectors
 else:                    masked body
+
+The interior are the blocks that agree with the middle one.  A mask that holds for all of the middle block, or for
+none of it, is decided there; what it decides (whether a padded image is read or reflected, say) is not computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard, with_products
+from polyfuse.expr import Program
+from polyfuse.lower.context import Context
 from polyfuse.lower.inspect import flatten, parts
-from polyfuse.schedule import Digit
+from polyfuse.schedule import Digit, KernelSchedule
+from polyfuse.sets import at_least_zero
 from polyfuse.terms import Apply, Expr, Inside
 
+LARGE = 1 << 20
+"""Where hints are missing or small: an interior is for arrays of many blocks."""
 
-def border_conditions(ops: Sequence[ir.Op], digits: Sequence[Digit]) -> tuple[Affine, ...] | None:
-    """The masks of `ops` at their worst thread, slot and loop iteration: they hold for a block iff all masks do.
 
-    None when a mask depends on a loop of symbolic length.
+def interior(ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program, context: Context) -> tuple[Affine, ...]:
+    """Affine expressions of the block's digits, all >= 0 where every mask of `ops` is as in the middle block.
+
+    Empty where the middle block decides nothing that the context leaves open.
     """
-    inner = {f"${d.name}": d for d in digits if d.kind != "block"}
-    worst: dict[Affine, None] = {}
-    for condition in masks(ops):
-        lowered = condition
-        for atom, factor in condition.terms:
-            if not isinstance(atom, str):
-                if any(n in inner for n in atom.numerator.names()):
-                    return None
-                continue
-            d = inner.get(atom)
-            if d is None:
-                continue
-            if not d.extent.is_constant:
+    middle = _middle_block(schedule, program)
+    if middle is None:
+        return ()
+    inner = {f"${d.name}": d for d in schedule.digits if d.kind != "block"}
+    found: dict[Affine, None] = {}
+    for condition in dict.fromkeys(masks(ops)):
+        ends = _ends(condition, inner)
+        if ends is None or not any(name.startswith("$b") for name in ends.least.names()):
+            continue  # without a block digit they hold or fail for all blocks alike: they stay masks
+        if ends.least.evaluate(middle) >= 0:
+            found[ends.least] = None
+        elif ends.most.evaluate(middle) < 0:
+            found[-ends.most - 1] = None
+    return _without_implied(_tightest(found), context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The least and the greatest value of an expression inside one block."""
+
+    least: Affine
+    most: Affine
+
+
+def _ends(condition: Affine, inner: Mapping[str, Digit]) -> _Ends | None:
+    """None where it depends on a loop of symbolic length, or divides a digit of the block's inside."""
+    least = most = condition
+    for atom, factor in condition.terms:
+        if not isinstance(atom, str):
+            if atom.numerator.names() & inner.keys():
                 return None
-            lowered = lowered.substitute({atom: d.count - 1 if factor < 0 else 0})
-        if any(name.startswith("$b") for name in lowered.names()):
-            worst[lowered] = None  # others hold or fail for all blocks alike: they stay masks
-    return tuple(worst)
+            continue
+        digit = inner.get(atom)
+        if digit is None:
+            continue
+        if not digit.extent.is_constant:
+            return None
+        last = digit.count - 1
+        least = least.substitute({atom: last if factor < 0 else 0})
+        most = most.substitute({atom: last if factor > 0 else 0})
+    return _Ends(least, most)
+
+
+def _middle_block(schedule: KernelSchedule, program: Program) -> dict[str, int] | None:
+    """Typical large sizes that obey the program's facts and the kernel's guards, and the middle block for them."""
+    hints = {name: max(1, program.hints.get(name, LARGE)) for name in program.symbols}
+    for sizes in (
+        dict.fromkeys(hints, LARGE),
+        {name: hint * LARGE for name, hint in hints.items()},
+        hints,
+    ):
+        known = dict(with_products(sizes, program.derived))
+        if _are_possible(known, program.facts, schedule.guards):
+            blocks = {f"${d.name}": d.extent.evaluate(known) // 2 for d in schedule.of_kind("block")}
+            return {**known, **blocks}
+    return None
+
+
+def _are_possible(sizes: Mapping[str, int], facts: Iterable[Affine], guards: Iterable[AnyGuard]) -> bool:
+    return all(f.evaluate(sizes) >= 0 for f in facts) and all(g.holds(sizes) for g in guards)
+
+
+def _tightest(conditions: Iterable[Affine]) -> list[Affine]:
+    """Of conditions that differ by a constant, the strongest."""
+    least: dict[tuple[object, ...], Affine] = {}
+    for condition in conditions:
+        known = least.get(condition.terms)
+        if known is None or condition.constant < known.constant:
+            least[condition.terms] = condition
+    return list(least.values())
+
+
+def _without_implied(conditions: Sequence[Affine], context: Context) -> tuple[Affine, ...]:
+    """Those that neither the context nor the other ones imply."""
+    kept = list(conditions)
+    for condition in conditions:
+        others = [c for c in kept if c is not condition]
+        if context.assuming(at_least_zero(others)).implies(condition):
+            kept = others
+    return tuple(kept)
 
 
 def masks(ops: Sequence[ir.Op]) -> list[Affine]:
@@ -52,12 +125,13 @@ def masks(ops: Sequence[ir.Op]) -> list[Affine]:
     return found
 
 
-def _inside(term: Expr) -> list[Affine]:
-    """Padding masks only: a condition of the user's program (a region) is no mask, but testing it is harmless."""
+def _inside(term: Expr) -> Iterator[Affine]:
+    """Conditions on indices: padding masks, and the regions of the user's program."""
     match term:
         case Inside(where=where):
-            return list(where)
+            yield from where
         case Apply(operands=operands):
-            return [c for o in operands for c in _inside(o)]
+            for operand in operands:
+                yield from _inside(operand)
         case _:
-            return []
+            return

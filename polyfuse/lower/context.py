@@ -36,6 +36,10 @@ class Context:
         """The context of the first `trips` trips of a loop."""
         return replace(self, loops={**self.loops, f"${loop}": sets.box([f"${loop}"], [trips])})
 
+    def assuming(self, constraints: Sequence[Constraint]) -> Context:
+        """The context where these hold as well."""
+        return replace(self, constraints=(*self.constraints, *constraints))
+
     def implies(self, condition: Affine) -> bool:
         """True when ``condition >= 0`` always holds.  A query out of budget answers False: the test is then emitted."""
         if condition.is_constant:

@@ -10,7 +10,8 @@ from polyfuse.affine import Affine
 from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import partial, total
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
-from polyfuse.lower.border import border_conditions
+from polyfuse.lower.border import interior
+from polyfuse.lower.decide import decided
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, store
 from polyfuse.lower.peel import at_trip, whole_trips
@@ -23,13 +24,14 @@ from polyfuse.terms import Inside, Ref
 
 
 def lower_body(env: Environment) -> tuple[ir.Op, ...]:
-    """The masked body, or both: without masks where the whole block lies inside, masked at the border."""
+    """The masked body, or both: without masks where the block lies inside, masked at the border."""
     body = lower_items(env, env.schedule.order, ())
-    worst = border_conditions(body, env.schedule.digits) if env.schedule.border else None
-    if not worst:
+    inside = interior(body, env.schedule, env.scop.program, env.context) if env.schedule.border else ()
+    if not inside:
         return body
-    context = replace(env.context, constraints=(*env.context.constraints, *at_least_zero(worst)))
-    return (ir.If(Inside(worst), lower_items(replace(env, context=context), env.schedule.order, ()), body),)
+    context = env.context.assuming(at_least_zero(inside))
+    whole = lower_items(replace(env, context=context), env.schedule.order, ())
+    return (ir.If(Inside(inside), decided(whole, context), body),)
 
 
 def lower_items(env: Environment, items: Sequence[TreeItem], loops: tuple[str, ...]) -> tuple[ir.Op, ...]:

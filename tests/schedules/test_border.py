@@ -1,0 +1,63 @@
+"""Interior and border: blocks inside compute one region and test nothing; the others agree with NumPy all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.face.interpreted import run_plan
+
+
+def rolled(x):
+    return np.roll(x, 1, axis=0) + np.roll(x, -1, axis=0) + np.roll(x, 2, axis=1) - 3 * x
+
+
+def padded(mode: str) -> Callable[..., object]:
+    def smooth(x):
+        p = np.pad(x, 1, mode=mode)
+        return p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]
+
+    return smooth
+
+
+def joined(x, y):
+    return np.tanh(np.concatenate([x, y], axis=1))
+
+
+def branches(source: str) -> tuple[str, str]:
+    """The text of the interior and of the border."""
+    body = source[source.index("    if ") :]
+    inside, _, outside = body.partition("    else:\n")
+    return inside, outside
+
+
+@pytest.mark.parametrize(
+    ("function", "loads", "regions"),
+    [(rolled, 4, 7), (padded("edge"), 4, 16), *((padded(mode), 4, 24) for mode in ("wrap", "reflect", "symmetric"))],
+)
+def test_inside_one_region_is_read_and_nothing_is_tested(function, loads: int, regions: int) -> None:
+    inside, outside = branches(pf.jit(function).plan(pf.spec("f32[N~2000, M~3000]"), target="cpu").source())
+    assert inside.count("load(") == loads and "mask" not in inside.partition("\n")[2] and "where(" not in inside
+    assert outside.count("load(") == regions and "mask=" in outside
+
+
+@pytest.mark.parametrize("function", [rolled, padded("reflect"), padded("edge")])
+def test_every_block_is_right(function) -> None:
+    """Arrays of one block, of border blocks only, and with an interior; widths that fill blocks and others."""
+    jitted, rng = pf.jit(function), np.random.default_rng(0)
+    for shape in [(2, 3), (3, 32), (5, 64), (7, 95), (33, 129), (4, 700), (70, 5000)]:
+        x = rng.standard_normal(shape).astype(np.float32)
+        np.testing.assert_allclose(jitted(x), function(x.astype(np.float64)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "h200"])
+def test_the_interpreter_agrees(target: str) -> None:
+    rng = np.random.default_rng(1)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((9, 300), (9, 76)))
+    for function, arguments in ((rolled, (x,)), (padded("reflect"), (x,)), (joined, (x, y))):
+        specs = [pf.spec(f"f32[N~2000, {'KL'[k]}~3000]") for k in range(len(arguments))]
+        found = run_plan(pf.jit(function).plan(*specs, target=target), arguments)
+        np.testing.assert_allclose(found[0], function(*arguments), rtol=1e-5, atol=1e-5)
