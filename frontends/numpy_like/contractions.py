@@ -14,10 +14,9 @@ import numpy as np
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.dtypes import DType, bool_
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.errors import ShapeError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
-from polyfuse.frontends.numpy_like.creation import eye
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all, mismatch, text_of
 from polyfuse.frontends.numpy_like.reductions import sum_
@@ -272,19 +271,6 @@ def multi_dot(arrays: Sequence[ArrayLike]) -> Tracer:
     return reduce(matmul, lift_all(*arrays))
 
 
-def matrix_power(a: ArrayLike, n: int) -> Tracer:
-    (a,) = lift_all(a)
-    if n < 0:
-        raise UnsupportedError("matrix_power with a negative exponent", advice="Invert the matrix first.")
-    if n == 0:
-        size = a.shape[-1]
-        return eye(a.state, size, dtype=a.dtype)
-    half = matrix_power(a, n // 2) if n > 1 else None
-    if half is None:
-        return a[...]
-    return matmul(matmul(half, half), a) if n % 2 else matmul(half, half)
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "matmul": matmul,
     "dot": dot,
@@ -306,5 +292,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "linalg.cross": lambda a, b, *, axis=-1: cross(a, b, axis=axis),
     "linalg.trace": lambda a, *, offset=0, dtype=None: trace(a, offset, -2, -1, dtype),
     "linalg.multi_dot": multi_dot,
-    "linalg.matrix_power": matrix_power,
 }

@@ -14,7 +14,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension
-from polyfuse.dtypes import f64, i64
+from polyfuse.dtypes import DType, f64, i64
 from polyfuse.errors import ShapeError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -72,11 +72,16 @@ def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any
         return Tracer(trace, nodes.cast(ramp, wanted))
     numbers = [float(v) for v in (first, last, step)]
     count = max(ceil((numbers[1] - numbers[0]) / numbers[2]), 0)
-    sample = np.arange(first, first + 2 * step, step)
-    wanted = numpy_dtype(dtype) if dtype is not None else numpy_dtype(sample.dtype)
+    wanted = numpy_dtype(dtype) if dtype is not None else _range_dtype(first, last, step)
     delta = (first + step) - first
     index = Tracer(trace, nodes.cast(nodes.iota((Affine.of(count),), dimension(0)), wanted))
     return ufunc("add", ufunc("multiply", index, delta), first)
+
+
+def _range_dtype(*numbers: Any) -> DType:
+    """NumPy's dtype for a range with these ends and this step."""
+    kinds = [v.weak or v.dtype.type if isinstance(v, Tracer) else type(v) for v in numbers]
+    return numpy_dtype(np.arange(*(kind(1) for kind in kinds)).dtype)
 
 
 def _affine(value: Any) -> Affine | None:

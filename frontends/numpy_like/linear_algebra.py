@@ -13,9 +13,10 @@ import numpy as np
 from polyfuse.affine import Affine
 from polyfuse.dtypes import bf16, f16, f64
 from polyfuse.errors import DTypeError, ShapeError, UnsupportedError
-from polyfuse.frontends.numpy_like import axes, promotion, reductions
+from polyfuse.frontends.numpy_like import axes, nodes, promotion, reductions
 from polyfuse.frontends.numpy_like.boundaries import library
 from polyfuse.frontends.numpy_like.contractions import matmul
+from polyfuse.frontends.numpy_like.creation import eye
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, lift, lift_all, text_of
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -55,10 +56,15 @@ def _matrices(name: str, x: ArrayLike, square: bool = True) -> Tracer:
         raise ShapeError(f"np.linalg.{name} needs matrices, not an array of rank {array.ndim}")
     if array.element in (f16, bf16):
         raise DTypeError(f"np.linalg.{name} does not accept {array.dtype}", advice="Cast with .astype(np.float32).")
-    rows, columns = array.sizes[-2:]
-    if square and not (rows == columns or array.state.equal(rows, columns)):
-        raise ShapeError(f"np.linalg.{name} needs square matrices, not {text_of(array.sizes)}")
+    if square:
+        _check_square(name, array)
     return array if array.element.is_float else Tracer(array.state, as_dtype(array, f64))
+
+
+def _check_square(name: str, array: Tracer) -> None:
+    rows, columns = array.sizes[-2:]
+    if not (rows == columns or array.state.equal(rows, columns)):
+        raise ShapeError(f"np.linalg.{name} needs square matrices, not {text_of(array.sizes)}")
 
 
 def same_shape(name: str, x: ArrayLike) -> Tracer:
@@ -71,6 +77,23 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tracer:
     """The lower triangular factor; its transpose where `upper`."""
     factor = same_shape("cholesky", x)
     return factor.mT if upper else factor
+
+
+def matrix_power(x: ArrayLike, n: int) -> Tracer:
+    """By repeated squaring; of the inverse for negative `n`."""
+    (array,) = lift_all(x)
+    if array.ndim < 2:
+        raise ShapeError(f"np.linalg.matrix_power needs matrices, not an array of rank {array.ndim}")
+    _check_square("matrix_power", array)
+    if n < 0:
+        return matrix_power(same_shape("inv", array), -n)
+    if n == 0:
+        identity = eye(array.state, array.shape[-1], dtype=array.dtype)
+        return Tracer(array.state, nodes.broadcast(identity.node, array.sizes))
+    if n == 1:
+        return array[...]
+    half = matrix_power(array, n // 2)
+    return matmul(matmul(half, half), array) if n % 2 else matmul(half, half)
 
 
 def pinv(x: ArrayLike, rcond: ArrayLike = None, hermitian: bool = False, *, rtol: ArrayLike = None) -> Tracer:
@@ -242,7 +265,7 @@ def _product(sizes: Any) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"linalg.{f.__name__}": f for f in (cholesky, pinv, det, slogdet, solve, eigh, eigvalsh, qr, svd, svdvals)},
-    **{f"linalg.{f.__name__}": f for f in (lstsq, matrix_rank, norm, cond, tensorinv, tensorsolve)},
+    **{f"linalg.{f.__name__}": f for f in (lstsq, matrix_power, matrix_rank, norm, cond, tensorinv, tensorsolve)},
     "linalg.inv": partial(same_shape, "inv"),
     "linalg.matrix_norm": lambda x, *, keepdims=False, ord="fro": norm(x, ord, (-2, -1), keepdims),
 }

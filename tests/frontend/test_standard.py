@@ -47,6 +47,20 @@ def test_pinv_by_a_share_of_the_largest_singular_value(name: str) -> None:
     assert_same(run(lambda a: np.linalg.pinv(a, **{name: 1e-4}), a), np.linalg.pinv(a, rcond=1e-4))
 
 
+@pytest.mark.parametrize("n", [-3, -1, 0, 1, 5])
+def test_powers_of_stacks_of_matrices(n: int) -> None:
+    a = RNG.standard_normal((2, 3, 3))
+    assert_same(run(lambda a: np.linalg.matrix_power(a, n), a), np.linalg.matrix_power(a, n))
+    integers = RNG.integers(-3, 3, (3, 3)) if n >= 0 else 2 * np.eye(3, dtype=np.int64)
+    assert_same(run(lambda a: np.linalg.matrix_power(a, n), integers), np.linalg.matrix_power(integers, n))
+
+
+@pytest.mark.parametrize("ends", [(-1e-9,), (3.5,), (0, 2.5, 1), (np.float32(1), 4, 1), (1, 2, 0.25), (np.int8(2),)])
+def test_the_dtype_of_a_range_follows_all_its_numbers(ends: tuple[Any, ...]) -> None:
+    assert_same(run(lambda x: np.arange(*ends) + x * 0, np.int8([0])), np.arange(*ends) + np.int8(0))
+    assert run(lambda x: np.arange(*ends), np.int8([0])).dtype == np.arange(*ends).dtype
+
+
 def test_meshgrid_is_a_tuple() -> None:
     kinds: list[type] = []
 
