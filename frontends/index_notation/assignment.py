@@ -57,7 +57,11 @@ def access(x: Tracer, index: Any) -> Access:
                 advice="Use an index for each axis, or slice the array first: row = A[0]; row[j].",
             )
     if len(items) != x.ndim:
-        raise IndexingError(f"{name} has {x.ndim} axes, and is given {len(items)} subscripts")
+        count = "1 subscript" if len(items) == 1 else f"{len(items)} subscripts"
+        raise IndexingError(
+            f"{name} has {x.ndim} {'axis' if x.ndim == 1 else 'axes'}, and is given {count}",
+            advice="Write one subscript for every axis, all in one pair of brackets.",
+        )
     subscripts = [item if isinstance(item, Term) else _position(x, item, axis) for axis, item in enumerate(items)]
     return Access(x, x.node, tuple(subscripts), name, here())
 
@@ -197,7 +201,7 @@ class _Statement:
 
     # ------------------------------------------------------------------------------------------ a part of an array
     def _write(self, outer: Sequence[Index], space: Space, evaluation: Evaluation) -> None:
-        evaluation.bounds.guards_needed(self.target, space)
+        evaluation.bounds.guards_needed(self.target, space, is_target=True)
         subscripts = [s for s in map(affine, self.target.subscripts) if s is not None]
         keys = tuple(index.key for index in outer)
         inverse = _inverse(self.target, subscripts, keys)
@@ -239,7 +243,7 @@ class _Statement:
             shape,
         )
         operands, entries = list[Node](), list[IndexEntry]()
-        evaluation.bounds.guards_needed(self.target, space)
+        evaluation.bounds.guards_needed(self.target, space, is_target=True)
         for axis, subscript in enumerate(self.target.subscripts):
             known = affine(subscript)
             if known is not None:

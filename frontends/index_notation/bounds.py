@@ -68,16 +68,16 @@ class Bounds:
                 return all(self.hold(part, space) for part in term.parts())
         return True
 
-    def guards_needed(self, term: Access, space: Space) -> Conjunction:
+    def guards_needed(self, term: Access, space: Space, *, is_target: bool = False) -> Conjunction:
         """The conditions that `term` must be read under: none where it is in bounds everywhere.  Raises IndexingError,
         or leaves guards on sizes, where they do not help."""
         if not self._escapes(term, space, ()):
             return ()
         for axis, subscript in self._escapes(term, space, space.guards):
-            self._allow(term, axis, subscript, space)
+            self._allow(term, axis, subscript, space, is_target)
         return space.guards
 
-    def _allow(self, term: Access, axis: int, subscript: Affine, space: Space) -> None:
+    def _allow(self, term: Access, axis: int, subscript: Affine, space: Space, is_target: bool) -> None:
         """Leave a guard on sizes for which the access is in bounds, if they hold here.  Raises IndexingError."""
         from polyfuse.index_proofs import admissible_sizes, escape
 
@@ -94,25 +94,33 @@ class Bounds:
         point = escape(exact, subscript.substitute(symbols), size.substitute(symbols))
         if point is None:
             point = escape(domain, subscript, size) or {}
-        raise self._error(term, axis, subscript, symbols | point, legal)
+        known = " and ".join(f"{e} >= 0" for e in legal or ())
+        advice = _advice(term, subscript, f"It is in bounds where {known}. " if known else "", is_target)
+        raise self._error(term, axis, subscript, symbols | point, advice)
 
     def _error(
-        self, term: Access, axis: int, subscript: Affine, point: Mapping[str, int], legal: Conjunction | None
+        self, term: Access, axis: int, subscript: Affine, point: Mapping[str, int], advice: str
     ) -> IndexingError:
         size = term.array.sizes[axis]
         where = [f"{shown(Affine.symbol(n))} = {point[n]}" for n in sorted(keys_of([subscript]))]
         sizes = [f"{n} = {point[n]}" for n in sorted(names_of([subscript, size])) if n in point and n[0] != "@"]
         at = f"at {' and '.join(where)}" if where else "always"
         extent = f"{size} (with {', '.join(sizes)})" if sizes else str(size)
-        condition = " and ".join(f"{e} >= 0" for e in legal or ())
-        advice = f"It is in bounds where {condition}. " if condition else ""
         return IndexingError(
             f"{text_of(term)} is out of bounds: {at} it is element {subscript.evaluate(point)} of axis {axis}, "
             f"which has size {extent}",
-            advice=f"{advice}Restrict the index, pf.indices('i', within=(start, stop)), or guard the access: "
-            f"pf.where(pf.inside({text_of(term)}), {text_of(term)}, 0).",
+            advice=advice,
             source=term.location.source() if term.location else None,
         )
+
+
+def _advice(term: Access, subscript: Affine, known: str, is_target: bool) -> str:
+    names = [shown(Affine.symbol(key)) for key in sorted(keys_of([subscript]))]
+    restrict = f"estrict the index, pf.indices('{names[0]}', within=(start, stop))" if names else ""
+    if is_target:
+        return f"{known}R{restrict}, or make the array larger." if restrict else f"{known}Make the array larger."
+    guard = f"uard the access: pf.where(pf.inside({text_of(term)}), {text_of(term)}, 0)."
+    return f"{known}R{restrict}, or g{guard}" if restrict else f"{known}G{guard}"
 
 
 def _limits(key: str, limits: Range) -> tuple[Affine, Affine]:

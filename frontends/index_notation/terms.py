@@ -229,7 +229,9 @@ def indices(names: str, *, within: Any = None) -> Any:
     """
     found = names.replace(",", " ").split()
     if not found or not all(name.isidentifier() for name in found):
-        raise located(IndexingError(f"index names are identifiers, not {names!r}", advice='pf.indices("i j")'))
+        raise located(
+            IndexingError(f"index names are identifiers, not {names!r}", advice='Write i, j = pf.indices("i j").')
+        )
     limits = None if within is None else within if isinstance(within, tuple) else (0, within)
     if limits is not None and (len(limits) != 2 or any(isinstance(limit, Term) for limit in limits)):
         raise located(
@@ -249,7 +251,12 @@ def reduction(function: str, over: Any, body: Any) -> Reduction:
     free = body.free()
     for index in chosen:
         if not isinstance(index, Index):
-            raise located(IndexingError(f"pf.{function} reduces over indices, not over {index!r}"))
+            raise located(
+                IndexingError(
+                    f"pf.{function} reduces over indices, not over {index!r}",
+                    advice=f"Write the index first: pf.{function}(k, A[i, k]), with k = pf.indices('k').",
+                )
+            )
         if index.key not in free and index.within is None:
             raise located(
                 IndexingError(
@@ -264,7 +271,11 @@ def reduction(function: str, over: Any, body: Any) -> Reduction:
 def inside(element: Any) -> Term:
     """The condition that the element ``A[i - 1, j]`` exists: ``pf.where(pf.inside(A[i - 1]), A[i - 1], 0)``."""
     if not isinstance(element, Access):
-        raise located(TraceError("pf.inside takes an element such as A[i - 1, j]"))
+        raise located(
+            TraceError(
+                "pf.inside takes an element such as A[i - 1, j]", advice="Write conditions on values without it."
+            )
+        )
     condition: Any = None
     for subscript, size in zip(element.subscripts, element.array.shape, strict=True):
         if isinstance(subscript, Term):

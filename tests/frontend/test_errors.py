@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -135,12 +136,12 @@ SPECS = [
 ]
 
 
-def message(name: str, specs: str, body: str) -> str:
-    """The text of the error that tracing raises, with a made-up file name."""
+def message(name: str, specs: str, body: str, names: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The text of the error that tracing raises, with a made-up file name.  `names`: further globals."""
     text = "def f(x, y=None):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    scope: dict[str, Any] = {"np": np, "REAL": np.zeros(4)}
+    scope: dict[str, Any] = {"np": np, "REAL": np.zeros(4), **names}
     exec(compile(text, file, "exec"), scope)
     parts = [part + "]" for part in specs.split("] ")]
     parts[-1] = parts[-1].removesuffix("]")
@@ -158,8 +159,8 @@ def spec_message(text: str) -> str:
     return f"SpecError: {caught.value}"
 
 
-def goldens() -> dict[str, str]:
-    blocks = GOLDEN.read_text().split("=== ")[1:]
+def read_goldens(file: Path) -> dict[str, str]:
+    blocks = file.read_text().split("=== ")[1:]
     return {name: text.strip("\n") for name, _, text in (b.partition("\n") for b in blocks)}
 
 
@@ -171,11 +172,11 @@ MAKERS: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_error(name: str) -> None:
-    assert MAKERS[name]() == goldens()[name]
+    assert MAKERS[name]() == read_goldens(GOLDEN)[name]
 
 
 def test_goldens_name_no_other_errors() -> None:
-    assert list(goldens()) == list(MAKERS)
+    assert list(read_goldens(GOLDEN)) == list(MAKERS)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,45 @@ def moved_in_place(x):
     return y
 
 
+def chosen_before(x, at):
+    y = pf.zeros(x.shape, x.dtype)
+    y[i] = pf.where(i > 0, x[at[i - 1]], 0)
+    return y
+
+
+def running_maximum_of_rows(a):
+    y = a.copy()
+    y[i, j] = pf.maximum(y[i, j - 1], y[i, j])
+    return y
+
+
+def backwards(x):
+    n = x.shape[0]
+    s = x.copy()
+    s[n - 1 - i] = s[n - i] + s[n - 1 - i]
+    return s
+
+
+def histogram(at, w):
+    h = pf.zeros(5, w.dtype)
+    h[at[i]] += w[i]
+    return h
+
+
+def every_other(x):
+    y = x.copy()
+    y[2 * i] = -x[2 * i + 1]
+    return y
+
+
+AT = RNG.integers(0, 12, 12)
+
 CASES = [
+    (chosen_before, (X, AT), np.append(0, X[AT[:-1]])),
+    (running_maximum_of_rows, (A,), np.maximum.accumulate(A, axis=1)),
+    (backwards, (X,), np.cumsum(X[::-1])[::-1]),
+    (histogram, (AT % 5, X), np.bincount(AT % 5, X, 5)),
+    (every_other, (X,), np.where(np.arange(12) % 2, X, -np.roll(X, -1))),
     (matmul, (A, A.T.copy()), A @ A.T),
     (stencil, (A,), stencil_by_slices(A)),
     (prefix, (X,), np.cumsum(X)),
