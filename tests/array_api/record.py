@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.array_api import namespace
-from tests.array_api.reasons import reason_of
+from tests.array_api.reasons import OUTSIDE, is_name_of_an_error, reason_of
 from tests.array_api.suite import REPLACED
 
 PACKAGES = ("numpy", "numba", "llvmlite", "islpy", "hypothesis", "pytest")
@@ -40,7 +40,10 @@ def record(results: Results, suite: Path, settings: Mapping[str, Any]) -> dict[s
     """What is written to ``benchmarks/results``."""
     outcomes = results.outcomes.values()
     counts = Counter(line["outcome"] for line in outcomes)
+    passed = [line["id"] for line in outcomes if line["outcome"] == "passed"]
     rest = [line for line in outcomes if line["outcome"] != "passed"]
+    reasons = Counter(map(reason_of, rest))
+    applicable = len(results.outcomes) - sum(reasons[reason] for reason in OUTSIDE)
     return {
         "command": "python -m tests.array_api SUITE --out benchmarks/results/array_api.json",
         "date": date.today().isoformat(),
@@ -51,10 +54,13 @@ def record(results: Results, suite: Path, settings: Mapping[str, Any]) -> dict[s
         "versions": {"polyfuse": _git(Path(__file__).parent), "python": platform.python_version()}
         | {name: version(name) for name in PACKAGES},
         "tests": len(results.outcomes),
-        "passed": counts["passed"],
+        "passed": len(passed),
+        "applicable": applicable,
+        "passed_of_applicable": f"{100 * len(passed) / applicable:.1f} %" if applicable else "",
+        "passed_for_a_name_or_signature_alone": sum(map(is_name_of_an_error, passed)),
         "failed": counts["failed"],
         "skipped": counts["skipped"],
-        "reasons": dict(Counter(map(reason_of, rest)).most_common()),
+        "reasons": dict(reasons.most_common()),
         "seconds": round(sum(line["seconds"] for line in outcomes)),
         "suite_changes": [{"file": file, "before": before, "after": after} for file, before, after in REPLACED],
         "not_passed": [

@@ -182,6 +182,4 @@ ifftshift(x, /, *, axes=None)
 """
 
 # Parameters that hold arrays or numbers of any value; all others are static, part of the program.
-VALUES = frozenset(
-    "x x1 x2 arrays condition indices fill_value min max prepend append sorter rtol start stop".split()
-)
+VALUES = frozenset("x x1 x2 arrays condition indices fill_value min max prepend append sorter rtol start stop".split())

@@ -11,7 +11,7 @@ import pytest
 from polyfuse.errors import PolyfuseError
 from tests.array_api import namespace as xp
 from tests.array_api import suite
-from tests.array_api.reasons import COMPLEX, reason_of
+from tests.array_api.reasons import COMPLEX, is_name_of_an_error, reason_of
 
 A = np.arange(12, dtype=np.float64).reshape(3, 4) / 4
 
@@ -53,6 +53,12 @@ def test_elements_are_written() -> None:
     np.testing.assert_array_equal(x.data, wanted)
 
 
+def test_division_by_infinity_is_numpys() -> None:
+    a, b = np.array([np.inf, -np.inf, 1.0, -1.0]), np.array([1.0, 1.0, -np.inf, np.inf])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(xp.floor_divide(xp.asarray(a), xp.asarray(b)).data, np.floor_divide(a, b))
+
+
 def test_another_suite_is_noticed(tmp_path: Any) -> None:
     files = tmp_path / "checkout" / "array_api_tests"
     files.mkdir(parents=True)
@@ -70,4 +76,14 @@ def test_another_suite_is_noticed(tmp_path: Any) -> None:
     ],
 )
 def test_reasons(message: str, reason: str) -> None:
-    assert reason_of({"message": message, "text": ""}) == reason
+    assert reason_of({"id": "test", "message": message, "text": ""}) == reason
+
+
+def test_names_of_functions_that_only_raise_are_counted() -> None:
+    named = [
+        "test_has_names.py::test_has_names[fft-rfft]",
+        "test_signatures.py::test_extension_func_signature[fft.rfft]",
+    ]
+    assert all(map(is_name_of_an_error, named))
+    assert not is_name_of_an_error("test_has_names.py::test_has_names[fft-fftshift]")
+    assert not is_name_of_an_error("test_fft.py::test_rfft")
