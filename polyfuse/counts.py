@@ -10,7 +10,7 @@ from math import prod
 from polyfuse.affine import Affine
 from polyfuse.places.products import folded_products
 from polyfuse.scalars import FUNCTIONS
-from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.schedule import KernelSchedule, Placed, window_index
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr
 
@@ -117,20 +117,23 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """The widest moment: values alive between their definition and last use, in order of the placed statements."""
     order = list(reversed(schedule.placed))
     folded = folded_products(scop, schedule)
-    last: dict[str, int] = {}
+    by_name, last, windowed = schedule.by_name(), dict[str, int](), _window_words(scop, schedule, sizes)
     for k, placed in enumerate(order):
         for provider in placed.providers:
             last[provider] = k
+            for taken in by_name[provider].providers if by_name[provider].role == "take" else ():
+                last[taken] = k
     alive: dict[str, int] = {}
     words = widest = 0
     for k, placed in enumerate(order):
         if placed.role in ("load", "get", "compute") and placed.name not in folded:
-            alive[placed.name] = own = _words(scop, placed, sizes)
+            alive[placed.name] = own = windowed.get(placed.name) or _words(scop, placed, sizes)
             words += own
         widest = max(widest, words)
         for provider in placed.providers:
-            if last.get(provider) == k:
-                words -= alive.pop(provider, 0)
+            for source in (provider, *(by_name[provider].providers if by_name[provider].role == "take" else ())):
+                if last.get(source) == k:
+                    words -= alive.pop(source, 0)
     return BASE_REGISTERS + widest
 
 
@@ -158,6 +161,44 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
 def _sums(scop: Scop, placed: Placed) -> bool:
     statement = scop.statements[placed.value]
     return placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction
+
+
+def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, int]:
+    """32-bit registers of values in a kernel with windows, which the compiler walks row by row: of a window the rows
+    that one row of results reaches and one ahead, of what is computed the row at hand.
+
+    Two Jacobi steps in windows of 12 x 8 and 10 x 6: 96 registers (ptxas), where all windows whole would be 236.
+    """
+    by_name, slots = schedule.by_name(), {d.name: d.count for d in schedule.of_kind("slot")}
+    takers = [p for p in schedule.placed if p.role == "take"]
+    held: dict[str, list[tuple[int, int, int]]] = {}  # per dimension: first and last number taken, and those at once
+    for taker in takers:
+        (holder,) = taker.providers
+        index = window_index(by_name[holder], taker, slots)
+        found = held.setdefault(holder, [(at.constant, at.constant, 0) for _, at in index])
+        for d, (_, at) in enumerate(index):
+            steps = [at.coefficient(f"${name}") * (count - 1) for name, count in slots.items()]
+            low, high = at.constant + sum(min(s, 0) for s in steps), at.constant + sum(max(s, 0) for s in steps)
+            found[d] = (min(found[d][0], low), max(found[d][1], high), max(found[d][2], high - low))
+    words: dict[str, int] = {}
+    for placed in schedule.placed if takers else ():
+        each = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
+        if placed.name in held:
+            spans = [(high - low + 1, high - low + 1 - run) for low, high, run in held[placed.name]]
+            outer = next((d for d, (_, _, run) in enumerate(held[placed.name]) if run), 0)
+            words[placed.name] = each * prod([min(n, r + 1) if d == outer else n for d, (n, r) in enumerate(spans)])
+        elif placed.role == "compute":
+            words[placed.name] = max(1, _words(scop, placed, sizes) // _outermost(placed, slots))
+    return words
+
+
+def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:
+    """The extent of the slots along the first dimension that has some."""
+    for entry in placed.place:
+        counts = [slots[n[1:]] for n in _names(entry) if n[1:] in slots]
+        if counts:
+            return prod(counts)
+    return 1
 
 
 def _words(scop: Scop, placed: Placed, sizes: Sizes) -> int:

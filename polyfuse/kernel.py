@@ -7,7 +7,7 @@ Values therefore meet by slot name, as NumPy arrays of equal rank broadcast.
 Grammar (``?`` optional, ``*`` many)::
 
     Kernel  = name, parameters*, grid*, threads, slots*, shared*, body: Op*
-    Op      = Let | Load | Store | Reduce | Contract | Combine | Scan | For | If | Barrier | Elect | AtomicUpdate
+    Op      = Let | Load | Take | Store | Reduce | Contract | Combine | Scan | For | If | Barrier | Elect | AtomicUpdate
     Expr    = Ref | Const | Index | Inside | Apply
     where   = Affine*   a conjunction, each >= 0, over digits and sizes
 
@@ -126,6 +126,19 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Take:
+    """``name = value[index]``: the same thread's registers of `value`, at other slots.
+
+    `index`: for slots of `value` that count one number (outermost first, C order) the number wanted, affine in slots.
+    Every other slot of `value` keeps its place.  The numbers are register numbers: they stay within the slots' extents.
+    """
+
+    name: str
+    value: Ref
+    index: tuple[tuple[tuple[str, ...], Affine], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """``array[index] = value`` where the condition holds; as `Load`.  The value broadcasts over slots of the index."""
 
@@ -232,7 +245,7 @@ class AtomicUpdate:
     mask: Expr | None = None
 
 
-Op = Union[Let, Load, Store, Reduce, Contract, Combine, Scan, For, If, Barrier, Elect, AtomicUpdate]
+Op = Union[Let, Load, Take, Store, Reduce, Contract, Combine, Scan, For, If, Barrier, Elect, AtomicUpdate]
 
 
 @dataclass(frozen=True, slots=True)

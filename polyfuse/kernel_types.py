@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union, assert_never
 
 from polyfuse import dtypes
@@ -33,6 +33,7 @@ from polyfuse.kernel import (
     Scan,
     SharedBuffer,
     Store,
+    Take,
 )
 
 Memory = Union[ArrayParameter, SharedBuffer]
@@ -103,6 +104,35 @@ def access_axes(
     return axes
 
 
+def taken_axes(
+    axes: frozenset[str], index: Sequence[tuple[tuple[str, ...], Affine]], kernel: Kernel
+) -> frozenset[str]:
+    """The slots on which registers taken from a value over `axes` vary."""
+    counted = {slot for slots, _ in index for slot in slots}
+    return (axes - counted) | slot_axes([at for slots, at in index if axes & set(slots)], kernel)
+
+
+def register_numbers(
+    axes: frozenset[str], index: Sequence[tuple[tuple[str, ...], Affine]], kernel: Kernel
+) -> tuple[int, dict[str, int]]:
+    """What `Take` reads of a value over `axes`, its registers counted in C order: the number at slots 0, and the step
+    per slot.  Only for slots that count one number and lie side by side, as `verify_kernel` checks."""
+    strides: dict[str, int] = {}
+    count = 1
+    for slot in reversed(kernel.slots):
+        if slot.name in axes:
+            strides[slot.name], count = count, count * slot.extent
+    counted = {slot for slots, _ in index for slot in slots}
+    start, steps = 0, {name: stride for name, stride in strides.items() if name not in counted}
+    for slots, at in index:
+        if slots and slots[-1] in axes:
+            start += at.constant * strides[slots[-1]]
+            for slot in kernel.slots:
+                if factor := at.coefficient(f"${slot.name}"):
+                    steps[slot.name] = steps.get(slot.name, 0) + factor * strides[slots[-1]]
+    return start, steps
+
+
 def value_types(kernel: Kernel) -> dict[str, ValueType]:
     """The type of every bound name: the join over all its bindings, so that accumulators have one type throughout."""
     types: dict[str, ValueType] = {
@@ -143,6 +173,9 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
             memory = memories(kernel).get(array)
             dtype = memory.dtype.compute if memory else dtypes.f32
             return [(name, ValueType(dtype, access_axes(index, where, mask, types, kernel), True))]
+        case Take(name, value, index):
+            held = expression_type(value, types, kernel)
+            return [(name, replace(held, axes=taken_axes(held.axes, index, kernel)))]
         case Reduce(names, _, values, slots):
             operands = [expression_type(v, types, kernel) for v in values]
             axes = frozenset().union(*(o.axes for o in operands)) - set(slots)
@@ -177,7 +210,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
     found: dict[str, None] = {}
     for op in body:
         match op:
-            case Let(name) | Load(name) | Contract(name) | Elect(name):
+            case Let(name) | Load(name) | Take(name) | Contract(name) | Elect(name):
                 found.setdefault(name)
             case Reduce(names) | Combine(names):
                 found.update(dict.fromkeys(names))

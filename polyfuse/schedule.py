@@ -8,7 +8,7 @@ of that function.  A digit that does not occur means that the instance is replic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Union
@@ -52,8 +52,9 @@ class Placed:
     """One statement of a kernel at one place and time.
 
     `role`: ``compute``; ``load`` (a global array into registers); ``store`` (registers into a global array); ``put``
-    and ``get`` (registers into and out of a shared buffer); ``partial`` (the block's share of a reduction into a global
-    workspace); ``total`` (the shares of all blocks, combined in registers of the elected one).  `value` is the id in
+    and ``get`` (registers into and out of a shared buffer); ``take`` (other registers of the same thread);
+    ``partial`` (the block's share of a reduction into a global workspace); ``total`` (the shares of all blocks,
+    combined in registers of the elected one).  `value` is the id in
     the SCoP of the statement computed or of the value moved.  `place`: per dimension of the statement (compute), or of
     the value (moves); in front of a total's the number of the block whose share is read.  `path`: enclosing loops,
     outermost first, each with its pass number: equal pairs are the same loop; a block digit in front stands for the
@@ -62,7 +63,7 @@ class Placed:
     """
 
     name: str
-    role: Literal["compute", "load", "store", "put", "get", "partial", "total"]
+    role: Literal["compute", "load", "store", "put", "get", "take", "partial", "total"]
     value: int
     place: tuple[PlaceEntry, ...]
     path: tuple[tuple[str, int], ...] = ()
@@ -78,6 +79,23 @@ class Placed:
             object.__setattr__(self, "_digits", used)
             return used
         return self._digits
+
+
+def window_index(holder: Placed, taker: Placed, slots: Collection[str]) -> tuple[tuple[tuple[str, ...], Affine], ...]:
+    """Where in the registers of `holder` a ``take`` finds its elements: per dimension the slots along which the holder
+    runs, outermost first, and the number wanted among what they count.  A slot along which both run alike is none of
+    these: its registers are apart.
+
+    x at [b, 4*t + 4*c + w - 4] taken at [b, 4*t + v + 1]:   ((), 0), ((c, w), v + 5)
+    """
+    found = []
+    for held, wanted in zip(holder.place, taker.place, strict=True):
+        assert isinstance(held, Affine) and isinstance(wanted, Affine)
+        terms = [(f, a) for a, f in held.terms if isinstance(a, str) and a.startswith("$") and a[1:] in slots]
+        counting = sorted((term for term in terms if wanted.coefficient(term[1]) != term[0]), key=lambda term: -term[0])
+        fixed = held.substitute({name: 0 for _, name in counting})
+        found.append((tuple(name[1:] for _, name in counting), wanted - fixed))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ class Target:
 
     bandwidth: bytes/s of main memory as a copy achieves it.  l2_bandwidth, l2_bytes: of the last-level cache.
     flops: float32 operations/s outside matrix units.  launch: seconds of device time between dependent launches.
-    latency: seconds of one memory round trip.  Sizes in bytes, counts per multiprocessor (core on a CPU).
+    latency: seconds of one memory round trip.  Sizes in bytes, counts per multiprocessor (core on a CPU);
+    clock: cycles/s of a multiprocessor.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Target:
     vector_bytes: int = 16
     warp: int = 32
     cluster: int = 1
+    clock: float = 1.4e9
 
     @property
     def ridge(self) -> float:
@@ -54,9 +56,9 @@ class Target:
 
 
 H200 = Target(
-    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 2e-6, 0.8e-6, cluster=16
+    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9
 )  # copy speed and launch gap measured; see benchmarks/results
-H100 = Target("h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 2e-6, 0.8e-6, cluster=16)
+H100 = Target("h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9)
 A100 = Target(
     "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 2.5e-6, 0.8e-6, shared_per_processor=164 * 1024
 )

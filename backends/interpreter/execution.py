@@ -46,6 +46,7 @@ from polyfuse.kernel import (
     Scan,
     SharedBuffer,
     Store,
+    Take,
 )
 from polyfuse.kernel_types import memories
 
@@ -105,6 +106,8 @@ class Execution:
                 self._bind(name, self._value(value), active)
             case Load():
                 self._bind(op.name, self._load(op, active), active)
+            case Take():
+                self._bind(op.name, self._take(op), active)
             case Store() | AtomicUpdate():
                 self._store(op, active)
             case Reduce(names, monoid, values, slots):
@@ -162,6 +165,21 @@ class Execution:
             if op.uniform and self.checks:
                 self._meet(inside, self.kernel.threads, "a branch declared uniform", active)
             yield from self._block(body, None if inside.all() else inside)
+
+    def _take(self, op: Take) -> Array:
+        """Per slot axis of the value the number read there; an axis along which it is constant has number 0 only."""
+        value, slots = self._value(op.value), self.kernel.slots
+        axes = {s.name: 2 + k for k, s in enumerate(slots)}
+        extents = {s.name: s.extent for s in slots}
+        numbers = [np.arange(n).reshape([1] * k + [n] + [1] * (value.ndim - k - 1)) for k, n in enumerate(value.shape)]
+        for counted, at in op.index:
+            rest = self._affine(at)
+            for slot in reversed(counted):
+                if value.shape[axes[slot]] > 1:
+                    numbers[axes[slot]] = rest % extents[slot]
+                rest = rest // extents[slot]
+        taken: Array = value[tuple(np.broadcast_arrays(*numbers))]
+        return taken
 
     def _contract(self, op: Contract) -> Array:
         left, right = self._over(self._value(op.left), op.slots), self._value(op.right)

@@ -52,8 +52,8 @@ class Runtime:
             names[f"threads_{monoid}"] = partial(self.combine, monoid)
             names[f"scan_{monoid}"] = partial(self.scan, monoid)
         own = (
-            "thread block slots load store atomic advance shared full constant cast bitcast scalar contract barrier "
-            "warp_barrier cluster_arrive cluster_wait elect inside index64"
+            "thread block slots load store atomic advance shared full take constant cast bitcast scalar contract "
+            "barrier warp_barrier cluster_arrive cluster_wait elect inside index64"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -99,6 +99,13 @@ class Runtime:
         base = as_fragment(value, dtype)
         (array,) = lifted([base], len(shape))
         return Fragment(np.broadcast_to(array, (*array.shape[:2], *shape)), dtype.compute)
+
+    def take(self, x: Fragment, start: int, tile: Tile) -> Fragment:
+        numbers = start + tile.offsets(())
+        flat = x.array.reshape(*x.array.shape[:2], -1)
+        if numbers.min() < 0 or numbers.max() >= flat.shape[2]:
+            raise FragmentError(f"take: {tile} from {start} leaves a fragment of shape {x.shape}")
+        return Fragment(flat[:, :, numbers.ravel()].reshape(*flat.shape[:2], *tile.shape), x.dtype)
 
     def cast(self, x: Fragment, dtype: DType) -> Fragment:
         return Fragment(apply("cast", [x.array], dtype), dtype.compute)

@@ -35,7 +35,7 @@ INFIX: dict[str, str] = {
 PREFIX: dict[str, str] = {"negative": "-", "invert": "~"}
 
 _STRUCTURE = (
-    "Tile Size thread block slots load store atomic advance shared full constant cast bitcast contract barrier "
+    "Tile Size thread block slots load take store atomic advance shared full constant cast bitcast contract barrier "
     "warp_barrier cluster_arrive cluster_wait elect inside scalar INF NAN"
 ).split()
 

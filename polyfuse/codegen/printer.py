@@ -36,7 +36,7 @@ from polyfuse.codegen.literals import literal
 from polyfuse.codegen.names import Namer, function_name
 from polyfuse.codegen.statements import Assign, Branch, Effect, Loop, Statement, lines
 from polyfuse.codegen.symbols import symbol_table, with_bases
-from polyfuse.codegen.tiles import TileTable
+from polyfuse.codegen.tiles import Layout, TileTable
 from polyfuse.codegen.tree import Call, Items, Literal, Name, Node
 from polyfuse.kernel import (
     AtomicUpdate,
@@ -55,8 +55,9 @@ from polyfuse.kernel import (
     ScalarParameter,
     Scan,
     Store,
+    Take,
 )
-from polyfuse.kernel_types import Types, ValueType, bound_names, memories, value_types
+from polyfuse.kernel_types import Types, ValueType, bound_names, memories, register_numbers, value_types
 
 IDEMPOTENT = frozenset(("max", "min", "fmax", "fmin", "any", "all", "bitor", "bitand", "argmax", "argmin"))
 """Monoids for which a value that does not vary along a reduced slot may be taken once."""
@@ -129,6 +130,8 @@ class _Printer:
                 return self._assign((name,), self.expressions.shaped(value, self.types[name]))
             case Load():
                 return self._load(op)
+            case Take():
+                return self._assign((op.name,), self._take(op))
             case Store(array, index, value, where, mask, vector):
                 access = self.linearizer.access(array, index, where, mask, vector)
                 stored = self.expressions.fragment(value)
@@ -174,6 +177,18 @@ class _Printer:
         if access.mask is not None and op.other is not None and op.other.value != 0:
             keywords = (("other", literal(op.other.value, op.other.dtype)),)
         return self._assign((op.name,), self._call("load", op.array, access, None, keywords))
+
+    def _take(self, op: Take) -> Node:
+        """Register ``start + sum(slot * stride)`` of the value, counted in C order."""
+        kernel, held = self.kernel, self.expressions.fragment(op.value)
+        known = self.expressions.type_of(op.value)
+        if not known.axes:
+            return held
+        start, steps = register_numbers(known.axes, op.index, kernel)
+        axes = self.types[op.name].axes
+        shape = tuple(s.extent if s.name in axes else 1 for s in kernel.slots)
+        strides = tuple((steps.get(s.name, 0) if s.name in axes else 0, None) for s in kernel.slots)
+        return Call("take", (held, Literal(start), Name(self.tiles.name(Layout(shape, strides)))))
 
     def _call(
         self,

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.legality.relations import Proof
-from polyfuse.schedule import Placed
+from polyfuse.schedule import Placed, PlaceEntry
 from polyfuse.scop import Read
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
-REGISTERS = ("compute", "load", "get", "total")
+REGISTERS = ("compute", "load", "get", "take", "total")
 """Roles whose result is a value in registers."""
 
-SOURCES = {"get": ("put",), "total": ("partial",), "partial": ("compute",)}
+SOURCES = {"get": ("put",), "take": ("compute", "load"), "total": ("partial",), "partial": ("compute",)}
 """Who provides for the roles that take no value in registers, or none of any kind."""
 
 
@@ -41,12 +41,18 @@ def _wrong(proof: Proof, consumer: Placed) -> Iterator[str]:
     if len(wanted) != len(consumer.providers):
         yield f"{consumer.name} makes {len(wanted)} reads, but {len(consumer.providers)} providers are given"
         return
+    if consumer.role == "take" and any(isinstance(e, str) for n in consumer.providers for e in _place(proof, n)):
+        yield f"{consumer.name} takes registers of a gather, which are at no known elements"
     for (value, component), name in zip(wanted, consumer.providers, strict=True):
         roles = SOURCES.get(consumer.role, REGISTERS)
         yield from _unsuited(proof, consumer, value, component, name, roles)
     if statement is not None:
         for read, name in zip(statement.reads, consumer.providers, strict=True):
             yield from _wrong_index(proof, consumer, read, name)
+
+
+def _place(proof: Proof, name: str) -> tuple[PlaceEntry, ...]:
+    return proof.placed[name].place if name in proof.placed else ()
 
 
 def _unsuited(

@@ -12,6 +12,7 @@ from polyfuse.legality.cells import same_pass, unwritten
 from polyfuse.legality.handover import Handover, handovers
 from polyfuse.legality.lifetime import common_loops, completion, early, gone
 from polyfuse.legality.relations import ELECTED, Proof, coordinates, equalities, prime, primed
+from polyfuse.legality.window import in_window
 from polyfuse.schedule import Placed, Scope
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, Witness, illegal
@@ -88,6 +89,8 @@ def mismatch(handover: Handover) -> dict[str, int] | None:
 
 def _elsewhere(handover: Handover) -> Verdict:
     """Name the level at which the value would be found."""
+    if handover.consumer.role == "take":
+        return in_window(handover)
     point = mismatch(handover)
     if point is None:
         return LEGAL

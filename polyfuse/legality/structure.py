@@ -173,7 +173,7 @@ def _places(proof: Proof) -> Iterator[Fault]:
 def _gathered_place(proof: Proof, placed: Placed, entry: str) -> Iterator[Fault]:
     if placed.role != "load":
         yield Hazard.COVERAGE, f"{placed.name} is placed at data, which only a load can be"
-    if entry not in proof.placed or proof.placed[entry].role not in ("compute", "load", "get"):
+    if entry not in proof.placed or proof.placed[entry].role not in ("compute", "load", "get", "take"):
         yield Hazard.COVERAGE, f"{placed.name} is placed at the value of {entry}, which no register holds"
 
 

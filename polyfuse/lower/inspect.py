@@ -18,6 +18,9 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
             yield from (*index, *where)
             if mask is not None:
                 yield mask
+        case ir.Take(value=value, index=index):
+            yield value
+            yield from (at for _, at in index)
         case ir.Store(index=index, value=value, where=where, mask=mask):
             yield from (*index, value, *where)
             if mask is not None:

@@ -9,7 +9,7 @@ from polyfuse.dtypes import bool_, i32
 from polyfuse.expr import DataIndex
 from polyfuse.lower.environment import ArrayUse, Environment, affine_entry, held_name, once, once_threads
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
-from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, window_index
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Ref
 
@@ -52,6 +52,12 @@ def get(env: Environment, placed: Placed) -> ir.Op:
     box = env.box(placed.value)
     local = tuple(affine_entry(e) - o for e, o in zip(placed.place, box.origin, strict=True))
     return ir.Load(placed.name, f"{box.name}_tile", local)
+
+
+def take(env: Environment, placed: Placed) -> ir.Op:
+    holder = env.by_name[placed.providers[0]]
+    held = Ref(held_name(env, holder, placed.component), env.scop.dtype(placed.value, placed.component).compute)
+    return ir.Take(placed.name, held, window_index(holder, placed, {s.name for s in env.slots}))
 
 
 def vector_access(

@@ -74,7 +74,7 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
             return replace(op, condition=term(op.condition), body=body, orelse=orelse)
         case ir.Elect():
             return replace(op, group=op.group.substitute(values), count=op.count.substitute(values))
-        case ir.Barrier():
+        case ir.Take() | ir.Barrier():  # speaks of slots only
             return op
 
 

@@ -13,7 +13,7 @@ from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interior
 from polyfuse.lower.decide import decided
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
-from polyfuse.lower.moves import get, load, put, store
+from polyfuse.lower.moves import get, load, put, store, take
 from polyfuse.lower.peel import at_trip, whole_trips
 from polyfuse.lower.reductions import accumulate, combine, finish, initialise, reduce_slots
 from polyfuse.lower.scans import scan
@@ -99,6 +99,8 @@ def statement_ops(env: Environment, placed: Placed, loops: tuple[str, ...]) -> l
             return [put(env, placed)]
         case "get":
             return [get(env, placed)]
+        case "take":
+            return [take(env, placed)]
         case "partial":
             return [partial(env, placed)]
         case "total":

@@ -27,6 +27,7 @@ from polyfuse.places.order import order_tree, with_barriers
 from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
+from polyfuse.places.windows import is_window_slot, window_place, windows
 from polyfuse.schedule import Digit, GridCombine, KernelSchedule, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Statement
 from polyfuse.verdict import Hazard, illegal, unprofitable
@@ -61,7 +62,7 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     builder = _Builder(group, proposal)
     builder.run()
     placed = tuple(builder.finished(d) for d in builder.drafts.values())
-    ordered = sorted(builder.digits.values(), key=lambda d: d.kind == "slot" and d.name.startswith("w"))
+    ordered = sorted(builder.digits.values(), key=_slot_order)
     digits, placed, boxes = refine_threads(tuple(ordered), placed, tuple(builder.boxes))
     try:
         collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
@@ -87,6 +88,14 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     )
 
 
+def _slot_order(digit: Digit) -> tuple[int, str]:
+    """Digits of windows come after others, by dimension, and the slots of a vector last: what counts the elements of a
+    window in C order lies side by side."""
+    if digit.kind != "slot" or not (is_window_slot(digit.name) or digit.name.startswith("w")):
+        return 0, ""
+    return (1, digit.name) if is_window_slot(digit.name) else (2, "")
+
+
 class _Builder:
     def __init__(self, group: Group, proposal: Proposal) -> None:
         self.group, self.proposal, self.scop = group, proposal, group.scop
@@ -100,6 +109,7 @@ class _Builder:
         self.over_blocks = dealt_over(group, proposal)
         self.finish = finished_in(group, self.over_blocks)
         self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
+        self.window_slots = set(proposal.windows.slots)
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
         self.depth = {loop: self._depths(loop) for loop in self.loops}
 
@@ -184,6 +194,8 @@ class _Builder:
             needs = self._stage(value, needs, staging)
         if value in self.over_blocks:
             needs = self._total(value, needs)
+        if value in self.proposal.windows.vectors:
+            needs = self._windowed(value, needs)
         shared: dict[tuple[tuple[PlaceEntry, ...], Path, int], list[_Need]] = defaultdict(list)
         for need in needs:
             component = need.component if value in self.group.loads else -1
@@ -363,6 +375,31 @@ class _Builder:
             self._provide(same, get)
         self.boxes.append(SharedBox(value, name, box.origin, box.extents, odd_pitch(box.extents)))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
+
+    # ---------------------------------------------------------------- windows of registers
+    def _windowed(self, value: int, needs: list[_Need]) -> list[_Need]:
+        """Needs at neighbouring elements become takes out of one place that holds all of them: the window is the need.
+        Along a vector it may begin before and end after what is needed."""
+        found = [n for n in needs if any(isinstance(entry, str) for entry in n.place)]
+        groups: dict[tuple[Path, int], dict[tuple[Affine, ...], list[_Need]]] = {}
+        for need in needs:
+            if need not in found:
+                at = (self._path(need.place, need.path), need.component)
+                place = tuple(e for e in need.place if isinstance(e, Affine))
+                groups.setdefault(at, {}).setdefault(place, []).append(need)
+        name = self.scop.statements[value].name
+        for (path, component), by_place in groups.items():
+            for window in windows(list(by_place), self.digits, self.window_slots, self.proposal.windows.vectors[value]):
+                if not window.taken:
+                    found += [n for place in window.places for n in by_place[place]]
+                    continue
+                whole = window_place(window, self.digits, self.window_slots)
+                for place in window.places:
+                    take = self._fresh(f"{name}_w")
+                    self.drafts[take] = _Draft(Placed(take, "take", value, place, path, component=component), [""])
+                    self._provide(by_place[place], take)
+                    found.append(_Need(whole, path, component, take, 0))
+        return found
 
     def finished(self, draft: _Draft) -> Placed:
         """The placed statement with its providers known: a gather's index is its consumer's operand."""

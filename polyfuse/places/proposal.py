@@ -45,6 +45,17 @@ class Staging:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """Keep what the slots `slots` of one thread need of a value at neighbouring elements in one window of registers.
+
+    `vectors`: the values this is for, with the elements that a thread loads at once where the window is aligned.
+    """
+
+    slots: tuple[str, ...]
+    vectors: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Combination:
     """How a block reads the shares of all: dealt to the thread digits `threads`, and `at_once` of them per thread."""
 
@@ -70,4 +81,5 @@ class Proposal:
     cluster: int = 1  # blocks of the device that make up one block of the proposal, and share its threads
     combines: Mapping[str, Combination] = field(default_factory=dict)
     finished: Mapping[tuple[int, int], Affine] = field(default_factory=dict)
+    windows: Windows = field(default_factory=lambda: Windows((), {}))
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there

@@ -14,9 +14,11 @@ from polyfuse.strategies.serial import serial
 from polyfuse.strategies.situation import Situation
 from polyfuse.strategies.tiles import tiles
 from polyfuse.strategies.tiles_cpu import tiles_cpu
+from polyfuse.strategies.windows import windows
 
 STRATEGIES = (
     pointwise,  # elementwise groups
+    windows,  # neighbouring elements of one array: stencils, shifted, reversed and strided reads
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
     reduction,  # rows and columns of one or several reductions

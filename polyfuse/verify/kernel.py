@@ -36,6 +36,7 @@ from polyfuse.kernel import (
     SharedBuffer,
     SizeParameter,
     Store,
+    Take,
 )
 from polyfuse.kernel_types import (
     Memory,
@@ -49,6 +50,7 @@ from polyfuse.kernel_types import (
 from polyfuse.scalars import MONOIDS
 from polyfuse.verify.intervals import Interval, interval
 from polyfuse.verify.kernel_accesses import AccessRules, Region
+from polyfuse.verify.kernel_takes import check_take
 from polyfuse.verify.kernel_terms import Scope
 
 MAX_THREADS = 1024
@@ -176,6 +178,9 @@ class _Verifier:
                 if op.other is not None and scope.dtype(op.other) != dtype:
                     self.refuse(f"masked slots get {op.other.dtype} where {op.array} is {dtype}", op)
                 self._bind(op, values, (op.name,), (dtype,))
+            case Take(name, value):
+                check_take(self.kernel, self.types, op, partial(self.refuse, op=op))
+                self._bind(op, values, (name,), (scope.dtype(value),))
             case Store() | AtomicUpdate():
                 self._access(op, scope, region)
                 self._stored(op, scope)
@@ -361,7 +366,7 @@ def _described(op: Op) -> str:
     """``Load xv from x`` and the like."""
     kind = type(op).__name__
     match op:
-        case Let(name) | Contract(name) | Elect(name) | Scan(name):
+        case Let(name) | Take(name) | Contract(name) | Elect(name) | Scan(name):
             return f"{kind} {name}"
         case Load(name, array):
             return f"{kind} {name} from {array}"

@@ -36,6 +36,7 @@ from polyfuse.kernel import (
     SizeParameter,
     Slot,
     Store,
+    Take,
     ThreadDigit,
 )
 
@@ -346,7 +347,33 @@ def divergent() -> Case:
     return Case(kernel, {"load": x, "max": np.zeros_like(x)}, {}, {"max": expected}, tolerance=0)
 
 
+def window() -> Case:
+    """Two rows of four results from a window of three rows of eight registers; a column of it backwards."""
+    row, column = 2 * WARP, 4 * LANE
+    body = (
+        Load("xv", "x", (row + digit("r"), column + 4 * digit("c") + V), where=(132 - 8 - column,), vector=4),
+        Take("here", ref("xv"), ((("r",), digit("q")), (("c", "v"), digit("h") + 1))),
+        Take("below", ref("xv"), ((("r",), digit("q") + 1), (("c", "v"), digit("h") + 2))),
+        Take("mirrored", ref("xv"), ((("r",), 1 - digit("q")), (("c", "v"), 7 - digit("h")))),
+        Let("both", call("subtract", add(ref("here"), ref("below")), ref("mirrored"))),
+        Store("y", (row + digit("q"), column + digit("h")), ref("both"), where=(132 - 8 - column,)),
+    )
+    kernel = Kernel(
+        "window", (array("x", 9, 132), array("y", 8, 128, out=True)), (Affine.of(1),), 128,
+        (ThreadDigit("lane", 1, 32), ThreadDigit("warp", 32, 4)),
+        (Slot("q", 2), Slot("h", 4), Slot("r", 3), Slot("c", 2), Slot("v", 4)), (), body,
+    )  # fmt: skip
+    x = normal(9, 132)
+    expected = np.zeros((8, 128), np.float32)
+    for i in range(8):
+        for j in range(0, 128, 4):
+            first, block = i - i % 2, x[:, j : j + 8]
+            rows = block[i, 1:5] + block[i + 1, 2:6] - block[first + 1 - i % 2, 7:3:-1]
+            expected[i, j : j + 4] = rows
+    return Case(kernel, {"x": x, "y": np.zeros_like(expected)}, {}, {"y": expected}, tolerance=0)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     f.__name__: f
-    for f in (pointwise, halves, softmax, argmax, cumsum, transpose, matmul, column_sum, histogram, gather, divergent)
+    for f in (pointwise, halves, softmax, argmax, cumsum, transpose, matmul, column_sum, histogram, gather, divergent, window)
 }

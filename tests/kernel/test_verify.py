@@ -31,6 +31,7 @@ from polyfuse.kernel import (
     SharedBuffer,
     Slot,
     Store,
+    Take,
     ThreadDigit,
 )
 from polyfuse.verify.kernel import verify_kernel
@@ -53,6 +54,29 @@ def kernel(*body: Op, **fields: object) -> Kernel:
 
 
 REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
+    "register that is not there": (
+        lambda: kernel(LOAD, Take("a", ref("xv"), ((("v",), V + 1),))),
+        "leaves 0 .. 3",
+    ),
+    "register by thread": (
+        lambda: kernel(LOAD, Take("a", ref("xv"), ((("v",), LANE),))),
+        "reads .lane, which is no slot",
+    ),
+    "registers of no slot": (lambda: kernel(LOAD, Take("a", ref("xv"), ((("w",), V),))), "there is no slot w"),
+    "slot taken twice": (
+        lambda: kernel(LOAD, Take("a", ref("xv"), ((("v",), V), (("v",), V)))),
+        "the slot v is taken at two numbers",
+    ),
+    "part of a number": (
+        lambda: kernel(LOAD, Take("a", ref("xv"), ((("u", "v"), V),))),
+        "only of the slots .*, which count one number",
+    ),
+    "slots in another order": (
+        lambda: kernel(
+            Load("xv", "x", (B0, 8 * digit("u") + 4 * T + V)), Take("a", ref("xv"), ((("v", "u"), V),))
+        ),
+        "do not lie side by side in xv",
+    ),
     "unbound": (lambda: kernel(Let("a", ref("b"))), "b is read before it is bound"),
     "bound in one branch": (
         lambda: kernel(If(Inside((B0 - 1,)), (Let("a", ZERO),)), Let("b", ref("a"))),

@@ -93,6 +93,45 @@ def halo_missing() -> Refusal:
     return Refusal(scop, legal, tampered, "scope", Hazard.SCOPE, words, "exp[33] -> add_1[31] at N = 32")
 
 
+def _windowed_stencil() -> tuple[Scop, KernelSchedule]:
+    """``exp`` in a window of 6 registers, of which each of three needs takes 4."""
+    digits = [block("b", N.ceildiv(128)), thread("t", 1, 32), slot("v", 4)]
+    at = 128 * b + 4 * t + v
+    return schedule(programs.stencil(N), digits, {"add": [at], "add_1": [at]}, windowed={"exp": 1})
+
+
+def _place(legal: KernelSchedule, name: str) -> tuple[Affine, ...]:
+    return tuple(e for e in legal.by_name()[name].place if isinstance(e, Affine))
+
+
+def taken_beyond_the_window() -> Refusal:
+    """The window ends one register before the last one that is needed."""
+    scop, legal = _windowed_stencil()
+    tampered = resized(legal, "r0x6", extent=Affine.of(5))
+    words = "exp_w takes exp[5] from register $v + 2 of a window of 5"
+    return Refusal(scop, legal, tampered, "scope", Hazard.SCOPE, words, "exp[5] -> exp_w[5] at N = 4")
+
+
+def taken_from_another_thread() -> Refusal:
+    """Every thread holds the elements of the first one."""
+    scop, legal = _windowed_stencil()
+    tampered = legal
+    for name in ("exp", "x0"):
+        tampered = placed(tampered, name, place=tuple(e.substitute({"$t": 0}) for e in _place(legal, name)))
+    words = "from register 4*$t + $v + 2, which is not the same in all threads"
+    return Refusal(scop, legal, tampered, "scope", Hazard.SCOPE, words, "exp[2] -> exp_w[2] at N = 1")
+
+
+def window_with_gaps() -> Refusal:
+    scop, legal = _windowed_stencil()
+    tampered = legal
+    for name in ("exp", "x0"):
+        window = _place(legal, name)[0] - 128 * b - 4 * t
+        tampered = placed(tampered, name, place=(128 * b + 4 * t + 2 * window,))
+    words = "whose slots do not count elements one by one"
+    return Refusal(scop, legal, tampered, "scope", Hazard.SCOPE, words, "exp[2] -> exp_w[2] at N = 1")
+
+
 def box_filled_without_its_halo() -> Refusal:
     scop, legal = _staged_stencil()
     narrow = tuple(e - 8 * p for e, p in zip(legal.by_name()["put_exp"].place, [_upper_part(legal)], strict=True))
@@ -505,6 +544,9 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         consumer_inside_the_loop_of_a_reduction,
         box_read_before_it_is_filled,
         halo_missing,
+        taken_beyond_the_window,
+        taken_from_another_thread,
+        window_with_gaps,
         box_filled_without_its_halo,
         needed_in_another_block,
         register_slot_of_another_name,

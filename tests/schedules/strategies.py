@@ -203,6 +203,24 @@ def two_relaxations(u):
     return u
 
 
+def heat(u):
+    centre = u[1:-1, 1:-1, 1:-1]
+    near = u[2:, 1:-1, 1:-1] + u[:-2, 1:-1, 1:-1] + u[1:-1, 2:, 1:-1] + u[1:-1, :-2, 1:-1]
+    return centre + 0.125 * (near + u[1:-1, 1:-1, 2:] + u[1:-1, 1:-1, :-2])
+
+
+def differences(x):
+    return x[1:] - x[:-1]
+
+
+def mirrored(x):
+    return x[:, ::-1] + x
+
+
+def pairs(x):
+    return x[:, ::2] * x[:, 1::2]
+
+
 def smoothed_twice(x):
     y = x[:-2] + x[1:-1] + x[2:]
     return y[:-2] + y[1:-1] + y[2:]
@@ -328,6 +346,11 @@ EXAMPLES = (
     Example("plus transposed", "tiles", plus_transposed, lambda m, n: [(m, n), (n, m)], (512, 512), FLOATS + INTEGERS),
     Example("permuted", "tiles", permuted, lambda m, n, k: [(m, n, k)], (64, 64, 64), largest=33),
     Example("two relaxations", "stencil", two_relaxations, lambda m, n: [(m, n)], (256, 256), least=2),
+    Example("two relaxations", "windows", two_relaxations, lambda m, n: [(m, n)], (256, 256), least=5),
+    Example("heat", "windows", heat, lambda m, n, k: [(m, n, k)], (16, 32, 64), least=3, largest=40),
+    Example("differences", "windows", differences, lambda n: [(n,)], (4096,), FLOATS + INTEGERS, least=2),
+    Example("mirrored", "windows", mirrored, lambda m, n: [(m, n)], (64, 256), FLOATS + INTEGERS),
+    Example("pairs", "windows", pairs, lambda m, n: [(m, 2 * n)], (64, 256), FLOATS + INTEGERS, largest=64),
     Example("smoothed twice", "pointwise", smoothed_twice, lambda n: [(n,)], (512,), least=7),
     Example(
         "linear + relu", "contraction", linear_relu, lambda m, n, k: [(m, k), (k, n), (n,)], (64, 64, 64), largest=100

@@ -13,7 +13,7 @@ from polyfuse.verdict import Kind
 
 def steps(x: Any) -> Any:
     for _ in range(3):
-        x = x[:-2] + x[1:-1] + x[2:]
+        x = x[:-8192] + x[4096:-4096] + x[8192:]  # too far apart for one window of registers
     return x
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.imputils import RefType, iternext_impl, lower_builtin
@@ -23,14 +24,16 @@ from polyfuse.backends.numba_cpu.fragments.elementwise import agreed, broadcast_
 from polyfuse.backends.numba_cpu.fragments.frame import block_index
 from polyfuse.backends.numba_cpu.fragments.layouts import LANES
 from polyfuse.backends.numba_cpu.fragments.operation import Typed, Typer, literal, operation, refuse
-from polyfuse.backends.numba_cpu.fragments.types import Fragment, Pointer
+from polyfuse.backends.numba_cpu.fragments.types import Fragment, Pointer, TileType
 from polyfuse.backends.numba_cpu.fragments.vectors import (
     I32,
     I64,
     Builder,
     Value,
     constant,
+    from_scalars,
     pack,
+    slot_scalars,
     spread,
     stack_slot,
     untyped,
@@ -166,6 +169,24 @@ def full(shape: Any, value: Any, dtype: Any) -> Typed:
 
     def lower(builder: Builder, _: Value, v: Value, __: Value) -> Value:
         return pack(builder, fragment, slots_of(builder, value, v, element, extents))
+
+    return fragment, lower
+
+
+@operation
+def take(value: Any, start: Any, tile: Any) -> Typed:
+    """Other registers of the same thread: slot `start` plus the tile's offset of `value`, counted in C order."""
+    if not isinstance(value, Fragment) or not isinstance(tile, TileType):
+        return None
+    first, layout = literal(start, "the start of take"), tile.tile
+    fragment = Fragment(value.dtype, layout.shape)
+    numbers = [first + layout.offset(slot).constant for slot in np.ndindex(layout.shape)]
+    if layout.sizes or min(numbers) < 0 or max(numbers) >= value.size:
+        raise refuse(f"take: {layout} from {first} leaves {value}")
+
+    def lower(builder: Builder, v: Value, _: Value, __: Value) -> Value:
+        scalars = slot_scalars(builder, value, v)
+        return from_scalars(builder, fragment, [scalars[number] for number in numbers])
 
     return fragment, lower
 

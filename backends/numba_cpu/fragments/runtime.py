@@ -18,6 +18,7 @@ from polyfuse.backends.numba_cpu.fragments.blocks import (
     index_runtime,
     inside,
     scalar,
+    take,
     warp_barrier,
 )
 from polyfuse.backends.numba_cpu.fragments.contractions import contract
@@ -99,8 +100,8 @@ _OPERATIONS = (
     elect, equal, erf, erfc, exp, exp2, exp_short, expm1, floor, floor_divide, fma, fmax, fmin, fmod, full, greater,
     greater_equal, hypot, index64, inside, invert, isfinite, isinf, isnan, left_shift, less, less_equal, lgamma,
     load, log, log10, log1p, log2, maximum, minimum, multiply, multiply_high, negative, nextafter, not_equal, power,
-    remainder, right_shift, rint, rsqrt, scalar, shared, sign, signbit, sin, sinh, sqrt, store, subtract, tan, tanh,
-    tanh_short, tgamma, trunc, warp_barrier, where,
+    remainder, right_shift, rint, rsqrt, scalar, shared, sign, signbit, sin, sinh, sqrt, store, subtract, take, tan,
+    tanh, tanh_short, tgamma, trunc, warp_barrier, where,
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     Builder,
     DType,
     Fragment,
+    TileType,
     Value,
     bfloat16,
     boolean,
@@ -61,6 +62,23 @@ def full(shape: Any, value: Any, dtype: Any) -> tuple[Fragment, Emit]:
     """A fragment of equal slots."""
     fragment = Fragment(register_dtype(dtype_argument(dtype)), tuple(literal(shape, "the shape of full")))
     return fragment, lambda b, _, v, __: pack(b, fragment, spread(b, value, v, fragment.dtype, fragment.shape))
+
+
+@operation
+def take(value: Any, start: Any, tile: Any) -> tuple[Fragment, Emit] | None:
+    """Other registers of the same thread: slot `start` plus the tile's offset of `value`, counted in C order."""
+    if not isinstance(value, Fragment) or not isinstance(tile, TileType):
+        return None
+    first, fragment = literal(start, "the start of take"), Fragment(value.dtype, tile.tile.shape)
+    numbers = [first + constant for constant, _ in tile.tile.offsets()]
+    if tile.tile.sizes or min(numbers) < 0 or max(numbers) >= value.size:
+        raise TypingError(f"take: {tile} from {first} leaves {value}")
+
+    def emit(b: Builder, v: Value, _: Value, __: Value) -> Value:
+        slots = unpack(b, value, v)
+        return pack(b, fragment, [slots[number] for number in numbers])
+
+    return fragment, emit
 
 
 @operation

@@ -19,6 +19,7 @@ from polyfuse.backends.numba_cuda.fragments.conversion import (
     scalar,
     slots,
     slots64,
+    take,
     where,
 )
 from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
@@ -32,7 +33,7 @@ _NAMED = (
     *(advance, atomic, load, shared, store),
     *(block, slots, thread),
     *(barrier, cluster_arrive, cluster_wait, elect, warp_barrier),
-    *(bitcast, cast, constant, contract, full, index64, inside, scalar, where),
+    *(bitcast, cast, constant, contract, full, index64, inside, scalar, take, where),
 )
 
 

@@ -1,0 +1,116 @@
+"""Windows of registers: what the slots of one thread need of a value, at neighbouring elements, as one box.
+
+   x at [8*t + q, 4*s + v], [8*t + q + 1, 4*s + v] and [8*t + q, 4*s + v + 1],  q < 8, v < 4, loaded by 4
+-> x at [8*t + r0x9, 4*s + 4*r1x2 + w4], a window of 9 x 8, of which each need takes 8 x 4
+
+Every element is then loaded or computed once per thread, however many of its neighbours read it, and loads are aligned
+whatever the offset.  A window that would hold more than its parts together is not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from polyfuse.affine import Affine, digit
+from polyfuse.places.boxes import Span, Unbounded, span
+from polyfuse.schedule import Digit
+
+Place = tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The places that one window serves, its range per dimension, and the elements loaded at once.  `taken`: they are
+    taken out of the window; else the only place needs none."""
+
+    places: tuple[Place, ...]
+    spans: tuple[Span, ...]
+    vector: int
+    taken: bool = True
+
+    @property
+    def registers(self) -> int:
+        return prod(s.upper - s.lower + 1 for s in self.spans)
+
+
+def windows(places: Sequence[Place], digits: Mapping[str, Digit], slots: set[str], vector: int) -> list[Window]:
+    """The windows that serve `places`, in order of their first places."""
+    fixed = {name for name in digits if name not in slots}
+    found = [_window(place, digits, fixed, vector) for place in places]
+    while (pair := _best_pair(found)) is not None:
+        first, second, both = pair
+        found = [both if w is first else w for w in found if w is not second]
+    return [w if len(w.places) > 1 else _alone(w, digits, slots) for w in found]
+
+
+def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: int) -> Window:
+    try:
+        spans = [span(entry, digits, fixed) for entry in place]
+    except Unbounded:
+        return Window((place,), (), 1, taken=False)
+    runs = bool(place) and any(name[1:] not in fixed for name in place[-1].names() if name.startswith("$"))
+    if not runs or any(factor % vector for _, factor in spans[-1].base.terms):
+        vector = 1
+    if spans:
+        last = spans[-1]
+        low, end = last.lower // vector * vector, -(-(last.upper + 1) // vector) * vector
+        spans[-1] = Span(last.base, low, end - 1)
+    return Window((place,), tuple(spans), vector)
+
+
+def _best_pair(found: Sequence[Window]) -> tuple[Window, Window, Window] | None:
+    """The two windows whose union saves most registers over both."""
+    best, saved = None, 0
+    for k, first in enumerate(found):
+        for second in found[k + 1 :]:
+            both = _joined(first, second)
+            if both is not None and first.registers + second.registers - both.registers > saved:
+                best, saved = (first, second, both), first.registers + second.registers - both.registers
+    return best
+
+
+def _joined(first: Window, second: Window) -> Window | None:
+    """The window of both, where they move together from thread to thread."""
+    alike = first.vector == second.vector and [s.base for s in first.spans] == [s.base for s in second.spans]
+    if not alike or not first.spans:
+        return None
+    pairs = zip(first.spans, second.spans, strict=True)
+    spans = [Span(a.base, min(a.lower, b.lower), max(a.upper, b.upper)) for a, b in pairs]
+    return Window((*first.places, *second.places), tuple(spans), first.vector)
+
+
+def _alone(window: Window, digits: Mapping[str, Digit], slots: set[str]) -> Window:
+    """A single place needs a window only where its slots are no aligned vectors."""
+    (place,) = window.places
+    used = [name for name in slots if any(f"${name}" in entry.names() for entry in place)]
+    points = prod(digits[name].count for name in used)
+    along = [f for a, f in place[-1].terms if isinstance(a, str) and a[1:] in slots] if place else []
+    plain = not window.spans or window.vector == 1 or (points == window.registers and min(along, default=1) == 1)
+    return Window(window.places, window.spans, window.vector, taken=window.taken and not plain)
+
+
+def window_place(window: Window, digits: dict[str, Digit], slots: set[str]) -> Place:
+    """The place of what fills the window.  New slots are added to `digits` and to `slots`."""
+    place: list[Affine] = []
+    for d, s in enumerate(window.spans):
+        last = d == len(window.spans) - 1
+        width = window.vector if last else 1
+        count = (s.upper - s.lower + 1) // width
+        run = _slot(f"r{d}x{count}", count, digits, slots) * width
+        place.append(s.base + s.lower + run + _slot(f"w{width}", width, digits, slots))
+    return tuple(place)
+
+
+def _slot(name: str, extent: int, digits: dict[str, Digit], slots: set[str]) -> Affine:
+    if extent == 1:
+        return Affine.of(0)
+    digits.setdefault(name, Digit(name, "slot", Affine.of(extent)))
+    slots.add(name)
+    return digit(name)
+
+
+def is_window_slot(name: str) -> bool:
+    """Whether a slot runs over whole elements or vectors of a window."""
+    return name.startswith("r") and "x" in name

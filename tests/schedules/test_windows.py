@@ -1,0 +1,149 @@
+"""Stencils and shifted reads in windows of registers: every element loaded once per thread, in aligned vectors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.cost_l1 import l1_seconds
+from polyfuse.counts import Sizes
+from polyfuse.explain.kernels import KernelView
+from polyfuse.plan import Plan
+from polyfuse.target import H200
+from polyfuse.testing import assert_legal
+from tests.run.conftest import Jit
+from tests.schedules.strategies import differences, heat, mirrored, pairs, two_relaxations
+
+
+def relax(a: Any) -> Any:
+    return 0.2 * (a[1:-1, 1:-1] + a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:])
+
+
+def relax_twice(a: Any) -> Any:
+    return relax(relax(a))
+
+
+def blur(a: Any) -> Any:
+    rows = (a[:-2] + 2 * a[1:-1] + a[2:]) * 0.25
+    return (rows[:, :-2] + 2 * rows[:, 1:-1] + rows[:, 2:]) * 0.25
+
+
+def planned(function: Any, spec: str, **options: Any) -> Plan:
+    return pf.jit(function).plan(pf.spec(spec), target="h200", **options)
+
+
+def only(plan: Plan) -> KernelView:
+    (kernel,) = plan.kernels
+    return kernel
+
+
+def interior(plan: Plan) -> str:
+    """The printed branch of blocks that touch no border."""
+    found = re.search(r"\n    if .*?\n(.*?)\n    else:", plan.source(), re.S)
+    assert found is not None
+    return found[1]
+
+
+def test_two_steps_load_each_element_once_and_keep_the_first_step_in_registers() -> None:
+    kernel = only(planned(relax_twice, "f32[8192, 8192]"))
+    assert (kernel.strategy, kernel.shared_bytes, len(kernel.statement("multiply").places)) == ("windows", 0, 1)
+    (load,) = (p for p in kernel.schedule.placed if p.role == "load")
+    extents = sorted(d.count for d in kernel.schedule.of_kind("slot") if d.name in load.digits())
+    assert extents == sorted([dict(kernel.schedule.parameters)["rows"] + 4, 2, 4])  # columns 0 .. 7 of 4 + 2 * 2
+
+
+def _loaded(source: str) -> list[str]:
+    """Names of the tiles that are loaded."""
+    return re.findall(r"load\(.*, (\w+)\)$", source, re.M)
+
+
+def test_blocks_inside_need_no_masks() -> None:
+    plan = planned(relax_twice, "f32[8192, 8192]")
+    assert "mask" not in interior(plan)
+    assert "mask" in plan.source()
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "vector"),
+    [
+        (relax, "f32[4096, 4096]", 2),  # rows of 4096 elements are read, of 4094 written
+        (relax, "f32[4095, 4095]", 1),
+        (relax_twice, "f32[4096, 4096]", 4),
+        (mirrored, "f16[2048, 4096]", 8),
+        (pairs, "f32[2048, 4096]", 4),
+        (heat, "f32[64, 256, 510]", 2),
+    ],
+)
+def test_vectors_divide_the_rows_of_every_array(function: Any, spec: str, vector: int) -> None:
+    root = only(planned(function, spec)).stores[0]
+    widths = {}
+    for wanted in (8, 1):
+        plan = planned(function, spec, strategies={root: "windows"}, tiles={root: {"rows": 4}})
+        widths[wanted] = dict(only(plan).schedule.parameters)["vector"]
+    tiles = {root: {"rows": 4, "vector": vector}}
+    widest = planned(function, spec, strategies={root: "windows"}, tiles=tiles)
+    assert_legal(widest)
+    assert set(widths.values()) <= {vector, 1}
+    assert ("vector=" in widest.source()) == (vector > 1)
+
+
+def test_reversed_rows_are_loaded_as_vectors_and_turned_in_registers() -> None:
+    options = {"strategies": {"add": "windows"}, "tiles": {"add": {"vector": 4}}}
+    plan = planned(mirrored, "f32[64, 4096]", **options)
+    assert [p.role for p in only(plan).schedule.placed].count("take") == 1
+    backwards = re.findall(r"^(\w+) = Tile\(.*-1.*\)$", plan.source(), re.M)
+    assert [f"take(x, 3, {tile})" in plan.source() for tile in backwards] == [True]
+    assert all("vector=4" in plan.source().split(f"{tile} = ")[1].split("\n")[0] for tile in _loaded(plan.source()))
+
+
+@pytest.mark.parametrize("rows", [8, 2])
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype"),
+    [
+        (relax, (70, 138), "f4"),
+        (relax, (19, 67), "f2"),
+        (relax, (35, 66), "f8"),
+        (relax, (35, 66), "i4"),
+        (relax_twice, (40, 132), "f4"),
+        (relax_twice, (23, 45), "f4"),
+        (blur, (34, 77), "f4"),
+        (heat, (5, 20, 70), "f4"),
+        (differences, (2049,), "f2"),
+    ],
+)
+def test_results(jit: Jit, function: Any, shape: tuple[int, ...], dtype: str, rows: int) -> None:
+    x = (np.random.default_rng(rows).standard_normal(shape) * 8).astype(dtype)
+    spec = f"{np.dtype(dtype).kind}{8 * np.dtype(dtype).itemsize}{list(shape)}"
+    root = planned(function, spec).kernels[-1].stores[0]
+    options: dict[str, Any] = {"strategies": {root: "windows"}, "tiles": {root: {"rows": rows}}}
+    fused = planned(function, spec, **options)
+    assert [k.strategy for k in fused.kernels] == ["windows"]
+    assert_legal(fused)
+    got = jit(function, backend="interpreter", target="h200", **options)(x)
+    expected = function(x.astype("f8")).astype(got.dtype)
+    np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), rtol=4e-3 if dtype == "f2" else 1e-5, atol=1e-2)
+
+
+def test_sizes_unknown_when_planned_are_guarded() -> None:
+    kernel = only(planned(relax_twice, "f32[N~8192, M~8192]"))
+    assert dict(kernel.schedule.parameters)["vector"] == 4
+    assert {str(g) for g in kernel.guards} >= {"M mod 4 = 0"}
+
+
+def test_lines_of_the_first_level_cache_are_counted() -> None:
+    """A warp's 128 elements: a reversed row read one by one is 4 accesses of 4 lines, a vector 4 lines."""
+    for strategy, lines in (("pointwise", 16 + 4 + 4), ("windows", 4 + 4 + 4)):
+        options = {"strategies": {"add": strategy}, "tiles": {"add": {"vector": 4}}}
+        kernel = only(planned(mirrored, "f32[4096, 4096]", **options))
+        seconds = l1_seconds(kernel.group.scop, kernel.schedule, H200, Sizes(kernel.schedule, {}))
+        assert seconds == pytest.approx(4096 * 4096 / 128 * lines / (H200.processors * H200.clock))
+
+
+def test_one_step_in_place_is_no_window_of_what_others_wrote(jit: Jit) -> None:
+    x = np.random.default_rng(0).standard_normal((33, 40)).astype("f4")
+    got = jit(two_relaxations, backend="interpreter", target="h200")(x)
+    np.testing.assert_allclose(got, two_relaxations(x), rtol=1e-5, atol=1e-6)
