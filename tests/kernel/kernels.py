@@ -375,5 +375,8 @@ def window() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     f.__name__: f
-    for f in (pointwise, halves, softmax, argmax, cumsum, transpose, matmul, column_sum, histogram, gather, divergent, window)
+    for f in (
+        pointwise, halves, softmax, argmax, cumsum, transpose, matmul, column_sum,
+        histogram, gather, divergent, window,
+    )
 }
