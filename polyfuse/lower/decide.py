@@ -59,7 +59,7 @@ class _Decision:
                 return replace(
                     op, condition=self.term(op.condition), body=self.block(op.body), orelse=self.block(op.orelse)
                 )
-            case ir.Elect() | ir.Barrier():
+            case ir.Take() | ir.Elect() | ir.Barrier():
                 return op
 
     def where(self, conditions: tuple[Affine, ...]) -> tuple[Affine, ...]:
@@ -98,7 +98,7 @@ def _read(ops: Sequence[ir.Op], read: frozenset[str]) -> tuple[ir.Op, ...]:
     found: list[ir.Op] = []
     for op in ops:
         match op:
-            case ir.Let(name=name) | ir.Load(name=name) if name not in read:
+            case ir.Let(name=name) | ir.Load(name=name) | ir.Take(name=name) if name not in read:
                 continue
             case ir.For(body=body):
                 found.append(replace(op, body=_read(body, read)))
