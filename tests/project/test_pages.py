@@ -9,7 +9,7 @@ import pytest
 from tests.project.pages import executed
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("what-blocks-fusion.md",)
+PAGES = ("index-notation.md", "what-blocks-fusion.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
