@@ -51,14 +51,14 @@ def _pairs(ones: Sequence[Affine], others: Sequence[Affine]) -> tuple[Affine, ..
 def settle_bounds(program: Program, bounds: str) -> Program:
     """The program whose data indices are checked only where they can leave their array, and there as `bounds` says.
 
-    ``raise`` stays on the node where neither a proof nor an option of its own settles it.
+    ``raise`` stays where neither a proof nor an option settles it, and for arrays without elements.
     """
     ranges = _Ranges(program)
 
     def change(original: Node, node: Node) -> Node:
         del original
         match node:
-            case Gather(source=source, bounds="raise"):
+            case Gather(source=source, bounds="raise") if 0 not in (n.constant for n in source.shape if n.is_constant):
                 settled = "assume" if ranges.inside(node.index, node.operands, source.shape) else bounds
                 return expr.gather(source, node.shape, node.operands, node.index, settled)
             case Scatter(base=base, bounds="raise"):

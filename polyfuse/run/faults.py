@@ -1,8 +1,8 @@
 """Data indices out of bounds on a device: status words that kernels write and the host reads without waiting.
 
 A plan that checks data indices (`Plan.sites`) owns one word of page-locked host memory.  A kernel that meets an index
-out of bounds reads nothing there and leaves the number of the check in the word; nobody waits for it.  The next call of
-any jitted function that finds a word set, or `synchronize`, raises the error and clears the word::
+out of bounds reads the nearest element instead and leaves the number of the check in the word; nobody waits for it.
+The next call of any jitted function that finds a word set, or `synchronize`, raises the error and clears the word::
 
     y = f(x, i)          launches
     pf.synchronize()     IndexFault: an index into x is out of bounds where y is computed, with the line of `y = x[i]`

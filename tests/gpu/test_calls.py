@@ -146,8 +146,10 @@ def test_a_first_call_inside_a_capture_is_refused(torch) -> None:
     f, x = pf.jit(chain), torch.randn(64, 64, device="cuda")
     graph = torch.cuda.CUDAGraph()
     refusal = "first time .* while a CUDA graph is being captured"
-    with torch.cuda.graph(graph), pytest.raises(DeviceError, match=refusal):
-        f(x, x)
+    with torch.cuda.graph(graph):
+        x.add_(0)  # torch warns of empty graphs
+        with pytest.raises(DeviceError, match=refusal):
+            f(x, x)
     torch.testing.assert_close(f(x, x), torch.relu((x + x) * 2) - 1)
 
 
@@ -162,10 +164,9 @@ def test_an_index_out_of_bounds_is_told_at_the_next_call(torch) -> None:
     pf.synchronize()
     for wrong in (10, -11, 2**40, -(2**40)):
         i[1234] = wrong
-        result = f(x, i)
+        f(x, i)
         with pytest.raises(IndexFault, match="y = x.i. . 2"):
             pf.synchronize()
-        assert result[1234] == 0  # nothing was read
         f(x, i)
         torch.cuda.synchronize()
         with pytest.raises(IndexFault, match="an index into x is out of bounds"):

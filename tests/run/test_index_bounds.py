@@ -50,10 +50,20 @@ def test_clipping_is_numpys() -> None:
     assert np.array_equal(function(x, i), np.take(x, i, mode="clip"))
 
 
-def test_the_cuda_schedule_masks_what_is_out_of_bounds() -> None:
+def test_the_cuda_schedule_moves_what_is_out_of_bounds() -> None:
     source = pf.jit(lambda x, i: x[i]).plan(pf.spec("f32[N]"), pf.spec("i64[K]"), target="h200").source()
-    lines = [line for line in source.splitlines() if "load(x_in" in line]
-    assert lines and all("mask=" in line and "inside" in line for line in lines)
+    lines = [line.strip() for line in source.splitlines()]
+    moved = [line for line in lines if line.startswith("x_at0 = minimum(maximum(")]
+    loads = [line for line in lines if line.startswith("x = load(x_in")]
+    assert len(moved) == len(loads) and all("x_at0" in line for line in loads)
+
+
+@pytest.mark.parametrize("bounds", ["raise", "clip"])
+def test_nothing_can_be_read_from_an_empty_array(bounds: str) -> None:
+    function, x = pf.jit(lambda x, i: x[i], bounds=bounds), np.zeros((0, 3), np.float32)
+    assert function(x, np.zeros(0, np.int64)).shape == (0, 3)
+    with pytest.raises(IndexFault):
+        function(x, np.zeros(5, np.int64))
 
 
 def looked_up(x, i):
