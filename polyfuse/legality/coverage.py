@@ -27,14 +27,21 @@ def covered(proof: Proof) -> Verdict:
 
 
 def stored_elements(proof: Proof, root: int, component: int) -> tuple[Relation, list[Relation]]:
-    """The elements of a root, and those that each of its stores writes."""
+    """The elements of a root, and those that each of its stores writes: none where there are no blocks."""
     stores = [p for p in proof.schedule.placed if p.role == "store" and (p.value, p.component) == (root, component)]
     shape = proof.scop.shape(root)
     names = coordinates("i", len(shape))
     images = [
-        proof.relation(names, (*equalities(names, proof.index(s)), *proof.box(proof.digits_of(s)))) for s in stores
+        proof.relation(names, (*equalities(names, proof.index(s)), *proof.box(proof.digits_of(s)), *_runs(proof, s)))
+        for s in stores
     ]
     return proof.relation(names, sets.box(names, shape)), images
+
+
+def _runs(proof: Proof, store: Placed) -> tuple[Constraint, ...]:
+    """There are blocks, along the digits that the store does not use."""
+    idle = (d for d in proof.schedule.of_kind("block") if d.name not in store.digits())
+    return tuple(Constraint(d.extent - 1) for d in idle if not sets.implied(d.extent - 1, proof.sizes))
 
 
 def _covered(proof: Proof, root: int, component: int) -> Verdict:

@@ -107,7 +107,10 @@ def _elsewhere(handover: Handover) -> Verdict:
 
 def _not_in_box(proof: Proof, put: Placed, get: Placed) -> Verdict:
     """Every element that is read, also as padding, is put by the same block, in the same pass of the loops that the box
-    moves with."""
+    moves with; and by every block that reads it."""
+    along = proof.schedule.finish_of(put)
+    if along not in ("", proof.schedule.finish_of(get)):
+        return _put_by_the_elected(proof, put, get, along)
     padding = unwritten(proof, put, get)
     if padding is None:
         return LEGAL
@@ -121,6 +124,18 @@ def _not_in_box(proof: Proof, put: Placed, get: Placed) -> Verdict:
     if not same_pass(proof, put, get):
         where = "which belongs to another pass of the loop that the box moves with"
     sentence = f"{get.name} reads {witness.first} from its shared box, {where}"
+    return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
+
+
+def _put_by_the_elected(proof: Proof, put: Placed, get: Placed, along: str) -> Verdict:
+    names = coordinates("i", len(get.place))
+    point = sets.sample(
+        proof.relation(names, (*equalities(names, proof.index(get)), *proof.box(proof.digits_of(get))))
+    )
+    if point is None:
+        return LEGAL
+    witness = proof.witness(point, (proof.name(put), names), (get.name, names))
+    sentence = f"{get.name} reads {witness.first} from a box that only the last block along {along} fills"
     return illegal(Hazard.SCOPE, sentence, witness, rule="scope")
 
 

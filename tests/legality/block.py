@@ -16,9 +16,9 @@ import numpy as np
 
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
-from polyfuse.schedule import LoopNest, Placed, TreeItem
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 from polyfuse.scop import Read, Statement
-from tests.legality.machine import Element, Lanes, Machine, instance, outermost, paths, points
+from tests.legality.machine import Element, Lanes, Machine, Share, Sum, instance, outermost, paths, points
 
 
 @dataclass
@@ -31,10 +31,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class CellTouch:
-    """One access to one cell of a shared box.  `fills`: the pass of the loops that the box is pinned to."""
+    """One access to one cell of a shared box.  `fills`: the pass of the loops that the box is pinned to.  `epochs`: the
+    barriers before it, all of them, and those that every block comes to.  `elected`: only an elected block does it."""
 
     time: int
-    epoch: int
+    epochs: tuple[int, int]
     move: str
     writes: bool
     thread: int
@@ -42,6 +43,7 @@ class CellTouch:
     element: Element
     fills: tuple[Any, ...]
     stale: bool = False
+    elected: bool = False
 
 
 class Block:
@@ -51,25 +53,46 @@ class Block:
         self.machine, self.point = machine, point
         self.env: dict[str, Any] = {**machine.sizes, **digits, **machine.lane}
         self.frames = [Frame()]
-        self.time = self.epoch = 0
+        self.time = 0
+        self.epochs = (0, 0)
+        self.elected = False  # inside a `Finish`
         self.sums: dict[str, dict[Element, Counter[Element]]] = {}
         self.touches: list[CellTouch] = []
         self.cells: dict[tuple[int, Element], Element] = {}
 
-    def run(self) -> None:
-        self._items(self.machine.schedule.order, (), ())
-        self._races()
+    def step(self, position: int, item: TreeItem) -> None:
+        """One item of the root of the order tree."""
+        self._items((item,), (), (), position)
+
+    def finish(self, position: int, item: Finish, elected: bool) -> None:
+        """What the elected block runs; the registers defined there are its own."""
+        self.time += 1
+        if elected:
+            self.elected = True
+            self.frames.append(Frame())
+            self._items(item.items, (), (position, item.digit, 0))
+            self.frames.pop()
+            self.elected = False
+        self.frames[-1].gone |= {name for name, _ in paths((item,))}
+
+    def end(self) -> None:
+        """What can be said when everything has run: as an elected block saw it, and as any other did."""
+        self._races([(t, t.epochs[0]) for t in self.touches])
+        self._races([(t, t.epochs[1]) for t in self.touches if not t.elected])
         self._boxes()
 
     # ---------------------------------------------------------------- order tree
-    def _items(self, items: Sequence[TreeItem], loops: tuple[str, ...], nest: tuple[Any, ...]) -> None:
-        for k, item in enumerate(items):
+    def _items(
+        self, items: Sequence[TreeItem], loops: tuple[str, ...], nest: tuple[Any, ...], start: int = 0
+    ) -> None:
+        for k, item in enumerate(items, start):
             self.time += 1
             if isinstance(item, LoopNest):
                 self._loop(item, loops, (*nest, k, item.digit))
             elif item == "barrier":
-                self.epoch += 1
+                self.epochs = (self.epochs[0] + 1, self.epochs[1] + (not self.elected))
             else:
+                assert isinstance(item, str)  # elections are held at the root of the tree
                 self._execute(self.machine.placed[item], loops, nest)
 
     def _loop(self, item: LoopNest, loops: tuple[str, ...], nest: tuple[Any, ...]) -> None:
@@ -102,8 +125,8 @@ class Block:
         if statement is not None:
             for read, provider in zip(statement.reads, placed.providers, strict=True):
                 self._check_read(machine.placed[provider], placed, read, active)
-        if placed.role in ("store", "put"):
-            active = self._effect(placed) & (active if placed.role == "store" else True)  # a put writes padding too
+        if placed.role in ("store", "put", "partial"):
+            active = self._effect(placed) & (active if placed.role != "put" else True)  # a put writes padding too
             self._check(machine.placed[placed.providers[0]], placed, self._index(placed), active)
         match placed.role:
             case "load":
@@ -112,17 +135,21 @@ class Block:
                 self._store(placed, active, loops)
             case "put" | "get":
                 self._touch(placed, active, nest)
-        if statement is None or statement.monoid is None:
-            data = any(isinstance(e, str) for e in placed.place)
-            self.frames[-1].live[placed.name] = [] if data else [self._index(placed)]
-        elif statement.scanned is not None:
-            self._scan(placed, statement, active, loops)
-        else:
+            case "partial":
+                self._leave(placed, active)
+            case "total":
+                self._collect(placed, active)
+        if machine.sum_of(placed) is not None:
             if placed.name not in self.sums or not outermost(machine, placed, loops, ()):
                 self.sums[placed.name] = {}
-            self._contribute(placed, statement)
+            self._contribute(placed)
             if not outermost(machine, placed, loops, ()):
                 self._finish(placed)
+        elif statement is None or statement.monoid is None:
+            data = any(isinstance(e, str) for e in placed.place)
+            self.frames[-1].live[placed.name] = [] if data else [self._index(placed)]
+        else:
+            self._scan(placed, statement, active, loops)
 
     def _values(self, entries: Sequence[Affine]) -> Lanes:
         """(lanes, entries)."""
@@ -137,17 +164,19 @@ class Block:
         return ((index >= 0) & (index < limits)).all(axis=1)
 
     def _valid(self, placed: Placed) -> Lanes:
-        statement = self.machine.statement(placed)
+        statement, total = self.machine.statement(placed), self.machine.sum_of(placed)
         extents = statement.extents if statement is not None else self.machine.scop.shape(placed.value)
+        extents = total.extents if total is not None else extents
         pairs = [(e, n) for e, n in zip(placed.place, extents, strict=True) if isinstance(e, Affine)]
         return self._inside([e for e, _ in pairs], [n for _, n in pairs])
 
     def _effect(self, placed: Placed) -> Lanes:
-        """A store is made by the first thread and block that has it, a put by the first thread, inside its box."""
+        """A store is made by the first thread and block that has it (any block may be elected), a put and a partial by
+        the first thread, a put inside its box."""
         machine = self.machine
         chosen = np.ones(machine.lanes, np.bool_)
         for d in (*machine.threads, *(machine.blocks if placed.role == "store" else ())):
-            if d.name not in placed.digits():
+            if d.name not in placed.digits() and d.name != machine.schedule.finish_of(placed):
                 chosen = chosen & (self.env[f"${d.name}"] == 0)
         if placed.role == "put":
             box = machine.boxes[placed.value]
@@ -159,8 +188,9 @@ class Block:
         return [e for e in placed.place if isinstance(e, Affine)]
 
     def _index(self, placed: Placed) -> Lanes:
-        statement = self.machine.statement(placed)
+        total, statement = self.machine.sum_of(placed), self.machine.statement(placed)
         dims = statement.kept if statement is not None else range(len(placed.place))
+        dims = total.kept if total is not None else dims
         return self._values([placed.place[d] for d in dims])  # type: ignore[misc]
 
     # ---------------------------------------------------------------- registers
@@ -224,7 +254,9 @@ class Block:
         columns = [self.machine.lane[f"${d.name}"] for d in digits if d.name not in together]
         return list(map(tuple, np.stack(columns, axis=1).tolist())) if columns else [()] * self.machine.lanes
 
-    def _contribute(self, placed: Placed, statement: Statement) -> None:
+    def _contribute(self, placed: Placed) -> None:
+        statement = self.machine.sum_of(placed)
+        assert statement is not None
         sums = self.sums[placed.name]
         instances = list(map(tuple, self._values(self._place(placed)).tolist()))
         reduced = self._inside(
@@ -237,7 +269,7 @@ class Block:
 
     def _finish(self, placed: Placed) -> None:
         """Compare what met with what belongs to each element that is held."""
-        machine, statement = self.machine, self.machine.statement(placed)
+        machine, statement = self.machine, self.machine.sum_of(placed)
         assert statement is not None
         kept = [placed.place[d] for d in statement.kept]
         unknown = sorted({n[1:] for e in kept for n in e.names() if n[0] == "$" and n not in self.env})  # type: ignore[union-attr]
@@ -250,7 +282,10 @@ class Block:
             self.env.pop(f"${n}", None)
         self.frames[-1].live[placed.name] = held
 
-    def _complete(self, placed: Placed, statement: Statement, kept: Lanes) -> None:
+    def _complete(self, placed: Placed, statement: Sum, kept: Lanes) -> None:
+        """Of what blocks add up together, what met in this block is kept for `whole`."""
+        along = self.machine.along(placed) if self.machine.is_share(placed) else ""
+        others = self.machine.others(along, self.env)
         sizes = self.machine.shape(statement.extents)
         limits = np.array([sizes[d] for d in statement.kept], np.int64)
         inside = ((kept >= 0) & (kept < limits)).all(axis=1)
@@ -261,8 +296,12 @@ class Block:
             if not inside[lane] or (group, element) in seen:
                 continue
             seen.add((group, element))
-            wanted = Counter(instance(statement, element, r) for r in reduced)
-            if self.sums[placed.name].get(group, Counter()) != wanted:
+            met = self.sums[placed.name].get(group, Counter())
+            if along:
+                parts = self.machine.parts.setdefault((placed.name, others, group, element), {})
+                if parts.setdefault(self.env[f"${along}"], met) != met:
+                    self.machine.fault("combine", f"{placed.name} has two shares of {element} in block {self.point}")
+            elif met != Counter(instance(statement, element, r) for r in reduced):
                 self.machine.fault("combine", f"{placed.name} at {element} in {group} of block {self.point}")
 
     def _scan(self, placed: Placed, statement: Statement, active: Lanes, loops: tuple[str, ...]) -> None:
@@ -289,6 +328,27 @@ class Block:
                 if state != Counter((*own[:scanned], e, *own[scanned + 1 :]) for e in span):
                     machine.fault("scan", f"{placed.name} at {own}")
         self.frames[-1].live[placed.name] = [self._index(placed)]
+
+    # ---------------------------------------------------------------- shares of other blocks
+    def _leave(self, placed: Placed, active: Lanes) -> None:
+        """Store the block's share for the elected one."""
+        along = self.machine.along(placed)
+        index, left = self._index(placed), Share(self.machine.others(along, self.env), self.time)
+        for d in self.machine.slots:  # a slot that the place does not use is no execution of its own
+            if d.name not in placed.digits():
+                active = active & (self.env[f"${d.name}"] == 0)
+        for lane in np.flatnonzero(active):
+            cell = (placed.name, int(self.env[f"${along}"]), tuple(index[lane].tolist()))
+            self.machine.shares.setdefault(cell, []).append(left)
+
+    def _collect(self, placed: Placed, active: Lanes) -> None:
+        """Every share that a total reads was stored, once, by a block of this election."""
+        own = self.machine.others(self.machine.along(placed), self.env)
+        for lane, (number, *element) in enumerate(self._values(self._place(placed)).tolist()):
+            for name in placed.providers if active[lane] else ():
+                left = self.machine.shares.get((name, number, tuple(element)), [])
+                if [share.block for share in left] != [own]:
+                    self.machine.fault("combine", f"{placed.name} reads the share {number} of {element}: {left}")
 
     # ---------------------------------------------------------------- memory
     def _remember(self, role: str, placed: Placed, active: Lanes) -> None:
@@ -327,27 +387,29 @@ class Block:
                 self.cells[(placed.value, cell)] = element
             self.touches.append(
                 CellTouch(
-                    self.time, self.epoch, placed.name, writes, int(machine.thread[lane]), cell, element,
-                    fills, stale,
+                    self.time, self.epochs, placed.name, writes, int(machine.thread[lane]), cell, element,
+                    fills, stale, self.elected,
                 )
             )  # fmt: skip
 
-    def _races(self) -> None:
+    def _races(self, touches: Sequence[tuple[CellTouch, int]]) -> None:
         met: dict[tuple[int, Element, int], list[CellTouch]] = {}
-        for touch in self.touches:
-            met.setdefault((self.machine.placed[touch.move].value, touch.cell, touch.epoch), []).append(touch)
+        for touch, epoch in touches:
+            met.setdefault((self.machine.placed[touch.move].value, touch.cell, epoch), []).append(touch)
         for (value, cell, _), together in met.items():
             threads = {t.thread for t in together}
             if len(threads) > 1 and any(t.writes for t in together):
                 self.machine.fault("barrier", f"threads {sorted(threads)} meet in cell {cell} of value {value}")
 
     def _boxes(self) -> None:
-        put: dict[tuple[str, tuple[Any, ...], Element], int] = {}
+        put: dict[tuple[str, tuple[Any, ...], Element, bool], int] = {}
         for t in (t for t in self.touches if t.writes):
-            put.setdefault((t.move, t.fills, t.element), t.time)
+            put.setdefault((t.move, t.fills, t.element, True), t.time)
+            if not t.elected:  # what a block that is not elected finds
+                put.setdefault((t.move, t.fills, t.element, False), t.time)
         for t in (t for t in self.touches if not t.writes):
             provider = self.machine.placed[t.move].providers[0]
-            written = put.get((provider, t.fills, t.element))
+            written = put.get((provider, t.fills, t.element, t.elected))
             if written is None:
                 self.machine.fault("scope", f"{t.move} reads {t.element}, which is not put there")
             elif written > t.time:

@@ -31,7 +31,10 @@ def check(seed: int) -> tuple[Case | None, list[str], Counter[str]]:
         told[f"{derived} derived"] += 1
         if fault:
             wrong.append(f"{derived} derived: {fault}")
-    told["schedule legal" if all(v.kind is Kind.LEGAL for v in found.values()) else "schedule illegal"] += 1
+    verdict = "legal" if all(v.kind is Kind.LEGAL for v in found.values()) else "illegal"
+    told[f"schedule {verdict}"] += 1
+    if case.schedule.grid_combine:
+        told[f"schedule with an election {verdict}"] += 1
     return case, wrong, told
 
 

@@ -9,7 +9,7 @@ from random import Random
 from polyfuse.affine import Affine, digit
 from polyfuse.expr import Program
 from polyfuse.places.builder import Refused, build_schedule
-from polyfuse.places.proposal import Group, Proposal, Staging
+from polyfuse.places.proposal import Combination, Group, Proposal, Staging
 from polyfuse.schedule import Digit, DigitKind, KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.classes import AxisClass, classify
@@ -17,6 +17,8 @@ from tests.legality import programs
 from tests.legality.tamper import tampered
 
 SYMBOLS = ("M", "N")
+REDUCING = ("summed", "summed all", "summed all", "argmax", "product")
+"""Drawn more often: most others cannot be dealt to blocks that meet."""
 MOST = 6000  # assignments of digits per case: a tenth of a second of enumeration
 
 
@@ -92,7 +94,7 @@ def _program(random: Random) -> tuple[str, Program]:
         "product": lambda: programs.product_sum(size(), size(), random.randint(1, 4)),
         "shared": lambda: programs.twice_used(size()),
     }
-    kind = random.choice(tuple(makers))
+    kind = random.choice((*makers, *REDUCING))
     return kind, makers[kind]()
 
 
@@ -112,6 +114,7 @@ class _Splitter:
         self.digits: list[Digit] = []
         self.threads = self.count = 1
         self.lanes = 1
+        self.dealt: set[str] = set()  # block digits along which something is reduced
 
     def fresh(self, kind: DigitKind, extent: Affine) -> Digit:
         stride = 0
@@ -139,9 +142,10 @@ class _Splitter:
             weight *= extent
         enough = random.random() < 0.95
         if (weight < size or not axis.extent.is_constant) and enough:
-            top = random.choice(("loop", "loop", "block") if not reduced else ("loop", "loop", "loop", "block"))
-            kind = "block" if top == "block" else "loop"
-            total += digit(self.fresh(kind, axis.extent.ceildiv(weight)).name) * weight
+            kind = random.choice(("loop", "block") if axis.reduced_by else ("loop", "loop", "block"))
+            top = self.fresh(kind, axis.extent.ceildiv(weight))
+            self.dealt |= {top.name} if kind == "block" and axis.reduced_by else set()
+            total += digit(top.name) * weight
         return total
 
 
@@ -159,4 +163,12 @@ def _proposal(random: Random, group: Group, hints: Mapping[str, int]) -> Proposa
     random.shuffle(loops)
     staged = [v for v in sorted(group.body | group.loads) if random.random() < 0.3]
     staging = {v: Staging(tuple(n for n in loops if random.random() < 0.5)) for v in staged}
-    return Proposal("random", (), tuple(splitter.digits), anchors, tuple(loops), staging)
+    combines = _combines(random, splitter)
+    return Proposal("random", (), tuple(splitter.digits), anchors, tuple(loops), staging, combines=combines)
+
+
+def _combines(random: Random, splitter: _Splitter) -> dict[str, Combination]:
+    """Block digits along which reductions lie are combined, most of them, and by some of the threads."""
+    names = [d.name for d in splitter.digits if d.name in splitter.dealt and random.random() < 0.9]
+    threads = tuple(d.name for d in splitter.digits if d.kind == "thread" and random.random() < 0.3)
+    return {name: Combination(threads, random.choice((1, 1, 2))) for name in names}

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from polyfuse.legality import RULES
 from polyfuse.legality.relations import Proof
-from polyfuse.verdict import Kind, Verdict
+from polyfuse.sets import BudgetExceeded
+from polyfuse.verdict import Kind, Verdict, unknown
 from tests.legality.cases import Case
 from tests.legality.oracle import faults
 
@@ -15,11 +16,15 @@ FORM = ("executed", "provided")
 
 
 def verdicts(case: Case) -> dict[str, Verdict]:
-    """Per rule; only those on form where one of them refuses."""
+    """Per rule; only those on form where one of them refuses.  A question that is too long is answered by unknown,
+    which refuses without a claim."""
     proof = Proof(case.scop, case.schedule)
     found: dict[str, Verdict] = {}
     for name, rule in RULES.items():
-        found[name] = rule.check(proof)
+        try:
+            found[name] = rule.check(proof)
+        except BudgetExceeded as error:
+            found[name] = unknown(str(error), rule=name)
         if name in FORM and not found[name]:
             return found
     return found
@@ -46,9 +51,7 @@ def disagreements(case: Case) -> tuple[list[str], dict[str, Verdict]]:
     ]
     for name, verdict in found.items():
         tried = _where(case, verdict)
-        if verdict.kind is Kind.UNKNOWN:
-            wrong.append(f"{name}: {verdict}")
-        elif verdict.kind is Kind.ILLEGAL and tried and not any(name in enumerated(s) for s in tried):
+        if verdict.kind is Kind.ILLEGAL and tried and not any(name in enumerated(s) for s in tried):
             wrong.append(f"{name} refuses at {tried}: {verdict}")
     return wrong, found
 

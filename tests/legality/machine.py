@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from polyfuse.affine import Affine
-from polyfuse.schedule import KernelSchedule, LoopNest, Placed, TreeItem
+from polyfuse.schedule import Finish, KernelSchedule, LoopNest, Placed, TreeItem
 from polyfuse.scop import Scop, Statement
 
 Element = tuple[int, ...]
 Lanes = np.ndarray[Any, Any]  # one entry per (thread, slots) of a block
 
 
+@dataclass(frozen=True)
+class Sum:
+    """What a reduction or a total adds up: the instances of a box, over some of its dimensions."""
+
+    extents: tuple[Affine, ...]
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a block left in global memory: `block` by its other digits than the one that deals the shares."""
+
+    block: tuple[int, ...]
+    time: int
+
+
 class Machine:
-    """`found`: for each rule that is violated, a first violation in words."""
+    """`found`: for each rule that is violated, a first violation in words.  `shares`: by the placed partial, the number
+    of the block along the digit of its election, and the element.  `parts`: of a reduction whose blocks meet, what met
+    in each of them: by (name, other block digits, lanes, element), then by the number of the block."""
 
     def __init__(self, scop: Scop, schedule: KernelSchedule, sizes: Mapping[str, int]) -> None:
         self.scop, self.schedule, self.sizes = scop, schedule, dict(sizes)
@@ -36,6 +56,8 @@ class Machine:
         self.lanes = len(lanes)
         self.thread = sum((self.lane[f"${d.name}"] * d.stride for d in self.threads), np.zeros(self.lanes, np.int64))
         self.stores: Counter[tuple[int, int, Element]] = Counter()
+        self.shares: dict[tuple[str, int, Element], list[Share]] = {}
+        self.parts: dict[tuple[str, Element, Element, Element], dict[int, Counter[Element]]] = {}
         self.memory: list[tuple[str, int, tuple[int, ...], int, tuple[int | None, ...]]] = []
         self.nests = dict(paths(schedule.order))
 
@@ -49,8 +71,36 @@ class Machine:
         found = self.scop.statements[placed.value]
         return found if placed.role == "compute" and isinstance(found, Statement) else None
 
+    def sum_of(self, placed: Placed) -> Sum | None:
+        """Of a reduction, or of a total: over the shares of the blocks."""
+        if placed.role == "total":
+            extents = (self.schedule.digit(self.along(placed)).extent, *self.scop.shape(placed.value))
+            return Sum(extents, tuple(range(1, len(extents))), (0,))
+        statement = self.statement(placed)
+        if statement is None or statement.monoid is None or statement.scanned is not None:
+            return None
+        return Sum(statement.extents, statement.kept, statement.reduced)
+
+    def along(self, placed: Placed) -> str:
+        """The block digit whose blocks' shares a total adds up, or a reduction or partial is a share of; else empty."""
+        if placed.role == "total":
+            return self.schedule.finish_of(placed)
+        reduction = placed.providers[0] if placed.role == "partial" else placed.name
+        return next((g.digit for g in self.schedule.grid_combine if g.reduction == reduction), "")
+
+    def is_share(self, placed: Placed) -> bool:
+        """Whether a reduction may be incomplete in each block: all that reads it stores it as the block's share."""
+        readers = [p for p in self.schedule.placed if placed.name in (*p.providers, *p.place)]
+        return placed.role == "compute" and bool(self.along(placed)) and all(p.role == "partial" for p in readers)
+
+    def others(self, along: str, env: Mapping[str, Any]) -> tuple[int, ...]:
+        """The digits of a block but for `along`."""
+        return tuple(int(env[f"${d.name}"]) for d in self.blocks if d.name != along)
+
     def over(self, placed: Placed) -> frozenset[str]:
-        """Digits that a reduction or a scan runs over."""
+        """Digits that a reduction, a total or a scan runs over."""
+        if placed.role == "total":
+            return frozenset(n[1:] for n in placed.place[0].names() if n[0] == "$")  # type: ignore[union-attr]
         statement = self.statement(placed)
         if statement is None or statement.monoid is None:
             return frozenset()
@@ -67,6 +117,8 @@ def paths(order: Sequence[TreeItem], nest: tuple[tuple[int, str], ...] = ()) -> 
     for k, item in enumerate(order):
         if isinstance(item, LoopNest):
             yield from paths(item.items, (*nest, (k, item.digit)))
+        elif isinstance(item, Finish):
+            yield from paths(item.items, nest)
         elif item != "barrier":
             yield item, nest
 
@@ -78,7 +130,7 @@ def outermost(machine: Machine, placed: Placed, loops: tuple[str, ...], outside:
     return "" if first in outside else first
 
 
-def instance(statement: Statement, kept: Element, reduced: Element) -> Element:
+def instance(statement: Sum, kept: Element, reduced: Element) -> Element:
     """The point of the domain with these kept and reduced coordinates."""
     where = {**dict(zip(statement.kept, kept, strict=True)), **dict(zip(statement.reduced, reduced, strict=True))}
     return tuple(where[d] for d in range(len(statement.extents)))

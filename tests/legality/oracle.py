@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 
-from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.schedule import Finish, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from tests.legality.block import Block
-from tests.legality.machine import Machine, points
+from tests.legality.machine import Machine, instance, points
 
 
 def faults(scop: Scop, schedule: KernelSchedule, sizes: Mapping[str, int]) -> dict[str, str]:
@@ -17,12 +18,40 @@ def faults(scop: Scop, schedule: KernelSchedule, sizes: Mapping[str, int]) -> di
     The schedule is well formed and its providers hold what is read: rules "executed" and "provided" accept it.
     """
     machine = Machine(scop, schedule, sizes)
-    for point in product(*(range(max(0, machine.extent[d.name])) for d in machine.blocks)):
-        Block(machine, dict(zip((f"${d.name}" for d in machine.blocks), point, strict=True)), point).run()
+    blocks = [
+        Block(machine, dict(zip((f"${d.name}" for d in machine.blocks), point, strict=True)), point)
+        for point in product(*(range(max(0, machine.extent[d.name])) for d in machine.blocks))
+    ]
+    for position, item in enumerate(schedule.order):
+        chosen = _elected(machine, blocks, item.digit) if isinstance(item, Finish) else []
+        for block in blocks:
+            if isinstance(item, Finish):
+                block.finish(position, item, block in chosen)
+            else:
+                block.step(position, item)
+    for block in blocks:
+        block.end()
+    _whole(machine)
     _stored(machine)
     _reused(machine)
     _form(machine)
     return machine.found
+
+
+def _elected(machine: Machine, blocks: Sequence[Block], along: str) -> list[Block]:
+    """One of those that differ in `along` alone: nothing says which, so the last by number is as good as any."""
+    return list({machine.others(along, block.env): block for block in blocks}.values())
+
+
+def _whole(machine: Machine) -> None:
+    """What blocks leave for one another is, taken together, every contribution once."""
+    for (name, _, group, element), shares in machine.parts.items():
+        total = machine.sum_of(machine.placed[name])
+        assert total is not None
+        sizes = machine.shape(total.extents)
+        reduced = points([sizes[d] for d in total.reduced])
+        if sum(shares.values(), Counter()) != Counter(instance(total, element, r) for r in reduced):
+            machine.fault("combine", f"the shares of {name} at {element} in {group} are not the whole")
 
 
 def _stored(machine: Machine) -> None:
@@ -62,20 +91,21 @@ def _form(machine: Machine) -> None:
             for read, provider in zip(statement.reads, placed.providers, strict=True):
                 if not read.affine and machine.placed[provider].role != "load":
                     machine.fault("stored", f"{placed.name} gathers from registers")
-            _levels(machine, placed, statement)
+        _levels(machine, placed, statement)
     for box in machine.schedule.shared:
         addresses = [sum(c * p for c, p in zip(cell, box.pitch, strict=True)) for cell in points(box.extents)]
         if len(set(addresses)) != len(addresses) or min(box.extents, default=1) < 1:
             machine.fault("box", f"cells of {box.name} share an address")
 
 
-def _levels(machine: Machine, placed: Placed, statement: Statement) -> None:
+def _levels(machine: Machine, placed: Placed, statement: Statement | None) -> None:
     """Threads meet by bits of the thread index; a prefix runs through one slot and consecutive bits."""
     over = machine.over(placed)
     threads = sorted((d for d in machine.threads if d.name in over), key=lambda d: d.stride)
     bits = all(n & (n - 1) == 0 for d in threads for n in (d.count, d.stride))
     chained = all(b.stride == a.stride * a.count for a, b in pairwise(threads))
-    if statement.scanned is None and not bits:
+    scanned = statement is not None and statement.scanned is not None
+    if not scanned and not bits:
         machine.fault("combine", f"{placed.name} combines threads that are no bits")
-    if statement.scanned is not None and not (bits and chained and sum(d.name in over for d in machine.slots) <= 1):
+    if scanned and not (bits and chained and sum(d.name in over for d in machine.slots) <= 1):
         machine.fault("scan", f"{placed.name} runs through levels that no prefix runs through")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse import expr
@@ -19,6 +19,7 @@ from tests.legality.schedules import (
     b,
     b1,
     block,
+    c,
     everywhere,
     k,
     loop,
@@ -191,6 +192,14 @@ def grid_one_block_short() -> Refusal:
     return Refusal(scop, legal, tampered, "coverage", Hazard.COVERAGE, words, "exp[0] -> store of exp[0] at N = 1")
 
 
+def grid_that_may_be_empty() -> Refusal:
+    """Nothing uses the second digit, but without a block along it nothing runs."""
+    scop, legal = _chain()
+    tampered = replace(legal, digits=(*legal.digits, block("c", N // 2)))
+    words = "exp[0] is stored by no thread (violated iff N = 1)"
+    return Refusal(scop, legal, tampered, "coverage", Hazard.COVERAGE, words, "exp[0] -> store of exp[0] at N = 1")
+
+
 def row_longer_than_a_block() -> Refusal:
     """Legal under the guard that the sentence names."""
     scop, legal = schedule(programs.chain(N), [thread("t", 1, 1024)], {"exp": [t]}, guards=[Guard(1024 - N)])
@@ -273,6 +282,60 @@ def total_read_by_every_block() -> Refusal:
     tampered = placed(tampered, "store_exp_1", path=())
     words = "store_exp_1 needs exp_1[] outside of what the last block along b finishes"
     return Refusal(scop, legal, tampered, "scope", Hazard.SCOPE, words, "exp_1[] -> exp_1[] at N = 1")
+
+
+def share_stored_by_two_elections() -> Refusal:
+    """Blocks along a second digit, which nothing tells apart, each leave their shares in the same cells."""
+    scop, legal = _sum_over_blocks()
+    tampered = replace(legal, digits=(*legal.digits, block("c", 2)))
+    words = "is stored more than once"
+    return Refusal(scop, legal, tampered, "combine", Hazard.WAW, words, "sum[] -> sum[] at N = 1")
+
+
+def shares_of_another_election() -> Refusal:
+    """The block elected for row c finishes row M - 1 - c, whose blocks may not have arrived."""
+    scop, legal = _row_sums_over_blocks()
+    mirrored = M - 1 - c
+    tampered = legal
+    for name in ("sum", "exp_1", "store_exp_1"):
+        place = tuple(mirrored if e == c else e for e in legal.by_name()[name].place)
+        tampered = placed(tampered, name, place=place)
+    words = "which no block of its election stores"
+    return Refusal(scop, legal, tampered, "combine", Hazard.RAW, words, "sum[0] -> sum[0] at M = 2, N = 1")
+
+
+def two_elections_over_one_digit() -> Refusal:
+    """Their counters are one."""
+    scop, legal = _two_sums_over_blocks()
+    *main, finish = legal.order
+    assert isinstance(finish, Finish)
+    halves = []
+    for total in ("sum", "max"):
+        (result,) = (p.name for p in legal.placed if p.providers == (total,))
+        halves.append(Finish("b", (nest("p", total), result, f"store_{result}")))
+    tampered = replace(legal, order=(*main, *halves))
+    return Refusal(scop, legal, tampered, "executed", Hazard.EFFECT, "two elections are held over b", "")
+
+
+def combined_twice() -> Refusal:
+    scop, legal = _sum_over_blocks()
+    tampered = replace(legal, grid_combine=legal.grid_combine * 2)
+    words = "sum_share is combined over b, but is no reduction, or is so twice"
+    return Refusal(scop, legal, tampered, "executed", Hazard.COMBINE, words, "")
+
+
+def box_that_only_the_elected_block_fills() -> Refusal:
+    """The get and the store behind the election: blocks that were not elected read what is in their shared memory."""
+    scop, legal = _sum_over_blocks(staged={"exp_1": ()})
+    *main, finish = legal.order
+    assert isinstance(finish, Finish)
+    behind = ("exp_1_s", "store_exp_1")
+    inside = tuple(i for i in finish.items if i not in behind)
+    tampered = replace(legal, order=(*main, Finish(finish.digit, inside), "barrier", *behind))
+    for name in behind:
+        tampered = placed(tampered, name, path=())
+    words = "from a box that only the last block along b fills"
+    return Refusal(scop, legal, tampered, "scope", Hazard.SCOPE, words, "exp_1[] -> exp_1_s[]")
 
 
 def results_that_share_an_accumulator() -> Refusal:
@@ -480,6 +543,8 @@ def overwritten_before_a_neighbour_reads() -> Refusal:
 # ---------------------------------------------------------------------------------------------- legal schedules
 
 _ROW = [block("b", N.ceildiv(32)), thread("t", 1, 32)]
+_CHUNKS = [block("b", N.ceildiv(64)), thread("t", 1, 16), slot("v", 4)]
+_CHUNK = [64 * b + 16 * v + t]
 
 
 def _chain() -> tuple[Scop, KernelSchedule]:
@@ -497,12 +562,25 @@ def _row_sum(n: int) -> tuple[Scop, KernelSchedule]:
     return schedule(programs.summed(M, n, 1), digits, {"exp": [b, 16 * v + t], "sum": [b, 16 * v + t], "exp_1": [b]})
 
 
-def _sum_over_blocks() -> tuple[Scop, KernelSchedule]:
+def _sum_over_blocks(staged: Mapping[str, Sequence[str]] | None = None) -> tuple[Scop, KernelSchedule]:
     """Blocks of 64 elements; the last to arrive adds up to 16 shares at once."""
-    digits = [block("b", N.ceildiv(64)), thread("t", 1, 16), slot("v", 4)]
-    place = [64 * b + 16 * v + t]
-    program = programs.program([x := programs.array(0, N)], [programs.exp(programs.reduce("sum", programs.exp(x), 0))])
-    return schedule(program, digits, {"exp": place, "sum": place, "exp_1": []}, combines={"b": Combination(("t",))})
+    x = programs.array(0, N)
+    program = programs.program([x], [programs.exp(programs.reduce("sum", programs.exp(x), 0))])
+    places = {"exp": _CHUNK, "sum": _CHUNK, "exp_1": []}
+    return schedule(program, _CHUNKS, places, staged=staged, combines={"b": Combination(("t",))})
+
+
+def _two_sums_over_blocks() -> tuple[Scop, KernelSchedule]:
+    x = programs.array(0, N)
+    sums = [programs.exp(programs.reduce(monoid, programs.exp(x), 0)) for monoid in ("sum", "max")]
+    places = {"exp": _CHUNK, "sum": _CHUNK, "max": _CHUNK, "exp_1": [], "exp_2": []}
+    return schedule(programs.program([x], sums), _CHUNKS, places, combines={"b": Combination(("t",))})
+
+
+def _row_sums_over_blocks() -> tuple[Scop, KernelSchedule]:
+    places = {"exp": [c, *_CHUNK], "sum": [c, *_CHUNK], "exp_1": [c]}
+    digits = [block("c", M), *_CHUNKS]
+    return schedule(programs.summed(M, N, 1), digits, places, combines={"b": Combination(("t",))})
 
 
 def _prefix() -> tuple[Scop, KernelSchedule]:
@@ -553,6 +631,7 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         value_of_an_earlier_pass,
         box_of_another_pass,
         grid_one_block_short,
+        grid_that_may_be_empty,
         row_longer_than_a_block,
         tiles_that_overlap,
         second_component_never_stored,
@@ -563,6 +642,11 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         share_of_a_block_left_out,
         share_taken_for_the_total,
         total_read_by_every_block,
+        share_stored_by_two_elections,
+        shares_of_another_election,
+        two_elections_over_one_digit,
+        combined_twice,
+        box_that_only_the_elected_block_fills,
         results_that_share_an_accumulator,
         threads_that_are_no_bits,
         cluster_of_uneven_blocks,

@@ -8,7 +8,7 @@ from itertools import pairwise
 from random import Random
 
 from polyfuse.affine import Affine, digit
-from polyfuse.schedule import Digit, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
+from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
 from polyfuse.scop import InputStatement, Scop, Statement
 
 Change = Callable[[Random, Scop, KernelSchedule], "KernelSchedule | None"]
@@ -16,11 +16,17 @@ Change = Callable[[Random, Scop, KernelSchedule], "KernelSchedule | None"]
 
 def tampered(random: Random, scop: Scop, schedule: KernelSchedule) -> tuple[KernelSchedule, str] | None:
     """The schedule after one random change, and the name of the change; None where none that was tried applies."""
-    for change in random.sample(CHANGES, 5):
+    elections = bool(schedule.grid_combine) and random.random() < 0.5
+    for change in random.sample(ELECTIONS if elections else CHANGES, 5):
         done = change(random, scop, schedule)
         if done is not None and done != schedule:
             return done, change.__name__
     return None
+
+
+def with_items(item: LoopNest | Finish, items: tuple[TreeItem, ...]) -> LoopNest | Finish:
+    """The same loop or election around other items."""
+    return replace(item, items=items)
 
 
 def with_placed(schedule: KernelSchedule, old: str, new: Placed) -> KernelSchedule:
@@ -106,12 +112,12 @@ def _rewrite(
     random: Random, items: tuple[TreeItem, ...], change: Callable[[list[TreeItem]], list[TreeItem]]
 ) -> tuple[TreeItem, ...]:
     """Apply `change` to one level of an order tree."""
-    nests = [k for k, item in enumerate(items) if isinstance(item, LoopNest)]
+    nests = [k for k, item in enumerate(items) if not isinstance(item, str)]
     if nests and random.random() < 0.7:
         at = random.choice(nests)
         nest = items[at]
-        assert isinstance(nest, LoopNest)
-        inner = LoopNest(nest.digit, _rewrite(random, nest.items, change))
+        assert not isinstance(nest, str)
+        inner = with_items(nest, _rewrite(random, nest.items, change))
         return (*items[:at], inner, *items[at + 1 :])
     return tuple(change(list(items)))
 
@@ -155,10 +161,10 @@ def _merged(items: tuple[TreeItem, ...]) -> tuple[TreeItem, ...] | None:
         if one.digit == two.digit:
             both = LoopNest(one.digit, (*one.items, *two.items))
             return (*items[:at], both, *items[at + 1 : after], *items[after + 1 :])
-    for at, nest in nests:
-        inside = _merged(nest.items)
-        if inside is not None:
-            return (*items[:at], LoopNest(nest.digit, inside), *items[at + 1 :])
+    for at, nest in enumerate(items):
+        inside = None if isinstance(nest, str) else _merged(nest.items)
+        if inside is not None and not isinstance(nest, str):
+            return (*items[:at], with_items(nest, inside), *items[at + 1 :])
     return None
 
 
@@ -172,7 +178,8 @@ def swap_loops(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSc
 
     def renamed(items: tuple[TreeItem, ...]) -> tuple[TreeItem, ...]:
         return tuple(
-            LoopNest(names.get(i.digit, i.digit), renamed(i.items)) if isinstance(i, LoopNest) else i for i in items
+            i if isinstance(i, str) else replace(i, digit=names.get(i.digit, i.digit), items=renamed(i.items))
+            for i in items
         )
 
     placed = tuple(replace(p, path=tuple((names.get(n, n), k) for n, k in p.path)) for p in schedule.placed)
@@ -200,8 +207,8 @@ def drop_barrier(random: Random, scop: Scop, schedule: KernelSchedule) -> Kernel
     def without(items: tuple[TreeItem, ...], target: int, seen: list[int]) -> tuple[TreeItem, ...]:
         kept: list[TreeItem] = []
         for item in items:
-            if isinstance(item, LoopNest):
-                kept.append(LoopNest(item.digit, without(item.items, target, seen)))
+            if not isinstance(item, str):
+                kept.append(with_items(item, without(item.items, target, seen)))
             elif item == "barrier":
                 seen[0] += 1
                 if seen[0] - 1 != target:
@@ -269,7 +276,7 @@ def drop_store(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSc
     name = random.choice(stores)
 
     def without(items: tuple[TreeItem, ...]) -> tuple[TreeItem, ...]:
-        kept = (LoopNest(i.digit, without(i.items)) if isinstance(i, LoopNest) else i for i in items if i != name)
+        kept = (i if isinstance(i, str) else with_items(i, without(i.items)) for i in items if i != name)
         return tuple(i for i in kept if not isinstance(i, LoopNest) or i.items)
 
     placed = tuple(p for p in schedule.placed if p.name != name)
@@ -287,7 +294,7 @@ def second_store(random: Random, scop: Scop, schedule: KernelSchedule) -> Kernel
     def after(items: tuple[TreeItem, ...]) -> tuple[TreeItem, ...]:
         out: list[TreeItem] = []
         for item in items:
-            out.append(LoopNest(item.digit, after(item.items)) if isinstance(item, LoopNest) else item)
+            out.append(item if isinstance(item, str) else with_items(item, after(item.items)))
             if item == store.name:
                 out.append(again.name)
         return tuple(out)
@@ -311,6 +318,93 @@ def reuse_argument(random: Random, scop: Scop, schedule: KernelSchedule) -> Kern
     ]
     return replace(schedule, reuses=(random.choice(pairs),)) if pairs else None
 
+
+# ---------------------------------------------------------------------------------------------- elections
+
+
+def _finish(schedule: KernelSchedule) -> tuple[int, Finish] | None:
+    return next(((k, i) for k, i in enumerate(schedule.order) if isinstance(i, Finish)), None)
+
+
+def out_of_finish(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
+    """A leaf of what the elected block runs moves behind it, or in front of it: every block runs it."""
+    found = _finish(schedule)
+    if found is None:
+        return None
+    at, finish = found
+    leaves = [i for i in finish.items if isinstance(i, str) and i != "barrier"]
+    if not leaves:
+        return None
+    name = random.choice(leaves)
+    inner = with_items(finish, tuple(i for i in finish.items if i != name))
+    both: tuple[TreeItem, ...] = (inner, name) if random.random() < 0.7 else (name, inner)
+    moved = with_placed(schedule, name, replace(schedule.by_name()[name], path=()))
+    return replace(moved, order=(*schedule.order[:at], *both, *schedule.order[at + 1 :]))
+
+
+def into_finish(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
+    """A leaf that every block runs moves into what the elected one does."""
+    found = _finish(schedule)
+    leaves = [i for i in schedule.order if isinstance(i, str) and i != "barrier"]
+    if found is None or not leaves:
+        return None
+    name, (_, finish) = random.choice(leaves), found
+    inside = (name, *finish.items) if random.random() < 0.5 else (*finish.items, name)
+    order = tuple(with_items(i, inside) if i is finish else i for i in schedule.order if i != name)
+    placed = schedule.by_name()[name]
+    return replace(with_placed(schedule, name, replace(placed, path=((finish.digit, 0),))), order=order)
+
+
+def early_election(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
+    """The election is held further in front."""
+    found = _finish(schedule)
+    if found is None or found[0] == 0:
+        return None
+    at, finish = found
+    rest = [i for i in schedule.order if i is not finish]
+    rest.insert(random.randrange(at), finish)
+    return replace(schedule, order=tuple(rest))
+
+
+def other_election(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
+    """Everything about the election, or its combinations only, goes over to another block digit."""
+    found, blocks = _finish(schedule), [d.name for d in schedule.of_kind("block")]
+    if found is None or len(blocks) < 2:
+        return None
+    old, new = found[1].digit, random.choice(blocks)
+    changed = replace(schedule, grid_combine=tuple(replace(g, digit=new) for g in schedule.grid_combine))
+    if random.random() < 0.3:
+        return changed
+    names = {old: new}
+    order = tuple(replace(i, digit=new) if isinstance(i, Finish) else i for i in schedule.order)
+    placed = tuple(replace(p, path=tuple((names.get(n, n), k) for n, k in p.path)) for p in schedule.placed)
+    return replace(changed, order=order, placed=placed)
+
+
+def forget_combination(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
+    return replace(schedule, grid_combine=()) if schedule.grid_combine else None
+
+
+def share_for_total(random: Random, scop: Scop, schedule: KernelSchedule) -> KernelSchedule | None:
+    """What reads a total reads the block's own share in its stead."""
+    totals = {p.name: p for p in schedule.placed if p.role == "total"}
+    users = [p for p in schedule.placed if set(p.providers) & set(totals)]
+    if not users:
+        return None
+    user = random.choice(users)
+    shares = {p.value: p.providers[0] for p in schedule.placed if p.role == "partial"}
+    providers = tuple(shares[totals[n].value] if n in totals else n for n in user.providers)
+    return with_placed(schedule, user.name, replace(user, providers=providers))
+
+
+ELECTIONS: tuple[Change, ...] = (
+    out_of_finish,
+    into_finish,
+    early_election,
+    other_election,
+    forget_combination,
+    share_for_total,
+)
 
 CHANGES: tuple[Change, ...] = (
     shift_place,

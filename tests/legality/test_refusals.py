@@ -26,6 +26,18 @@ NEEDED_FOR = {
 }
 """Per rule a refusal that is lost without it."""
 
+CHECKS = {
+    ("grid", "_stored_once"): "share_stored_by_two_elections",
+    ("grid", "_stored_before"): "shares_of_another_election",
+    ("structure", "_finishes"): "two_elections_over_one_digit",
+    ("structure", "_combinations"): "combined_twice",
+    ("scope", "_put_by_the_elected"): "box_that_only_the_elected_block_fills",
+    ("scope", "_only_elected"): "total_read_by_every_block",
+    ("combine", "_complete"): "share_of_a_block_left_out",
+}
+"""Checks of what blocks hand on to the one that is elected, parts of rules: module and function, and a refusal that is
+lost without it."""
+
 ACCEPT = Rule(lambda proof: LEGAL, "accepts everything")
 
 
@@ -56,3 +68,15 @@ def test_without_the_rule_its_refusal_is_lost(rule: str) -> None:
     with pytest.raises(AssertionError):
         check(NEEDED_FOR[rule], weaker)
     assert prove(refusal.scop, refusal.tampered, weaker).kind is Kind.LEGAL
+
+
+@pytest.mark.parametrize("check_of", CHECKS, ids=".".join)
+def test_without_a_check_of_elections_its_refusal_is_lost(
+    check_of: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, function = check_of
+    refusal = REFUSALS[CHECKS[check_of]]()
+    assert prove(refusal.scop, refusal.tampered, dict(RULES)).kind is Kind.ILLEGAL
+    accept = (lambda proof: iter(())) if module == "structure" else (lambda *arguments: LEGAL)
+    monkeypatch.setattr(f"polyfuse.legality.{module}.{function}", accept)
+    assert prove(refusal.scop, refusal.tampered, dict(RULES)).kind is Kind.LEGAL
