@@ -270,12 +270,18 @@ def result_type(*values: Any) -> Any:
     """``np.result_type``."""
     kinds = []
     for value in values:
-        if isinstance(value, (Tracer, SymbolicSize, bool, int, float)) or is_array(value):
+        is_value = isinstance(value, (Tracer, SymbolicSize, bool, int, float)) or is_array(value)
+        if is_value and not isinstance(value, type):  # np.float32 itself has the attributes of an array
             known = next(iter(traces_in(values)))
             kinds.append(kind_of(lift(known, value)))
         else:
             kinds.append(numpy_dtype(value))
     return promotion.common(tuple(kinds)).numpy
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """``np.can_cast`` of an array's dtype."""
+    return np.can_cast(from_.dtype if isinstance(from_, Tracer) else from_, to, casting)
 
 
 def broadcast_shape_sizes(trace: Trace, *shapes: Any) -> Sequence[Any]:
@@ -316,4 +322,5 @@ LIKE: dict[str, Callable[..., Any]] = {
     "diag": diag,
     "meshgrid": meshgrid,
     "result_type": result_type,
+    "can_cast": can_cast,
 }

@@ -297,6 +297,16 @@ def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
     return positive(x)
 
 
+def to_device(x: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:
+    """The array itself: all arrays of a program are on one device."""
+    if device != x.device:
+        raise UnsupportedError(
+            f"an array of a jitted function cannot move to device {device!r}",
+            advice="Move arguments before the call, and results after it.",
+        )
+    return x
+
+
 def weak(name: str, *values: ArrayLike) -> Tracer:
     """A Python operator on Python scalars: the result is a Python scalar again."""
     trace = trace_of(*values)
@@ -368,6 +378,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "astype": astype,
     "view": bit_view,
     "copy": copy,
+    "to_device": to_device,
     "weak": weak,
     "fma": fma,
     "name": name,

@@ -52,6 +52,8 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:
         full = self._prefix + name
+        if full == "__array_namespace_info__":
+            return Info
         if full == "random" and self._module is np:
             return RandomStandIn("np.random")
         if full in CREATION:
@@ -75,6 +77,30 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"<{self._module.__name__} while tracing>"
+
+
+class Info:
+    """``__array_namespace_info__()`` of the standard: NumPy's, without complex dtypes and without masks that decide
+    shapes."""
+
+    def __init__(self) -> None:
+        self._numpy = np.__array_namespace_info__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numpy, name)
+
+    def capabilities(self) -> dict[str, Any]:
+        return {**self._numpy.capabilities(), "boolean indexing": False, "data-dependent shapes": False}
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        return _real(self._numpy.default_dtypes(device=device))
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        return _real(self._numpy.dtypes(device=device, kind=kind))
+
+
+def _real(dtypes: Any) -> dict[str, Any]:
+    return {name: dtype for name, dtype in dtypes.items() if dtype.kind != "c"}
 
 
 class Function:

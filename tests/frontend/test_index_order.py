@@ -1,7 +1,7 @@
 """Updates in place against Python's loops: whatever index notation accepts computes what the loops compute.
 
 The oracle visits the points of the target's indices in order and reads what the loops before it have left.  Ranges are
-found by trying every point.  A refusal is an answer too, where new values are read in a way that is no prefix operation.
+found by trying every point.  A refusal is an answer too: new values that are read in a way that is no prefix operation.
 """
 
 from __future__ import annotations

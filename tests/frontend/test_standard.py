@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.numpy_like import spec, trace
+from tests.array_api import signatures
 from tests.frontend.ops import assert_same, run
 
 RNG = np.random.default_rng(0)
 TIES = RNG.integers(0, 4, (5, 9)).astype(np.float32)
 TIES[2, 3] = np.nan
+
+
+TABLES = {"": signatures.ELEMENTWISE + signatures.OTHERS + signatures.CREATION}
+TABLES |= {"linalg": signatures.LINALG, "fft": signatures.FFT}
+
+
+def in_a_trace(*arguments: str) -> Callable[[Callable[..., Any]], Any]:
+    """The value that a function gives inside of a trace."""
+    found: list[Any] = []
+
+    def of(function: Callable[..., Any]) -> Any:
+        trace(lambda x: (found.append(function(x)), x)[1], [spec(a) for a in arguments or ("f32[N, M]",)])
+        return found[-1]
+
+    return of
+
+
+@pytest.mark.parametrize("module", TABLES)
+def test_every_function_of_the_standard_is_there(module: str) -> None:
+    names = [line.partition("(")[0] for line in TABLES[module].split("\n") if line]
+
+    def callables(x: Any) -> list[str]:
+        xp = x.__array_namespace__(api_version="2024.12")
+        return [name for name in names if callable(getattr(getattr(xp, module) if module else xp, name))]
+
+    assert in_a_trace()(callables) == names
+
+
+def test_what_the_namespace_says_of_itself() -> None:
+    info = in_a_trace()(lambda x: x.__array_namespace__().__array_namespace_info__())
+    assert info.capabilities()["boolean indexing"] is info.capabilities()["data-dependent shapes"] is False
+    assert list(info.default_dtypes()) == ["real floating", "integral", "indexing"]
+    assert info.dtypes(kind="complex floating") == {}
+    assert list(info.dtypes(kind="real floating")) == ["float32", "float64"]
+    assert info.default_device() in info.devices()
+
+
+def test_dtypes_of_arrays_without_values() -> None:
+    assert in_a_trace("i8[N]")(lambda x: np.result_type(x, np.float32, 2.0)) == np.float32
+    assert in_a_trace("i8[N]")(lambda x: np.result_type(x, 2.0)) == np.float64
+    assert in_a_trace("i64[N]")(lambda x: (np.can_cast(x, np.int32), np.can_cast(x, np.float64))) == (False, True)
+
+
+def test_devices() -> None:
+    assert in_a_trace()(lambda x: x.to_device(x.device) is x)
+    with pytest.raises(UnsupportedError, match="cannot move to device 'cuda'"):
+        trace(lambda x: x.to_device("cuda"), [spec("f32[N]")])
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
