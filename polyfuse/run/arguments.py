@@ -143,11 +143,14 @@ class Reading:
                 f" is a {type(value).__name__}, neither an array, a number nor a container of them",
                 advice='If it never changes, declare it: jit(static=("name",)).',
             )
+        kind = type(value)
+        if kind is slice:  # hashable since Python 3.12 only
+            value = (slice, value.start, value.stop, value.step)
         try:
             hash(value)
         except TypeError:
             raise ArgumentError(
-                f" is static but not hashable: {type(value).__name__}", advice="Use a tuple or a frozen dataclass."
+                f" is static but not hashable: {kind.__name__}", advice="Use a tuple or a frozen dataclass."
             ) from None
         exact = repr(value) if isinstance(value, (float, complex, tuple)) else None  # 0.0 == -0.0
         self._token((type(value), value, exact))

@@ -175,6 +175,15 @@ def test_a_static_argument_may_be_an_argument_as_well(jit: Jit) -> None:
     assert f.cache_info().traces == f_of_arguments.cache_info().traces == 1
 
 
+def test_slices_are_part_of_the_program(jit: Jit) -> None:
+    f = jit(lambda x, part: x[part] * 2)
+    x = random(4, 6)
+    parts = [slice(1, 3), slice(None, None, -1), (slice(None), slice(2, 5)), slice(1, 3)]
+    for part in parts:
+        close(f(x, part), x[part] * 2)
+    assert f.cache_info().traces == 3
+
+
 def test_static_zeros_differ_by_sign(jit: Jit) -> None:
     f = jit(lambda x, a: x * a, static="a")
     x = np.ones(3, np.float32)
