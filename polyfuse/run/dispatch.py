@@ -10,6 +10,7 @@ Otherwise, under one lock: find or make a trace, find or make a plan, prepare a 
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from polyfuse.run.locks import PLANNING
 from polyfuse.run.prepare import Call, Setting, prepare, refuse_capture
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import Backend, Services, Static, backend_name
+from polyfuse.run.shortcuts import Shortcut, guard_of, spread
 from polyfuse.run.signature import Parameters
 from polyfuse.run.targets import converted, read_targets
 from polyfuse.run.variants import Fitted, Variant, Variants, device_of, layouts_of, leaves_of, to_stage
@@ -95,7 +97,8 @@ class Jitted:
 
     def _clear(self) -> None:
         self._records: dict[tuple[Any, ...], Record] = {}
-        self._latest: tuple[Callable[..., bool], Record] | None = None  # the latest record that has a `check`
+        self._latest: Shortcut | None = None  # to the latest call of arrays alone
+        self._nested: Shortcut | None = None  # to the latest call with nested arrays
         self._variants = Variants(self._services)
         self._counts = self._variants.counts
 
@@ -110,9 +113,9 @@ class Jitted:
         if STATUS_PAGES:
             BOARD.check()
         latest = self._latest
-        if latest is not None and not kwargs and len(args) == self._arity and latest[0](*args):
-            record = latest[1]
-            pointers = [*map(record.library.pointer, args)]
+        if latest is not None and not kwargs and len(args) == self._arity and latest.check(*args):
+            record = latest.record
+            pointers = [*map(record.library.pointer, args)]  # as `Shortcut.pointers`, one call less
             bits = 0
             for pointer in pointers:
                 bits |= pointer
@@ -157,18 +160,30 @@ class Jitted:
         if record.is_conditional and not record.holds(values, leaves):
             return self._call(args, kwargs, out)
         self._counts.hits += 1
-        if record.check is not None:
-            self._latest = record.check, record
+        if record.is_guarded:
+            check = guard_of(record, args)
+            self._latest = Shortcut((), check, record) if check is not None else None
         return record.run(values, leaves) if out is None else self._into(record, values, leaves, out)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """Any call: nested, static and foreign arguments, and every first call."""
+        nested = self._nested
+        if nested is not None and not kwargs and out is None:
+            leaves: list[Any] = []
+            tokens: list[Any] = []
+            spread(args, leaves, tokens)
+            pointers = nested.pointers(leaves) if (*tokens,) == nested.tokens else None
+            if pointers is not None:
+                self._counts.hits += 1
+                return nested.record.run(pointers, leaves)
         arguments = self._parameters.bind(args, kwargs)
         reading = self._read(arguments, self._services.frontend.is_tracer)
         if reading.others:  # a jitted function inside another's trace
             positional, named = self._parameters.spread(arguments)
             return self._function(*positional, **named)
         record = self._record(reading, arguments)
+        if not kwargs and reading.back is None:
+            self._remember(record, args, reading)
         if out is not None:
             return self._into(record, reading.values, reading.leaves, out)
         result = record.run(reading.values, reading.leaves)
@@ -271,7 +286,9 @@ class Jitted:
             record = self._records.get(key)  # another thread may have made it meanwhile
             if record is not None and (not record.is_conditional or record.holds(reading.values, reading.leaves)):
                 return record
-            record = self._guarded(self._prepare(reading, arguments), arguments)
+            record = self._prepare(reading, arguments)
+            if self._is_plain:
+                record = replace(record, is_guarded=_is_guardable(record, arguments))
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
                 raise ArgumentError("a captured value changed while the function was being compiled")
             self._counts.misses += 1
@@ -280,16 +297,15 @@ class Jitted:
             self._records[key] = record
             return record
 
-    def _guarded(self, record: Record, arguments: Sequence[Any]) -> Record:
-        """`record` with a `check`, where all arguments are aligned arrays of a library that has one."""
-        library = record.library
-        if not self._is_plain or not arguments or record.is_conditional:
-            return record
-        own = [LIBRARIES.get(type(a)) for a in arguments]
-        if any(found is None or found.name != library.name for found in own):
-            return record
-        aligned = not any(library.pointer(a) % VECTOR_ALIGNMENT for a in arguments)
-        return replace(record, check=library.guard(arguments)) if aligned else record
+    def _remember(self, record: Record, args: tuple[Any, ...], reading: Reading) -> None:
+        """A shortcut to a nested call of which only arrays of one library matter."""
+        leaves: list[Any] = []
+        tokens: list[Any] = []
+        spread(args, leaves, tokens)
+        same = len(leaves) == len(reading.leaves) and all(map(operator.is_, leaves, reading.leaves))
+        if same and _is_guardable(record, leaves):
+            check = guard_of(record, leaves)
+            self._nested = Shortcut((*tokens,), check, record) if check is not None else None
 
     def _prepare(self, reading: Reading, arguments: Sequence[Any]) -> Record:
         call = self._fitted(reading, arguments)
@@ -339,3 +355,13 @@ class Jitted:
             f"back end {backend.name} needs arrays on a {backend.device} device, these are on {device}",
             advice=advice if device.kind == "cpu" else "",
         )
+
+
+def _is_guardable(record: Record, arguments: Sequence[Any]) -> bool:
+    """Whether all arguments are aligned arrays of the record's library, and nothing else has to be asked."""
+    if record.is_conditional or not arguments:
+        return False
+    own = [LIBRARIES.get(type(a)) for a in arguments]
+    if any(found is None or found.name != record.library.name for found in own):
+        return False
+    return not any(record.library.pointer(a) % VECTOR_ALIGNMENT for a in arguments)

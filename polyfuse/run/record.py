@@ -131,10 +131,10 @@ class Record:
     has rank 0.  `staged`: leaves that are copied first, because no kernel can read them in place.  `fixed`: leaves
     whose value the trace depends on.  `results`: outputs that the function returns; the others are arguments written in
     place.  `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the
-    bytes it reaches from its address, for overlap tests.  `direct`: a shorter `run`, where there is one.  `check`: a
-    quick test for the arrays of a plain call, all aligned.  `targets`: classes of arrays seen as ``out=``, by output
-    and key.  `given`: per output the donated leaf whose memory it takes, -1 for none; `taken`: all leaves whose memory
-    the kernels write.
+    bytes it reaches from its address, for overlap tests.  `direct`: a shorter `run`, where there is one.  `is_guarded`:
+    whether a plain call may be recognised by a guard of its library; `guards`: those made so far, by which positions
+    hold one array.  `targets`: classes of arrays seen as ``out=``, by output and key.  `given`: per output the donated
+    leaf whose memory it takes, -1 for none; `taken`: all leaves whose memory the kernels write.
     """
 
     library: Library
@@ -160,7 +160,8 @@ class Record:
     given: tuple[int, ...] = ()
     taken: tuple[int, ...] = ()
     direct: Callable[[list[Any]], Any] | None = None
-    check: Callable[..., bool] | None = None
+    is_guarded: bool = False
+    guards: dict[tuple[int, ...], Callable[..., bool] | None] = field(default_factory=dict)
     targets: dict[tuple[Any, ...], TargetClass] = field(default_factory=dict)
 
     def holds(self, values: list[Any], leaves: list[Any]) -> bool:

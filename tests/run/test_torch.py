@@ -122,6 +122,49 @@ def test_numpy_beside_torch_on_one_device(jit: Jit) -> None:
     assert isinstance(jit(chain)(y, x), np.ndarray)
 
 
+def test_one_tensor_in_several_places_has_a_quick_check_of_its_own(jit: Jit) -> None:
+    """torch's guard refuses a tensor that is passed twice."""
+    f, x, y, z = jit(lambda a, b, c: a * b - c), *(torch.randn(8, 8) for _ in range(3))
+    for _ in range(3):
+        for arguments in ((x, x, x), (x, y, x), (y, x, x), (x, x, y), (x, y, z)):
+            for _ in range(2):
+                a, b, c = arguments
+                torch.testing.assert_close(f(*arguments), a * b - c)
+            assert f._latest is not None and f._latest.check(*arguments)
+            distinct = len({id(t) for t in arguments}) == 3
+            assert f._latest.check(x, y, z) is distinct
+    (record,) = f._records.values()
+    assert len(record.guards) == 5
+    g = jit(chain)
+    for _ in range(2):
+        assert torch.equal(g(x, x), reference(x, x))
+    assert g._latest is not None and g._latest.check(x, x) and not g._latest.check(x, y)
+    assert not g._latest.check(x.double(), x.double())
+
+
+def test_nested_calls_are_recognised_by_their_nesting(jit: Jit) -> None:
+    f = jit(lambda p, *rest: p["a"] * p["b"][0] + sum(rest))
+    x, y, z = (torch.randn(8, 8) for _ in range(3))
+
+    def expected(p, *rest):
+        return p["a"] * p["b"][0] + sum(rest)
+
+    calls = [({"a": x, "b": [y]}, z), ({"a": x, "b": [x]}, x), ({"a": x, "b": (y,)}, z), ({"a": x, "b": [y]}, z, z)]
+    calls += [({"b": [y], "a": x}, z), ({"a": x, "b": [y]}, 2.5), ({"a": x, "b": [y]}, z.double())]
+    calls += [({"a": x, "b": [torch.randn(65)[1:].view(8, 8)]}, z), ({"a": x, "b": [y.T]}, z)]
+    for _ in range(2):
+        for arguments in calls:
+            for _ in range(2):
+                torch.testing.assert_close(f(*arguments), expected(*arguments))
+    f(*calls[0])
+    assert f._nested is not None and f._nested.pointers([x, y, z]) is not None
+    hits = f.cache_info().hits
+    f(*calls[0])
+    assert f.cache_info().hits == hits + 1
+    with pytest.raises(ArgumentError, match="requires grad"):
+        f({"a": x, "b": [y.clone().requires_grad_()]}, z)
+
+
 def test_the_quick_check_of_steady_calls_lets_nothing_else_pass(jit: Jit) -> None:
     f, x, y = jit(chain), torch.randn(8, 8), torch.randn(8, 8)
     for _ in range(3):

@@ -41,13 +41,17 @@ class CuPyLibrary:
         return ("cupy", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT, where), pointer
 
     def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
-        wanted = [(a.dtype, a.shape, a.strides, a.data.device_id) for a in arrays]
+        """Field by field, those that tell most for their price first.  For C order the flag says what strides would."""
+        wanted = [(a.dtype, a.shape, None if a._c_contiguous else a.strides, a.data.device_id) for a in arrays]
+        kind, single = cupy.ndarray, cupy.cuda.runtime.getDeviceCount() == 1
 
         def check(*others: Any) -> bool:
-            for other, (dtype, shape, strides, device) in zip(others, wanted, strict=True):
-                if type(other) is not cupy.ndarray or other.dtype is not dtype or other.data.device_id != device:
+            for other, (dtype, shape, strides, device) in zip(others, wanted, strict=False):
+                if type(other) is not kind or other.dtype is not dtype or other.shape != shape:
                     return False
-                if other.shape != shape or other.strides != strides:
+                if not (other._c_contiguous if strides is None else other.strides == strides):
+                    return False
+                if not (single or other.data.device_id == device):
                     return False
             return True
 
