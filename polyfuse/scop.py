@@ -314,8 +314,9 @@ class _Builder:
         numbers: dict[int, int] = {}
         for k, operand in enumerate(node.operands):
             term = self._read(body, operand, points[: operand.rank], ())
-            if not isinstance(term, Ref) or not term.name.startswith("r"):
-                raise AssertionError("a gather's index is a value of its own")
+            if not isinstance(term, Ref) or not term.name.startswith("r"):  # a constant, a scalar, a position
+                read = Read(self.materialise(operand), points[: operand.rank])
+                term = body.add(read, operand.dtype)
             numbers[k] = int(term.name[1:])
         index = tuple(DataIndex(numbers[e.operand]) if isinstance(e, DataIndex) else e for e in node.index)
         source, entries, component = self._resolve(node.source, index)

@@ -10,11 +10,11 @@ from typing import Any
 
 from polyfuse import expr
 from polyfuse.affine import Affine
-from polyfuse.dtypes import DType, bf16, f32, f64, i64
+from polyfuse.dtypes import DType, bf16, f32, i64
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
-from polyfuse.frontends.numpy_like.elementwise import isnan, ufunc, where
+from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -104,25 +104,6 @@ def argpartition(x: ArrayLike, kth: Any, axis: Any = -1, kind: str = "introselec
     return argsort(x, axis, None, order)
 
 
-def median(x: ArrayLike, axis: Any = None, keepdims: bool = False) -> Tracer:
-    """The mean of the middle two of the sorted axis; NaN where there is one."""
-    array, place = _along(x, axis)
-    ordered = sort(array, place)
-    extent = ordered.shape[place]
-    before: tuple[Any, ...] = (slice(None),) * place
-    # Means of integers are float64, whatever their width.
-    real = ordered if ordered.element.is_float else ordered.astype(f64.numpy)
-    wide = real.astype(real.element.compute.numpy)
-    low = wide[(*before, slice((extent - 1) // 2, (extent - 1) // 2 + 1))]
-    high = wide[(*before, slice(extent // 2, extent // 2 + 1))]
-    last = wide[(*before, slice(-1, None))]
-    found = where(isnan(last), last, (low + high) / 2).astype(real.dtype)
-    if axis is None:
-        (whole,) = lift_all(x)
-        return found.reshape((1,) * whole.ndim) if keepdims else found[0]
-    return found if keepdims else found[(*before, 0)]
-
-
 def lexsort(keys: Any, axis: int = -1) -> Tracer:
     """Positions that sort by the last key, equal ones by the key before it, and so on: stable sorts from the first."""
     columns = lift_all(*(keys if isinstance(keys, (tuple, list)) else [keys[k] for k in range(keys.sizes[0].constant)]))
@@ -172,7 +153,7 @@ _COMPLEX = [
 _COMPLEX += ["linalg.eig", "linalg.eigvals"]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f.__name__: f for f in (sort, argsort, top_k, partition, argpartition, lexsort, median, searchsorted)},
+    **{f.__name__: f for f in (sort, argsort, top_k, partition, argpartition, lexsort, searchsorted)},
     **{n: partial(refuse_complex, n) for n in _COMPLEX},
     "fft.fftshift": partial(shift, 1),
     "fft.ifftshift": partial(shift, -1),

@@ -233,6 +233,5 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Trac
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (gradient, trapezoid, ediff1d, unwrap, interp, correlate, convolve, apply_over_axes, vander)
+    f.__name__: f for f in (gradient, trapezoid, ediff1d, unwrap, interp, correlate, convolve, apply_over_axes, vander)
 }

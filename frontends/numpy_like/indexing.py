@@ -223,10 +223,11 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
     outer = [ONE if k == axis else n for k, n in enumerate(x.sizes)]
     shape = broadcast_shapes(x.state, tuple(outer), indices.sizes)
     chosen = nodes.broadcast(index_array(x.state, indices).node, shape)
-    entries: list[IndexEntry] = [
-        DataIndex(0) if k == axis else (ZERO if x.sizes[k] == ONE else dimension(k)) for k in range(x.ndim)
-    ]
-    return Tracer(x.state, gather(x.node, shape, [wrap_negative(x.state, chosen, x.sizes[axis])], entries))
+    affine = _affine_index(x.state, chosen, x.sizes[axis])
+    along = DataIndex(0) if affine is None else affine
+    entries = [along if k == axis else (ZERO if x.sizes[k] == ONE else dimension(k)) for k in range(x.ndim)]
+    operands = [wrap_negative(x.state, chosen, x.sizes[axis])] if affine is None else []
+    return Tracer(x.state, gather(x.node, shape, operands, entries))
 
 
 def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:

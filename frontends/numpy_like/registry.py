@@ -29,6 +29,7 @@ from polyfuse.frontends.numpy_like import (
     joining,
     linear_algebra,
     polynomials,
+    quantiles,
     reductions,
     reshaping,
     scans,
@@ -157,6 +158,7 @@ _WHOLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **editing.FUNCTIONS,
         **linear_algebra.FUNCTIONS,
         **polynomials.FUNCTIONS,
+        **quantiles.FUNCTIONS,
         **statistics.FUNCTIONS,
         **creation.LIKE,
     }
