@@ -75,7 +75,8 @@ class Plan:
     `layouts`: one per array argument (scalars hold a default `Layout`).  `guards`: all must hold for the sizes of a
     call, else another plan is needed.  `refusals`: for pairs of statement names that the search wanted to fuse, why
     not.  `reuses`: pairs (output, argument) where the output is stored into the memory of the argument.  `sites`: where
-    data indices are checked at run time; the k-th (from 1) leaves k in the status word.
+    data indices are checked at run time; the k-th (from 1) leaves k in the status word.  `fallback`: why the plan is
+    unfused although fusion was asked for: an internal failure.
 
     Plans are equal when they launch the same kernels for the same program, whatever its values, sizes and kernels are
     called.
@@ -91,6 +92,7 @@ class Plan:
     refusals: tuple[tuple[str, str, Verdict], ...] = field(default=())
     reuses: tuple[tuple[int, int], ...] = field(default=())
     sites: tuple[IndexSite, ...] = field(default=())
+    fallback: str = ""
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import logging
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -26,6 +28,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
         elif item.get_closest_marker("ptx") and not compiler:
             item.add_marker(pytest.mark.skip(reason="the cuda extra is not installed"))
+
+
+@pytest.fixture(autouse=True)
+def no_hidden_fallback(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A program that runs unfused after an internal failure is right, and still a failed test."""
+    told: list[logging.LogRecord] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = told.append  # type: ignore[method-assign]
+    log = logging.getLogger("polyfuse.failure")
+    log.addHandler(handler)
+    yield
+    log.removeHandler(handler)
+    if told and not request.node.get_closest_marker("fails_inside"):
+        pytest.fail("\n".join(record.getMessage() for record in told))
 
 
 def has_device() -> bool:

@@ -39,7 +39,7 @@ INDENT = 13  # columns before the text of an item
 def report(plan: Plan) -> str:
     """The whole text."""
     kernels = iter(plan.kernels)
-    blocks = ["\n".join(_summary(plan))]
+    blocks = ["\n".join([*_summary(plan), *([plan.fallback] if plan.fallback else [])])]
     for step in plan.steps:
         if step in plan.library_calls:
             where = _item("boundary", ["the array library runs it, on whole arrays"])

@@ -12,6 +12,7 @@ from polyfuse.cache.store import DiskStore
 from polyfuse.errors import DeviceError, OptionError
 from polyfuse.expr import Program
 from polyfuse.face.numpy_like import NumPyFrontend
+from polyfuse.face.reproduce import write
 from polyfuse.options import Environment, Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import Device
@@ -21,7 +22,8 @@ from polyfuse.target import A100, CPU, GENERIC, H100, H200, Target
 
 def services(environment: Environment) -> Services:
     """What jitted functions call.  `environment` says where the cache lies, and whether there is one."""
-    return Services(NumPyFrontend(), planner(environment.dump), backend, target_of, _store(environment.cache))
+    store, reporter = _store(environment.cache), functools.partial(write, folder=environment.dump)
+    return Services(NumPyFrontend(), planner(environment.dump), backend, target_of, store, reporter)
 
 
 def planner(folder: str) -> Planner:

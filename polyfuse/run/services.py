@@ -16,6 +16,7 @@ from polyfuse.expr import Program, Shape
 from polyfuse.options import Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import Device
+from polyfuse.run.failure import Reporter
 from polyfuse.target import Target
 
 # ---------------------------------------------------------------------------------------------- frontends
@@ -176,13 +177,15 @@ class PlanKey:
 @dataclass(frozen=True, slots=True)
 class Services:
     """Everything that a jitted function calls.  `backend` and `target` raise DeviceError where there is no device;
-    `target` of None is the one that plans without arrays are made for."""
+    `target` of None is the one that plans without arrays are made for.  `reporter`: writes down internal failures,
+    after which the program runs unfused; without one they are raised as they are."""
 
     frontend: Frontend
     planner: Planner
     backend: Callable[[str], Backend]
     target: Callable[[Device | None], Target]
     store: Store | None = None
+    reporter: Reporter | None = None
 
 
 _OF_KIND = {"cuda": "numba_cuda", "cpu": "numba_cpu"}

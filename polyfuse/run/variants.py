@@ -19,6 +19,7 @@ from polyfuse.plan import Launch, Plan
 from polyfuse.run.arguments import SCALARS, same
 from polyfuse.run.arrays import Device
 from polyfuse.run.captures import Watch, watch
+from polyfuse.run.failure import Attempt, attempt
 from polyfuse.run.libraries import library_of
 from polyfuse.run.prepare import Leaf, Ready
 from polyfuse.run.record import Pairs
@@ -130,8 +131,14 @@ class Variants:
         return made
 
     def plan(self, program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
-        self.counts.plans += 1
-        return self.services.planner(program, target, options, layouts)
+        """The plan; an unfused one, which says so, after an internal failure."""
+
+        def planned(chosen: Options) -> Plan:
+            self.counts.plans += 1
+            return self.services.planner(program, target, chosen, layouts)
+
+        made, note = attempt(Attempt(program, target, options, layouts), planned, self.services.reporter)
+        return replace(made, fallback=note) if note else made
 
     def compile(self, plan: Plan, backend: Backend) -> Ready:
         """Kernels of a plan; those that another plan of this function launches too are compiled once."""
@@ -161,11 +168,21 @@ class Variants:
         return Ready(plan, kernels, backend, key)
 
     def _made(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready:
-        plan = self.plan(key.program, key.target, key.options, key.layouts)
-        if not hold(plan.guards, sizes):
-            violated = next(g for g in plan.guards if not g.holds(sizes))
-            raise StalePlanError(f"the plan of {key.program.name} excludes the call it was made for: {violated}")
-        ready = replace(self.compile(plan, backend), key=key)
+        """A new plan, compiled; an unfused one, which no later process will find, after an internal failure."""
+
+        def made(options: Options) -> Ready:
+            self.counts.plans += 1
+            plan = self.services.planner(key.program, key.target, options, key.layouts)
+            if not hold(plan.guards, sizes):
+                violated = next(g for g in plan.guards if not g.holds(sizes))
+                raise StalePlanError(f"the plan of {key.program.name} excludes the call it was made for: {violated}")
+            return self.compile(plan, backend)
+
+        what = Attempt(key.program, key.target, key.options, key.layouts, backend.name)
+        ready, note = attempt(what, made, self.services.reporter)
+        if note:
+            return replace(ready, plan=replace(ready.plan, fallback=note))
+        ready = replace(ready, key=key)
         self._keep(key, ready)
         return ready
 
