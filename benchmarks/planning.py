@@ -1,50 +1,101 @@
-"""How long planning takes as programs grow: residual blocks of a normalisation, pointwise operations and a reduction.
+"""How planning grows with the program: `python -m benchmarks.planning [--write] [--sizes 10 100] [--families adam]`.
 
-    python -m benchmarks.planning          seconds for about 10, 100 and 1,000 operations (the last takes a while)
+Programs of about 10, 100 and 1,000 statements of every kind in `benchmarks.planning_programs`, planned for an H200,
+each in a process of its own after a small plan that imports everything.  Processor seconds are ours; wall seconds and
+the load of the machine are beside them.  `placed` and `isl` count work, the same on every machine: statements placed to
+learn prices, and questions to isl that had to be answered anew.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import sys
 import time
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass, fields
+from datetime import date
+from pathlib import Path
 
 import polyfuse as pf
-from polyfuse.plan import Plan
+from benchmarks.planning_programs import FAMILIES, Case, pointwise_chain
+from polyfuse import sets
 
-OPERATIONS_PER_BLOCK = 20  # statements that one block adds to the program
-
-
-def residual_blocks(count: int) -> Callable[..., Any]:
-    """``x`` through `count` blocks: x + gelu(layernorm(x) * gain + bias), scaled by the largest magnitude of a row."""
-
-    def program(x: Any, gain: Any, bias: Any) -> Any:
-        for _ in range(count):
-            centred = x - x.mean(axis=-1, keepdims=True)
-            deviation = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)
-            x = x + pf.gelu(centred / deviation * gain + bias)
-            x = x / (1 + np.abs(x).max(axis=-1, keepdims=True))
-        return x
-
-    return program
+RESULTS = Path(__file__).parent / "results" / "planning.json"
+SIZES = (10, 100, 1000)
 
 
-def planned(operations: int) -> tuple[Plan, float]:
-    """The plan of a program of about that many operations for an H200, and the seconds that planning took."""
-    function = pf.jit(residual_blocks(max(1, operations // OPERATIONS_PER_BLOCK)))
-    specs = [pf.spec(text) for text in ("f32[M~16384, 4096]", "f32[4096]", "f32[4096]")]
-    start = time.perf_counter()
-    plan = function.plan(*specs, target="h200")
-    return plan, time.perf_counter() - start
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One plan: its statements and kernels, what it took to make, and the load of the machine meanwhile."""
+
+    statements: int
+    kernels: int
+    seconds: float
+    wall: float
+    placed: int
+    isl: int
+    load: float
+
+    def line(self, family: str) -> str:
+        return (
+            f"{family:20s} {self.statements:5d} statements {self.kernels:4d} kernels {self.seconds:7.2f} s"
+            f" (wall {self.wall:.2f} s, load {self.load:.1f})  placed {self.placed:7d}  isl {self.isl:6d}"
+        )
+
+
+def planned(case: Case) -> tuple[pf.Plan, Measured]:
+    """The plan of a program for an H200, and what it took."""
+    questions, wall, start = sets.queries(), time.perf_counter(), time.process_time()
+    plan = case.plan()
+    seconds, elapsed = round(time.process_time() - start, 3), round(time.perf_counter() - wall, 3)
+    load, asked = round(os.getloadavg()[0], 1), sets.queries() - questions
+    return plan, Measured(len(plan.scop.statements), len(plan.launches), seconds, elapsed, plan.work, asked, load)
+
+
+def measured(family: str, operations: int) -> Measured:
+    """In a process that has planned something small."""
+    planned(pointwise_chain(3))
+    return planned(FAMILIES[family].of(operations))[1]
+
+
+def in_processes(families: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[str, int, Measured]]:
+    """One process each, one after another: nothing is remembered from plan to plan."""
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, fresh, max_tasks_per_child=1) as pool:
+        for family in families:
+            for operations in sizes:
+                yield family, operations, pool.submit(measured, family, operations).result()
+
+
+def record(rows: Sequence[tuple[str, int, Measured]]) -> dict[str, object]:
+    columns = ["program", "operations", *(f.name for f in fields(Measured))]
+    return {
+        "machine": f"{os.cpu_count()} cores of {platform.machine()} {sys.platform}, shared (see the load of each row)",
+        "versions": f"Python {platform.python_version()}",
+        "date": str(date.today()),
+        "command": "python -m benchmarks.planning --write",
+        "columns": columns,
+        "rows": [[family, operations, *astuple(row)] for family, operations, row in rows],
+    }
 
 
 def main() -> None:
-    planned(1)  # imports
-    for operations in (10, 100, 1000):
-        plan, seconds = planned(operations)
-        print(f"{len(plan.scop.statements):5d} statements  {len(plan.launches):3d} kernels  {seconds:6.2f} s")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
+    parser.add_argument("--write", action="store_true", help=f"keep the rows in {RESULTS.name}")
+    given = parser.parse_args()
+    rows = []
+    for family, operations, row in in_processes(given.families, given.sizes):
+        rows.append((family, operations, row))
+        print(row.line(family), flush=True)
+    if given.write:
+        RESULTS.write_text(json.dumps(record(rows), indent=1) + "\n")
 
 
 if __name__ == "__main__":

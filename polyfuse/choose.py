@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from polyfuse.collapse import collapse
 from polyfuse.cost import price, resident_blocks
@@ -28,6 +29,8 @@ class Choice:
     cost: Cost | None
     verdict: Verdict | None = None
     group: Group | None = None  # the group as scheduled, over a SCoP with collapsed dimensions
+    number: int = -1  # of the proposal, among all that the catalogue made for this group
+    work: int = 0  # statements that were placed, over all proposals that were built
 
 
 def kernel_name(group: Group, limit: int = 4) -> str:
@@ -47,12 +50,14 @@ def choose(
     flat: bool = True,
     avoided: frozenset[str] = frozenset(),
     pricer: Pricer = price,
+    number: int | None = None,
 ) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
     The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.  `flat`:
     contiguous dimensions are collapsed first.  `avoided`: strategies whose schedule of this group was refuted.
-    `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.
+    `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.  `number`: of
+    the only proposal that counts.
     """
     if flat:
         situation = replace(situation, group=collapse(situation.group, situation.layouts))
@@ -60,15 +65,19 @@ def choose(
     refusals: list[Verdict] = []  # of what the user asked for: they say more than the others
     unasked: list[Verdict] = []
     others: dict[str, None] = {}
+    numbers, work = count(), 0
     for tier in propose(situation):
-        usable = (p for p in tier if p.strategy not in avoided)
-        wanted = [p for p in usable if _is_wanted(situation, p, strategy, unasked, others)]
-        candidates = (_placed(situation, p, name, max_registers, refusals, pricer) for p in wanted)
+        numbered = [(next(numbers), p) for p in tier]
+        usable = [(k, p) for k, p in numbered if p.strategy not in avoided and number in (None, k)]
+        wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
+        candidates = (_placed(situation, p, k, name, max_registers, refusals, pricer) for k, p in wanted)
         placed = [c for c in candidates if c is not None]
+        work += sum([c.work for c in placed]) + len(refusals) * len(situation.group.body)
         if placed:
-            return min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0)
+            return replace(min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0), work=work)
     refusals += unasked
-    return Choice(None, None, refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others)))
+    verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
+    return Choice(None, None, verdict, work=work)
 
 
 def rejected(situation: Situation) -> Mapping[str, Verdict]:
@@ -78,7 +87,7 @@ def rejected(situation: Situation) -> Mapping[str, Verdict]:
     found: dict[str, Verdict] = {}
     for proposal in next(iter(propose(situation))):
         refusals: list[Verdict] = []
-        if _placed(situation, proposal, "", 0, refusals, price) is None:
+        if _placed(situation, proposal, 0, "", 0, refusals, price) is None:
             found.setdefault(proposal.strategy, refusals[0])
     return found
 
@@ -105,6 +114,7 @@ def _is_wanted(
 def _placed(
     situation: Situation,
     proposal: Proposal,
+    number: int,
     name: str,
     max_registers: int,
     refusals: list[Verdict],
@@ -123,7 +133,7 @@ def _placed(
     if misfit is not None:
         refusals.append(misfit)
         return None
-    return Choice(schedule, cost, None, situation.group)
+    return Choice(schedule, cost, None, situation.group, number, len(schedule.placed))
 
 
 def _no_strategy(situation: Situation, strategy: str, others: tuple[str, ...]) -> Verdict:

@@ -91,6 +91,7 @@ class Plan:
     buffers: tuple[Buffer, ...]
     refusals: tuple[tuple[str, str, Verdict], ...] = field(default=())
     reuses: tuple[tuple[int, int], ...] = field(default=())
+    work: int = 0
     sites: tuple[IndexSite, ...] = field(default=())
     fallback: str = ""
 

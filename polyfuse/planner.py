@@ -203,6 +203,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         steps=tuple(steps),
         buffers=(*_buffers(scop, steps, stored), *scratch),
         refusals=refusals,
+        work=costs.work,
         sites=tuple(sites),
     )
     return share_memory(plan)  # proved by order and by the reuse rule

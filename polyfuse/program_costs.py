@@ -52,6 +52,15 @@ def array_layouts(scop: Scop, layouts: Sequence[Layout]) -> dict[int, Layout]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Of a group: its price, whether there is a schedule, and the number of the proposal that gave it."""
+
+    picoseconds: int
+    legal: bool
+    number: int
+
+
 @dataclass
 class ProgramCosts:
     """What the grouping search asks, answered by building the best schedule of each candidate kernel."""
@@ -65,8 +74,10 @@ class ProgramCosts:
     pricer: Pricer = price
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
     avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[str]] = field(default_factory=dict)
-    judged: dict[Hashable, tuple[int, bool]] = field(default_factory=dict)
+    judged: dict[Hashable, Judgement] = field(default_factory=dict)
+    keys: dict[tuple[frozenset[int], frozenset[int]], Hashable] = field(default_factory=dict)
     volumes: dict[int, int] = field(default_factory=dict)
+    work: int = 0  # statements placed so far to learn prices: what planning time goes with
 
     @cached_property
     def likeness(self) -> Likeness:
@@ -102,35 +113,49 @@ class ProgramCosts:
         return int((self.target.launch + moved / self.target.bandwidth) * 1e12)
 
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
-        return self._judged(body, roots, loads)[0]
+        return self._judged(body, roots, loads).picoseconds
 
-    def _judged(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> tuple[int, bool]:
-        """(price, whether there is a schedule), which groups of equal structure share."""
-        chosen = (body, roots) in self.choices or self.steering.tiles or self.steering.strategies
-        key = None if chosen or self._holds_a_call(body) else self.likeness.key(body, roots, loads)
+    def _judged(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Judgement:
+        """What groups of equal structure share."""
+        key = None if (body, roots) in self.choices else self._key(body, roots, loads)
         found = self.judged.get(key) if key is not None else None
         if found is None:
             choice = self.choice(body, roots, loads)
             picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
-            found = (picoseconds, choice.verdict is None)
+            found = Judgement(picoseconds, choice.verdict is None, choice.number)
             if key is not None:
                 self.judged[key] = found
         return found
+
+    def _key(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Hashable:
+        """Equal for groups of equal structure; None where the user's wishes, or a library call, make one special."""
+        if self.steering.tiles or self.steering.strategies or self._holds_a_call(body):
+            return None
+        key = self.keys.get((body, roots))
+        if key is None:
+            key = self.keys[body, roots] = self.likeness.key(body, roots, loads)
+        return key
 
     def _holds_a_call(self, body: frozenset[int]) -> bool:
         return any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body)
 
     def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
-        if self._judged(body, roots, loads)[1]:
+        if self._judged(body, roots, loads).legal:
             return LEGAL
         verdict = self.choice(body, roots, loads).verdict
         return LEGAL if verdict is None else verdict
 
     def choice(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+        """The best schedule of a group; of one that is like another, that one's, if it costs the same here."""
         key = (body, roots)
         found = self.choices.get(key)
         if found is None:
-            found = self.choices[key] = self._choose(body, roots, loads)
+            alike = self.judged.get(self._key(body, roots, loads))
+            if alike is not None and alike.legal:
+                found = self._choose(body, roots, loads, alike.number)
+                if found.cost is None or found.cost.picoseconds != alike.picoseconds:
+                    found = None
+            found = self.choices[key] = found or self._choose(body, roots, loads)
         return found
 
     def avoid(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], strategy: str) -> bool:
@@ -140,7 +165,9 @@ class ProgramCosts:
         self.choices[key] = self._choose(body, roots, loads)
         return self.choices[key].schedule is not None
 
-    def _choose(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+    def _choose(
+        self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], number: int | None = None
+    ) -> Choice:
         if self._holds_a_call(body):
             return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
         situation = Situation(Group(self.scop, body, roots, loads), self.target, self.hints, self.layouts)
@@ -148,13 +175,16 @@ class ProgramCosts:
         if isinstance(request, Verdict):
             return Choice(None, None, request)
         situation = replace(situation, tiles=request.tiles)
-        return choose(
+        found = choose(
             situation,
             max_registers=self.options.max_registers,
             strategy=request.strategy,
             avoided=self.avoided.get((body, roots), frozenset()),
             pricer=self.pricer,
+            number=number,
         )
+        self.work += found.work
+        return found
 
 
 def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:

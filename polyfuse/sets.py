@@ -57,11 +57,19 @@ def _parse(text: str) -> Any:
     return isl.Set(text)
 
 
+def queries() -> int:
+    """How many questions this process has put to isl; answers that were remembered do not count."""
+    return _Budget.entered
+
+
 class _Budget:
     """Limits the isl operations of the queries inside; re-entrant for nested calls."""
 
+    entered = 0
+
     def __enter__(self) -> None:
         _lock.acquire()
+        _Budget.entered += 1
         isl.DEFAULT_CONTEXT.reset_operations()
         isl.DEFAULT_CONTEXT.set_max_operations(BUDGET)
 

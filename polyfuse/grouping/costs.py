@@ -19,6 +19,12 @@ class Costs(Protocol):
     @property
     def count(self) -> int: ...
 
+    @property
+    def work(self) -> int:
+        """What the answers so far took, in units of about a tenth of a millisecond: counted, never measured, so that a
+        plan does not depend on the machine that makes it."""
+        ...
+
     def operands(self, value: int) -> tuple[int, ...]:
         """The values that `value` reads; empty for inputs."""
         ...

@@ -21,7 +21,7 @@ class Move:
 def join(state: Partition, a: int, b: int) -> Move | None:
     """One kernel of `a`, `b` and all between them; values wanted only inside are no longer stored::
 
-        a {x}  ->  b {y}                      {y}, or {x, y} if somebody else loads x
+    a {x}  ->  b {y}                      {y}, or {x, y} if somebody else loads x
     """
     old = state.hull(a, b)
     return merged(state, old) if len(old) <= HULL else None
@@ -35,7 +35,7 @@ def merged(state: Partition, old: frozenset[int]) -> Move:
 def detach(state: Partition, a: int, b: int) -> Move | None:
     """`a` and `b` as one kernel without those between: they recompute what they read of the earlier one::
 
-        a {x}  ->  c {z}  ->  b {y}           c {z} with x in the body  ->  {x, y}
+    a {x}  ->  c {z}  ->  b {y}           c {z} with x in the body  ->  {x, y}
     """
     old = state.hull(a, b)
     between = old - {a, b}
@@ -56,7 +56,7 @@ def _union(state: Partition, kernels: frozenset[int], inside: frozenset[int]) ->
 def drop(state: Partition, value: int) -> Move | None:
     """Do not store `value`: every reader recomputes it::
 
-        a {v, w}  ->  b {y}, c {z}            a {w}    b {y}, c {z} each with v in the body
+    a {v, w}  ->  b {y}, c {z}            a {w}    b {y}, c {z} each with v in the body
     """
     if state.pinned[value] or value not in state.owner:
         return None
@@ -99,7 +99,7 @@ def _without(state: Partition, value: int, instead: frozenset[int]) -> Move:
 def repeat(state: Partition, kernel: int, value: int) -> Move | None:
     """`kernel` computes the stored `value` again instead of loading it::
 
-        a {h}  ->  b {y}, which reads x and h          a {h}    b {y} with h in the body, which reads x alone
+    a {h}  ->  b {y}, which reads x and h          a {h}    b {y} with h in the body, which reads x alone
     """
     if value not in state.kernels[kernel].loads or value not in state.owner or state.once[value]:
         return None
@@ -136,7 +136,7 @@ def shifts(state: Partition, root: int, target: int) -> tuple[Move, ...]:
 def cut(state: Partition, root: int, target: int) -> Move | None:
     """`root` is computed and stored by the kernel `target` instead, from its operands, which its owner stores::
 
-        a {y = f(h)}  ->  b {z}               a {h}  ->  b {y, z}
+    a {y = f(h)}  ->  b {z}               a {h}  ->  b {y, z}
     """
     owner = state.owner[root]
     kept, taker, body = state.sketch(owner), state.sketch(target), state.kernels[owner].body

@@ -15,11 +15,14 @@ from polyfuse.grouping.settle import neighbours, settle
 WINDOW = 48  # statements taken apart at once
 
 
-def shake(queue: Queue, done: set[int]) -> None:
-    """One round: every kernel is in a window once.  `queue.salt` names the round."""
+def shake(queue: Queue, done: set[int], limit: float) -> None:
+    """One round: every kernel is in a window once.  `queue.salt` names the round.  `limit`: of work; over it no window
+    is taken apart any more."""
     state, tried = queue.state, set[int]()
     for name in sorted(state.names.values()):
         number = state.owner.get(name)
+        if state.costs.work > limit:
+            return
         if number is None or number in tried:
             continue
         window = _window(queue, number)

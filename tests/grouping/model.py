@@ -107,6 +107,7 @@ class Model:
     def __init__(self, program: Program, forbid: Oracle | None = None) -> None:
         self.program = program
         self.count = len(program.ops)
+        self.work = 0  # its prices cost nothing
         self.forbid = forbid
         self.asked = {"price": 0, "legal": 0}
         self._bytes = [4 * op.elements for op in program.ops]

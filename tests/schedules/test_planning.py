@@ -1,45 +1,38 @@
-"""Planning time: what is alike is priced once, and plans do not change for it."""
+"""Planning time: what is alike is priced once, work grows with the program and no faster."""
 
 from __future__ import annotations
 
 import pytest
 
 from benchmarks.planning import planned
-from polyfuse.choose import Choice
+from benchmarks.planning_programs import FAMILIES, residual_blocks
 from polyfuse.program_costs import ProgramCosts
 
-Values = frozenset[int]
+
+@pytest.mark.parametrize(("family", "operations"), [("residual blocks", 63), ("attention heads", 18), ("adam", 60)])
+def test_groups_that_are_alike_share_a_price_and_no_plan_changes(
+    family: str, operations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, shared = planned(FAMILIES[family].of(operations))
+    monkeypatch.setattr(ProgramCosts, "_key", lambda *_: None)
+    alone, each = planned(FAMILIES[family].of(operations))
+    assert alone == plan
+    assert each.placed > shared.placed
 
 
-def test_groups_that_are_alike_share_a_price_and_no_plan_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, _ = planned(60)
-
-    def each_on_its_own(self: ProgramCosts, body: Values, roots: Values, loads: Values) -> tuple[int, bool]:
-        choice = self.choice(body, roots, loads)
-        picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
-        return picoseconds, choice.verdict is None
-
-    monkeypatch.setattr(ProgramCosts, "_judged", each_on_its_own)
-    assert planned(60)[0] == plan
+def test_a_thousand_operations_are_planned_in_seconds() -> None:
+    plan, measured = planned(residual_blocks(48))
+    assert len(plan.scop.statements) > 1000
+    assert measured.seconds < 10, measured
 
 
-def test_a_hundred_operations_are_planned_in_seconds() -> None:
-    plan, seconds = planned(100)
-    assert len(plan.scop.statements) > 100
-    assert seconds < 5
+GROWTH = dict.fromkeys(FAMILIES, 1.5)
 
 
-def test_repeated_blocks_cost_few_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operands of ``x + gelu(x)`` stand in the same order in every block, so that its kernels are alike."""
-    asked = list[int]()
-    choose = ProgramCosts._choose
-
-    def counted(self: ProgramCosts, body: Values, roots: Values, loads: Values) -> Choice:
-        asked[-1] += 1
-        return choose(self, body, roots, loads)
-
-    monkeypatch.setattr(ProgramCosts, "_choose", counted)
-    for operations in (160, 320):
-        asked.append(0)
-        planned(operations)
-    assert asked[1] < 1.3 * asked[0], asked
+@pytest.mark.parametrize("family", FAMILIES)
+def test_work_grows_with_the_program(family: str) -> None:
+    """Per statement, a program three times as long places few more statements and asks isl few more questions."""
+    small, large = (planned(FAMILIES[family].of(operations))[1] for operations in (30, 90))
+    longer = large.statements / small.statements
+    assert large.placed < 1.5 * longer * small.placed, (small, large)
+    assert large.isl < 1.5 * longer * small.isl + 10, (small, large)
