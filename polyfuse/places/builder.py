@@ -111,7 +111,7 @@ class _Builder:
         self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
         self.window_slots = set(proposal.windows.slots)
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
-        self.depth = {loop: self._depths(loop) for loop in self.loops}
+        self.over, self.depth = self._depths()
 
     def run(self) -> None:
         for root in sorted(self.group.roots, reverse=True):
@@ -121,23 +121,32 @@ class _Builder:
                 self._serve(value)
 
     # ---------------------------------------------------------------- passes over loops
-    def _depths(self, loop: str) -> dict[int, int]:
-        """Per statement: how many reductions over `loop` lie below it; its pass number when it runs in that loop."""
-        depth: dict[int, int] = {}
+    def _depths(self) -> tuple[dict[int, frozenset[str]], dict[int, dict[str, int]]]:
+        """Per statement: the loops that it reduces over; and how many reductions over each loop, where there are any,
+        lie below it: its pass number when it runs in that loop."""
+        over: dict[int, frozenset[str]] = {}
+        depth: dict[int, dict[str, int]] = {}
         for statement in self.group.statements():
-            below = 0
+            over[statement.id] = self._reduced_loops(statement)
+            below: dict[str, int] = {}
             for read in statement.reads:
-                if read.source in depth:
-                    producer = self.scop.statements[read.source]
-                    over = isinstance(producer, Statement) and self._reduces_over(producer, loop)
-                    below = max(below, depth[read.source] + over)
+                for loop, passes in depth.get(read.source, {}).items():
+                    below[loop] = max(below.get(loop, 0), passes + (loop in over[read.source]))
+                for loop in over.get(read.source, ()):
+                    below[loop] = max(below.get(loop, 0), 1)
             depth[statement.id] = below
-        return depth
+        return over, depth
 
-    def _reduces_over(self, statement: Statement, loop: str) -> bool:
+    def _reduced_loops(self, statement: Statement) -> frozenset[str]:
+        if not statement.is_reduction:
+            return frozenset()
         dims = statement.reduced if statement.scanned is None else (statement.scanned,)
-        anchors = (self.proposal.anchors.get((statement.id, d)) for d in dims)
-        return any(a is not None and f"${loop}" in a.names() for a in anchors) and statement.is_reduction
+        anchors = [a for d in dims if (a := self.proposal.anchors.get((statement.id, d))) is not None]
+        names = frozenset().union(*[a.names() for a in anchors])
+        return frozenset([loop for loop in self.loops if f"${loop}" in names])
+
+    def _pass(self, value: int, loop: str) -> int:
+        return self.depth[value].get(loop, 0)
 
     def _path(self, place: tuple[PlaceEntry, ...], consumer: Path) -> Path:
         """The loops around a value: those of its consumer, down to the innermost that its place uses.
@@ -173,7 +182,7 @@ class _Builder:
         """The loops that a finished value at `place` needs, in the pass in which it is there."""
         used = frozenset().union(*(e.names() for e in place))
         return tuple(
-            (loop, self.depth[loop][statement.id] + self._reduces_over(statement, loop))
+            (loop, self._pass(statement.id, loop) + (loop in self.over[statement.id]))
             for loop in self.loops
             if f"${loop}" in used
         )
@@ -242,7 +251,7 @@ class _Builder:
         self._check_reduction(statement, place)
         self._check_scan(statement, place)
         summed = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
-        inner = tuple((loop, self.depth[loop][value]) for loop in self.loops if f"${loop}" in summed)
+        inner = tuple((loop, self._pass(value, loop)) for loop in self.loops if f"${loop}" in summed)
         path = (*self._path(first.place, first.path), *inner)
         over_blocks = self.over_blocks.get(value)
         name = self._fresh(f"{statement.name}_share" if over_blocks else statement.name)

