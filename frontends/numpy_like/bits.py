@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from polyfuse import expr
-from polyfuse.dtypes import BY_NAME, DType, f16, i32, u8
+from polyfuse.dtypes import BY_NAME, DType, f16, i16, i32, u8
 from polyfuse.errors import DTypeError
 from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.bit_views import same_bits
 from polyfuse.frontends.numpy_like.boundaries import library
 from polyfuse.frontends.numpy_like.elementwise import absolute, as_float, equal, isfinite, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift_all
@@ -26,7 +27,7 @@ def _cast(x: Tracer, dtype: DType) -> Tracer:
 
 
 def _same_bits(x: Tracer, dtype: DType) -> Tracer:
-    return Tracer(x.state, nodes.apply("bitcast", [x.node], dtype))
+    return Tracer(x.state, same_bits(x.node, dtype))
 
 
 def _number(x: Tracer, value: float) -> Tracer:
@@ -42,6 +43,20 @@ def spacing(x: ArrayLike) -> Tracer:
     size = ldexp(_number(wide, 1.0), exponent)
     found = _cast(size if x.element == f16 else ufunc("copysign", size, wide), x.element)
     return where(isfinite(x), found, _number(x, float("nan")))
+
+
+def nextafter(x: ArrayLike, y: ArrayLike) -> Tracer:
+    """The next number after `x` towards `y`; of 16-bit floats by their bits, since kernels compute them in float32."""
+    wide = ufunc("nextafter", x, y)
+    dtype = wide.element
+    if dtype.itemsize != 2:
+        return wide
+    a, b = (Tracer(t.state, as_dtype(t, dtype)) for t in lift_all(x, y))
+    bits = _same_bits(a, i16)
+    grows = equal(a < b, bits >= 0)  # away from zero: the bits of the magnitude count up
+    moved = where(equal(a, 0), where(b > 0, 1, -32767), bits + where(grows, 1, -1)).astype(i16.numpy)
+    found = where(equal(a, b), a if dtype == f16 else b, _same_bits(moved, dtype))  # zeros: x as NumPy, y as C
+    return where(isnan(a) | isnan(b), a + b, found)
 
 
 def _power_of_two(exponent: Tracer, like: DType) -> Tracer:
@@ -137,7 +152,7 @@ def angle(x: ArrayLike, deg: bool = False) -> Tracer:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f.__name__: f for f in (spacing, ldexp, frexp, bitwise_count, i0, angle)},
+    **{f.__name__: f for f in (spacing, nextafter, ldexp, frexp, bitwise_count, i0, angle)},
     **{n: partial(integer_function, n) for n in ("gcd", "lcm")},
     "isposinf": partial(infinite, 1),
     "isneginf": partial(infinite, -1),

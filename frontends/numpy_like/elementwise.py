@@ -12,6 +12,7 @@ from polyfuse.dtypes import bool_, f32, f64, i8, u64
 from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like.bit_views import same_bits
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -290,7 +291,7 @@ def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
             f"x.view from {x.dtype} to {wanted.numpy} changes the number of elements",
             advice="View as a dtype of the same width.",
         )
-    return Tracer(x.state, x.node if wanted == x.element else nodes.apply("bitcast", [x.node], wanted))
+    return Tracer(x.state, same_bits(x.node, wanted))
 
 
 def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
