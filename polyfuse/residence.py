@@ -16,7 +16,6 @@ from functools import cached_property
 from polyfuse import sets
 from polyfuse.collapse import collapse
 from polyfuse.dependences import flow
-from polyfuse.expr import Input
 from polyfuse.legality.reuse import may_reuse
 from polyfuse.places.proposal import Group
 from polyfuse.plan import Launch, Plan, Step
@@ -49,15 +48,13 @@ class Residence:
 
     @cached_property
     def read(self) -> Mapping[int, tuple[int, ...]]:
-        """The steps that read a value.  Results that are arguments are copied after the last one."""
+        """The steps that read a value; of a result one more, after the last: it is handed over, or copied, then."""
         found: dict[int, list[int]] = {}
         for number, step in enumerate(self.plan.steps):
             for value in self._loaded(step):
                 found.setdefault(value, []).append(number)
-        ends = {node.position for node in self.plan.program.outputs if isinstance(node, Input)}
-        for statement in self.scop.statements:
-            if isinstance(statement, InputStatement) and statement.position in ends:
-                found.setdefault(statement.id, []).append(len(self.plan.steps))
+        for value in set(self.scop.outputs):
+            found.setdefault(value, []).append(len(self.plan.steps))
         return {value: tuple(numbers) for value, numbers in found.items()}
 
     def argument(self, position: int) -> int | None:
@@ -107,7 +104,7 @@ class Residence:
         """Some element that a step after the one that stores `second` reads of `first`."""
         names = [self.scop.statements[v].name for v in (first, second)]
         if number == len(self.plan.steps):
-            sentence = f"{names[0]} is itself a result, copied after {names[1]} would have overwritten it"
+            sentence = f"{names[0]} is itself a result, handed over after {names[1]} would have overwritten it"
             return illegal(Hazard.WAR, sentence, rule=_RULE)
         step = self.plan.steps[number]
         where = f"kernel {step.schedule.name}" if isinstance(step, Launch) else "a library call"

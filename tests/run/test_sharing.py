@@ -235,6 +235,22 @@ def test_a_donated_buffer_that_a_later_kernel_reads_is_not_taken(jit: Jit) -> No
     np.testing.assert_allclose(f(x), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_result_in_a_donated_buffer_lives_to_the_end(jit: Jit) -> None:
+    def early(x, y):
+        first = x - y  # takes the memory of x
+        a = np.exp(y)
+        b = a + 1
+        return first, y * b
+
+    plan = programs.plan(early, "f32[N]", "f32[N]", fuse=False, donate="x")
+    assert plan.reuses == ((0, 0),)
+    assert all(b.within != FromArgument(0) for b in plan.buffers)
+    x, y = values(4000), values(4000) + 1
+    expected = early(x, y)
+    for found, wanted in zip(jit(early, fuse=False, donate="x")(x, y), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 def test_unknown_donated_parameters_are_refused() -> None:
     with pytest.raises(OptionError, match="donate='z' is no parameter"):
         pf.jit(lambda x: x, donate="z")
