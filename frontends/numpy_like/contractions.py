@@ -37,12 +37,13 @@ class Term:
     labels: Labels
 
 
-def contract(trace: Trace, terms: Sequence[Term], output: Labels) -> Node:
+def contract(trace: Trace, terms: Sequence[Term], output: Labels, repeated: bool = True) -> Node:
     """The sum over all labels that `output` lacks of the product of the terms, all of one dtype.
 
-    The product space has the output's axes first, then the summed labels in order of appearance.
+    The product space has the output's axes first, then the summed labels in order of appearance.  `repeated`: an axis
+    of size 1 may be summed with a longer one, as in einsum alone.
     """
-    extents = _extents(trace, terms)
+    extents = _extents(trace, terms, None if repeated else output)
     summed = [n for n in dict.fromkeys(n for t in terms for n in t.labels) if n not in output]
     space = (*output, *summed)
     shape = [extents[n] for n in space]
@@ -56,20 +57,27 @@ def contract(trace: Trace, terms: Sequence[Term], output: Labels) -> Node:
     return nodes.reduce_(monoid, [nodes.broadcast(product, shape)], range(len(output), len(space)))
 
 
-def _extents(trace: Trace, terms: Sequence[Term]) -> dict[Any, Affine]:
+def _extents(trace: Trace, terms: Sequence[Term], broadcast: Labels | None) -> dict[Any, Affine]:
+    """The size of every label.  `broadcast`: those where 1 goes with any size; None for all.  Raises ShapeError."""
     extents: dict[Any, Affine] = {}
     for term in terms:
         for label, size in zip(term.labels, term.node.shape, strict=True):
             known = extents.setdefault(label, size)
-            if known == ONE:
-                extents[label] = size
-            elif size != ONE and not trace.equal(known, size) and not trace.equal(size, ONE):
-                if trace.equal(known, ONE):
-                    extents[label] = size
-                    continue
+            found = _joint(trace, known, size, broadcast is None or label in broadcast)
+            if found is None:
                 shapes = tuple(t.node.shape for t in terms)
                 raise mismatch("sizes to contract differ", trace, shapes, known, size, "axes of one label")
+            extents[label] = found
     return extents
+
+
+def _joint(trace: Trace, known: Affine, size: Affine, broadcast: bool) -> Affine | None:
+    """The size of two axes of one label; None where they do not fit."""
+    if broadcast and known == ONE:
+        return size
+    if (broadcast and size == ONE) or trace.equal(known, size) or (broadcast and trace.equal(size, ONE)):
+        return known
+    return size if broadcast and trace.equal(known, ONE) else None
 
 
 def _common(tracers: Sequence[Tracer], dtype: Any = None) -> tuple[list[Node], DType]:
@@ -79,12 +87,14 @@ def _common(tracers: Sequence[Tracer], dtype: Any = None) -> tuple[list[Node], D
     return [as_dtype(t, wanted.compute) for t in tracers], wanted
 
 
-def labelled(tracers: Sequence[Tracer], labels: Sequence[Labels], output: Labels, dtype: Any = None) -> Tracer:
+def labelled(
+    tracers: Sequence[Tracer], labels: Sequence[Labels], output: Labels, dtype: Any = None, repeated: bool = False
+) -> Tracer:
     """`contract` with NumPy's dtypes."""
     operands, wanted = _common(tracers, dtype)
     trace = tracers[0].state
     terms = [Term(node, names) for node, names in zip(operands, labels, strict=True)]
-    return Tracer(trace, nodes.cast(contract(trace, terms, output), wanted))
+    return Tracer(trace, nodes.cast(contract(trace, terms, output, repeated), wanted))
 
 
 # ---------------------------------------------------------------------------------------------- products of two
@@ -197,7 +207,7 @@ def einsum(*operands: Any, optimize: Any = True, dtype: Any = None, **_: Any) ->
     tracers = lift_all(*arrays)
     inputs, result = _with_ellipsis(labels, output, tracers)
     if len(tracers) < 3:
-        return labelled(tracers, inputs, result, dtype)
+        return labelled(tracers, inputs, result, dtype, repeated=True)
     operands_, wanted = _common(tracers, dtype)
     terms = [Term(node, names) for node, names in zip(operands_, inputs, strict=True)]
     return Tracer(tracers[0].state, nodes.cast(_pairwise(tracers[0].state, terms, result), wanted))

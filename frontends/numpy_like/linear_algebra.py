@@ -215,8 +215,10 @@ def matrix_rank(x: ArrayLike, tol: Any = None, hermitian: bool = False, *, rtol:
     if tol is None:
         rows, columns = a.shape[-2:]
         largest = rows if a.state.decide(a.sizes[-2] - a.sizes[-1]) else columns
-        factor = largest * float(np.finfo(a.dtype).eps) if rtol is None else rtol
-        tol = singular.max(axis=-1, keepdims=True) * factor
+        factor = largest * float(np.finfo(a.dtype).eps) if rtol is None else lift(a.state, rtol)[..., None]
+        tol = reductions.max_(singular, -1, keepdims=True, initial=0) * factor
+    else:
+        tol = lift(a.state, tol)[..., None]
     return reductions.sum_(singular > tol, -1)
 
 

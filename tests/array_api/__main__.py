@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-from tests.array_api.record import Results, record
+from tests.array_api.record import Results, commit, record
 from tests.array_api.suite import SKIPPED_DTYPES, copied
 
 
@@ -30,6 +30,7 @@ class Recorder:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._done = Results.read(log)
+        self._commit = commit(Path(__file__).parent)
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -48,6 +49,7 @@ class Recorder:
             crash = getattr(getattr(said, "reprcrash", None), "message", text)
             seconds = round(report.duration, 2)
             line = dict(id=report.nodeid, outcome=report.outcome, message=crash[:2000], text=text, seconds=seconds)
+            line["commit"] = self._commit
             with self._log.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
 

@@ -37,7 +37,8 @@ class Results:
 
 
 def record(results: Results, suite: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written to ``benchmarks/results``."""
+    """What is written to ``benchmarks/results``; `commits`: of polyfuse, with the number of tests run at each, as a run
+    that was interrupted goes on with what it finds."""
     outcomes = results.outcomes.values()
     counts = Counter(line["outcome"] for line in outcomes)
     passed = [line["id"] for line in outcomes if line["outcome"] == "passed"]
@@ -47,12 +48,12 @@ def record(results: Results, suite: Path, settings: Mapping[str, Any]) -> dict[s
     return {
         "command": "python -m tests.array_api SUITE --out benchmarks/results/array_api.json",
         "date": date.today().isoformat(),
-        "suite": _git(suite),
+        "suite": commit(suite),
         "standard": namespace.__array_api_version__,
         "settings": dict(settings),
         "backend": "numba_cpu: every function of the namespace is jitted for itself and runs compiled",
-        "versions": {"polyfuse": _git(Path(__file__).parent), "python": platform.python_version()}
-        | {name: version(name) for name in PACKAGES},
+        "commits": dict(Counter(line["commit"] for line in outcomes)),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
         "tests": len(results.outcomes),
         "passed": len(passed),
         "applicable": applicable,
@@ -70,7 +71,7 @@ def record(results: Results, suite: Path, settings: Mapping[str, Any]) -> dict[s
     }
 
 
-def _git(folder: Path) -> str:
+def commit(folder: Path) -> str:
     """The commit of a checkout."""
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
     return found.stdout.strip()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyfuse.errors import UnsupportedError
+from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import spec, trace
 from tests.array_api import signatures
 from tests.frontend.ops import assert_same, run
@@ -109,6 +109,35 @@ def test_powers_of_stacks_of_matrices(n: int) -> None:
 def test_the_dtype_of_a_range_follows_all_its_numbers(ends: tuple[Any, ...]) -> None:
     assert_same(run(lambda x: np.arange(*ends) + x * 0, np.int8([0])), np.arange(*ends) + np.int8(0))
     assert run(lambda x: np.arange(*ends), np.int8([0])).dtype == np.arange(*ends).dtype
+
+
+CONTRACTIONS = ["np.matmul(a, b)", "np.dot(a, b)", "np.tensordot(a, b, 1)", "np.vecdot(a, b)", "np.inner(a, b)"]
+SHAPES = [((3, 1), (5, 4)), ((3, 5), (1, 4)), ((0, 1), (1, 1, 0, 1)), ((1,), (4,)), ((3,), (1,)), ((2, 1), (1, 4))]
+
+
+@pytest.mark.parametrize("text", [*CONTRACTIONS, "np.einsum('...i,...i', a, b)"])
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_an_axis_of_size_one_is_summed_with_its_like_only(text: str, shapes: tuple[Any, Any]) -> None:
+    a, b = (RNG.standard_normal(s) for s in shapes)
+
+    def answer(a: Any, b: Any) -> Any:
+        return eval(text, {"np": np, "a": a, "b": b})
+
+    try:
+        wanted = answer(a, b)
+    except ValueError:
+        with pytest.raises(ShapeError):
+            trace(answer, [spec(f"f64[{', '.join(map(str, s))}]") for s in shapes])
+    else:
+        assert_same(run(answer, a, b), wanted)
+
+
+@pytest.mark.parametrize("name", ["tol", "rtol"])
+def test_the_rank_of_a_stack_takes_a_tolerance_each(name: str) -> None:
+    a = RNG.standard_normal((2, 5, 3)) * [1, 1e-3, 1e-6]
+    limits = {name: np.array([1e-2, 1e-8])}
+    assert_same(run(lambda a: np.linalg.matrix_rank(a, **limits), a), np.linalg.matrix_rank(a, **limits))
+    assert_same(run(lambda a: np.linalg.matrix_rank(a, **{name: 1e-2}), a), np.linalg.matrix_rank(a, **{name: 1e-2}))
 
 
 def test_meshgrid_is_a_tuple() -> None:
