@@ -39,7 +39,8 @@ class ExportedProgram:
     """A fused program with everything that it needs to run on NumPy arrays.
 
     `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
-    whether it starts with zeros).  `guards`: (text, test).
+    whether it starts with zeros).  `guards`: (text, test).  `checks`: what is wrong where the status word, the last
+    buffer, holds 1, 2, ...: data indices that may leave their array.
     """
 
     name: str
@@ -49,12 +50,14 @@ class ExportedProgram:
     guards: Sequence[tuple[str, Callable[[Sizes], bool]]]
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
+    checks: Sequence[str] = ()
     _loaded: dict[int, Any] = field(default_factory=dict)
 
     def __call__(self, *values: Any) -> Any:
         """Run on arrays (anything NumPy converts) and numbers; returns one array, or a tuple of several.
 
-        Raises TypeError for a wrong number of arguments and ValueError for sizes that the plan does not cover.
+        Raises TypeError for a wrong number of arguments, ValueError for sizes that the plan does not cover, and
+        IndexError for data indices out of bounds.
         """
         if len(values) != len(self.arguments):
             raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
@@ -73,7 +76,12 @@ class ExportedProgram:
             if blocks > 0:
                 passed = [_passed(where, what, places, sizes) for where, what in launch.arguments]
                 self._kernel(number).run((blocks,), passed)
+        self._check(buffers)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _check(self, buffers: Sequence[Any]) -> None:
+        if self.checks and (number := int(buffers[-1][0])):
+            raise IndexError(self.checks[number - 1])
 
     def _sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
         sizes: dict[str, int] = {}

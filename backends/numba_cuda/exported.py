@@ -37,7 +37,8 @@ class ExportedProgram:
     """A fused program with everything that it needs to run on device arrays (``__cuda_array_interface__``).
 
     `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
-    whether it starts with zeros).  `guards`: (text, test).
+    whether it starts with zeros).  `guards`: (text, test).  `checks`: what is wrong where the status word, the last
+    buffer, holds 1, 2, ...: data indices that may leave their array.
     """
 
     name: str
@@ -47,12 +48,14 @@ class ExportedProgram:
     guards: Sequence[tuple[str, Callable[[Sizes], bool]]]
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
+    checks: Sequence[str] = ()
     _loaded: dict[int, Any] = field(default_factory=dict)
 
     def __call__(self, *values: Any, stream: int = 0) -> Any:
         """Run on contiguous device arrays and numbers; returns one Numba device array, or a tuple of several.
 
-        Raises TypeError for a wrong number of arguments and ValueError for sizes that the plan does not cover.
+        Raises TypeError for a wrong number of arguments, ValueError for sizes that the plan does not cover, and
+        IndexError for data indices out of bounds, for which programs that have some wait.
         """
         from numba import cuda
 
@@ -74,7 +77,17 @@ class ExportedProgram:
                     for p, a in zip(launch.parameters, launch.arguments, strict=True)
                 ]
                 _launch(self._kernel(number), blocks * launch.cluster, launch.threads, passed, stream)
+        self._check(buffers, stream)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _check(self, buffers: Sequence[Any], stream: int) -> None:
+        if not self.checks:
+            return
+        from cuda.bindings import driver
+
+        _checked(driver.cuStreamSynchronize(stream))
+        if number := int(buffers[-1].copy_to_host()[0]):
+            raise IndexError(self.checks[number - 1])
 
     def _sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
         sizes: dict[str, int] = {}

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import (
+    FAULT,
     AnyGuard,
     Binding,
+    Buffer,
     DerivedGuard,
     FromArgument,
     FromBuffer,
@@ -125,7 +127,7 @@ def _table(plan: Plan, name: str) -> str:
     lines += ["    ],", "    outputs=["]
     lines += [f"        ({_dtype(o.dtype)!r}, lambda s: {_shape(o.shape)})," for o in program.outputs]
     lines += ["    ],", "    buffers=["]
-    for b in plan.buffers:
+    for b in _buffers(plan):
         extents = _shape(b.shape, dict(b.derived))
         lines.append(f"        ({_dtype(b.dtype)!r}, lambda s: {extents}, {b.zeroed}),")
     lines += ["    ],", "    guards=["]
@@ -133,7 +135,13 @@ def _table(plan: Plan, name: str) -> str:
     lines += ["    ],", "    launches=["]
     for launch in plan.launches:
         lines += _launch(plan, launch)
-    return "\n".join([*lines, "    ],", f"    index_bits={_bits(plan)},", ")"])
+    checks = [f"{site.fault(program).message} in {program.name}" for site in plan.sites]
+    return "\n".join([*lines, "    ],", f"    index_bits={_bits(plan)},", f"    checks={checks!r},", ")"])
+
+
+def _buffers(plan: Plan) -> list[Buffer]:
+    """The status word last."""
+    return sorted(plan.buffers, key=lambda buffer: buffer.name == FAULT)
 
 
 def _launch(plan: Plan, launch: Launch) -> list[str]:
@@ -144,7 +152,7 @@ def _launch(plan: Plan, launch: Launch) -> list[str]:
         if isinstance(binding, FromProduct)
     }
     blocks = " * ".join(f"({_python(n, products)})" for n in kernel.grid)
-    buffers = [b.name for b in plan.buffers]
+    buffers = [b.name for b in _buffers(plan)]
     return [
         "        ExportedLaunch(",
         f"            {function_name(kernel.name)},",

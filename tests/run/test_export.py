@@ -78,6 +78,33 @@ assert abs(total / (d * d).sum() - 1) < 1e-5 and np.abs(scaled - d * 2.5).max() 
     run_alone(tmp_path, "deviations", body)
 
 
+@pf.jit
+def looked_up(x, i):
+    picked = x[i]
+    return (picked * 2).sum(axis=1) + picked.sum()
+
+
+def test_an_exported_program_checks_its_data_indices(tmp_path: Path) -> None:
+    plan = looked_up.plan(pf.spec("f32[M~300, N~80]"), pf.spec("i64[K~3]"), target="cpu", fuse=False)
+    assert plan.sites and len(plan.buffers) > 1
+    plan.export(tmp_path / "exported.py")
+    body = """
+i = np.array([3, -1, 300])
+expected = (wide[i] * 2).sum(axis=1) + wide[i].sum()
+assert np.abs(program(x, i) - expected).max() < 1e-3
+for wrong in (301, -302, 2**40):
+    i[1] = wrong
+    try:
+        program(x, i)
+    except IndexError as error:
+        print(error)
+    else:
+        raise AssertionError("no IndexError")
+"""
+    said = run_alone(tmp_path, "looked_up", body)
+    assert said.count("an index into x is out of bounds where picked is computed in looked_up") == 3
+
+
 def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="bfloat16"):
         softmax.plan(pf.spec("bf16[M, N]"), target="cpu").export(tmp_path / "exported.py")
