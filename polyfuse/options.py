@@ -75,15 +75,17 @@ def _normal(name: str, value: Any) -> Any:
                 raise OptionError(f"fuse={value!r}", advice='use True, False or "pointwise"')
             return table[value]
         case "together" | "apart":
-            groups = [value] if value and isinstance(next(iter(value)), str) else value
-            return tuple(tuple(group) for group in groups)
+            return _groups(name, value)
         case "donate" | "static":
-            return (value,) if isinstance(value, (int, str)) else tuple(value)
+            names = (value,) if isinstance(value, (int, str)) else value
+            is_sequence = isinstance(names, (tuple, list, set, frozenset))
+            if not is_sequence or not all(isinstance(n, (int, str)) for n in names):
+                raise OptionError(f"{name}={value!r}", advice='name parameters: "x", or ("x", "y")')
+            return tuple(names)
         case "tiles":
-            items = value.items() if isinstance(value, Mapping) else value
-            return tuple(sorted((k, tuple(sorted(dict(v).items()))) for k, v in items))
+            return _tiles(value)
         case "strategies":
-            return tuple(sorted(dict(value).items()))
+            return _strategies(value)
         case "round":
             return _one_of(name, value, ("store", "every-op"))
         case "bounds":
@@ -100,6 +102,43 @@ def _normal(name: str, value: Any) -> Any:
             return value
         case _:
             return value
+
+
+def _groups(name: str, value: Any) -> tuple[tuple[str, ...], ...]:
+    """One group of names, or several."""
+    sequences = (tuple, list, set, frozenset)
+    groups = [value] if isinstance(value, sequences) and value and isinstance(next(iter(value)), str) else value
+    if not isinstance(groups, sequences) or not all(
+        isinstance(group, sequences) and all(isinstance(n, str) for n in group) for group in groups
+    ):
+        raise OptionError(f"{name}={value!r}", advice=f'name values: {name}=("a", "b"), or several such groups')
+    return tuple(tuple(group) for group in groups)
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
+    """The items of a mapping, also of one that is stored as pairs."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    is_stored = isinstance(value, (tuple, list)) and all(isinstance(v, tuple) and len(v) == 2 for v in value)
+    return list(value) if is_stored else None
+
+
+def _tiles(value: Any) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    found = []
+    for name, sizes in _pairs(value) or [(None, None)] * bool(value):
+        inner = _pairs(sizes)
+        if not isinstance(name, str) or inner is None or not all(type(n) is int for _, n in inner):
+            advice = 'name a value, its parameters and whole numbers: tiles={"m": {"threads": 256}}'
+            raise OptionError(f"tiles={value!r}", advice=advice)
+        found.append((name, tuple(sorted(inner))))
+    return tuple(sorted(found))
+
+
+def _strategies(value: Any) -> tuple[tuple[str, str], ...]:
+    pairs = _pairs(value)
+    if pairs is None or not all(isinstance(part, str) for pair in pairs for part in pair):
+        raise OptionError(f"strategies={value!r}", advice='name a value and its strategy: strategies={"m": "rows"}')
+    return tuple(sorted(pairs))
 
 
 _MISSING = {

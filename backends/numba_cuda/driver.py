@@ -42,7 +42,23 @@ def failure(status: Any, doing: str) -> DeviceError:
     """The error for a status of the driver, in its own words."""
     code, text = driver().cuGetErrorString(status)
     words = text.decode() if not int(code) and text else "unknown error"
-    return DeviceError(f"{doing}: {words} ({getattr(status, 'name', status)})")
+    name = str(getattr(status, "name", status))
+    return DeviceError(f"{doing}: {words} ({name})", advice=_ADVICE.get(name.removeprefix("CUDA_ERROR_"), ""))
+
+
+_UPDATE = "Update the NVIDIA driver, or install a CUDA toolkit no newer than it."
+_DEFECT = 'An earlier kernel may have failed, and a new process is needed; backend="interpreter" finds the fault.'
+_ADVICE = {
+    "OUT_OF_MEMORY": "Free what other libraries hold (torch.cuda.empty_cache()), or call with fewer rows at a time.",
+    "NO_DEVICE": "Pass NumPy arrays to run on the CPU.",
+    "UNSUPPORTED_PTX_VERSION": _UPDATE,
+    "SYSTEM_DRIVER_MISMATCH": _UPDATE,
+    "NO_BINARY_FOR_GPU": _UPDATE,
+    "ILLEGAL_ADDRESS": _DEFECT,
+    "MISALIGNED_ADDRESS": _DEFECT,
+    "LAUNCH_FAILED": _DEFECT,
+}
+"""What to do, by the driver's name of an error."""
 
 
 def device_count() -> int:

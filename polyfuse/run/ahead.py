@@ -19,6 +19,9 @@ from polyfuse.run.services import Services, Traced, backend_name
 from polyfuse.run.sizes import hold
 from polyfuse.run.variants import Fitted, Variant, Variants, device_of, fit, leaves_of, to_stage
 from polyfuse.run.workspace import Counters
+from polyfuse.text.guards import guard_text
+
+_ADVICE = "Compile one for arguments like these, or call the jitted function, which plans again where it has to."
 
 Read = Callable[[tuple[Any, ...], dict[str, Any]], Reading]
 
@@ -69,10 +72,12 @@ class Executable:
         call = fit(lowered.variant, leaves_of(reading.leaves, lambda leaf: "an argument"))
         if call is None:
             made_for = ", ".join(f"{a.path}: {a.dtype}{list(a.shape)}" for a in plan.program.arguments)
-            raise StalePlanError(f"the plan of {plan.program.name} does not fit these arguments; it is for {made_for}")
+            sentence = f"the plan of {plan.program.name} does not fit these arguments; it is for {made_for}"
+            raise StalePlanError(sentence, advice=_ADVICE)
         if not hold(plan.guards, call.sizes):
             violated = next(g for g in plan.guards if not g.holds(call.sizes))
-            raise StalePlanError(f"the plan of {plan.program.name} holds only where {violated}")
+            sentence = f"the plan of {plan.program.name} holds only where {guard_text(violated)}"
+            raise StalePlanError(sentence, advice=_ADVICE)
         device = device_of(call) or HOST
         if device.kind != self.ready.backend.device:
             raise ArgumentError(f"the plan is for {plan.target.name}, the arguments are on {device}")
@@ -92,7 +97,8 @@ def _misfits(call: Fitted, layouts: Sequence[Layout]) -> list[int]:
         if facts is None or fits(facts.shape, facts.strides, facts.pointer, wanted):
             continue
         if not fits(facts.shape, c_strides(facts.shape), 0, wanted):
-            raise StalePlanError(f"the plan was made for another memory order of {call.paths[position]}")
+            sentence = f"the plan was made for another memory order of {call.paths[position]}"
+            raise StalePlanError(sentence, advice=_ADVICE)
         found.append(position)
     return found
 

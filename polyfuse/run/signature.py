@@ -29,7 +29,12 @@ class Parameters:
 
     @staticmethod
     def of(function: Callable[..., Any]) -> Parameters:
-        signature = inspect.signature(function)
+        """Raises ArgumentError for what is no function, or one whose parameters Python does not know."""
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            advice = "jit takes a Python function; wrap others: jit(lambda x: g(x))."
+            raise ArgumentError(f"{function!r:.80} cannot be compiled: {error}", advice=advice) from None
         found = list(signature.parameters.values())
         ordinary = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
         defaults = tuple(p.default for p in found if p.kind in ordinary and p.default is not _KINDS.empty)

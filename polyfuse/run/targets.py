@@ -42,7 +42,7 @@ def _read(record: Record, position: int, path: str, array: Any) -> Target:
     except ArgumentError as error:
         raise ArgumentError(f"{path}{error.message}", advice=error.advice) from None
     if library.name == "numpy" and not array.flags.writeable:
-        raise ArgumentError(f"{path} is read-only")
+        raise ArgumentError(f"{path} is read-only", advice="Pass an array that may be written.")
     return Target(array, pointer, known)
 
 

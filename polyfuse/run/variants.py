@@ -212,6 +212,8 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     arguments = traced.program.arguments
     if len(every) != len(arguments):
         return None
+    if any(argument.is_scalar is not (leaf.facts is None) for argument, leaf in zip(arguments, every, strict=True)):
+        return None
     pairs = [(a, leaf.facts) for a, leaf in zip(arguments, every, strict=True) if leaf.facts is not None]
     if any(argument.dtype != facts.dtype for argument, facts in pairs):
         return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from polyfuse.choose import Choice, choose
-from polyfuse.errors import ScheduleError
+from polyfuse.errors import ArgumentError, ScheduleError
 from polyfuse.explain.kernels import KernelView
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.rules import Rules
@@ -39,8 +39,11 @@ def parse_schedule(text: str, function: Planned, *specs: Any, **options: Any) ->
     """The plan that `text` describes, for a jitted function and arguments or shape specs as `Jitted.plan` takes them.
 
     `specs` may also be one list of them.  Raises ScheduleError, with the verdict, for a text that is malformed or asks
-    for what is illegal.
+    for what is illegal, ArgumentError for a function that is not jitted.
     """
+    if not hasattr(function, "plan"):
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ArgumentError(f"{name} is not jitted", advice="Pass what pf.jit returns.")
     arguments = specs[0] if len(specs) == 1 and isinstance(specs[0], list) else specs
     return apply_text(text, function.plan(*arguments, **options))
 
