@@ -5,6 +5,7 @@ Errors of tracing itself are in tests/frontend/errors.txt.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,6 +41,12 @@ def scaled(x, factor, options):
 
 def both(x):
     return x + 1, x * 2
+
+
+def matrix() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return pf.jit(add)(np.asmatrix(X), Y)
 
 
 def rows(x, at):
@@ -120,7 +127,7 @@ CALLS: Mapping[str, Case] = {
     "array of text": call(add, np.array(["a", "b"]), Y),
     "big-endian": call(add, X.astype(">f4"), Y),
     "masked array": call(add, MASKED, Y),
-    "matrix": lambda: pf.jit(add)(np.asmatrix(X), Y),
+    "matrix": matrix,
     "a set": call(add, {1, 2}, Y),
     "an object": call(scaled, X, object(), None),
     "object in a container": call(scaled, X, 2.0, {"k": [1, object()]}),

@@ -19,6 +19,7 @@ from polyfuse.expr import DataIndex
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 from polyfuse.scop import Read, Statement
 from tests.legality.machine import Element, Lanes, Machine, Share, Sum, instance, outermost, paths, points
+from tests.legality.touches import CellTouch, races, read_what_was_put
 
 
 @dataclass
@@ -27,23 +28,6 @@ class Frame:
 
     live: dict[str, list[Lanes]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True)
-class CellTouch:
-    """One access to one cell of a shared box.  `fills`: the pass of the loops that the box is pinned to.  `epochs`: the
-    barriers before it, all of them, and those that every block comes to.  `elected`: only an elected block does it."""
-
-    time: int
-    epochs: tuple[int, int]
-    move: str
-    writes: bool
-    thread: int
-    cell: Element
-    element: Element
-    fills: tuple[Any, ...]
-    stale: bool = False
-    elected: bool = False
 
 
 class Block:
@@ -55,6 +39,7 @@ class Block:
         self.frames = [Frame()]
         self.time = 0
         self.epochs = (0, 0)
+        self.visits: Counter[str] = Counter()
         self.elected = False  # inside a `Finish`
         self.sums: dict[str, dict[Element, Counter[Element]]] = {}
         self.touches: list[CellTouch] = []
@@ -77,9 +62,9 @@ class Block:
 
     def end(self) -> None:
         """What can be said when everything has run: as an elected block saw it, and as any other did."""
-        self._races([(t, t.epochs[0]) for t in self.touches])
-        self._races([(t, t.epochs[1]) for t in self.touches if not t.elected])
-        self._boxes()
+        races(self.machine, [(t, t.epochs[0]) for t in self.touches])
+        races(self.machine, [(t, t.epochs[1]) for t in self.touches if not t.elected])
+        read_what_was_put(self.machine, self.touches)
 
     # ---------------------------------------------------------------- order tree
     def _items(
@@ -286,6 +271,8 @@ class Block:
         """Of what blocks add up together, what met in this block is kept for `whole`."""
         along = self.machine.along(placed) if self.machine.is_share(placed) else ""
         others = self.machine.others(along, self.env)
+        if along:
+            self._same_in_all(placed, others, kept)
         sizes = self.machine.shape(statement.extents)
         limits = np.array([sizes[d] for d in statement.kept], np.int64)
         inside = ((kept >= 0) & (kept < limits)).all(axis=1)
@@ -330,6 +317,13 @@ class Block:
         self.frames[-1].live[placed.name] = [self._index(placed)]
 
     # ---------------------------------------------------------------- shares of other blocks
+    def _same_in_all(self, placed: Placed, others: tuple[int, ...], kept: Lanes) -> None:
+        """Blocks that meet hold one element in the same lane at the same time."""
+        visit = self.visits[placed.name] = self.visits[placed.name] + 1
+        expected = self.machine.meeting.setdefault((placed.name, others, visit), kept)
+        if (expected != kept).any():
+            self.machine.fault("combine", f"{placed.name} holds other elements in block {self.point}")
+
     def _leave(self, placed: Placed, active: Lanes) -> None:
         """Store the block's share for the elected one."""
         along = self.machine.along(placed)
@@ -391,28 +385,3 @@ class Block:
                     fills, stale, self.elected,
                 )
             )  # fmt: skip
-
-    def _races(self, touches: Sequence[tuple[CellTouch, int]]) -> None:
-        met: dict[tuple[int, Element, int], list[CellTouch]] = {}
-        for touch, epoch in touches:
-            met.setdefault((self.machine.placed[touch.move].value, touch.cell, epoch), []).append(touch)
-        for (value, cell, _), together in met.items():
-            threads = {t.thread for t in together}
-            if len(threads) > 1 and any(t.writes for t in together):
-                self.machine.fault("barrier", f"threads {sorted(threads)} meet in cell {cell} of value {value}")
-
-    def _boxes(self) -> None:
-        put: dict[tuple[str, tuple[Any, ...], Element, bool], int] = {}
-        for t in (t for t in self.touches if t.writes):
-            put.setdefault((t.move, t.fills, t.element, True), t.time)
-            if not t.elected:  # what a block that is not elected finds
-                put.setdefault((t.move, t.fills, t.element, False), t.time)
-        for t in (t for t in self.touches if not t.writes):
-            provider = self.machine.placed[t.move].providers[0]
-            written = put.get((provider, t.fills, t.element, t.elected))
-            if written is None:
-                self.machine.fault("scope", f"{t.move} reads {t.element}, which is not put there")
-            elif written > t.time:
-                self.machine.fault("order", f"{t.move} reads {t.element} before it is put there")
-            elif t.stale and "box" not in self.machine.found:  # the rules together missed something
-                self.machine.fault("stale", f"{t.move} reads {t.element} where another element lies")

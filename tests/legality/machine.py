@@ -38,7 +38,8 @@ class Share:
 class Machine:
     """`found`: for each rule that is violated, a first violation in words.  `shares`: by the placed partial, the number
     of the block along the digit of its election, and the element.  `parts`: of a reduction whose blocks meet, what met
-    in each of them: by (name, other block digits, lanes, element), then by the number of the block."""
+    in each of them: by (name, other block digits, lanes, element), then by the number of the block.
+    `meeting`: the elements that the first block of an election holds, at every time."""
 
     def __init__(self, scop: Scop, schedule: KernelSchedule, sizes: Mapping[str, int]) -> None:
         self.scop, self.schedule, self.sizes = scop, schedule, dict(sizes)
@@ -58,6 +59,7 @@ class Machine:
         self.stores: Counter[tuple[int, int, Element]] = Counter()
         self.shares: dict[tuple[str, int, Element], list[Share]] = {}
         self.parts: dict[tuple[str, Element, Element, Element], dict[int, Counter[Element]]] = {}
+        self.meeting: dict[tuple[str, Element, int], Lanes] = {}
         self.memory: list[tuple[str, int, tuple[int, ...], int, tuple[int | None, ...]]] = []
         self.nests = dict(paths(schedule.order))
 
