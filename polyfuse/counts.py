@@ -177,7 +177,7 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
         index = window_index(by_name[holder], taker, slots)
         found = held.setdefault(holder, [(at.constant, at.constant, 0) for _, at in index])
         for d, (_, at) in enumerate(index):
-            steps = [at.coefficient(f"${name}") * (count - 1) for name, count in slots.items()]
+            steps = [factor * (slots[name[1:]] - 1) for name, factor in at.terms if isinstance(name, str)]
             low, high = at.constant + sum(min(s, 0) for s in steps), at.constant + sum(max(s, 0) for s in steps)
             found[d] = (min(found[d][0], low), max(found[d][1], high), max(found[d][2], high - low))
     words: dict[str, int] = {}

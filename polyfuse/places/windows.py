@@ -10,7 +10,8 @@ whatever the offset.  A window that would hold more than its parts together is n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from math import prod
 
 from polyfuse.affine import Affine, digit
@@ -22,26 +23,28 @@ Place = tuple[Affine, ...]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The places that one window serves, its range per dimension, and the elements loaded at once.  `taken`: they are
-    taken out of the window; else the only place needs none."""
+    """The places that one window serves, its range per dimension, the elements loaded at once, and the registers that it
+    has.  `taken`: they are taken out of the window; else the only place needs none."""
 
     places: tuple[Place, ...]
     spans: tuple[Span, ...]
     vector: int
+    registers: int
     taken: bool = True
-
-    @property
-    def registers(self) -> int:
-        return prod(s.upper - s.lower + 1 for s in self.spans)
 
 
 def windows(places: Sequence[Place], digits: Mapping[str, Digit], slots: set[str], vector: int) -> list[Window]:
-    """The windows that serve `places`, in order of their first places."""
+    """The windows that serve `places`, in order of their first places.
+
+    Of those that move together from thread to thread the two whose union saves most become one, as long as one saves.
+    """
     fixed = {name for name in digits if name not in slots}
-    found = [_window(place, digits, fixed, vector) for place in places]
-    while (pair := _best_pair(found)) is not None:
-        first, second, both = pair
-        found = [both if w is first else w for w in found if w is not second]
+    together: dict[tuple[object, ...], list[Window]] = {}
+    for place in places:
+        window = _window(place, digits, fixed, vector)
+        key = (window.vector, *(s.base for s in window.spans)) if window.spans else (place,)
+        together.setdefault(key, []).append(window)
+    found = [w for group in together.values() for w in _merged(group)]
     return [w if len(w.places) > 1 else _alone(w, digits, slots) for w in found]
 
 
@@ -49,7 +52,7 @@ def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: 
     try:
         spans = [span(entry, digits, fixed) for entry in place]
     except Unbounded:
-        return Window((place,), (), 1, taken=False)
+        return Window((place,), (), 1, 0, taken=False)
     runs = bool(place) and any(name[1:] not in fixed for name in place[-1].names() if name.startswith("$"))
     if not runs or any(factor % vector for _, factor in spans[-1].base.terms):
         vector = 1
@@ -57,28 +60,36 @@ def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: 
         last = spans[-1]
         low, end = last.lower // vector * vector, -(-(last.upper + 1) // vector) * vector
         spans[-1] = Span(last.base, low, end - 1)
-    return Window((place,), tuple(spans), vector)
+    return Window((place,), tuple(spans), vector, prod([s.upper - s.lower + 1 for s in spans]))
 
 
-def _best_pair(found: Sequence[Window]) -> tuple[Window, Window, Window] | None:
-    """The two windows whose union saves most registers over both."""
-    best, saved = None, 0
-    for k, first in enumerate(found):
-        for second in found[k + 1 :]:
-            both = _joined(first, second)
-            if both is not None and first.registers + second.registers - both.registers > saved:
-                best, saved = (first, second, both), first.registers + second.registers - both.registers
-    return best
+def _merged(group: list[Window]) -> list[Window]:
+    """Windows that move alike, merged: every pair is looked at once, and again when one of it has grown."""
+    alive = dict(enumerate(group))
+    saved = {(a, b): _saving(alive[a], alive[b]) for a, b in combinations(alive, 2)}
+    while saved:
+        a, b = max(saved, key=lambda pair: saved[pair])
+        if saved[a, b] <= 0:
+            break
+        alive[a] = _joined(alive[a], alive.pop(b))
+        saved = {pair: n for pair, n in saved.items() if a not in pair and b not in pair}
+        saved |= {(min(a, c), max(a, c)): _saving(alive[a], alive[c]) for c in alive if c != a}
+    return list(alive.values())
 
 
-def _joined(first: Window, second: Window) -> Window | None:
-    """The window of both, where they move together from thread to thread."""
-    alike = first.vector == second.vector and [s.base for s in first.spans] == [s.base for s in second.spans]
-    if not alike or not first.spans:
-        return None
+def _saving(first: Window, second: Window) -> int:
+    """Registers that one window for both saves."""
+    union = 1
+    for a, b in zip(first.spans, second.spans, strict=True):
+        union *= max(a.upper, b.upper) - min(a.lower, b.lower) + 1
+    return first.registers + second.registers - union
+
+
+def _joined(first: Window, second: Window) -> Window:
     pairs = zip(first.spans, second.spans, strict=True)
-    spans = [Span(a.base, min(a.lower, b.lower), max(a.upper, b.upper)) for a, b in pairs]
-    return Window((*first.places, *second.places), tuple(spans), first.vector)
+    spans = tuple([Span(a.base, min(a.lower, b.lower), max(a.upper, b.upper)) for a, b in pairs])
+    count = prod([s.upper - s.lower + 1 for s in spans])
+    return Window((*first.places, *second.places), spans, first.vector, count)
 
 
 def _alone(window: Window, digits: Mapping[str, Digit], slots: set[str]) -> Window:
@@ -88,7 +99,7 @@ def _alone(window: Window, digits: Mapping[str, Digit], slots: set[str]) -> Wind
     points = prod(digits[name].count for name in used)
     along = [f for a, f in place[-1].terms if isinstance(a, str) and a[1:] in slots] if place else []
     plain = not window.spans or window.vector == 1 or (points == window.registers and min(along, default=1) == 1)
-    return Window(window.places, window.spans, window.vector, taken=window.taken and not plain)
+    return replace(window, taken=window.taken and not plain)
 
 
 def window_place(window: Window, digits: dict[str, Digit], slots: set[str]) -> Place:
