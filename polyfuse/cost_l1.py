@@ -7,7 +7,7 @@ four, 32 floats that lie four apart four as well, for a quarter of the elements.
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, gcd
 
 from polyfuse.affine import Affine
 from polyfuse.counts import Sizes
@@ -36,8 +36,10 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
     itemsize = dtype.itemsize
     last = move.place[-1] if move.place else Affine.of(0)
     assert isinstance(last, Affine)
-    vector = min(_vector(scop, schedule, move, last, sizes), max(1, target.vector_bytes // itemsize))
+    within, wide = _vector(scop, schedule, move, last, sizes)
+    vector = min(wide, max(1, target.vector_bytes // itemsize))
     span, apart, lanes = vector * itemsize, 1, 1
+    aligned = _alignment(scop, schedule, target, move, itemsize, sizes, within)
     for d in schedule.of_kind("thread"):
         if d.stride >= target.warp or d.count == 1:
             continue
@@ -47,8 +49,24 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
             span += factor * itemsize * (count - 1)
         elif any(f"${d.name}" in e.names() for e in move.place[:-1] if isinstance(e, Affine)):
             apart *= count
-    per_warp = min(lanes, apart * max(1, ceil(span / LINE)))
+    per_warp = min(lanes, apart * (1 + max(0, span - aligned) / LINE))  # on average over where in a line it begins
     return per_warp * _accesses(schedule, move, sizes) / vector * ceil(schedule.threads / target.warp)
+
+
+def _alignment(
+    scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, itemsize: int, sizes: Sizes, within: str
+) -> int:
+    """The bytes, up to a line, of which the first address of every access of a warp is a multiple; the slot `within`
+    runs inside of it."""
+    lanes = {f"${d.name}" for d in schedule.of_kind("thread") if d.stride < target.warp} | {within}
+    step, found = itemsize, LINE
+    for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=False):
+        assert isinstance(entry, Affine)
+        for atom, factor in (*entry.terms, ("", entry.constant)):
+            if atom not in lanes:
+                found = gcd(found, factor * step)
+        step *= extent.evaluate(sizes.hints)
+    return found
 
 
 def _accesses(schedule: KernelSchedule, move: Placed, sizes: Sizes) -> int:
@@ -56,15 +74,18 @@ def _accesses(schedule: KernelSchedule, move: Placed, sizes: Sizes) -> int:
     return sizes.product(move.digits() | {loop for loop, _ in move.path}, ("slot", "loop")) * sizes.blocks(move)
 
 
-def _vector(scop: Scop, schedule: KernelSchedule, move: Placed, last: Affine, sizes: Sizes) -> int:
-    """The elements of one access: a slot of neighbours that starts aligned in every row."""
+def _vector(
+    scop: Scop, schedule: KernelSchedule, move: Placed, last: Affine, sizes: Sizes
+) -> tuple[str, int]:
+    """The slot along which one access takes neighbours, which start aligned in every row, and how many there are."""
     slot: Digit | None = None
     for d in schedule.of_kind("slot"):
         slot = d if d.name in move.digits() else slot
     if slot is None or last.coefficient(f"${slot.name}") != 1:
-        return 1
-    width = slot.count
-    rest = last.substitute({f"${slot.name}": 0})
+        return "", 1
+    width, name = slot.count, f"${slot.name}"
+    rest = last.substitute({name: 0})
     shape = scop.shape(move.value)
     rows = len(shape) == 1 or shape[-1].evaluate(sizes.hints) % width == 0
-    return width if rows and rest.constant % width == 0 and all(f % width == 0 for _, f in rest.terms) else 1
+    aligned = rest.constant % width == 0 and all(f % width == 0 for _, f in rest.terms)
+    return (name, width) if rows and aligned else ("", 1)

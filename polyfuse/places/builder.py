@@ -109,6 +109,7 @@ class _Builder:
         self.over_blocks = dealt_over(group, proposal)
         self.finish = finished_in(group, self.over_blocks)
         self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
+        self.collective = {s.id for s in group.statements() if s.monoid is not None}
         self.window_slots = set(proposal.windows.slots)
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
         self.over, self.depth = self._depths()
@@ -203,7 +204,7 @@ class _Builder:
             needs = self._stage(value, needs, staging)
         if value in self.over_blocks:
             needs = self._total(value, needs)
-        if value in self.proposal.windows.vectors:
+        if value in self.proposal.windows.vectors and value not in self.collective:
             needs = self._windowed(value, needs)
         shared: dict[tuple[tuple[PlaceEntry, ...], Path, int], list[_Need]] = defaultdict(list)
         for need in needs:

@@ -23,8 +23,8 @@ Place = tuple[Affine, ...]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The places that one window serves, its range per dimension, the elements loaded at once, and the registers that it
-    has.  `taken`: they are taken out of the window; else the only place needs none."""
+    """The places that one window serves, its range per dimension, the elements loaded at once, and its registers.
+    `taken`: they are taken out of the window; else the only place needs none."""
 
     places: tuple[Place, ...]
     spans: tuple[Span, ...]

@@ -6,6 +6,10 @@ x[i, j] for all needs of a thread: a window of 9 x 8 registers, 18 loads of four
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.expr import IndexEntry
@@ -18,8 +22,9 @@ from polyfuse.strategies.situation import Situation, block, mixed, power_above, 
 
 THREADS = 256
 LANES = 32  # of a block along the rows: a warp reads whole lines, and few halo elements above and below
-ROWS = (8, 4, 2)  # per thread: a 3 x 3 stencil loads 10/8, 6/4 or 4/2 rows per row of results
-BYTES = 64  # a thread's loads in flight, per array
+ROWS = (8, 4)  # per thread: a 3 x 3 stencil loads 10/8 or 6/4 rows per row of results
+PLANES = ((4, 4), (4, 2))  # (planes, rows) of a thread, where neighbours lie along both: few registers, few reads
+COLUMNS = (1, 2)  # of a thread where rows do not start aligned: neighbours are loaded once by two, but not side by side
 
 
 def windows(situation: Situation) -> list[Proposal]:
@@ -36,11 +41,35 @@ def windows(situation: Situation) -> list[Proposal]:
     if not moved:
         return []
     others = [a for a in axes if a is not inner]
-    outer = max(others, key=lambda a: (a in moved, axes.index(a)), default=None)
     extent = situation.lead.extents[axes.index(inner)]
-    widths = dict.fromkeys((_width(situation, extent, flat=not others), 1))
-    wanted = (situation.tiles["rows"],) if "rows" in situation.tiles else ROWS
-    return [_proposal(situation, axes, inner, outer, width, rows) for width in widths for rows in wanted]
+    aligned = _width(situation, extent, flat=not others)
+    outer = sorted(others, key=lambda a: (a in moved, axes.index(a)))[-2:]  # planes, rows
+    if len(outer) == 2 and not set(outer) <= moved:
+        outer = outer[1:]
+    shapes = PLANES if len(outer) == 2 else [(1, rows) for rows in ROWS]
+    columns = (aligned,) if aligned > 1 or not others else COLUMNS
+    made = [
+        _proposal(situation, axes, inner, outer, _Tile(planes, rows, width, aligned))
+        for width in columns
+        for planes, rows in _wanted(situation, shapes)
+    ]
+    return made
+
+
+def _wanted(situation: Situation, shapes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The planes and rows to propose: those that the user asks for, one or both."""
+    asked = [(situation.tiles.get("planes", planes), situation.tiles.get("rows", rows)) for planes, rows in shapes]
+    return list(dict.fromkeys(asked))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """What one thread computes, and the elements that it loads at once."""
+
+    planes: int
+    rows: int
+    columns: int
+    vector: int
 
 
 def _moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
@@ -82,36 +111,38 @@ def _width(situation: Situation, extent: Affine, *, flat: bool) -> int:
 
 
 def _proposal(
-    situation: Situation,
-    axes: tuple[AxisClass, ...],
-    inner: AxisClass,
-    outer: AxisClass | None,
-    width: int,
-    rows: int,
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: list[AxisClass], tile: _Tile
 ) -> Proposal:
     threads = power_below(situation.tiles.get("threads", THREADS))
-    lanes = LANES * (2 if width == 1 else 1) if outer is not None else threads
-    lanes = min(threads, lanes, power_above(-(-max(1, inner.size(situation.hints)) // width)))
+    columns = tile.columns
+    lanes = LANES * (2 if columns == 1 else 1) if outer else threads
+    lanes = min(threads, lanes, power_above(-(-max(1, inner.size(situation.hints)) // columns)))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes)
-    v, u = slot("v", width), slot("u", rows if outer is None else 1)
-    span = lanes * width * u.count
+    v, u = slot("v", columns), slot("u", 1 if outer else tile.rows)
+    span = lanes * columns * u.count
     b = block("b0", inner.extent.ceildiv(span))
-    splits = {inner.number: mixed((b, span), (u, lanes * width), (tx, width), (v, 1))}
+    splits = {inner.number: mixed((b, span), (u, lanes * columns), (tx, columns), (v, 1))}
     digits: list[Digit] = [b]
-    q = slot("q", rows if outer is not None else 1)
+    p, q = slot("p", tile.planes), slot("q", tile.rows if outer else 1)
     for k, axis in enumerate(a for a in axes if a is not inner):
-        step = ty.count * q.count if axis is outer else 1
+        parts: tuple[tuple[Digit | None, int], ...] = ()
+        if axis is outer[-1]:
+            parts = ((ty, q.count), (q, 1))
+        elif axis in outer:
+            parts = ((p, 1),)
+        step = prod([d.count for d, _ in parts if d is not None])
         b = block(f"b{k + 1}", axis.extent.ceildiv(step))
         digits.append(b)
-        splits[axis.number] = mixed((b, step), *(((ty, q.count), (q, 1)) if axis is outer else ()))
+        splits[axis.number] = mixed((b, step), *parts)
     values = situation.group.loads | situation.group.body - situation.group.roots
+    planes = (("planes", tile.planes),) if len(outer) == 2 else ()
     return Proposal(
         "windows",
-        (("threads", threads), ("rows", rows), ("vector", width)),
-        kept_digits([*digits, tx, ty, u, q, v], keep_threads=True),
+        (("threads", threads), *planes, ("rows", tile.rows), ("vector", columns)),
+        kept_digits([*digits, tx, ty, u, p, q, v], keep_threads=True),
         anchors(situation, splits),
-        guards=_guards(situation, situation.lead.extents[axes.index(inner)], width, flat=outer is None),
-        windows=Windows(("q", "v"), {value: width if value in situation.group.loads else 1 for value in values}),
+        guards=_guards(situation, situation.lead.extents[axes.index(inner)], tile.vector, flat=not outer),
+        windows=Windows(("p", "q", "v"), {n: tile.vector if n in situation.group.loads else 1 for n in values}),
         border=True,
     )
 

@@ -397,6 +397,30 @@ def kernel(x, y, z):
     assert z.tolist() == want
 
 
+# ---------------------------------------------------------------------------------------------- registers
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("i8"), np.dtype("u1")], ids=str)
+def test_registers_taken_at_other_slots_forwards_and_backwards(dtype: np.dtype[Any]) -> None:
+    source = """
+X = Tile((3, 40), (40, 1))
+Y = Tile((2, 33), (33, 1))
+Z = Tile((3, 5), (5, 1))
+INNER = Tile((2, 33), (40, 1))
+BACK = Tile((3, 5), (-40, -2))
+def kernel(x, y, z):
+    held = load(x, 0, X)
+    store(y, 0, Y, take(held, 44, INNER))
+    store(z, 0, Z, take(held, 119, BACK))
+"""
+    kernel = build(source, [array("x", dtype), array("y", dtype, False), array("z", dtype, False)])
+    x = sample(dtype, (3, 40))
+    y, z = np.zeros((2, 33), dtype), np.zeros((3, 5), dtype)
+    kernel.run((1,), [address(x), address(y), address(z)])
+    np.testing.assert_array_equal(y, x[1:, 4:37])
+    np.testing.assert_array_equal(z, x[::-1, 39:30:-2])
+
+
 # ---------------------------------------------------------------------------------------------- scans
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
-from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, window_index
 from polyfuse.scop import Read, Statement
 from tests.legality.machine import Element, Lanes, Machine, Share, Sum, instance, outermost, paths, points
 from tests.legality.touches import CellTouch, races, read_what_was_put
@@ -114,6 +114,8 @@ class Block:
             active = self._effect(placed) & (active if placed.role != "put" else True)  # a put writes padding too
             self._check(machine.placed[placed.providers[0]], placed, self._index(placed), active)
         match placed.role:
+            case "take":
+                self._take(placed, active)
             case "load":
                 self._remember("load", placed, active)
             case "store":
@@ -227,6 +229,39 @@ class Block:
                 sentence = f"{consumer.name} needs {needed[lane]} of {provider.name}, which holds {held[lane]}"
                 self.machine.fault("scope", sentence)
                 return
+
+    def _take(self, placed: Placed, active: Lanes) -> None:
+        """Registers of a thread are numbered by its slots; what is taken is the one of the wanted number."""
+        machine, holder = self.machine, self.machine.placed[placed.providers[0]]
+        state = self._visible(holder, placed, active)
+        if len(holder.place) != len(placed.place):
+            machine.fault("scope", f"{holder.name} is no window")
+            return
+        digits = (*machine.threads, *machine.slots)
+        columns = {d.name: machine.lane[f"${d.name}"] for d in digits}
+        slots = [d.name for d in machine.slots]
+        counted = [name for along, _ in window_index(holder, placed, slots) for name in along]
+        for (along, at), entry in zip(window_index(holder, placed, slots), holder.place, strict=True):
+            count = 1
+            for name in reversed(along):
+                if entry.coefficient(f"${name}") != count:  # type: ignore[union-attr]
+                    machine.fault("scope", f"{holder.name} at {entry} is no window")
+                count *= machine.extent[name]
+            if len(set(counted)) < len(counted) or not at.names() <= {f"${name}" for name in slots}:
+                machine.fault("scope", f"{placed.name} takes register {at}")
+                return
+            rest = self._values([at])[:, 0]
+            if ((rest < 0) | (rest >= count)).any():
+                machine.fault("scope", f"{placed.name} takes register {rest} of {count}")
+                return
+            for name in reversed(along):
+                columns[name], rest = rest % machine.extent[name], rest // machine.extent[name]
+        lane = np.zeros(machine.lanes, np.int64)
+        for d in digits:
+            lane = lane * d.count + columns[d.name]
+        for held in state or ():
+            if (active & (held[lane] != self._index(placed)).any(axis=1)).any():
+                machine.fault("scope", f"{placed.name} takes another element of {holder.name}")
 
     # ---------------------------------------------------------------- reductions and scans
     def _meeting(self, placed: Placed) -> frozenset[str]:

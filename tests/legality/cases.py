@@ -9,7 +9,7 @@ from random import Random
 from polyfuse.affine import Affine, digit
 from polyfuse.expr import Program
 from polyfuse.places.builder import Refused, build_schedule
-from polyfuse.places.proposal import Combination, Group, Proposal, Staging
+from polyfuse.places.proposal import Combination, Group, Proposal, Staging, Windows
 from polyfuse.schedule import Digit, DigitKind, KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.classes import AxisClass, classify
@@ -17,6 +17,9 @@ from tests.legality import programs
 from tests.legality.tamper import tampered
 
 SYMBOLS = ("M", "N")
+NEIGHBOURS = ("stencil", "five points", "two stencils")
+"""Programs that read neighbours, which windows of registers hold: drawn twice as often."""
+
 REDUCING = ("summed", "summed all", "summed all", "argmax", "product")
 """Drawn more often: most others cannot be dealt to blocks that meet."""
 MOST = 6000  # assignments of digits per case: a tenth of a second of enumeration
@@ -83,6 +86,7 @@ def _program(random: Random) -> tuple[str, Program]:
         "summed": lambda: programs.summed(size(), size(), random.randint(0, 1)),
         "summed all": lambda: programs.summed(size(), size(), 0, 1, monoid="max"),
         "stencil": lambda: programs.stencil(size()),
+        "five points": lambda: programs.five_points(size(), size()),
         "two stencils": lambda: programs.two_stencils(size()),
         "transposed": lambda: programs.symmetric(size()),
         "scan": lambda: _scan(random, size(), size()),
@@ -94,7 +98,7 @@ def _program(random: Random) -> tuple[str, Program]:
         "product": lambda: programs.product_sum(size(), size(), random.randint(1, 4)),
         "shared": lambda: programs.twice_used(size()),
     }
-    kind = random.choice((*makers, *REDUCING))
+    kind = random.choice((*makers, *REDUCING, *NEIGHBOURS))
     return kind, makers[kind]()
 
 
@@ -109,8 +113,8 @@ def _scan(random: Random, m: Affine, n: Affine) -> Program:
 class _Splitter:
     """Writes dimensions in random digits; thread digits share one thread index."""
 
-    def __init__(self, random: Random, hints: Mapping[str, int]) -> None:
-        self.random, self.hints = random, hints
+    def __init__(self, random: Random, hints: Mapping[str, int], windowed: bool) -> None:
+        self.random, self.hints, self.windowed = random, hints, windowed
         self.digits: list[Digit] = []
         self.threads = self.count = 1
         self.lanes = 1
@@ -134,7 +138,7 @@ class _Splitter:
         kinds: list[DigitKind] = ["thread", "slot", "loop"] if reduced else ["thread", "slot", "loop", "block"]
         total, weight = Affine.of(0), 1
         for _ in range(random.randint(0, 3)):
-            kind = random.choice(kinds)
+            kind = "slot" if self.windowed and random.random() < 0.5 else random.choice(kinds)
             extent = random.choice((2, 2, 2, 3, 4) if kind != "thread" else (2, 2, 4, 2, 3))
             if kind in ("thread", "slot") and self.lanes * extent > 32:
                 continue
@@ -150,7 +154,8 @@ class _Splitter:
 
 
 def _proposal(random: Random, group: Group, hints: Mapping[str, int]) -> Proposal:
-    splitter = _Splitter(random, hints)
+    windowed = random.random() < 0.4
+    splitter = _Splitter(random, hints, windowed)
     classes = classify(group, hints)
     splits = {axis.number: splitter.split(axis) for axis in classes.axes}
     anchors = {
@@ -161,10 +166,21 @@ def _proposal(random: Random, group: Group, hints: Mapping[str, int]) -> Proposa
         anchors[key] = splitter.split(classes.of[key])
     loops = [d.name for d in splitter.digits if d.kind == "loop"]
     random.shuffle(loops)
-    staged = [v for v in sorted(group.body | group.loads) if random.random() < 0.3]
+    staged = [v for v in sorted(group.body | group.loads) if random.random() < (0.1 if windowed else 0.3)]
     staging = {v: Staging(tuple(n for n in loops if random.random() < 0.5)) for v in staged}
     combines = _combines(random, splitter)
-    return Proposal("random", (), tuple(splitter.digits), anchors, tuple(loops), staging, combines=combines)
+    windows = _windows(random, splitter, [v for v in sorted(group.body | group.loads) if v not in staged])
+    return Proposal(
+        "random", (), tuple(splitter.digits), anchors, tuple(loops), staging, combines=combines, windows=windows
+    )
+
+
+def _windows(random: Random, splitter: _Splitter, values: list[int]) -> Windows:
+    """Some values that are not staged are kept in windows of registers along the slots."""
+    slots = tuple(d.name for d in splitter.digits if d.kind == "slot")
+    if not slots or not splitter.windowed:
+        return Windows((), {})
+    return Windows(slots, {value: random.choice((1, 1, 2)) for value in values if random.random() < 0.8})
 
 
 def _combines(random: Random, splitter: _Splitter) -> dict[str, Combination]:

@@ -127,6 +127,18 @@ def stencil(n: Size) -> Program:
     return program([x], [add(add(shifted(e, n, 0), shifted(e, n, 1)), shifted(e, n, 2))])
 
 
+def five_points(m: Size, n: Size) -> Program:
+    """An element and its four neighbours of ``exp(x)``; `m` and `n` are the extents of the result."""
+    e = exp(array(0, Affine.of(m) + 2, Affine.of(n) + 2))
+    i, j = dimensions(2)
+    shape, offsets = (Affine.of(m), Affine.of(n)), ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
+    near = [expr.view(e, shape, [i + a, j + b]) for a, b in offsets]
+    total = near[0]
+    for each in near[1:]:
+        total = add(total, each)
+    return program([array(0, Affine.of(m) + 2, Affine.of(n) + 2)], [total])
+
+
 def two_stencils(n: Size) -> Program:
     """A stencil of a stencil, each over two points."""
     x = array(0, Affine.of(n) + 2)
