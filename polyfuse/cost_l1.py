@@ -58,11 +58,15 @@ def _alignment(
 ) -> int:
     """The bytes, up to a line, of which the first address of every access of a warp is a multiple; the slot `within`
     runs inside of it."""
-    lanes = {f"${d.name}" for d in schedule.of_kind("thread") if d.stride < target.warp} | {within}
+    lanes = {
+        f"${d.name}": min(d.count, target.warp // d.stride) for d in schedule.of_kind("thread") if d.stride < target.warp
+    }
+    lanes[within] = 1
     step, found = itemsize, LINE
     for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=False):
         assert isinstance(entry, Affine)
-        for atom, factor in (*entry.terms, ("", entry.constant)):
+        back = sum([f * (lanes[a] - 1) for a, f in entry.terms if isinstance(a, str) and a in lanes and f < 0])
+        for atom, factor in (*entry.terms, ("", entry.constant + back)):
             if atom not in lanes:
                 found = gcd(found, factor * step)
         step *= extent.evaluate(sizes.hints)
