@@ -58,10 +58,8 @@ def _alignment(
 ) -> int:
     """The bytes, up to a line, of which the first address of every access of a warp is a multiple; the slot `within`
     runs inside of it."""
-    lanes = {
-        f"${d.name}": min(d.count, target.warp // d.stride) for d in schedule.of_kind("thread") if d.stride < target.warp
-    }
-    lanes[within] = 1
+    inside = [d for d in schedule.of_kind("thread") if d.stride < target.warp]
+    lanes = {within: 1} | {f"${d.name}": min(d.count, target.warp // d.stride) for d in inside}
     step, found = itemsize, LINE
     for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=False):
         assert isinstance(entry, Affine)
