@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,16 @@ def diagflat(v: ArrayLike, k: int = 0) -> Tracer:
 # ---------------------------------------------------------------------------------------------- flat positions
 
 
+def indices_of(name: str, x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
+    """``np.tril_indices_from`` and its kin: constants, for the sizes of this trace."""
+    (x,) = lift_all(x)
+    sizes = [x.state.fixed(n) for n in x.sizes]
+    if name == "diag_indices":
+        return np.diag_indices(sizes[0], x.ndim)
+    found: tuple[Any, ...] = getattr(np, name)(sizes[-2], k, sizes[-1])
+    return found
+
+
 def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tracer, ...]:
     """The position along every axis; indices are taken to lie in the array."""
     (flat,) = lift_all(indices)
@@ -182,18 +193,21 @@ def fill_diagonal(x: Tracer, val: ArrayLike, wrap: bool = False) -> None:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        delete,
-        insert,
-        resize,
-        diagflat,
-        unravel_index,
-        ravel_multi_index,
-        ix_,
-        put,
-        putmask,
-        place,
-        fill_diagonal,
-    )
+    **{
+        f.__name__: f
+        for f in (
+            delete,
+            insert,
+            resize,
+            diagflat,
+            unravel_index,
+            ravel_multi_index,
+            ix_,
+            put,
+            putmask,
+            place,
+            fill_diagonal,
+        )
+    },
+    **{f"{n}_from": partial(indices_of, n) for n in ("tril_indices", "triu_indices", "diag_indices")},
 }

@@ -6,7 +6,7 @@ They take tracers inside jitted functions and real arrays elsewhere (through the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ def public(name: str) -> Callable[..., Any]:
         return found.call("with_out", TABLE[name], args, kwargs)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = getattr(CREATION.get(name) or LIBRARY[name], "__doc__", None)
+    found = CREATION.get(name) or LIBRARY[name]
+    function.__doc__ = None if found.__doc__ == partial.__doc__ else found.__doc__
     return function
 
 

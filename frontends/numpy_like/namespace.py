@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
@@ -11,10 +11,12 @@ import numpy as np
 
 from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.index_notation.terms import has_terms
-from polyfuse.frontends.numpy_like.lifting import traces_in
+from polyfuse.frontends.numpy_like.lifting import lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
-from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, unsupported
+from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
+from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE
 from polyfuse.frontends.numpy_like.state import Trace, located
+from polyfuse.frontends.numpy_like.tracer import Tracer
 
 _EMPTY = object()
 
@@ -66,6 +68,10 @@ class Namespace:
             if hasattr(np, name):
                 raise unsupported(full)
             raise AttributeError(f"module {self._module.__name__!r} has no attribute {name!r}")
+        if self._module is np and name in ("r_", "c_"):
+            return Joining(self._trace, name, value)
+        if self._module.__name__.startswith("numpy") and full not in TABLE and _is_refused(full, value):
+            return Foreign(full, value)
         if self._rebind is not None:
             return self._rebind(value)
         if isinstance(value, ModuleType) and value.__name__.startswith("numpy."):
@@ -77,6 +83,49 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"<{self._module.__name__} while tracing>"
+
+
+def _is_refused(name: str, value: Any) -> bool:
+    """Functions of NumPy that are none of ours, and classes for which there is an alternative."""
+    return callable(value) and (name in ALTERNATIVES if isinstance(value, type) else not isinstance(value, np.ufunc))
+
+
+def _holds_array(values: Iterable[Any]) -> bool:
+    return any(_holds_array(v) if isinstance(v, (list, tuple)) else isinstance(v, (Tracer, Masked)) for v in values)
+
+
+class Foreign:
+    """A function of NumPy's for real values and sizes; arrays of the trace get an error that names the alternative."""
+
+    def __init__(self, name: str, original: Any) -> None:
+        self._name, self._original = name, original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _holds_array((*args, *kwargs.values())):
+            raise located(unsupported(self._name))
+        return self._original(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+class Joining:
+    """``np.r_[a, b, 1:5]`` and ``np.c_[a, b]``."""
+
+    def __init__(self, trace: Trace, name: str, original: Any) -> None:
+        self._trace, self._name, self._original = trace, name, original
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = key if isinstance(key, tuple) else (key,)
+        if not _holds_array(parts):
+            return self._original[key]
+        if any(isinstance(part, str) for part in parts):
+            advice = "Use np.concatenate, np.stack or np.column_stack."
+            raise located(UnsupportedError(f"np.{self._name} with a string among the parts", advice=advice))
+        values = [np.r_[part] if isinstance(part, slice) else part for part in parts]
+        if self._name == "c_":
+            return self._trace.call("column_stack", values)
+        return self._trace.call("concatenate", [self._trace.call("atleast_1d", lift(self._trace, v)) for v in values])
 
 
 class Info:

@@ -39,20 +39,8 @@ from polyfuse.frontends.numpy_like import (
     views,
 )
 from polyfuse.frontends.numpy_like.lifting import lift, trace_of
+from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.tracer import Tracer
-
-# Functions whose result has a shape that depends on values, or that have no affine form: what to write instead.
-ALTERNATIVES: Mapping[str, str] = {
-    "nonzero": "Its shape depends on the values; use np.where(condition, a, b), or x.sum(where=condition).",
-    "flatnonzero": "Its shape depends on the values; use np.where(condition, a, b), or np.argmax(condition).",
-    "argwhere": "Its shape depends on the values; use np.where(condition, a, b), or np.argmax(condition).",
-    "unique": "Its shape depends on the values; call it on the result, outside the jitted function.",
-    "extract": "Its shape depends on the values; use np.where(condition, x, 0).",
-    "trim_zeros": "Its shape depends on the values; slice with sizes that are known.",
-    "apply_along_axis": "Write the function with axis= over the whole array.",
-    "vectorize": "Write the function over whole arrays with np.where.",
-    "save": "Write the result to disk after the call.",
-}
 
 
 def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -63,11 +51,6 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
     if found is None:
         raise unsupported(name)
     return with_out(found, args, dict(kwargs))
-
-
-def unsupported(name: str) -> UnsupportedError:
-    advice = ALTERNATIVES.get(name, "Call it outside the jitted function, or write it with supported functions.")
-    return UnsupportedError(f"np.{name} is not supported in a jitted function", advice=advice)
 
 
 def with_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -183,6 +166,8 @@ TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "size": lambda x, axis=None: lift(trace_of(x), x).size if axis is None else lift(trace_of(x), x).shape[axis],
         "iscomplexobj": lambda x: False,
         "isrealobj": lambda x: True,
+        "isscalar": lambda x: False,
+        "iterable": lambda x: bool(lift(trace_of(x), x).ndim),
         "function": dispatch_function,
         "ufunc": dispatch_ufunc,
         "with_out": with_out,

@@ -19,6 +19,7 @@ from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.locations import here
 from polyfuse.frontends.numpy_like.operators import Operators
+from polyfuse.frontends.numpy_like.refusals import ATTRIBUTES, AttributeRefused
 from polyfuse.frontends.numpy_like.sizes import Size, SymbolicSize, size_of
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
@@ -187,6 +188,18 @@ class Tracer(Operators["Tracer"]):
         """``x.at[index].set(value)`` and friends: a changed copy."""
         return Updater(self, None)
 
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
+        """In place, as in NumPy; ``np.sort(x)`` gives a sorted copy."""
+        self[...] = self.state.call("sort", self, axis, kind, order, stable=stable)
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """In place, as in NumPy; ``np.partition(x, kth)`` gives a copy."""
+        self[...] = self.state.call("partition", self, kth, axis, kind, order)
+
+    def compress(self, condition: Any, axis: int | None = None) -> Tracer:
+        """``np.compress(condition, x, axis)``: as a method, with the array first."""
+        return self.state.call("compress", condition, self, axis)  # type: ignore[no-any-return]
+
     @property
     def device(self) -> str:
         return "cpu"
@@ -195,8 +208,11 @@ class Tracer(Operators["Tracer"]):
         """Methods: the public functions with the array as first argument."""
         if name in METHODS and name in self.state.functions:
             return lambda *args, **kwargs: self.state.call(name, self, *args, **kwargs)
-        if name in ("tolist", "item", "tobytes", "tofile", "dump"):
-            self._refuse(f"x.{name}() needs the values of an array", "Return the array and read it after the call.")
+        if name in ("tolist", "item", "tobytes", "tofile", "dump", "dumps"):
+            self._refuse(f"x.{name}() needs the values of an array", ATTRIBUTES[name])
+        if name in ATTRIBUTES:
+            message = f"arrays in a jitted function have no attribute {name!r}"
+            raise located(AttributeRefused(message, advice=ATTRIBUTES[name]))
         raise AttributeError(f"arrays in a jitted function have no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -349,9 +365,8 @@ class Updater:
 
 
 METHODS = frozenset(
-    """all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal dot exp
-    fill flatten item log max mean min nonzero partition argpartition prod ptp put ravel relu repeat reshape round
-    searchsorted sigmoid softmax sort
-    sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device log_softmax
-    logsumexp abs expand_dims broadcast_to""".split()
+    """all any argmax argmin argsort astype choose clip conj conjugate copy cumprod cumsum diagonal dot exp
+    fill flatten log max mean min argpartition prod ptp put ravel relu repeat reshape round
+    searchsorted sigmoid softmax sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device
+    log_softmax logsumexp abs expand_dims broadcast_to""".split()
 )

@@ -454,6 +454,7 @@ INDEXING = (
     *table(
         "x:IJ:number",
         "np.compress([True], x, axis=0)",
+        "x.compress([True], 0)",
         "np.extract([True], x[:1, 0])",
         "x[np.array([True])] if x.shape[0] == 1 else x",
     ),

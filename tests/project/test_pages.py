@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.project import functions
 from tests.project.pages import executed
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -16,6 +18,21 @@ PAGES = ("index-notation.md", "what-blocks-fusion.md")
 def test_the_page_shows_what_its_code_prints(page: str) -> None:
     path = DOCS / page
     assert executed(path) == path.read_text(), f"run python -m tests.project.pages docs/{page}"
+
+
+def test_the_page_of_functions_says_what_tracing_them_does() -> None:
+    text = (DOCS / "functions.md").read_text()
+    if f"NumPy {np.__version__.rpartition('.')[0]}" not in text:
+        pytest.skip("the page was written with another NumPy")
+    assert functions.page() == text, "run python -m tests.project.functions docs/functions.md"
+
+
+def test_a_function_without_advice_or_call_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="no call of it can be traced"):
+        functions.judged("nothing", [(lambda x: x.nothing, [np.zeros(3)])])
+    assert functions.entry("bincount", np.bincount).state == functions.REFUSED
+    assert functions.entry("fft.fft", np.fft.fft).state == functions.REFUSED
+    assert functions.entry("sort", np.sort) == functions.Entry("sort", functions.CALL, "sort")
 
 
 def test_a_stale_output_is_noticed(tmp_path: Path) -> None:

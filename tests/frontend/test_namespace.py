@@ -1,0 +1,62 @@
+"""What is neither a ufunc nor a plain function of whole arrays: joining by index, sizes, methods that work in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.frontend.ops import assert_same, run
+
+X = np.array([[3.0, 1.0, 2.0], [9.0, 7.0, 8.0]])
+
+
+def sorted_rows(x: Any) -> Any:
+    y = x.copy()
+    top = y[:1]
+    y.sort()
+    return y, top
+
+
+def sorted_columns(x: Any) -> Any:
+    y = x.copy()
+    y[:, 1:].sort(axis=0)
+    return y
+
+
+def middle(x: Any) -> Any:
+    y = x.copy()
+    y.partition(1)
+    return y[:, 1]
+
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    "x.sort() works in place, and views see it": sorted_rows,
+    "x.sort() of a view": sorted_columns,
+    "x.partition()": middle,
+    "x.compress()": lambda x: x.compress([True, False, True], axis=1),
+    "r_": lambda x: np.r_[x[0], 5, x[1], 1:4],
+    "r_ of matrices": lambda x: np.r_[x, x],
+    "c_": lambda x: np.c_[x[0], x[1]],
+    "c_ of matrices": lambda x: np.c_[x, x[:, 0]],
+    "r_ of numbers": lambda x: x + np.r_[1, 2, 3],
+    "a window of a size": lambda x: x * np.hanning(x.shape[1]),
+    "frequencies of a size": lambda x: x * np.fft.fftfreq(x.shape[1]),
+    "triangle of the matrix": lambda x: x[np.tril_indices_from(x)] + x[np.triu_indices_from(x, -1)][:3],
+    "diagonal of the matrix": lambda x: x[:, :2][np.diag_indices_from(x[:, :2])],
+    "isscalar and iterable": lambda x: x * np.isscalar(x) + np.iterable(x),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_numpy(name: str) -> None:
+    assert_same(run(CASES[name], X), CASES[name](X.copy()))
+
+
+def test_attributes_that_are_refused_are_missing() -> None:
+    def f(x: Any) -> Any:
+        return x * (hasattr(x, "strides") or hasattr(x, "nothing"))
+
+    assert not run(f, X).any()
