@@ -33,7 +33,8 @@ class Read:
     """The access ``source.component[index]`` of one statement, made only where all of `where` are >= 0.
 
     `index` has one entry per dimension of the source: affine in the statement's dimensions and the sizes, or data (the
-    value of read number `operand`).
+    value of read number `operand`).  `checks`: data indices along dimensions that the source does not vary in (it was
+    broadcast), as (read number, extent): they choose nothing, and have to be in bounds all the same.
     """
 
     source: int
@@ -41,6 +42,7 @@ class Read:
     where: tuple[Affine, ...] = ()
     component: int = 0
     bounds: str = ""  # of data indices: "raise", "clip" or "assume"
+    checks: tuple[tuple[int, Affine], ...] = ()
 
     @property
     def affine(self) -> bool:
@@ -320,7 +322,12 @@ class _Builder:
             numbers[k] = int(term.name[1:])
         index = tuple(DataIndex(numbers[e.operand]) if isinstance(e, DataIndex) else e for e in node.index)
         source, entries, component = self._resolve(node.source, index)
-        return body.add(Read(source, entries, (), component, node.bounds), node.dtype)
+        wanted, made = (
+            [(e.operand, n) for e, n in zip(at, shape, strict=True) if isinstance(e, DataIndex)]
+            for at, shape in ((index, node.source.shape), (entries, self.statements[source].shape))
+        )
+        checks = tuple(pair for pair in wanted if pair not in made) if node.bounds == "raise" else ()
+        return body.add(Read(source, entries, (), component, node.bounds, checks), node.dtype)
 
     def _read(self, body: _Body, node: Node, index: Sequence[Affine], where: tuple[Affine, ...]) -> Expr:
         """The term for ``node[index]``: constants, scalars and iotas inline, everything else is a read."""

@@ -20,6 +20,7 @@ from polyfuse.frontends.numpy_like.indexing import is_mask, select
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
+from polyfuse.frontends.numpy_like.spreading import spread
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
@@ -124,8 +125,12 @@ def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds:
     shape, operands, entries = selection.over_result()
     updates = nodes.broadcast(_value_for(shape, x, value), shape)
     part = selection.source
-    if not operands:  # every index is affine: one write per point, known while tracing
-        operands, entries = [], list(entries)
+    once = spread(part.node, updates, operands, entries, bounds)
+    if once is not None:
+        reached, changed = once
+        if how != "set":
+            changed = nodes.apply(how, [part.node, changed])
+        return part, nodes.where(reached, changed, part.node)
     return part, scatter(part.node, updates, operands, entries, _MONOIDS[how], bounds)
 
 

@@ -155,10 +155,14 @@ class Proof:
 
     def relation(self, names: Sequence[str], constraints: Iterable[Constraint]) -> Relation:
         """A relation over `names`, at the sizes that the kernel is made for; every other digit and coordinate is
-        existential, sizes are parameters."""
+        existential, sizes are parameters.
+
+        Facts about sizes stand in every relation: a need that does not mention n is still one at sizes n >= 5, where
+        the loop of n - 4 trips that meets it runs.
+        """
         found = dict.fromkeys(c for c in constraints if c.truth is not True)
         used = names_of(c.expression for c in found)
-        every = (*found, *sets.connected(used, self.sizes))
+        every = (*found, *sets.connected(used | names_of(self.scop.program.facts), self.sizes))
         exists = tuple(sorted(n for n in used - set(names) if n[0] in "$@"))
         return Relation(tuple(names), every, exists)
 

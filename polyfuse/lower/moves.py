@@ -104,11 +104,32 @@ def gathered(
     return before, tuple(index), Ref(f"{placed.name}_inside", bool_)
 
 
+def report_unused(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
+    """Checks of the data indices that choose nothing, which no load makes."""
+    found: list[ir.Op] = []
+    for position, read in enumerate(statement.reads):
+        for number, (operand, extent) in enumerate(read.checks):
+            at = operand_register(env, placed, statement, operand)
+            name = f"{placed.name}_inside{position}_{number}"
+            found += [ir.Let(name, in_range(at, extent)), report(env, placed, Ref(name, bool_))]
+    return found
+
+
+def in_range(at: Ref, extent: Affine) -> Expr:
+    above = Apply("greater_equal", (at, Const(0, at.dtype)), bool_)
+    return Apply("bitwise_and", (above, Apply("less_equal", (at, Index(extent - 1, at.dtype)), bool_)), bool_)
+
+
 def data_index(env: Environment, consumer: Placed, read: Read, axis: int) -> Ref:
     """The register of the index along `axis`, which is a value that the consumer reads too."""
     entry, statement = read.index[axis], env.scop.statements[consumer.value]
     assert isinstance(entry, DataIndex) and isinstance(statement, Statement)
-    index, provider = statement.reads[entry.operand], env.by_name[consumer.providers[entry.operand]]
+    return operand_register(env, consumer, statement, entry.operand)
+
+
+def operand_register(env: Environment, consumer: Placed, statement: Statement, operand: int) -> Ref:
+    """The register of read number `operand`."""
+    index, provider = statement.reads[operand], env.by_name[consumer.providers[operand]]
     dtype = env.scop.statements[index.source].dtypes[index.component]
     return Ref(held_name(env, provider, index.component), dtype)
 

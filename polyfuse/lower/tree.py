@@ -13,7 +13,7 @@ from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interior
 from polyfuse.lower.decide import decided
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
-from polyfuse.lower.moves import get, load, put, store, take
+from polyfuse.lower.moves import get, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, whole_trips
 from polyfuse.lower.reductions import accumulate, combine, finish, initialise, reduce_slots
 from polyfuse.lower.scans import scan
@@ -113,7 +113,8 @@ def compute(env: Environment, placed: Placed) -> list[ir.Op]:
     statement = env.scop.statements[placed.value]
     assert isinstance(statement, Statement)
     if statement.monoid is None:
-        return [ir.Let(placed.name, rounded(env, statement, body_term(env, placed, statement, 0)))]
+        value = rounded(env, statement, body_term(env, placed, statement, 0))
+        return [ir.Let(placed.name, value), *report_unused(env, placed, statement)]
     if statement.scanned is not None:
         return scan(env, placed, statement)
     if reduced_loops(env, placed):

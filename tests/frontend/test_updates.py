@@ -236,7 +236,8 @@ def test_what_an_in_place_index_stores_back_is_written_once() -> None:
 def test_gathers_and_scatters_only_where_indices_are_data() -> None:
     def function(x: Any, i: Any) -> Any:
         a = np.zeros((8, 4))
-        a[np.arange(4), np.arange(4)] = x[[0, 1, 2, 3], 0]
+        a[np.arange(4), np.arange(4)] = x[[0, 1, 2, 3], 0]  # once per element: a choice
+        a[i, 0] = 1
         return a + x[i].sum()
 
     nodes = list(topological(trace(function, [spec("f64[5, 4]"), spec("i64[3]")]).program.outputs))
