@@ -35,7 +35,7 @@ def shifted(labels, x):
     y = x[:, None] + np.zeros((n, n + 3), dtype=np.float32)
     k = np.arange(n)
     y[k, k + 2] -= 1
-    y[k[:-1] + 1, n - k[:-1]] *= 2
+    y[k[1:], k[:-1]] *= 2
     return y
 
 
