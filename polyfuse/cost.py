@@ -185,11 +185,13 @@ def block_bytes(schedule: KernelSchedule, loads: Sequence[Placed], itemsize: int
     fixed = {d.name for d in schedule.digits if d.kind == "loop"}
     load = loads[0]
     places = {tuple(e for e in p.place if isinstance(e, Affine)) for p in loads}
+    if any(len(place) < len(load.place) for place in places):
+        return inf  # gathered: anywhere along that dimension
     try:
         extents = enclosing_box(sorted(places, key=str), digits, fixed).extents
     except Unbounded:
         return inf
-    if not extents or len(extents) < len(load.place):
+    if not extents:
         return inf
     row = -(-extents[-1] * itemsize // SECTOR) * SECTOR
     trips = sizes.product({loop for loop, _ in load.path}, ("loop",))
