@@ -64,7 +64,7 @@ def _services() -> Services:
 
 
 def log_to_stderr(name: str) -> None:
-    """Print what the logger ``polyfuse.<name>`` says (``fusion``, ``schedule`` or ``code``)."""
+    """Print what the logger ``polyfuse.<name>`` says (``fusion``, ``schedule``, ``code`` or ``tune``)."""
     logger = logging.getLogger(f"polyfuse.{name}")
     logger.setLevel(logging.INFO)
     handler = logging.StreamHandler(sys.stderr)

@@ -26,10 +26,11 @@ class Options:
     of value names that the user wants in one kernel, or never in one.  max_fusion_size: statements per kernel.
     max_registers: per thread.  tiles: statement name -> tile sizes.  strategies: statement name -> strategy name.
     bounds: what becomes of data indices that are not proved to be in bounds (docs/calls.md).  verify: check every
-    kernel against the rules of `polyfuse.verify` while planning.
+    kernel against the rules of `polyfuse.verify` while planning.  autotune: the first call measures the planner's next
+    best plans for some seconds and keeps the fastest, on disk too (`polyfuse.run.tuning`).
 
-    Not there yet, and refused where asked for: ``atomics`` (results whose bits depend on the order of blocks),
-    ``autotune`` (measuring candidates) and ``library`` (contractions by the caller's array library).
+    Not there yet, and refused where asked for: ``atomics`` (results whose bits depend on the order of blocks) and
+    ``library`` (contractions by the caller's array library).
     """
 
     fuse: Fuse = "all"
@@ -90,9 +91,9 @@ def _normal(name: str, value: Any) -> Any:
             return _one_of(name, value, ("store", "every-op"))
         case "bounds":
             return _one_of(name, value, ("raise", "clip", "assume"))
-        case "fastmath" | "contract" | "verify":
+        case "fastmath" | "contract" | "verify" | "autotune":
             return _one_of(name, value, (False, True))
-        case "atomics" | "autotune" | "library":
+        case "atomics" | "library":
             if value is not False:
                 raise OptionError(f"{name}={value!r} is not supported", advice=_MISSING[name])
             return value
@@ -143,7 +144,6 @@ def _strategies(value: Any) -> tuple[tuple[str, str], ...]:
 
 _MISSING = {
     "atomics": "Results are the same bits in every run; a reduction across blocks is finished by the last of them.",
-    "autotune": "Plans follow predicted times; strategies= and tiles= try others, pf.compare(..., measure=...) times.",
     "library": "A contraction is a kernel of the plan; call the library yourself between two jitted functions.",
 }
 
@@ -156,8 +156,8 @@ def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The six variables: POLYFUSE_LOG (comma list of fusion, schedule, code), _DUMP (directory), _VERIFY (0 or 1),
-    _CACHE (directory, or ``off``), _BACKEND (name), _TUNE (0 or 1)."""
+    """The six variables: POLYFUSE_LOG (comma list of fusion, schedule, code, tune), _DUMP (directory), _VERIFY (0 or
+    1), _CACHE (directory, or ``off``), _BACKEND (name), _TUNE (0 or 1)."""
 
     log: tuple[str, ...] = ()
     dump: str = ""
@@ -167,7 +167,7 @@ class Environment:
     tune: bool = False
 
 
-_LOGS = ("fusion", "schedule", "code")
+_LOGS = ("fusion", "schedule", "code", "tune")
 _BACKENDS = ("numba_cuda", "numba_cpu", "interpreter")
 
 

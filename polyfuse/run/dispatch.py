@@ -30,7 +30,7 @@ from polyfuse.run.faults import BOARD
 from polyfuse.run.graph import GraphCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
-from polyfuse.run.prepare import Call, Setting, prepare, refuse_capture
+from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import Backend, Services, Static, backend_name
 from polyfuse.run.shortcuts import Shortcut, guard_of, spread
@@ -315,9 +315,20 @@ class Jitted:
         staged = to_stage(call.leaves)
         library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
         refuse_capture(library, device, self._parameters.function)
-        ready = self._variants.ready(call, layouts_of(call.leaves, staged), target, self._options, backend)
         setting = Setting(library, device, self._counters, self._variants.shared)
         placed = Call(call.leaves, call.sizes, call.given, staged)
+
+        def measure(candidate: Ready) -> float:
+            from polyfuse.run.tuning import timed
+
+            record = prepare(candidate, call.variant.traced, call.variant.watch, placed, setting)
+            values = [leaf.value if leaf.facts is None else leaf.facts.pointer for leaf in call.leaves]
+            leaves = [leaf.value for leaf in call.leaves]
+            wait = functools.partial(backend.synchronize, device.ordinal)
+            return timed(lambda: record.run([*values], [*leaves]), wait)
+
+        layouts = layouts_of(call.leaves, staged)
+        ready = self._variants.ready(call, layouts, target, self._options, backend, measure)
         return prepare(ready, call.variant.traced, call.variant.watch, placed, setting)
 
     def _fitted(self, reading: Reading, arguments: Sequence[Any]) -> Fitted:

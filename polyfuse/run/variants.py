@@ -104,9 +104,16 @@ class Variants:
 
     # ------------------------------------------------------------------------------------------ plans
     def ready(
-        self, call: Fitted, layouts: tuple[Layout, ...], target: Target, options: Options, backend: Backend
+        self,
+        call: Fitted,
+        layouts: tuple[Layout, ...],
+        target: Target,
+        options: Options,
+        backend: Backend,
+        measure: Callable[[Ready], float],
     ) -> Ready:
-        """A compiled plan for this class of calls: kept, from the store, or new."""
+        """A compiled plan for this class of calls: kept, from the store, or new.  `measure`: seconds of one run of it
+        on the arrays of the call, for `autotune`."""
         known = call.variant.plans.setdefault((layouts, target.name, options, backend.name), [])
         sizes = call.sizes
         for ready in known:
@@ -114,7 +121,7 @@ class Variants:
                 return ready
         program = replace(call.variant.traced.program, hints=sizes)
         key = PlanKey(program, options, layouts, target, backend.name, backend.versions())
-        ready = self._stored(key, sizes, backend) or self._made(key, sizes, backend)
+        ready = self._stored(key, sizes, backend) or self._made(key, sizes, backend, measure)
         known.insert(0, ready)
         return ready
 
@@ -167,7 +174,9 @@ class Variants:
         self.counts.loads += 1
         return Ready(plan, kernels, backend, key)
 
-    def _made(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready:
+    def _made(
+        self, key: PlanKey, sizes: Mapping[str, int], backend: Backend, measure: Callable[[Ready], float]
+    ) -> Ready:
         """A new plan, compiled; an unfused one, which no later process will find, after an internal failure."""
 
         def made(options: Options) -> Ready:
@@ -182,9 +191,27 @@ class Variants:
         ready, note = attempt(what, made, self.services.reporter)
         if note:
             return replace(ready, plan=replace(ready.plan, fallback=note))
+        if key.options.autotune:
+            ready = self._tuned(key, ready, sizes, measure)
         ready = replace(ready, key=key)
         self._keep(key, ready)
         return ready
+
+    def _tuned(
+        self, key: PlanKey, first: Ready, sizes: Mapping[str, int], measure: Callable[[Ready], float]
+    ) -> Ready:
+        """The fastest plan that measuring finds; `first` where running it again would change its arguments."""
+        from polyfuse.run.tuning import Tuner
+
+        if key.program.writes or key.options.donate:
+            _log.warning("%s is not tuned: it writes its arguments, so that no run can be repeated", key.program.name)
+            return first
+
+        def compiled(plan: Plan) -> Ready:
+            self.counts.plans += 1
+            return self.compile(plan, first.backend)
+
+        return Tuner(key, compiled, measure).best(first, sizes)
 
     def _keep(self, key: PlanKey | None, ready: Ready) -> None:
         if key is not None and self.services.store is not None:

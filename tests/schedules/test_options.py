@@ -12,7 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import planner
-from polyfuse.errors import ArgumentError, DeviceError, KernelError, OptionError
+from polyfuse.errors import ArgumentError, DeviceError, OptionError
 from polyfuse.kernel import Kernel
 from polyfuse.options import Options
 from polyfuse.plan import Plan
@@ -142,7 +142,7 @@ def test_steering() -> None:
 def test_bounds() -> None:
     sources = {how: plan_of("f32[N]", "i64[K]", function=lambda x, i: x[i], bounds=how).source() for how in BOUNDS}
     assert ["index_fault" in sources[how] for how in BOUNDS] == [True, False, False]
-    assert ["minimum(" in sources[how] for how in BOUNDS] == [False, True, False]
+    assert ["minimum(" in sources[how] for how in BOUNDS] == [True, True, False]
     with pytest.raises(OptionError, match="bounds='wrap'"):
         pf.jit(softmax, bounds="wrap")
 
@@ -151,20 +151,14 @@ BOUNDS = ("raise", "clip", "assume")
 
 
 def test_verify(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-
-    def verify(kernel: Kernel) -> None:
-        seen.append(kernel.name)
-        raise KernelError("broken")
-
-    monkeypatch.setattr(planner, "verify_kernel", verify)
+    seen: list[Kernel] = []
+    monkeypatch.setattr(planner, "verify_kernel", seen.append)
     rows()
     assert not seen
-    with pytest.raises(KernelError, match="broken"):
-        rows(verify=True)
+    assert rows(verify=True).launches[0].kernel in seen
 
 
-@pytest.mark.parametrize("name", ["atomics", "autotune", "library"])
+@pytest.mark.parametrize("name", ["atomics", "library"])
 def test_what_is_not_there_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=f"{name}=True is not supported"):
         pf.jit(softmax, **{name: True})
@@ -174,4 +168,5 @@ def test_what_is_not_there_is_refused(name: str) -> None:
 def test_every_option_has_a_test_here() -> None:
     steered = {"together", "apart", "max_fusion_size", "max_registers", "tiles", "strategies"}
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    assert {f.name for f in fields(Options)} <= tested | steered | {"atomics", "autotune", "library"}
+    elsewhere = {"autotune"}  # tests/run/test_tuning.py
+    assert {f.name for f in fields(Options)} <= tested | steered | elsewhere | {"atomics", "library"}
