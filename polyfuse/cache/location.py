@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+_log = logging.getLogger("polyfuse.cache")
+
 
 def cache_directory(setting: str, variables: Mapping[str, str] = os.environ) -> Path | None:
-    """Where compiled kernels are kept: POLYFUSE_CACHE, else ``polyfuse`` in the user's cache folder; None where off."""
+    """Where compiled kernels are kept: POLYFUSE_CACHE, else ``polyfuse`` in the user's cache folder; None where it is
+    off, or where the user has no home."""
     if setting == "off":
         return None
-    home = Path(variables.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return Path(setting).expanduser() if setting else home / "polyfuse"
+    if not setting and variables.get("XDG_CACHE_HOME"):
+        return Path(variables["XDG_CACHE_HOME"]) / "polyfuse"
+    try:
+        return Path(setting or "~/.cache/polyfuse").expanduser()
+    except RuntimeError as error:  # a container's user without a name
+        _log.warning("no disk cache: %s", error)
+        return None
