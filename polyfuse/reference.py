@@ -72,14 +72,18 @@ def evaluate(
 
     upcast: compute every float in float64, for an accurate oracle.  Raises IndexError for gathers out of bounds.
     """
-    given = [np.asarray(a) for a in arrays]
-    sizes = bind_sizes(program, [a.shape for a in given])
-    values: dict[int, Any] = {}
-    rest_arrays, rest_scalars = iter(given), iter(scalars)
-    for position, argument in enumerate(program.arguments):
-        values[position] = next(rest_scalars) if argument.is_scalar else next(rest_arrays)
-    run = Evaluation(sizes, values, upcast)
+    run = Evaluation(*given_values(program, arrays, scalars), upcast)
     return [run.results[node] for node in run.all(program.outputs)]
+
+
+def given_values(
+    program: Program, arrays: Sequence[Any], scalars: Sequence[Any]
+) -> tuple[dict[str, int], dict[int, Any]]:
+    """The size symbols' values, and every argument by its position.  Raises ArgumentError."""
+    given = [np.asarray(a) for a in arrays]
+    rest_arrays, rest_scalars = iter(given), iter(scalars)
+    values = {k: next(rest_scalars if a.is_scalar else rest_arrays) for k, a in enumerate(program.arguments)}
+    return bind_sizes(program, [a.shape for a in given]), values
 
 
 class Evaluation:
@@ -93,7 +97,11 @@ class Evaluation:
         with np.errstate(all="ignore"):
             for node in topological(outputs):
                 self.results[node] = np.asarray(self.value(node)).astype(self.dtype(node.dtype), copy=False)
+                self.after(node)
         return outputs
+
+    def after(self, node: Node) -> None:
+        """What a subclass finds out about a value that is there."""
 
     def dtype(self, dtype: DType) -> np.dtype[Any]:
         return f64.numpy if self.upcast and dtype.is_float else dtype.numpy
@@ -153,7 +161,10 @@ class Evaluation:
 
     # ------------------------------------------------------------------------------------------ nodes
     def map(self, node: Map) -> Any:
-        operands = [self.results[o] for o in node.operands]
+        return self.apply(node, [self.results[o] for o in node.operands])
+
+    def apply(self, node: Map, operands: Sequence[Array]) -> Any:
+        """The function of `node` of other operands than its own."""
         if node.function == "cast":
             return operands[0].astype(self.dtype(node.dtype))
         if node.function == "bitcast":
@@ -181,14 +192,18 @@ class Evaluation:
         return np.flip(result, node.axis) if node.reverse else result
 
     def region(self, node: Region) -> Any:
+        return self.pieced(node, self.results, self.dtype(node.dtype))
+
+    def pieced(self, node: Region, values: Mapping[Node, Array], dtype: Any) -> Array:
+        """The region with `values` for its sources.  Raises IndexError where it leaves points without a value."""
         extents = self.shape(node.shape)
-        result = np.zeros(extents, self.dtype(node.dtype))
+        result = np.zeros(extents, dtype)
         left = np.ones(extents, np.bool_)
         for piece in node.pieces:
             conditions = self.points(node.shape, piece.where)
             here = left & np.logical_and.reduce([np.ones(extents, np.bool_), *(c >= 0 for c in conditions)])
             left = left & ~here
-            source = self.results[piece.source]
+            source = values[piece.source]
             points = tuple(p[here] for p in self.points(node.shape, piece.index))
             if here.any():
                 self.checked(source.shape, points, "raise")
@@ -278,13 +293,16 @@ def _worst(dtype: DType, lowest: bool) -> Any:
     return limits.min if lowest else limits.max
 
 
+def with_one_axis(node: Reduce, operand: Array) -> Array:
+    """An operand of a reduction, its kept axes in front of one axis for all reduced ones."""
+    kept = [k for k in range(operand.ndim) if k not in node.axes]
+    inner = prod(operand.shape[k] for k in node.axes)
+    return np.transpose(operand, [*kept, *node.axes]).reshape(*(operand.shape[k] for k in kept), inner)
+
+
 def _positions(node: Reduce, operands: Sequence[Array]) -> Any:
     """argmax and argmin over any axes: the first NaN, else the extreme with the lowest index."""
-    kept = [k for k in range(operands[0].ndim) if k not in node.axes]
-    values, indices = (np.transpose(o, [*kept, *node.axes]) for o in operands)
-    outer = values.shape[: len(kept)]
-    inner = prod(operands[0].shape[k] for k in node.axes)
-    values, indices = values.reshape(*outer, inner), indices.reshape(*outer, inner)
+    values, indices = (with_one_axis(node, o) for o in operands)
     best = values.max(-1, keepdims=True) if node.monoid == "argmax" else values.min(-1, keepdims=True)
     hit = (values == best) | (values != values)
     if values.dtype.kind == "f" or values.dtype.name == "bfloat16":

@@ -35,9 +35,8 @@ from polyfuse.expr import (
     Scatter,
     View,
     operands_of,
-    topological,
 )
-from polyfuse.reference import Array, Evaluation, bind_sizes, scalar_function
+from polyfuse.reference import Array, Evaluation, given_values, with_one_axis
 
 ULPS = {
     "add": 1, "subtract": 1, "multiply": 1, "divide": 1, "sqrt": 1, "fma": 1, "cast": 1, "fmod": 1, "remainder": 4,
@@ -74,10 +73,7 @@ def evaluate_with_bounds(
     program: Program, arrays: Sequence[Array], scalars: Sequence[Any] = ()
 ) -> list[tuple[Array, Array]]:
     """Per output its value, floats in float64, and its bound."""
-    sizes = bind_sizes(program, [a.shape for a in arrays])
-    rest_arrays, rest_scalars = iter(arrays), iter(scalars)
-    values = {k: next(rest_scalars if a.is_scalar else rest_arrays) for k, a in enumerate(program.arguments)}
-    run = Bounded(sizes, values, True)
+    run = Bounded(*given_values(program, arrays, scalars), True)
     run.all(program.outputs)
     return [(run.results[o], run.errors[o]) for o in program.outputs]
 
@@ -89,17 +85,14 @@ class Bounded(Evaluation):
         super().__init__(sizes, arguments, upcast)
         self.errors: dict[Node, Array] = {}
 
-    def all(self, outputs: Sequence[Node]) -> Sequence[Node]:
-        with np.errstate(all="ignore"):
-            for node in topological(outputs):
-                value = self.results[node] = np.asarray(self.value(node)).astype(self.dtype(node.dtype), copy=False)
-                error = np.broadcast_to(np.asarray(self.error(node), np.float64), value.shape)
-                error = np.where(np.isnan(error), np.inf, error)
-                if node.dtype.is_float:
-                    finite = np.isfinite(value)
-                    error = np.where(finite & (np.abs(value) + error > largest(node.dtype)), np.inf, error)
-                self.errors[node] = error
-        return outputs
+    def after(self, node: Node) -> None:
+        value = self.results[node]
+        error = np.broadcast_to(np.asarray(self.error(node), np.float64), value.shape)
+        error = np.where(np.isnan(error), np.inf, error)
+        if node.dtype.is_float:
+            finite = np.isfinite(value)
+            error = np.where(finite & (np.abs(value) + error > largest(node.dtype)), np.inf, error)
+        self.errors[node] = error
 
     def error(self, node: Node) -> Any:
         match node:
@@ -116,7 +109,7 @@ class Bounded(Evaluation):
             case View():
                 return self.errors[node.source][self.points(node.shape, node.index)]
             case Region():
-                return self.region_error(node)
+                return self.pieced(node, self.errors, np.float64)
             case Gather():
                 return self.gather_error(node)
             case Scatter():
@@ -183,13 +176,6 @@ class Bounded(Evaluation):
             return np.where((np.abs(operands[1]) <= errors[1]) & (errors[1] > 0), np.inf, found)
         return found
 
-    def apply(self, node: Map, operands: Sequence[Array]) -> Any:
-        if node.function == "cast":
-            return operands[0].astype(self.dtype(node.dtype))
-        if node.function == "bitcast":
-            return operands[0].astype(node.operands[0].dtype.numpy).view(node.dtype.numpy)
-        return scalar_function(node.function)(*operands)
-
     def choice_error(self, operands: Sequence[Array], errors: Sequence[Array], value: Array) -> Any:
         condition, first, second = operands
         known = np.where(condition, errors[1], errors[2])
@@ -241,10 +227,7 @@ class Bounded(Evaluation):
         """Positions are known where no other element may be as large as the one found."""
         if not errors.any():
             return np.where(unknown, np.inf, 0.0)
-        kept = [k for k in range(values.ndim) if k not in node.axes]
-        flat = [
-            np.transpose(a, [*kept, *node.axes]).reshape(*(values.shape[k] for k in kept), -1) for a in (values, errors)
-        ]
+        flat = [with_one_axis(node, a) for a in (values, errors)]
         rank = flat[0].astype(np.float64) * (1 if node.monoid == "argmax" else -1)
         if rank.shape[-1] == 0:
             return 0.0
@@ -291,18 +274,6 @@ class Bounded(Evaluation):
         return np.where(unknown, np.inf, found)
 
     # ------------------------------------------------------------------------------------------ moved values
-    def region_error(self, node: Region) -> Any:
-        extents = self.shape(node.shape)
-        result, left = np.zeros(extents), np.ones(extents, np.bool_)
-        for piece in node.pieces:
-            conditions = self.points(node.shape, piece.where)
-            here = left & np.logical_and.reduce([np.ones(extents, np.bool_), *(c >= 0 for c in conditions)])
-            left = left & ~here
-            points = tuple(p[here] for p in self.points(node.shape, piece.index))
-            if here.any():
-                result[here] = self.errors[piece.source][points] if points else self.errors[piece.source]
-        return result
-
     def gather_error(self, node: Gather) -> Any:
         source = self.errors[node.source]
         points = self.points(node.shape, node.index, node.operands)
