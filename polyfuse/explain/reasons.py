@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from polyfuse.explain.kernels import KernelView, StatementView
-from polyfuse.schedule import Scope, SharedBox
+from polyfuse.schedule import Scope, SharedBox, window_index
 
 
 def reasons(kernel: KernelView) -> Iterator[str]:
@@ -14,6 +15,8 @@ def reasons(kernel: KernelView) -> Iterator[str]:
         box = next((b for b in kernel.schedule.shared if b.value == view.value), None)
         if box is not None:
             yield _staged(kernel, view, box)
+        elif sizes := _windows(kernel, view):
+            yield _in_windows(kernel, view, sizes)
         elif not view.is_load and (readers := _readers(kernel, view)):
             yield _in_registers(kernel, view, readers)
     stored = ", ".join(kernel.stores)
@@ -27,6 +30,25 @@ def _staged(kernel: KernelView, view: StatementView, box: SharedBox) -> str:
         f"{view.name} lives in shared memory: each block writes a box of {size}, a barrier follows, "
         f"and all that {_listed(readers)} needs lies in it"
     )
+
+
+def _windows(kernel: KernelView, view: StatementView) -> list[tuple[int, ...]]:
+    """The extents of the windows of registers that each thread keeps of a value."""
+    schedule = kernel.schedule
+    slots = {d.name: d.count for d in schedule.of_kind("slot")}
+    found: dict[str, tuple[int, ...]] = {}
+    for taker in (p for p in schedule.placed if p.role == "take" and p.value == view.value):
+        index = window_index(schedule.by_name()[taker.providers[0]], taker, slots)
+        found[taker.providers[0]] = tuple(prod([slots[name] for name in along]) for along, _ in index)
+    return list(found.values())
+
+
+def _in_windows(kernel: KernelView, view: StatementView, windows: list[tuple[int, ...]]) -> str:
+    does, readers = "loads" if view.is_load else "computes", _readers(kernel, view)
+    sizes = _listed([" x ".join(map(str, extents)) for extents in dict.fromkeys(windows)])
+    what = f"a window of {sizes}" if len(windows) == 1 else f"{len(windows)} windows, of {sizes},"
+    verb = "needs" if len(readers) == 1 else "need"
+    return f"each thread {does} {what} of {view.name} and takes from it what {_listed(readers)} {verb}"
 
 
 def _in_registers(kernel: KernelView, view: StatementView, readers: list[str]) -> str:
