@@ -155,6 +155,11 @@ class Plan:
                     return statement.id
         raise KeyError(f"no value of the program is {result}")
 
+    def line_of(self, step: LibraryCall) -> Source | None:
+        """The user's line that a library call stands for."""
+        statement = self.scop.statements[self.called(step)]
+        return self.program.sources.get(getattr(statement, "digest", b""))
+
     @property
     def hbm_bytes(self) -> Formula:
         """Bytes that all steps move, each array once per kernel: exact, for all sizes."""

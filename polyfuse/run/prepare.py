@@ -331,8 +331,8 @@ def _steps(
                 launcher = next(kernels)
                 found += [launcher] if launcher is not None else []
             case LibraryCall(call, operands, results):
-                reads = [values.object(b) for b in operands]
-                found.append(steps.library_call(library, call, reads, [values.object(b) for b in results]))
+                reads, writes_to = [values.object(b) for b in operands], [values.object(b) for b in results]
+                found.append(steps.library_call(library, call, reads, writes_to, partial(plan.line_of, step)))
     writes = [(a, o) for a, o in plan.program.writes.items() if (o, a) not in plan.reuses]
     copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in writes)]
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from polyfuse.errors import IndexFault, Source
 from polyfuse.expr import Call, Program
 from polyfuse.plan import IndexSite
 from polyfuse.run.arrays import Library
 from polyfuse.run.services import Launcher
 
 
-def library_call(library: Library, call: Call, operands: Sequence[int], results: Sequence[int]) -> Launcher:
-    """Call a library function (or the user's own); `operands` and `results` are positions of arrays in the values."""
+def library_call(
+    library: Library, call: Call, operands: Sequence[int], results: Sequence[int], line: Callable[[], Source | None]
+) -> Launcher:
+    """Call a library function (or the user's own); `operands` and `results` are positions of arrays in the values.
+    `line`: the user's, for an index that the function finds out of bounds."""
     settings = dict(call.settings)
 
     def step(values: list[Any], stream: int) -> None:
@@ -24,7 +28,11 @@ def library_call(library: Library, call: Call, operands: Sequence[int], results:
         if call.function is not None:
             answer = call.function(*arrays, **settings)
         else:
-            answer = library.call(call.name, arrays, settings)
+            try:
+                answer = library.call(call.name, arrays, settings)
+            except IndexError as error:
+                advice = 'Use np.clip on the index, or jit(bounds="clip").'
+                raise IndexFault(str(error), advice=advice, source=line()) from None
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         for k, value in zip(results, answers, strict=True):
             library.copy(values[k], value)

@@ -123,8 +123,9 @@ def test_scatters_follow_the_option() -> None:
         return x.at[i].add(v) if hasattr(x, "at") else x
 
     x, i, v = np.zeros(4, np.float32), np.array([0, 7]), np.ones(2, np.float32)
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexFault, match="index 7 is out of bounds for axis 0 with size 4") as caught:
         pf.jit(function)(x, i, v)
+    assert caught.value.source is not None and "x.at[i].add(v)" in caught.value.source.text
     assert np.array_equal(pf.jit(function, bounds="clip")(x, i, v), [1, 0, 0, 1])
 
 
