@@ -29,8 +29,10 @@ class Options:
     kernel against the rules of `polyfuse.verify` while planning.  autotune: the first call measures the planner's next
     best plans for some seconds and keeps the fastest, on disk too (`polyfuse.run.tuning`).
 
-    Not there yet, and refused where asked for: ``atomics`` (results whose bits depend on the order of blocks) and
-    ``library`` (contractions by the caller's array library).
+    library: contractions that the array library of the arguments runs faster are calls of it (a plan for specs knows of
+    none; the name of a library stands for its arrays).
+
+    Not there yet, and refused where asked for: ``atomics`` (results whose bits depend on the order of blocks).
     """
 
     fuse: Fuse = "all"
@@ -49,7 +51,7 @@ class Options:
     tiles: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     strategies: tuple[tuple[str, str], ...] = ()
     autotune: bool = False
-    library: bool = False
+    library: bool | str = True
     bounds: Literal["raise", "clip", "assume"] = "raise"
     verify: bool = False
 
@@ -93,7 +95,9 @@ def _normal(name: str, value: Any) -> Any:
             return _one_of(name, value, ("raise", "clip", "assume"))
         case "fastmath" | "contract" | "verify" | "autotune":
             return _one_of(name, value, (False, True))
-        case "atomics" | "library":
+        case "library":
+            return _one_of(name, value, (False, True, "numpy", "torch", "cupy"))
+        case "atomics":
             if value is not False:
                 raise OptionError(f"{name}={value!r} is not supported", advice=_MISSING[name])
             return value
@@ -144,7 +148,6 @@ def _strategies(value: Any) -> tuple[tuple[str, str], ...]:
 
 _MISSING = {
     "atomics": "Results are the same bits in every run; a reduction across blocks is finished by the last of them.",
-    "library": "A contraction is a kernel of the plan; call the library yourself between two jitted functions.",
 }
 
 

@@ -33,6 +33,7 @@ from polyfuse.grouping.search import Grouping, search
 from polyfuse.index_ranges import settle_bounds
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.legality import prove
+from polyfuse.library_contractions import give_to_library
 from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.kernel import Lowered, lower
 from polyfuse.normalise import normalise
@@ -63,6 +64,7 @@ def plan_program(
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
+    program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = _grouping(costs)  # the cheapest partition of stored values

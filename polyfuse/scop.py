@@ -380,6 +380,8 @@ class _Builder:
                 return self._name(node.function)
             case expr.Reduce() | expr.Scan():
                 return self._name(node.monoid)
+            case expr.Opaque():
+                return self._name(node.call.name)
             case _:
                 return self._name(type(node).__name__.lower())
 

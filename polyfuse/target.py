@@ -8,12 +8,22 @@ from polyfuse.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryRates:
+    """Operations/s that a vendor library reaches in large matrix products, by the operands; 0 where it has none."""
+
+    half: float = 0.0
+    single: float = 0.0
+    double: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One machine model.
 
     bandwidth: bytes/s of main memory as a copy achieves it.  l2_bandwidth, l2_bytes: of the last-level cache.
     flops: float32 operations/s outside matrix units.  launch: seconds of device time between dependent launches.
-    latency: seconds of one memory round trip.  Sizes in bytes, counts per multiprocessor (core on a CPU);
+    latency: seconds of one memory round trip.  library: of matrix products.
+    Sizes in bytes, counts per multiprocessor (core on a CPU);
     clock: cycles/s of a multiprocessor.
     """
 
@@ -37,6 +47,7 @@ class Target:
     vector_bytes: int = 16
     warp: int = 32
     cluster: int = 1
+    library: LibraryRates = LibraryRates()
     clock: float = 1.4e9
 
     @property
@@ -56,14 +67,20 @@ class Target:
 
 
 H200 = Target(
-    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9
+    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9,
+    library=LibraryRates(700e12, 50e12, 55e12),
 )  # copy speed and launch gap measured; see benchmarks/results
-H100 = Target("h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9)
+H100 = Target(
+    "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9,
+    library=LibraryRates(700e12, 50e12, 55e12),
+)
 A100 = Target(
-    "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 2.5e-6, 0.8e-6, shared_per_processor=164 * 1024
+    "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 2.5e-6, 0.8e-6, shared_per_processor=164 * 1024,
+    library=LibraryRates(240e12, 18e12, 17e12),
 )
 GENERIC = Target(
-    "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 3e-6, 0.8e-6, shared_per_processor=100 * 1024
+    "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 3e-6, 0.8e-6, shared_per_processor=100 * 1024,
+    library=LibraryRates(50e12, 12e12, 0.4e12),
 )
 CPU = Target(
     "cpu",
@@ -85,6 +102,7 @@ CPU = Target(
     shared_per_block=1 << 20,
     vector_bytes=64,
     warp=1,
+    library=LibraryRates(0.0, 100e9, 50e9),
 )
 
 BUILT_IN = {t.name: t for t in (H200, H100, A100, GENERIC, CPU)} | {"sm_90": H200, "sm_80": A100}

@@ -6,24 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from polyfuse.contractions import NAME, Contraction
 from polyfuse.program_costs import size_hints
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
     from polyfuse.counts import Cost
-    from polyfuse.plan import Plan
+    from polyfuse.plan import LibraryCall, Plan
 
 
 @dataclass(frozen=True, slots=True)
 class CostAnalysis:
     """`hbm_bytes`, exact for all sizes; everything else predicted at `sizes`.  `kernels`: by name.
 
-    `flops` counts replicated and masked executions as well; `seconds` leaves out library calls.
+    `flops` counts replicated and masked executions as well.  `contractions`: seconds of those that the library runs,
+    by the value that they make; other library calls have no prediction and are left out.
     """
 
     hbm_bytes: Formula
     sizes: Mapping[str, int]
     kernels: Mapping[str, Cost]
+    contractions: Mapping[str, float]
 
     @property
     def flops(self) -> int:
@@ -31,7 +34,7 @@ class CostAnalysis:
 
     @property
     def seconds(self) -> float:
-        return sum(c.seconds for c in self.kernels.values())
+        return sum(c.seconds for c in self.kernels.values()) + sum(self.contractions.values())
 
     @property
     def intensity(self) -> float:
@@ -46,4 +49,18 @@ class CostAnalysis:
 def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAnalysis:
     """At the sizes hinted, unless others are given."""
     at = {**size_hints(plan.program), **(sizes or {})}
-    return CostAnalysis(plan.hbm_bytes, at, {k.name: k.cost_at(at) for k in plan.kernels})
+    called = {}
+    for step in plan.library_calls:
+        seconds = contraction_seconds(plan, step, at)
+        if seconds is not None:
+            called[plan.scop.statements[plan.called(step)].name] = seconds
+    return CostAnalysis(plan.hbm_bytes, at, {k.name: k.cost_at(at) for k in plan.kernels}, called)
+
+
+def contraction_seconds(plan: Plan, step: LibraryCall, sizes: Mapping[str, int]) -> float | None:
+    """The predicted time of a contraction by the library; None for any other call."""
+    if step.call.name != NAME:
+        return None
+    contraction: Contraction = dict(step.call.settings)["contraction"]
+    first = plan.scop.operands(plan.called(step))[0]
+    return contraction.seconds(plan.target, sizes, plan.scop.dtype(first))

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
 from polyfuse.choose import rejected
+from polyfuse.explain.analysis import contraction_seconds
 from polyfuse.explain.kernels import KernelView
 from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
 from polyfuse.explain.units import bytes_text, time_text
+from polyfuse.plan import Launch, LibraryCall
 from polyfuse.program_costs import size_hints
 from polyfuse.scop import Scop, Statement
 from polyfuse.steering import Steering
@@ -41,8 +43,8 @@ def report(plan: Plan) -> str:
     kernels = iter(plan.kernels)
     blocks = ["\n".join([*_summary(plan), *([plan.fallback] if plan.fallback else [])])]
     for step in plan.steps:
-        if step in plan.library_calls:
-            where = _item("boundary", ["the array library runs it, on whole arrays"])
+        if not isinstance(step, Launch):
+            where = _item("boundary", [_boundary(plan, step)])
             blocks.append(f"{call_text(plan, step)}\n{where}")
         else:
             blocks.append("\n".join(_kernel(plan, next(kernels))))
@@ -61,6 +63,13 @@ def report(plan: Plan) -> str:
     return "\n\n".join(blocks)
 
 
+def _boundary(plan: Plan, step: LibraryCall) -> str:
+    at = size_hints(plan.program)
+    seconds = contraction_seconds(plan, step, at)
+    text = "the array library runs it, on whole arrays"
+    return text if seconds is None else f"{text}: predicted {time_text(seconds)}, less than any kernel"
+
+
 def _summary(plan: Plan) -> Iterator[str]:
     computed = {v for k in plan.kernels for v in k.schedule.body} | set(map(plan.called, plan.library_calls))
     count, steps = len(operations(plan.scop, computed)), len(plan.steps)
@@ -74,9 +83,9 @@ def _summary(plan: Plan) -> Iterator[str]:
     if sizes:
         at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
         moved = [bytes_text(f.at(**sizes)) for f in (plan.hbm_bytes, loose)]
-        yield f"at {at}: {_instead(*moved)}, predicted {time_text(sum(k.seconds for k in plan.kernels))}"
+        yield f"at {at}: {_instead(*moved)}, predicted {time_text(plan.cost_analysis().seconds)}"
     else:
-        yield f"predicted {time_text(sum(k.seconds for k in plan.kernels))}"
+        yield f"predicted {time_text(plan.cost_analysis().seconds)}"
 
 
 def _instead(now: str, before: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse import contractions
 from polyfuse.backends.interpreter import run_kernel
 from polyfuse.bindings import (
     FAULT,
@@ -108,6 +109,9 @@ class _Run:
         function, settings = step.call.function, dict(step.call.settings)
         targets = [self.value(b) for b in step.results]
         self.written |= {b.position for b in step.results if isinstance(b, FromOutput)}
+        if step.call.name == contractions.NAME:
+            NUMPY.product(settings["contraction"], self.sizes)(*operands, *targets)
+            return
         if function and step.call.in_place:
             function(*operands, *targets, stream=0)
             return

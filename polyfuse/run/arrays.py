@@ -9,13 +9,14 @@ Sources: the array interface protocol of NumPy, the CUDA Array Interface v3 (Num
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from polyfuse.bindings import Layout
+from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
 
@@ -157,6 +158,9 @@ class Library(Protocol):
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
         """The library's function of that name (NumPy's names)."""
+
+    def product(self, spec: Contraction, sizes: Mapping[str, int]) -> Callable[[Any, Any, Any], None]:
+        """A function ``(left, right, result)`` that runs a contraction at these sizes."""
 
     def result(self, array: Any) -> Any:
         """What the caller gets for an output of rank 0."""

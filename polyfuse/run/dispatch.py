@@ -24,7 +24,7 @@ from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.run.ahead import Executable, Lowered, default_layouts
 from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Reading, read_arguments
-from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, host_pointer
+from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, Library, host_pointer
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.faults import BOARD
 from polyfuse.run.graph import GraphCall
@@ -238,12 +238,14 @@ class Jitted:
         reading = self._read(arguments, self._services.frontend.is_spec)
         with PLANNING:
             if reading.others:
+                options = _with_library(options, "")
                 variant = self._traced(arguments)
                 program, layouts, device = variant.traced.program, default_layouts(variant.traced), None
             else:
                 call = self._fitted(reading, arguments)
                 variant, program = call.variant, replace(call.variant.traced.program, hints=call.sizes)
                 layouts, device = layouts_of(call.leaves, to_stage(call.leaves)), device_of(call)
+                options = _with_library(options, _library_of(call).name)
             plan = self._variants.plan(program, self._target(device, options), options, layouts)
         return Lowered(plan, variant, self._reread, self._services, self._variants)
 
@@ -313,8 +315,9 @@ class Jitted:
         target = self._target(device, self._options)
         backend = self._backend(device, target)
         staged = to_stage(call.leaves)
-        library = next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
+        library = _library_of(call)
         refuse_capture(library, device, self._parameters.function)
+        options = _with_library(self._options, library.name)
         setting = Setting(library, device, self._counters, self._variants.shared)
         placed = Call(call.leaves, call.sizes, call.given, staged)
 
@@ -328,7 +331,7 @@ class Jitted:
             return timed(lambda: record.run([*values], [*leaves]), wait)
 
         layouts = layouts_of(call.leaves, staged)
-        ready = self._variants.ready(call, layouts, target, self._options, backend, measure)
+        ready = self._variants.ready(call, layouts, target, options, backend, measure)
         return prepare(ready, call.variant.traced, call.variant.watch, placed, setting)
 
     def _fitted(self, reading: Reading, arguments: Sequence[Any]) -> Fitted:
@@ -376,3 +379,12 @@ def _is_guardable(record: Record, arguments: Sequence[Any]) -> bool:
     if any(found is None or found.name != record.library.name for found in own):
         return False
     return not any(record.library.pointer(a) % VECTOR_ALIGNMENT for a in arguments)
+
+
+def _library_of(call: Fitted) -> Library:
+    return next((leaf.library for leaf in call.leaves if leaf.library is not None), NUMPY)
+
+
+def _with_library(options: Options, name: str) -> Options:
+    """The options of a plan, which say by name the library that may run contractions."""
+    return replace(options, library=name or False) if options.library is True else options

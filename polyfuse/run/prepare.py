@@ -10,6 +10,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, assert_never
 
+from polyfuse import contractions, expr
 from polyfuse.bindings import (
     FAULT,
     Binding,
@@ -168,7 +169,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     values = _Values(len(leaves), len(outputs), names, status)
     bound = _bind(ready, call, values, device)
     launched = [c.launcher(b) if b is not None else None for c, b in zip(ready.kernels, bound, strict=True)]
-    found, needs_objects = _steps(plan, launched, values, library)
+    found, needs_objects = _steps(plan, launched, values, library, sizes)
     if plan.sites and status is None:
         found.append(steps.index_check(values.slot(FromBuffer(FAULT), call), plan.sites, traced.program))
     captured = leaves[len(leaves) - len(traced.captured) :]
@@ -320,7 +321,11 @@ def _numbers(launch: Launch, call: Call) -> dict[str, int]:
 
 
 def _steps(
-    plan: Plan, launched: Sequence[Launcher | None], values: _Values, library: Library
+    plan: Plan,
+    launched: Sequence[Launcher | None],
+    values: _Values,
+    library: Library,
+    sizes: Mapping[str, int],
 ) -> tuple[list[Launcher], bool]:
     """The steps in order, then copies for outputs that no step writes, then write-backs; whether any needs arrays."""
     found: list[Launcher] = []
@@ -330,6 +335,9 @@ def _steps(
             case Launch():
                 launcher = next(kernels)
                 found += [launcher] if launcher is not None else []
+            case LibraryCall(expr.Call(name=contractions.NAME, settings=settings), operands, (result,)):
+                reads, spec = [values.object(b) for b in operands], dict(settings)["contraction"]
+                found.append(steps.contraction(library, spec, sizes, reads, values.object(result)))
             case LibraryCall(call, operands, results):
                 reads, writes_to = [values.object(b) for b in operands], [values.object(b) for b in results]
                 found.append(steps.library_call(library, call, reads, writes_to, partial(plan.line_of, step)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from polyfuse.contractions import Contraction
 from polyfuse.errors import IndexFault, Source
 from polyfuse.expr import Call, Program
 from polyfuse.plan import IndexSite
@@ -36,6 +37,20 @@ def library_call(
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         for k, value in zip(results, answers, strict=True):
             library.copy(values[k], value)
+
+    return step
+
+
+def contraction(
+    library: Library, spec: Contraction, sizes: Mapping[str, int], operands: Sequence[int], result: int
+) -> Launcher:
+    """Run a contraction as a product of matrices, at these sizes."""
+    product = library.product(spec, sizes)
+    left, right = operands
+
+    def step(values: list[Any], stream: int) -> None:
+        del stream
+        product(values[left], values[right], values[result])
 
     return step
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from polyfuse import contractions
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.scalars import FUNCTIONS
@@ -28,6 +29,9 @@ def body_text(scop: Scop, value: int) -> str:
             return name
         case OpaqueStatement(call=call, operands=operands):
             names = [scop.statements[o].name for o in operands]
+            if call.name == contractions.NAME:
+                contraction: contractions.Contraction = dict(call.settings)["contraction"]
+                return contraction.text(*names)
             reads: tuple[str, ...] = dict(call.settings).get("reads", ()) if call.in_place else ()
             shown = [f"{read}={name}" for read, name in zip(reads, names, strict=True)] if reads else names
             return f"{call.name}({', '.join(shown)})"

@@ -79,7 +79,7 @@ def test_several_operands_and_sizes(jit: Jit) -> None:
     for rows, count in ((4, 5), (7, 2), (0, 3)):
         x, y = np.ones((rows, 3)), np.arange(float(count))
         np.testing.assert_array_equal(f(x, y), (x[:, :1] + y) * 3)
-    assert "call opaque = paired(left=x, right=y)" in str(f.plan(np.ones((4, 3)), np.ones(5)))
+    assert "call paired = paired(left=x, right=y)" in str(f.plan(np.ones((4, 3)), np.ones(5)))
 
 
 def test_outside_of_a_jitted_function() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -13,8 +13,25 @@ from typing import Any
 import cupy
 
 from polyfuse import library_functions
+from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
+from polyfuse.run.products import Primitives, Product, matrix_product
+
+
+def _copy(target: Any, source: Any) -> None:
+    target[...] = source
+
+
+PRIMITIVES = Primitives(
+    strides=lambda array: array.strides,
+    as_strided=cupy.lib.stride_tricks.as_strided,
+    contiguous=cupy.ascontiguousarray,
+    matmul=lambda a, b, out: cupy.matmul(a, b, out=out),
+    transpose=cupy.transpose,
+    empty_like=lambda array: cupy.empty(array.shape, array.dtype),
+    copy=_copy,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,9 @@ class CuPyLibrary:
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
         return library_functions.call(cupy, name, operands, settings)
+
+    def product(self, spec: Contraction, sizes: Mapping[str, int]) -> Product:
+        return matrix_product(spec, sizes, PRIMITIVES)
 
     def result(self, array: Any) -> Any:
         return array

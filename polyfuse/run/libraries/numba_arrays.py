@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError, UnsupportedError
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
@@ -83,6 +84,12 @@ class NumbaLibrary:
         raise UnsupportedError(
             f"Numba has no {name} for its device arrays",
             advice="Pass torch or CuPy arrays, which share memory with them, or call it outside the jitted function.",
+        )
+
+    def product(self, spec: Contraction, sizes: Mapping[str, int]) -> Callable[[Any, Any, Any], None]:
+        raise UnsupportedError(
+            "Numba has no matrix product for its device arrays",
+            advice="Pass torch or CuPy arrays, which share memory with them, or use library=False.",
         )
 
     def result(self, array: Any) -> Any:

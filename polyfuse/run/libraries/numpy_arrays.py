@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from polyfuse import library_functions
+from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
+from polyfuse.run.products import Primitives, Product, matrix_product
 
 Allocator = Callable[[tuple[int, ...], DType], Callable[[], Any] | None]
 
@@ -21,6 +23,28 @@ def _usual(shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
     """NumPy's own memory for everything."""
     del shape, dtype
     return None
+
+
+def _copy(target: Any, source: Any) -> None:
+    target[...] = source
+
+
+def _matmul(a: Any, b: Any, out: Any) -> None:
+    if a.dtype.itemsize == 2:  # NumPy would round every partial sum
+        out[...] = np.matmul(a.astype(np.float32), b.astype(np.float32))
+    else:
+        np.matmul(a, b, out=out)
+
+
+PRIMITIVES = Primitives(
+    strides=lambda array: array.strides,
+    as_strided=np.lib.stride_tricks.as_strided,
+    contiguous=np.ascontiguousarray,
+    matmul=_matmul,
+    transpose=np.transpose,
+    empty_like=lambda array: np.empty(array.shape, array.dtype),
+    copy=_copy,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +109,9 @@ class NumPyLibrary:
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
         return library_functions.call(np, name, operands, settings)
+
+    def product(self, spec: Contraction, sizes: Mapping[str, int]) -> Product:
+        return matrix_product(spec, sizes, PRIMITIVES)
 
     def result(self, array: Any) -> Any:
         return array[()]

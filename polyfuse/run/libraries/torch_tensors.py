@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 import torch
 
 from polyfuse import dtypes
+from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
+from polyfuse.run.products import Primitives, Product, matrix_product
 
 _TO_TORCH = {
     dtypes.bool_: torch.bool,
@@ -32,6 +34,26 @@ _TO_TORCH = {
 _FROM_TORCH = {theirs: ours for ours, theirs in _TO_TORCH.items()}
 
 _is_grad_enabled = torch.is_grad_enabled
+
+
+def _matmul(a: Any, b: Any, out: Any) -> None:
+    with torch.no_grad():
+        torch.matmul(a, b, out=out)
+
+
+def _strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    return array.as_strided(shape, strides, array.storage_offset())
+
+
+PRIMITIVES = Primitives(
+    strides=torch.Tensor.stride,
+    as_strided=_strided,
+    contiguous=torch.Tensor.contiguous,
+    matmul=_matmul,
+    transpose=torch.Tensor.permute,
+    empty_like=lambda array: torch.empty(array.shape, dtype=array.dtype, device=array.device),
+    copy=lambda target, source: target.copy_(source),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +133,9 @@ class TorchLibrary:
 
         with torch.no_grad():
             return call(name, operands, settings)
+
+    def product(self, spec: Contraction, sizes: Mapping[str, int]) -> Product:
+        return matrix_product(spec, sizes, PRIMITIVES)
 
     def result(self, array: Any) -> Any:
         return array

@@ -1,0 +1,259 @@
+"""Contractions that an array library can run: sums of products of two arrays over axes that both have.
+
+    s[i, j] = sum(x[i, k] * w[k, j], axis=k)        i: rows, j: columns, k: summed
+    o[b, h, q, d] = sum(a[b, h, q, p] * qkv[b, p, 64*h + d + 1536], axis=p)      b, h: in both and in the result
+
+Found from access relations alone.  An operand may be read through any view that is strided: reshapes, transposes,
+slices; the library then gets that view of the array itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from polyfuse.affine import Affine, FloorDiv, dimension, dimensions
+from polyfuse.dtypes import DType, bf16, f16, f32, f64
+from polyfuse.expr import Shape
+from polyfuse.scop import Read, Scop, Statement
+from polyfuse.target import Target
+from polyfuse.terms import Apply, Ref
+
+NAME = "contraction"  # of the library call
+LETTERS = "ijklpqrs"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """``array[index]`` over the letters ``%0, %1, ...`` of a contraction.
+
+    `flat`: `index` is one entry, the position in C order, because some reshape mixes the axes.
+    """
+
+    index: tuple[Affine, ...]
+    flat: bool = False
+
+    def letters(self) -> frozenset[str]:
+        return frozenset(n for entry in self.index for n in entry.names() if n.startswith("%"))
+
+    def starts(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Per entry, the first position that is read, at these sizes."""
+        zero = {**sizes, **dict.fromkeys(self.letters(), 0)}
+        return tuple(entry.evaluate(zero) for entry in self.index)
+
+    def stride(self, letter: int, strides: Sequence[int]) -> int:
+        """How far apart neighbours along a letter are in an array with these strides."""
+        return sum(entry.coefficient(f"%{letter}") * s for entry, s in zip(self.index, strides, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``result[kept] = sum(left * right, axes=summed)`` over letters of these `extents`; kept letters in order.
+
+    `accumulator`: of the products and their sum; `result`: what the sum is rounded to.
+    """
+
+    extents: Shape
+    summed: tuple[int, ...]
+    left: Operand
+    right: Operand
+    accumulator: DType
+    result: DType
+
+    def letters(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Which letters are in both operands and kept, only in the left (rows), only in the right, summed."""
+        left, right = self.left.letters(), self.right.letters()
+        kept = [k for k in range(len(self.extents)) if k not in self.summed]
+        both = [k for k in kept if {f"%{k}"} <= left & right]
+        return (
+            both,
+            [k for k in kept if f"%{k}" in left - right],
+            [k for k in kept if f"%{k}" in right - left],
+            list(self.summed),
+        )
+
+    def text(self, left: str, right: str) -> str:
+        """``contraction(x[i, k], w[k, j])``, as a plan shows it."""
+        names = {f"%{k}": LETTERS[k] if k < len(LETTERS) else f"d{k}" for k in range(len(self.extents))}
+        sides = [(left, self.left), (right, self.right)]
+        shown = [f"{name}[{', '.join(e.text(names) for e in side.index)}]" for name, side in sides]
+        summed = ", ".join(names[f"%{k}"] for k in self.summed)
+        return f"{NAME}({', '.join(shown)}, over {summed})"
+
+    def seconds(self, target: Target, sizes: Mapping[str, int], dtype: DType) -> float:
+        """Predicted time of a good library for operands of `dtype`: whole tiles at the rate of the matrix units, or
+        the memory's."""
+        extents = [e.evaluate(sizes) for e in self.extents]
+        both, rows, columns, summed = ([extents[k] for k in group] for group in self.letters())
+        batch, m, n, k = prod(both), prod(rows), prod(columns), prod(summed)
+        rates = target.library
+        rate = {f16: rates.half, bf16: rates.half, f64: rates.double}.get(dtype, rates.single)
+        tile = TILE if target.kind == "cuda" else 1
+        waves = -(-batch * -(-m // tile) * -(-n // tile) // target.processors)
+        compute = waves * target.processors * 2 * tile * tile * k / rate
+        moved = batch * (m * k + k * n) * dtype.itemsize + batch * m * n * self.result.itemsize
+        return target.launch + max(compute, moved / target.bandwidth)
+
+
+TILE = 128  # rows and columns of a block of the usual library kernel
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """``copy[%0, %1, ...] = array[index]`` of this shape."""
+
+    shape: Shape
+    index: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How one factor reads which value, and the conversion in between."""
+
+    operand: Operand
+    source: int
+    cast: int | None
+    view: View | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A contraction of a SCoP: what the library gets (`sources`) and makes (`root`), and the statements it replaces.
+
+    `views`: per source, how a kernel has to rearrange it first, where no library could read it in place.
+    """
+
+    root: int
+    body: frozenset[int]
+    sources: tuple[int, int]
+    views: tuple[View | None, View | None]
+    contraction: Contraction
+
+
+def contractions(scop: Scop) -> Iterator[Found]:
+    """Every contraction of two arrays of one floating dtype, with rows and columns."""
+    for statement in scop.statements:
+        if isinstance(statement, Statement) and (found := _contraction(scop, statement)) is not None:
+            yield found
+
+
+def _contraction(scop: Scop, total: Statement) -> Found | None:
+    if total.monoid != "sum" or not total.is_reduction or len(total.body) != 1 or total.dtypes[0] not in (f32, f64):
+        return None
+    product, body = total, {total.id}
+    if isinstance(total.body[0], Ref):  # the products are a statement of their own
+        single = _single_read(scop, total)
+        if single is None or scop.readers[single.id] != (total.id,) or single.id in scop.outputs:
+            return None
+        product = single
+        body.add(product.id)
+    factors = _factors(product)
+    if factors is None:
+        return None
+    sides = [_side(scop, read, product) for read in factors]
+    if None in sides:
+        return None
+    left, right = (s for s in sides if s is not None)
+    dtype = scop.dtype(left.source)
+    if scop.dtype(right.source) != dtype:
+        return None
+    if (dtype in (f16, bf16)) != (total.dtypes[0] != dtype):
+        return None
+    body |= {side.cast for side in (left, right) if side.cast is not None}
+    root = _rounded(scop, total, dtype) if dtype in (f16, bf16) else total
+    if root is None:
+        return None
+    made = Contraction(
+        total.extents, total.reduced, left.operand, right.operand, total.dtypes[0], root.dtypes[0]
+    )
+    both, rows, columns, summed = made.letters()
+    if both + columns + rows == [k for k in range(len(total.extents)) if k not in total.reduced]:
+        left, right = right, left  # so that the library can write the result in place
+        made = replace(made, left=left.operand, right=right.operand)
+    whole = len(both) + len(rows) + len(columns) + len(summed) == len(total.extents)
+    in_both = made.left.letters() & made.right.letters()
+    if not (rows and columns and summed and whole and all(f"%{k}" in in_both for k in summed)):
+        return None
+    return Found(
+        root.id, frozenset({*body, root.id}), (left.source, right.source), (left.view, right.view), made
+    )
+
+
+def _single_read(scop: Scop, total: Statement) -> Statement | None:
+    """The statement whose value `total` sums, point by point."""
+    if len(total.reads) != 1:
+        return None
+    (read,) = total.reads
+    source = scop.statements[read.source]
+    same = read.index == dimensions(len(total.extents)) and not read.where and read.component == 0
+    return source if isinstance(source, Statement) and same and source.monoid is None else None
+
+
+def _factors(product: Statement) -> tuple[Read, Read] | None:
+    match product.body:
+        case (Apply(function="multiply", operands=(Ref(name=a), Ref(name=b))),) if a[0] == b[0] == "r":
+            return product.reads[int(a[1:])], product.reads[int(b[1:])]
+    return None
+
+
+def _side(scop: Scop, read: Read, product: Statement) -> Side | None:
+    if read.where or not read.affine or read.component:
+        return None
+    source, cast = scop.statements[read.source], None
+    if isinstance(source, Statement) and _is_widening(scop, source):
+        (inner,) = source.reads
+        if inner.where or not inner.affine or inner.component:
+            return None
+        at = {f"%{k}": entry for k, entry in enumerate(read.index) if isinstance(entry, Affine)}
+        entries = [e.substitute(at) for e in inner.index if isinstance(e, Affine)]
+        read, cast, source = Read(inner.source, tuple(entries)), source.id, scop.statements[inner.source]
+    index = tuple(e for e in read.index if isinstance(e, Affine))
+    operand = _strided(index, source.shape)
+    if operand is not None:
+        return Side(operand, source.id, cast, None)
+    letters = sorted({int(n[1:]) for e in index for n in e.names() if n.startswith("%")})
+    places = {f"%{k}": dimension(p) for p, k in enumerate(letters)}
+    view = View(tuple(product.extents[k] for k in letters), tuple(e.substitute(places) for e in index))
+    return Side(Operand(tuple(map(dimension, letters))), source.id, cast, view)
+
+
+def _strided(index: tuple[Affine, ...], shape: Shape) -> Operand | None:
+    """The access as a strided one; None where it is none, or has negative strides, which not every library knows."""
+    if any(factor < 0 for entry in index for atom, factor in entry.terms if str(atom).startswith("%")):
+        return None
+    if not any(_mixes(entry) for entry in index):
+        return Operand(index)
+    if not all(extent.is_constant for extent in shape):
+        return None
+    flat, step = Affine.of(0), 1
+    for entry, extent in zip(reversed(index), reversed(shape), strict=True):
+        flat, step = flat + entry * step, step * extent.constant
+    return None if _mixes(flat) else Operand((flat,), flat=True)
+
+
+def _mixes(entry: Affine) -> bool:
+    """Whether a quotient keeps an index from being strided in every letter."""
+    return any(isinstance(a, FloorDiv) and any(n.startswith("%") for n in a.numerator.names()) for a, _ in entry.terms)
+
+
+def _is_widening(scop: Scop, statement: Statement) -> bool:
+    """``f32(x)`` of a 16-bit float."""
+    match statement.body:
+        case (Apply(function="cast", operands=(Ref(),)),) if statement.monoid is None and len(statement.reads) == 1:
+            return statement.dtypes == (f32,) and scop.dtype(statement.reads[0].source) in (f16, bf16)
+    return False
+
+
+def _rounded(scop: Scop, total: Statement, dtype: DType) -> Statement | None:
+    """The statement that rounds the sum to the operands' dtype, where that is its only use."""
+    readers = scop.readers.get(total.id, ())
+    if len(readers) != 1 or total.id in scop.outputs:
+        return None
+    reader = scop.statements[readers[0]]
+    match reader:
+        case Statement(body=(Apply(function="cast", operands=(Ref(),)),), monoid=None, reads=(read,)):
+            whole = read.index == tuple(map(dimension, range(len(total.shape)))) and not read.where
+            return reader if whole and reader.dtypes == (dtype,) else None
+    return None
+
