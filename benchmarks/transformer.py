@@ -1,4 +1,6 @@
-"""One layer of GPT-2 small, forward, on the rungs of fusion beside torch: `python -m benchmarks.transformer [--save FILE]`.
+"""One layer of GPT-2 small, forward, on the rungs of fusion, beside torch.
+
+    python -m benchmarks.transformer [--dtype f32] [--library off] [--save FILE]
 
 Batch 8, sequence 1024, width 768, 12 heads.  Per rung: time, kernels launched, peak memory beyond the arguments.  The
 products of matrices are torch's in all contenders, unless `--library off`.  Needs a CUDA device and torch.
