@@ -2,8 +2,9 @@
 
     y = relu(x @ w + b)      s = contraction(x[i, k], w[k, j]);  y = relu(s + b)      where that is the faster program
 
-Weighed before the search for kernels: the library's predicted time, the store and load of whatever a kernel of ours
-would have kept in registers, and a launch, against the best kernel for the contraction alone.
+Weighed before the search for kernels: the library's predicted time, the host time of the call (which bounds programs of
+small products), and the store and load of whatever a kernel of ours would have kept in registers, against the best
+kernel for the contraction alone.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _is_free(costs: ProgramCosts, found: Found) -> bool:
 def _is_faster(costs: ProgramCosts, found: Found) -> bool:
     scop, target = costs.scop, costs.target
     ours = costs.price(found.body, frozenset((found.root,)), frozenset(found.sources)) * 1e-12
-    theirs = found.contraction.seconds(target, costs.hints, scop.dtype(found.sources[0]))
+    theirs = target.library.call + found.contraction.seconds(target, costs.hints, scop.dtype(found.sources[0]))
     for source, view in zip(found.sources, found.views, strict=True):
         if view is not None or not isinstance(scop.statements[source], InputStatement):
             theirs += target.launch + 2 * costs.bytes(source) / target.bandwidth

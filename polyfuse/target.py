@@ -9,11 +9,15 @@ from polyfuse.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class LibraryRates:
-    """Operations/s that a vendor library reaches in large matrix products, by the operands; 0 where it has none."""
+    """Operations/s that a vendor library reaches in large matrix products, by the operands; 0 where it has none.
+
+    call: seconds of host time that a call costs beyond a launch.
+    """
 
     half: float = 0.0
     single: float = 0.0
     double: float = 0.0
+    call: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +72,19 @@ class Target:
 
 H200 = Target(
     "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9,
-    library=LibraryRates(700e12, 50e12, 55e12),
+    library=LibraryRates(700e12, 50e12, 55e12, 25e-6),
 )  # copy speed and launch gap measured; see benchmarks/results
 H100 = Target(
     "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9,
-    library=LibraryRates(700e12, 50e12, 55e12),
+    library=LibraryRates(700e12, 50e12, 55e12, 25e-6),
 )
 A100 = Target(
     "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 2.5e-6, 0.8e-6, shared_per_processor=164 * 1024,
-    library=LibraryRates(240e12, 18e12, 17e12),
+    library=LibraryRates(240e12, 18e12, 17e12, 25e-6),
 )
 GENERIC = Target(
     "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 3e-6, 0.8e-6, shared_per_processor=100 * 1024,
-    library=LibraryRates(50e12, 12e12, 0.4e12),
+    library=LibraryRates(50e12, 12e12, 0.4e12, 25e-6),
 )
 CPU = Target(
     "cpu",
@@ -102,7 +106,7 @@ CPU = Target(
     shared_per_block=1 << 20,
     vector_bytes=64,
     warp=1,
-    library=LibraryRates(0.0, 100e9, 50e9),
+    library=LibraryRates(0.0, 100e9, 50e9, 5e-6),
 )
 
 BUILT_IN = {t.name: t for t in (H200, H100, A100, GENERIC, CPU)} | {"sm_90": H200, "sm_80": A100}

@@ -107,6 +107,7 @@ class _Values:
     buffers: Mapping[str, int]
     status: int | None = None  # the address of the plan's status word, where it is no buffer
     constants: dict[int, int] = field(default_factory=dict)
+    viewed: set[int] = field(default_factory=set)  # buffers that some step needs as arrays
 
     @property
     def first_constant(self) -> int:
@@ -140,6 +141,7 @@ class _Values:
             case FromOutput(position):
                 return after + self.leaves + position
             case FromBuffer(name):
+                self.viewed.add(self.buffers[name])
                 return after + self.leaves + self.outputs + self.buffers[name]
             case _:
                 raise KernelError(f"a library call reads {binding}, which is no array")
@@ -181,7 +183,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
         stream=library.stream(device),
         outputs=outputs,
         allocators=tuple(o.allocate for o in outputs),
-        scratch=scratch,
+        scratch=replace(scratch, viewed=frozenset(values.viewed)) if scratch else None,
         constants=tuple(values.constants),
         needs_objects=needs_objects,
         steps=tuple(found),

@@ -13,16 +13,22 @@ from typing import Any
 from polyfuse.contractions import Contraction, Operand
 
 Product = Callable[[Any, Any, Any], None]  # (left, right, result), whole arrays
+Axis = tuple[int, int]  # extent, stride
 
 
 @dataclass(frozen=True, slots=True)
 class Primitives:
-    """What a library must have.  Strides in units of the library's own; `matmul` writes its third argument."""
+    """What a library must have.  Strides are in units of its own; `matmul` and `stacked` write their third argument.
+
+    `view`: ``(array, starts, offset, shape, strides)``, the view that begins at the element ``array[starts]``, which is
+    `offset` strides away from the first.
+    """
 
     strides: Callable[[Any], Sequence[int]]
-    as_strided: Callable[[Any, tuple[int, ...], tuple[int, ...]], Any]
-    contiguous: Callable[[Any], Any]  # the array itself where it is
+    view: Callable[[Any, tuple[int, ...], int, tuple[int, ...], tuple[int, ...]], Any]
+    flat: Callable[[Any], Any]  # one axis in C order, a copy where it has to be
     matmul: Callable[[Any, Any, Any], Any]
+    stacked: Callable[[Any, Any, Any], Any]
     transpose: Callable[[Any, tuple[int, ...]], Any]
     empty_like: Callable[[Any], Any]
     copy: Callable[[Any, Any], None]
@@ -32,41 +38,69 @@ def matrix_product(spec: Contraction, sizes: Mapping[str, int], library: Primiti
     """The product at these sizes."""
     extents = [extent.evaluate(sizes) for extent in spec.extents]
     both, rows, columns, summed = spec.letters()
-    stack = prod(extents[k] for k in both)
-    m, n, depth = (prod(extents[k] for k in group) for group in (rows, columns, summed))
-    one = not both
-    left = _matrix(spec.left, [*both, *rows, *summed], extents, sizes, library)
-    right = _matrix(spec.right, [*both, *summed, *columns], extents, sizes, library)
     kept = [k for k in range(len(extents)) if k not in spec.summed]
     order = [*both, *rows, *columns]
     place = tuple(kept.index(k) for k in order)
-    shapes = [(m, depth), (depth, n), (m, n)] if one else [(stack, m, depth), (stack, depth, n), (stack, m, n)]
+    stacks = [both] if both else []
+    left = _matrix(spec.left, [*stacks, rows, summed], extents, sizes, library)
+    right = _matrix(spec.right, [*stacks, summed, columns], extents, sizes, library)
+    shape = tuple(prod(extents[k] for k in group) for group in (*stacks, rows, columns))
+    multiply = library.stacked if both else library.matmul
+    transpose, empty_like, copy = library.transpose, library.empty_like, library.copy
 
     def run(a: Any, b: Any, result: Any) -> None:
-        if stack * m * n == 0:
-            return
-        x, y = left(a).reshape(shapes[0]), right(b).reshape(shapes[1])
-        if order == kept:
-            library.matmul(x, y, result.reshape(shapes[2]))
-            return
-        target = library.transpose(result, place)
-        made = library.empty_like(target)
-        library.matmul(x, y, made.reshape(shapes[2]))
-        library.copy(target, made)
+        multiply(left(a), right(b), result.reshape(shape))
 
-    return run
+    def run_transposed(a: Any, b: Any, result: Any) -> None:
+        target = transpose(result, place)
+        made = empty_like(target)
+        multiply(left(a), right(b), made.reshape(shape))
+        copy(target, made)
+
+    def nothing(a: Any, b: Any, result: Any) -> None:
+        """No element to write."""
+
+    if not all(shape):
+        return nothing
+    return run if order == kept else run_transposed
 
 
 def _matrix(
-    operand: Operand, letters: Sequence[int], extents: Sequence[int], sizes: Mapping[str, int], library: Primitives
+    operand: Operand,
+    groups: Sequence[Sequence[int]],
+    extents: Sequence[int],
+    sizes: Mapping[str, int],
+    library: Primitives,
 ) -> Callable[[Any], Any]:
-    """The view of an array with one axis per letter."""
-    starts = tuple(slice(start, None) for start in operand.starts(sizes))
-    shape = tuple(extents[k] for k in letters)
+    """The view of an array with one axis per group of letters; what it depends on is found once per set of strides."""
+    starts = operand.starts(sizes)
+    shape = tuple(prod(extents[k] for k in group) for group in groups)
+    strides_of, view, flat = library.strides, library.view, library.flat if operand.flat else None
+    known: dict[tuple[int, ...], tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
 
-    def view(array: Any) -> Any:
-        source = library.contiguous(array).reshape(-1) if operand.flat else array
-        steps = library.strides(source)
-        return library.as_strided(source[starts], shape, tuple(operand.stride(k, steps) for k in letters))
+    def made(array: Any) -> Any:
+        source = array if flat is None else flat(array)
+        steps = tuple(strides_of(source))
+        found = known.get(steps)
+        if found is None:
+            axes = [[(extents[k], operand.stride(k, steps)) for k in group] for group in groups]
+            joined = [_joined(group) for group in axes]
+            whole = [a for a in joined if a is not None]
+            if len(whole) < len(joined):
+                whole = [axis for group in axes for axis in group]
+            offset = sum(start * step for start, step in zip(starts, steps, strict=True))
+            found = known[steps] = (offset, tuple(n for n, _ in whole), tuple(s for _, s in whole))
+        offset, extent, stride = found
+        result = view(source, starts, offset, extent, stride)
+        return result if extent == shape else result.reshape(shape)
 
-    return view
+    return made
+
+
+def _joined(axes: Sequence[Axis]) -> Axis | None:
+    """Neighbouring axes as one, where their strides allow it."""
+    real = [axis for axis in axes if axis[0] != 1]
+    for (_, outer), (extent, inner) in zip(real, real[1:], strict=False):
+        if outer != extent * inner:
+            return None
+    return prod(n for n, _ in real), real[-1][1] if real else 0

@@ -37,6 +37,7 @@ class Scratch:
     hosts: tuple[int, ...]
     total: int
     counted: int
+    viewed: frozenset[int] = frozenset()  # buffers that some step needs as arrays
 
     def take(self, library: Library, device: Device, stream: int, counters: Counters) -> tuple[Any, Any]:
         """The workspace and the counters of one call, None where there are none."""
@@ -53,12 +54,13 @@ class Scratch:
         ]
 
     def views(self, library: Library, memory: Any, zeroed: Any, leaves: Sequence[Any]) -> list[Any]:
-        """The buffers as arrays."""
-        triples = zip(self.buffers, self.offsets, self.hosts, strict=True)
-        return [
-            leaves[host] if host >= 0 else library.view(zeroed if b.zeroed else memory, o, shape, b.dtype)
-            for (b, shape), o, host in triples
-        ]
+        """The buffers as arrays, None where no step needs one."""
+        found: list[Any] = [None] * len(self.buffers)
+        for k in self.viewed:
+            (buffer, shape), host = self.buffers[k], self.hosts[k]
+            source = zeroed if buffer.zeroed else memory
+            found[k] = leaves[host] if host >= 0 else library.view(source, self.offsets[k], shape, buffer.dtype)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,17 @@ def _copy(target: Any, source: Any) -> None:
     target[...] = source
 
 
+def _view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    source = array[tuple(slice(start, None) for start in starts)] if offset else array
+    return cupy.lib.stride_tricks.as_strided(source, shape, strides)
+
+
 PRIMITIVES = Primitives(
     strides=lambda array: array.strides,
-    as_strided=cupy.lib.stride_tricks.as_strided,
-    contiguous=cupy.ascontiguousarray,
+    view=_view,
+    flat=lambda array: cupy.ascontiguousarray(array).reshape(-1),
     matmul=lambda a, b, out: cupy.matmul(a, b, out=out),
+    stacked=lambda a, b, out: cupy.matmul(a, b, out=out),
     transpose=cupy.transpose,
     empty_like=lambda array: cupy.empty(array.shape, array.dtype),
     copy=_copy,

@@ -36,11 +36,17 @@ def _matmul(a: Any, b: Any, out: Any) -> None:
         np.matmul(a, b, out=out)
 
 
+def _view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    source = array[tuple(slice(start, None) for start in starts)] if offset else array
+    return np.lib.stride_tricks.as_strided(source, shape, strides)
+
+
 PRIMITIVES = Primitives(
     strides=lambda array: array.strides,
-    as_strided=np.lib.stride_tricks.as_strided,
-    contiguous=np.ascontiguousarray,
+    view=_view,
+    flat=lambda array: np.ascontiguousarray(array).reshape(-1),
     matmul=_matmul,
+    stacked=_matmul,
     transpose=np.transpose,
     empty_like=lambda array: np.empty(array.shape, array.dtype),
     copy=_copy,

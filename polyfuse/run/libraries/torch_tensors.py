@@ -13,7 +13,7 @@ from polyfuse import dtypes
 from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
-from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, c_strides, unsupported_dtype
 from polyfuse.run.products import Primitives, Product, matrix_product
 
 _TO_TORCH = {
@@ -36,20 +36,17 @@ _FROM_TORCH = {theirs: ours for ours, theirs in _TO_TORCH.items()}
 _is_grad_enabled = torch.is_grad_enabled
 
 
-def _matmul(a: Any, b: Any, out: Any) -> None:
-    with torch.no_grad():
-        torch.matmul(a, b, out=out)
+def _view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    del starts
+    return torch.as_strided(array, shape, strides, array.storage_offset() + offset)
 
 
-def _strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    return array.as_strided(shape, strides, array.storage_offset())
-
-
-PRIMITIVES = Primitives(
+PRIMITIVES = Primitives(  # nothing here can need a gradient: tensors that do are refused under grad mode
     strides=torch.Tensor.stride,
-    as_strided=_strided,
-    contiguous=torch.Tensor.contiguous,
-    matmul=_matmul,
+    view=_view,
+    flat=lambda array: array.contiguous().view(-1),
+    matmul=lambda a, b, out: torch.mm(a, b, out=out),
+    stacked=lambda a, b, out: torch.bmm(a, b, out=out),
     transpose=torch.Tensor.permute,
     empty_like=lambda array: torch.empty(array.shape, dtype=array.dtype, device=array.device),
     copy=lambda target, source: target.copy_(source),
@@ -123,10 +120,8 @@ class TorchLibrary:
         array.zero_()
 
     def view(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: DType) -> Any:
-        count = 1
-        for extent in shape:
-            count *= extent
-        return memory[offset : offset + count * dtype.itemsize].view(_TO_TORCH[dtype]).view(shape)
+        whole = memory.view(_TO_TORCH[dtype])  # workspaces are multiples of every element size
+        return torch.as_strided(whole, shape, c_strides(shape), offset // dtype.itemsize)
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
         from polyfuse.run.libraries.torch_functions import call
