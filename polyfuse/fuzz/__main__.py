@@ -22,7 +22,10 @@ from polyfuse.fuzz.record import Record, described, from_json, merged, to_json
 def main() -> int:
     options = _parser().parse_args()
     if options.merge:
-        _write(merged(_read(path) for path in options.merge), options.out)
+        record = merged(_read(path) for path in options.merge)
+        for run in record.runs:
+            run["commit"] = run["commit"] or options.commit
+        _write(record, options.out)
         return 0
     try:
         check_machine(options.backend)
@@ -80,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="the record, as JSON; added to where it exists")
     parser.add_argument("--resume", action="store_true", help="begin behind the last seed of the record")
     parser.add_argument("--merge", type=Path, nargs="+", help="add up these records instead of running anything")
+    parser.add_argument("--commit", default="", help="with --merge: what ran where git could not say")
     return parser
 
 

@@ -20,7 +20,8 @@ from polyfuse.fuzz.record import Record
 from polyfuse.fuzz.script import save
 from polyfuse.fuzz.shrink import shrunk
 
-SHRINKING = 60.0  # seconds per failure
+SHRINKING = 30.0  # seconds per failure
+SHRUNK = 2  # failures per batch that are made smaller: where everything fails, that is enough to see why
 BATCH = 10  # programs: a tenth of a minute or so
 
 
@@ -55,7 +56,7 @@ def run_batch(corpus: Corpus, first: int, count: int, deadline: float) -> Batch:
         record.add(program, report, time.monotonic() - before, seed)
         if report.failure is not None:
             lost = corpus.backend == "numba_cuda" and _is_sticky(report.failure)
-            write_down(program, report.failure, seed, corpus, record, shrink=not lost)
+            write_down(program, report.failure, seed, corpus, record, shrink=not lost and len(record.failures) < SHRUNK)
             if lost:
                 return Batch(first, seed + 1, record, True)
     return Batch(first, first + count, record)

@@ -47,8 +47,12 @@ def test_a_run_adds_to_its_file_and_goes_on_behind_it(tmp_path: Path) -> None:
     assert [run["seeds"] for run in record["runs"]] == [[30, 31], [31, 32]]
     assert all("--seed" in run["command"] and run["versions"]["numpy"] for run in record["runs"])
     both = tmp_path / "both.json"
-    assert fuzz("--merge", str(out), str(out), "--out", str(both)).returncode == 0
-    assert json.loads(both.read_text())["programs"] == 2 * record["programs"]
+    record["runs"][0]["commit"] = ""
+    out.write_text(json.dumps(record))
+    assert fuzz("--merge", str(out), str(out), "--out", str(both), "--commit", "abc").returncode == 0
+    merged_record = json.loads(both.read_text())
+    assert merged_record["programs"] == 2 * record["programs"]
+    assert [run["commit"] == "abc" for run in merged_record["runs"]] == [True, False, True, False]
 
 
 def test_what_is_missing_is_named() -> None:
