@@ -92,6 +92,7 @@ class Plan:
     refusals: tuple[tuple[str, str, Verdict], ...] = field(default=())
     reuses: tuple[tuple[int, int], ...] = field(default=())
     work: int = 0
+    unweighed: int = 0
     sites: tuple[IndexSite, ...] = field(default=())
     fallback: str = ""
 

@@ -28,6 +28,7 @@ from polyfuse.cost import price
 from polyfuse.dtypes import i32
 from polyfuse.errors import OptionError, ScheduleError
 from polyfuse.expr import Program
+from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
 from polyfuse.index_ranges import settle_bounds
@@ -127,6 +128,9 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
             choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
             schedule = choice.schedule
             if schedule is None or choice.group is None:
+                if choice.verdict is not None and len(kernel.body) > 1:  # alike ones have a schedule: of other sizes
+                    refused[kernel] = choice.verdict
+                    continue
                 _check_single(costs, kernel, choice)
                 continue
             verdict, promised = prove(choice.group.scop, schedule), choice
@@ -194,6 +198,8 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
     refusals = tuple(
         (scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in grouping.log.items()
     )
+    if grouping.unweighed:
+        fusion_log.warning("%s: %d %s", scop.program.name, grouping.unweighed, UNWEIGHED)
     for u, v, verdict in refusals:
         fusion_log.info("apart %s | %s: %s", u, v, verdict.sentence)
     plan = Plan(
@@ -206,6 +212,7 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
         buffers=(*_buffers(scop, steps, stored), *scratch),
         refusals=refusals,
         work=costs.work,
+        unweighed=grouping.unweighed,
         sites=tuple(sites),
     )
     return share_memory(plan)  # proved by order and by the reuse rule

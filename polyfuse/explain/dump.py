@@ -1,8 +1,8 @@
 """``POLYFUSE_DUMP=dir``: every plan with all its levels as files, and what the loggers say of it.
 
-    dir/softmax_h200_1f0c2a9b/
-        program.txt  statements.txt  schedule.txt  places.txt  source.py  explain.txt
-        before.dot   after.dot       kernel_name.ptx
+dir/softmax_h200_1f0c2a9b/
+    program.txt  statements.txt  schedule.txt  places.txt  source.py  explain.txt
+    before.dot   after.dot       kernel_name.ptx
 """
 
 from __future__ import annotations

@@ -73,11 +73,7 @@ def _in_registers(kernel: KernelView, view: StatementView, readers: list[str]) -
 def _readers(kernel: KernelView, view: StatementView) -> list[str]:
     """Statements of the kernel that read the value, in order."""
     scop = kernel.scop
-    found = dict.fromkeys(
-        scop.statements[v].name
-        for v in kernel.schedule.body
-        if view.value in scop.operands(v)
-    )
+    found = dict.fromkeys(scop.statements[v].name for v in kernel.schedule.body if view.value in scop.operands(v))
     return list(found)
 
 

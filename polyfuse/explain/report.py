@@ -1,12 +1,12 @@
 """`plan.explain()`: what each kernel fuses, why that is right, what it saves, what it costs, and what stayed apart.
 
-    softmax on h200: 5 operations in 1 kernel, no intermediate in memory
-    HBM bytes 8*M*N instead of 32*M*N + 16*M; 537 MB instead of 2.15 GB at M = 16384, N = 4096
-    predicted 127 us
+softmax on h200: 5 operations in 1 kernel, no intermediate in memory
+HBM bytes 8*M*N instead of 32*M*N + 16*M; 537 MB instead of 2.15 GB at M = 16384, N = 4096
+predicted 127 us
 
-    kernel m_d_s_y   rows lanes=256 chunks=4 vector=4   grid M   block 256
-      fuses      m, d, e, s, y
-      ...
+kernel m_d_s_y   rows lanes=256 chunks=4 vector=4   grid M   block 256
+  fuses      m, d, e, s, y
+  ...
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
 from polyfuse.explain.units import bytes_text, time_text
+from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.plan import Launch, LibraryCall
 from polyfuse.program_costs import size_hints
 from polyfuse.scop import Scop, Statement
@@ -58,6 +59,8 @@ def report(plan: Plan) -> str:
         pairs = ((f"{u} | {v}" if u != v else f"{u} is stored", verdict) for u, v, verdict in plan.refusals)
         lines = [f"  {pair}: {verdict}" for pair, verdict in pairs]
         blocks.append("\n".join(["kept apart", *lines]))
+    if plan.unweighed:
+        blocks.append(f"{plan.unweighed} {UNWEIGHED}")
     if plan.guards:
         blocks.append("\n".join(["holds where", *(f"  {guard_text(guard)}" for guard in plan.guards)]))
     return "\n\n".join(blocks)

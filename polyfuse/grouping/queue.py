@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
 
+from polyfuse.grouping.allowance import SPENT, Allowance
 from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
@@ -53,26 +54,42 @@ class Queue:
     last reason against the move.
     """
 
-    __slots__ = ("state", "judge", "log", "window", "salt", "_heap", "_trials")
+    __slots__ = ("state", "judge", "log", "window", "salt", "allowance", "unweighed", "_heap", "_trials")
 
-    def __init__(self, state: Partition, judge: Judge) -> None:
+    def __init__(self, state: Partition, judge: Judge, allowed: Allowance) -> None:
         self.state = state
         self.judge = judge
         self.log: dict[tuple[int, int], Verdict] = {}
         self.window: set[int] | None = None
         self.salt = 0
+        self.allowance = allowed
+        self.unweighed = 0  # moves that were refused for what they would cost to price
         self._heap: list[Entry] = []
         self._trials: dict[tuple[Move, frozenset[int]], Trial] = {}
 
     # ------------------------------------------------------------------------------------------------ price and proof
     def trial(self, move: Move) -> Trial:
         """Remembered: a kernel's number fixes its content, and `again` which values in it others store."""
-        again = self.state.again
-        key = (move, frozenset().union(*[again[k] for k in move.old], *[again[k] for k in move.seen]))
+        key = self._key(move)
         known = self._trials.get(key)
         if known is None:
             known = self._trials[key] = self._tried(move)
         return known
+
+    def weighed(self, move: Move) -> Trial:
+        """The trial of a move, but forbidden where learning it would exceed what the search may cost."""
+        if self._key(move) in self._trials or self._permitted(move):
+            return self.trial(move)
+        self.unweighed += 1
+        return Trial(0, (), SPENT)
+
+    def _key(self, move: Move) -> tuple[Move, frozenset[int]]:
+        again = self.state.again
+        return move, frozenset().union(*[again[k] for k in move.old], *[again[k] for k in move.seen])
+
+    def _permitted(self, move: Move) -> bool:
+        kernels = self.state.kernels
+        return self.allowance.permits(self.state.costs.work, sum([len(kernels[k].body) for k in move.old]))
 
     def _tried(self, move: Move) -> Trial:
         """The outcome of a move; rules are asked before the price, because they cost nothing."""
@@ -213,8 +230,10 @@ class Queue:
             move = self._move(kind, arguments)
             if move is None:
                 continue
-            trial = self.trial(move)
+            trial = self.weighed(move)
             verdict = trial.forbidden
+            if verdict == SPENT:
+                continue
             if verdict and trial.gain <= 0:
                 verdict = loss(trial.gain)
             if verdict and not (priced and trial.gain == gain):

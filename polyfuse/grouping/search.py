@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from polyfuse.grouping.allowance import allowance
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
 from polyfuse.grouping.moves import drop, merged
@@ -36,12 +37,14 @@ class Grouping:
     log: per pair of values that stand for their kernels (their least stored values), why they were not joined; a value
     paired with itself: why it is stored and not recomputed.  unmet: groups that the user wanted together, with the
     reason why they are not.  unfused: picoseconds with one kernel per statement; `time` is never more, but for wishes.
+    unweighed: moves that were not priced, because the search had cost what it may.
     """
 
     kernels: tuple[KernelGroup, ...]
     log: Mapping[tuple[int, int], Verdict]
     unmet: Unmet
     unfused: int
+    unweighed: int
     _costs: Costs = field(repr=False, compare=False)
     _rules: Rules = field(repr=False, compare=False)
     _effort: int | None = field(repr=False, compare=False)
@@ -79,7 +82,8 @@ class Grouping:
         return _finish(queue, lost, self.unmet, self.unfused, self._effort)
 
     def _queue(self, rules: Rules) -> Queue:
-        return Queue(Partition.of(self._costs, self.kernels), Judge(self._costs, rules))
+        allowed = allowance(0, self._costs.work)  # most is remembered
+        return Queue(Partition.of(self._costs, self.kernels), Judge(self._costs, rules), allowed)
 
 
 def search(
@@ -100,7 +104,8 @@ def search(
     wishes = tuple(frozenset(v for v in group if not costs.is_input(v)) for group in together)
     state = Partition.unfused(costs)
     rules = Rules((), tuple(map(frozenset, apart)), max_size, fusible)
-    return _finish(Queue(state, Judge(costs, rules)), wishes, (), state.total(), effort)
+    queue = Queue(state, Judge(costs, rules), allowance(len(state.kernels), costs.work))
+    return _finish(queue, wishes, (), state.total(), effort)
 
 
 def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfused: int, effort: int | None) -> Grouping:
@@ -114,12 +119,13 @@ def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfuse
     _converge(queue, done)
     spent = state.costs.work - before
     limit = math.inf if effort is not None else state.costs.work + max(SHAKEN, spent)
+    limit = min(limit, queue.allowance.large)
     for queue.salt in range(1, rounds + 1):
         shake(queue, done, limit)
     _sweep(queue)
     kernels = launch_order(state)
     log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
-    return Grouping(kernels, log, unmet + refused, unfused, state.costs, queue.judge.rules, effort)
+    return Grouping(kernels, log, unmet + refused, unfused, queue.unweighed, state.costs, queue.judge.rules, effort)
 
 
 def _converge(queue: Queue, done: set[int]) -> None:

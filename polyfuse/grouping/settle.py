@@ -37,7 +37,7 @@ def _best(queue: Queue, number: int) -> tuple[Move, Trial] | None:
     for move in _shifts(queue, number):
         least = best[1].gain if best else 0
         if queue.bound(move) > least:
-            trial = queue.trial(move)
+            trial = queue.weighed(move)
             if trial.gain > least and queue.refusal(move, trial):
                 best = move, trial
     return best

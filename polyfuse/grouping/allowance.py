@@ -1,0 +1,40 @@
+"""How much the search may cost: a bound that grows linearly with the program, whatever the program is.
+
+Work is what `Costs.work` counts.  Over the first limit only small kernels are weighed: neighbours still meet, while
+large ones, which cost most to price and are most often refused, stay as they are.  Over the second nothing new is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.verdict import unknown
+
+BASE, EACH = 40_000, 60
+"""Work of a search, and more per statement.  A unit takes about 50 microseconds of one core; of 15 kinds of programs of
+100 and 1,000 statements three reach the limit (benchmarks/results/planning.json)."""
+
+SMALL = 12  # statements of the kernels of a move that is weighed over the first limit
+SMALLER = 0.5  # of the first limit: what small kernels may take beyond it
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Work over which large moves, and all moves, are refused unweighed."""
+
+    large: float
+    all: float
+
+    def permits(self, work: int, size: int) -> bool:
+        """Whether a move that touches kernels of `size` statements in all may still be weighed."""
+        return work <= self.large or (work <= self.all and size <= SMALL)
+
+
+def allowance(statements: int, done: int = 0) -> Allowance:
+    """Of a search over that many statements, when `done` work lies behind it."""
+    large = BASE + EACH * statements
+    return Allowance(done + large, done + large * (1 + SMALLER))
+
+
+UNWEIGHED = "possible fusions were not weighed: planning had cost what a program of this size may"
+SPENT = unknown("the work that planning may take was spent before this was weighed", rule="allowance")

@@ -1,0 +1,106 @@
+"""Planning ends: programs made to take long stay within the allowance, and what was left out is said."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.grouping.allowance import Allowance, allowance
+from polyfuse.testing import assert_equivalent
+
+
+def fourier(x: Any) -> Any:
+    """Recursive halves of coprime strides, concatenated at every level."""
+
+    def transform(real: Any, imaginary: Any, n: int) -> tuple[Any, Any]:
+        if n == 1:
+            return real, imaginary
+        halves = [transform(real[k::2], imaginary[k::2], n // 2) for k in (0, 1)]
+        angle = -2 * np.pi * np.arange(n // 2) / n
+        c, s = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+        (a, b), (p, q) = halves
+        turned = c * p - s * q, c * q + s * p
+        return np.concatenate([a + turned[0], a - turned[0]]), np.concatenate([b + turned[1], b - turned[1]])
+
+    return transform(x, x * 0, 8)
+
+
+def coprime_strides(x: Any) -> Any:
+    total = 0
+    for a, b in ((7, 11), (13, 17), (19, 23), (29, 31)):
+        total = total + x[a::b][:2000] * x[b::a][:2000]
+    return total + np.cumsum(total)[::-1]
+
+
+def many_dimensions(x: Any) -> Any:
+    for k in range(3):
+        x = np.exp(x.transpose(1, 2, 3, 4, 5, 6, 7, 0)) + x.sum(axis=k, keepdims=True)
+    return x
+
+
+def long_einsum(a: Any) -> Any:
+    return np.einsum("ab,bc,cd,de,ef,fg,gh,hi,ij,jk->ak", *[a] * 10)
+
+
+def triangle(lower: Any, x: Any) -> Any:
+    return np.stack([lower[i, : i + 1] @ x[: i + 1] for i in range(8)])
+
+
+def shrinking(x: Any) -> Any:
+    for _ in range(10):
+        x = (x[1:] - x[:-1]) * np.float32(0.5) + x[1:] * np.float32(0.25)
+    return x
+
+
+def many_outputs(x: Any) -> Any:
+    return tuple((x[k:] * x[: 4096 - k]).sum() for k in range(60))
+
+
+PROGRAMS: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
+    (fourier, ("f32[8]",)),
+    (coprime_strides, ("f32[100003]",)),
+    (many_dimensions, ("f32[4, 4, 4, 4, 4, 4, 4, 4]",)),
+    (long_einsum, ("f32[256, 256]",)),
+    (triangle, ("f32[8, 8]", "f32[8, 32]")),
+    (shrinking, ("f32[100000]",)),
+    (many_outputs, ("f32[4096]",)),
+]
+
+
+@pytest.mark.parametrize(("function", "specs"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
+def test_work_is_bounded_by_the_number_of_statements(function: Callable[..., Any], specs: tuple[str, ...]) -> None:
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    count = len(plan.scop.statements)
+    allowed = allowance(count)
+    assert not plan.fallback
+    assert plan.work < 1.25 * allowed.all  # the last price may go over it, final kernels are built once more
+
+
+@pytest.fixture
+def stingy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that may cost next to nothing."""
+    module = sys.modules["polyfuse.grouping.search"]  # the package has a function of that name
+    monkeypatch.setattr(module, "allowance", lambda statements, done=0: Allowance(done + 20, done + 40))
+
+
+@pytest.mark.usefixtures("stingy")
+def test_what_was_not_weighed_is_logged_and_explained(caplog: pytest.LogCaptureFixture) -> None:
+    x = pf.spec("f32[64]")
+    with caplog.at_level(logging.WARNING, "polyfuse.fusion"):
+        plan = pf.jit(shrinking).plan(x, target="h200")
+    assert plan.unweighed > 0
+    assert "possible fusions were not weighed" in plan.explain()
+    assert "possible fusions were not weighed" in caplog.text
+    assert_equivalent(pf.jit(shrinking).plan(x, target="h200", fuse=False), plan)
+
+
+def test_a_plan_that_weighed_everything_does_not_say_so() -> None:
+    plan = pf.jit(shrinking).plan(pf.spec("f32[64]"), target="h200")
+    assert plan.unweighed == 0
+    assert "not weighed" not in plan.explain()
