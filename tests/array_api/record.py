@@ -46,7 +46,8 @@ def record(results: Results, suite: Path, settings: Mapping[str, Any]) -> dict[s
     reasons = Counter(map(reason_of, rest))
     applicable = len(results.outcomes) - sum(reasons[reason] for reason in OUTSIDE)
     return {
-        "command": "python -m tests.array_api SUITE --out benchmarks/results/array_api.json",
+        "command": "python -m tests.array_api SUITE --out benchmarks/results/array_api.json"
+        f" --examples {settings['examples']}",
         "date": date.today().isoformat(),
         "suite": commit(suite),
         "standard": namespace.__array_api_version__,
