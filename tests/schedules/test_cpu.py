@@ -105,3 +105,15 @@ def test_columns_are_read_in_strips_of_a_kilobyte_where_there_are_enough() -> No
     assert strip("f32[4096, 4096]") == 256
     assert strip("f64[4096, 4096]") == 128
     assert strip("f32[4096, 64]") == 32, "one block a core at least"
+
+
+@pytest.mark.parametrize("shape", [(6_000_000,), (3, 2_000_000), (12, 1_500_000)])
+def test_long_sums_round_as_little_as_pairwise_ones(shape: tuple[int, ...]) -> None:
+    """Lanes that add a few hundred numbers each, not hundreds of thousands."""
+    f = pf.jit(lambda x: x.sum(axis=-1))
+    for x, error in (
+        (np.random.default_rng(0).random(shape, dtype=np.float32), 1e-6),
+        (np.full(shape, 0.1, "f4"), 6e-6),
+    ):
+        exact = x.astype(np.float64).sum(axis=-1)
+        np.testing.assert_allclose(f(x), exact, rtol=error)
