@@ -16,8 +16,10 @@ from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
-THREADS = 256
-BYTES_IN_FLIGHT = 64  # per thread and array: four 16-byte loads reach the copy speed (benchmarks/results)
+THREADS = 128  # small blocks: the loads of some run beside the stores of others
+BYTES_IN_FLIGHT = 32  # per thread and array; 64 in blocks of 256 were 1 to 7 % slower (benchmarks/results)
+
+SUMMING_THREADS = 256  # of blocks that sum scalars first: the fewer the better
 
 BLOCK = 4096  # elements of a block on a CPU core: entering one costs less than a hundredth of the work
 
@@ -50,7 +52,7 @@ def _scalars_only(situation: Situation, axes: tuple[AxisClass, ...], prologue: l
     """Whether every class beside the lead's is summed to scalars, short enough for each block to do it again."""
     if any(s.kept for s in situation.reductions) or any(a.reduced_by for a in axes):
         return False
-    most = PROLOGUE * (THREADS if situation.target.kind == "cuda" else 1)
+    most = PROLOGUE * (SUMMING_THREADS if situation.target.kind == "cuda" else 1)
     short = all(a.size(situation.hints) <= most for a in prologue)
     return short and all(a.reduced_by for a in prologue) and not situation.lead.is_reduction
 
@@ -59,19 +61,20 @@ def _gpu(
     situation: Situation,
     axes: tuple[AxisClass, ...],
     inner: AxisClass | None,
-    most_unrolled: int = BYTES_IN_FLIGHT,
+    most_unrolled: int = 2 * BYTES_IN_FLIGHT,
     prologue: Sequence[AxisClass] = (),
 ) -> Proposal:
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
     width = situation.width(inner.extent, flat=len(axes) == 1)
-    threads = power_below(situation.tiles.get("threads", THREADS))
+    in_flight = 2 * BYTES_IN_FLIGHT if prologue else BYTES_IN_FLIGHT
+    threads = power_below(situation.tiles.get("threads", SUMMING_THREADS if prologue else THREADS))
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
     rows = threads // lanes
     others = _rows_first(situation, [a for a in axes if a is not inner], rows)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
-    unroll = situation.tiles.get("unroll") or min(most_unrolled, max(1, BYTES_IN_FLIGHT // (itemsize * width)))
+    unroll = situation.tiles.get("unroll") or min(most_unrolled, max(1, in_flight // (itemsize * width)))
     across = 1  # rows of a thread, where its vectors fill no row
     if inner.size(situation.hints) < unroll * lanes * width and "unroll" not in situation.tiles:
         unroll, across = 1, power_below(min(unroll, -(-others[0].size(situation.hints) // rows))) if others else 1

@@ -78,8 +78,8 @@ def test_a_block_of_512_threads() -> None:
 
 def test_other_vectors_and_unrolling() -> None:
     original = plan(programs.gate, "f32[N]", "f32[N]", "f32[N]")
-    narrow = edited(original, "unroll=4 vector=4", "unroll=2 vector=2")
-    assert narrow.kernels[0].parameters == {"threads": 256, "unroll": 2, "vector": 2}
+    narrow = edited(original, "unroll=2 vector=4", "unroll=4 vector=2")
+    assert narrow.kernels[0].parameters == {"threads": 128, "unroll": 4, "vector": 2}
     assert str(narrow.kernels[0].grid_text) == "ceil(N/1024)"
 
 

@@ -42,7 +42,7 @@ def test_views_are_read_as_subscripts_and_products_of_sizes_are_spelled_out() ->
     text = str(plan(views, "f32[2*N, M]", "f32[N, M]"))
     assert "u = x[2*i, j] + y" in text
     assert "u[j, i]" in text
-    assert "grid ceil(M*N/4096)" in str(plan(lambda x, y: np.exp(x) + y, "f32[M, N]", "f32[M, N]"))
+    assert "grid ceil(M*N/1024)" in str(plan(lambda x, y: np.exp(x) + y, "f32[M, N]", "f32[M, N]"))
 
 
 def test_constants_are_short_and_exact_in_their_dtype() -> None:
