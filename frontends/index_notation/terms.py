@@ -247,6 +247,13 @@ def indices(names: str, *, within: Any = None) -> Any:
 def reduction(function: str, over: Any, body: Any) -> Reduction:
     """``function(over, body)``, such as ``pf.sum(k, A[i, k] * B[k, j])``.  Raises IndexingError."""
     chosen = over if isinstance(over, (tuple, list)) else (over,)
+    if function in ("argmax", "argmin") and len(chosen) > 1:
+        raise located(
+            IndexingError(
+                f"pf.{function} gives the position along one index, not along {len(chosen)}",
+                advice=f"Reshape the array first, or take np.{function} of all of it and divide the flat position.",
+            )
+        )
     body = body if isinstance(body, Term) else apply("positive", body)
     free = body.free()
     for index in chosen:

@@ -44,6 +44,7 @@ CASES: list[tuple[str, str, str]] = [
     ("subscript of floats", "f32[N] f32[M]", "c = pf.empty()\nc[i] = x[y[i]]\nreturn c"),
     ("reduction over a number", "f32[N, M]", "c = pf.empty()\nc[i] = pf.sum(3, x[i, j])\nreturn c"),
     ("reduction without its index", "f32[N, M]", "c = pf.empty()\nc[i] = pf.sum(k, x[i, 0])\nreturn c"),
+    ("position along two indices", "f32[N, M, 4]", "c = pf.empty()\nc[i] = pf.argmax((j, k), x[i, j, k])\nreturn c"),
     ("reduced and free", "f32[N, N]", "c = pf.empty()\nc[i] = pf.sum(i, x[i, i])\nreturn c"),
     ("range that does not follow", "f32[N]", "c = pf.empty()\nc[i] = x[0] + i\nreturn c"),
     (
