@@ -1,0 +1,32 @@
+"""The benchmarks of calls and compilation run, and their committed records are of the form that they write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import calls, compile
+
+RESULTS = Path(calls.RESULTS).parent
+
+
+def test_calls_are_measured() -> None:
+    found = calls.microseconds({"nothing": lambda: None}, 1)
+    assert 0 <= found["nothing"] < 1000
+    assert set(calls.calls_of("numpy")) == {row[0] for row in json.loads(calls.RESULTS.read_text())["rows"]}
+
+
+@pytest.mark.parametrize("record", ["calls.json", "compile.json"])
+def test_records_say_where_they_come_from(record: str) -> None:
+    found = json.loads((RESULTS / record).read_text())
+    assert found["command"].startswith("python -m benchmarks.") and found["machine"] and found["versions"]
+    assert all(len(row) == len(found["columns"]) for row in found["rows"])
+
+
+def test_the_record_of_compilation_keeps_its_limits() -> None:
+    found = json.loads(compile.RESULTS.read_text())
+    assert found["import ms"] <= 150 and [row[0] for row in found["rows"]] == [case.name for case in compile.CASES]
+    for _, cold, ahead, limit, warm, warm_limit in found["rows"]:
+        assert cold <= limit and ahead <= limit and warm <= warm_limit
