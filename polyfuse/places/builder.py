@@ -19,7 +19,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from graphlib import CycleError
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ZERO, Affine
 from polyfuse.expr import DataIndex
 from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch
 from polyfuse.places.grid import dealt, dealt_over, finished_in
@@ -286,6 +286,10 @@ class _Builder:
         """A prefix runs inside one block and forwards; whether it is complete and in order is for the proof to say."""
         if statement.scanned is None:
             return
+        at = place[statement.scanned]
+        if not any(name.startswith("$") for name in at.names()) and at != ZERO:
+            sentence = f"the prefix {statement.name} is needed at {at} alone, without the elements before it"
+            raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
         for atom, factor in place[statement.scanned].terms:
             digit = self.digits.get(atom[1:]) if isinstance(atom, str) else None
             if digit is not None and (digit.kind == "block" or factor < 0):

@@ -45,6 +45,16 @@ def test_an_index_that_is_a_constant(backend: str, index: Any) -> None:
     np.testing.assert_array_equal(second, X[2])
 
 
+@pytest.mark.parametrize("backend", ["numba_cpu", "interpreter"])
+def test_a_prefix_that_is_read_whole_and_at_its_end(backend: str) -> None:
+    """The second read alone is no place for the prefix: it stays apart instead of being proposed without end."""
+
+    def f(x, w):
+        return np.quantile(x, [0.0, 0.3, 0.8], method="inverted_cdf", weights=w)
+
+    np.testing.assert_array_equal(pf.jit(f, backend=backend)(X, X * X), f(X, X * X))
+
+
 @pytest.mark.parametrize(
     "function, kind, message",
     [
