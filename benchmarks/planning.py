@@ -67,8 +67,8 @@ def in_processes(families: Sequence[str], sizes: Sequence[int]) -> Iterator[tupl
     """One process each, one after another: nothing is remembered from plan to plan."""
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, fresh, max_tasks_per_child=1) as pool:
-        for family in families:
-            for operations in sizes:
+        for operations in sizes:
+            for family in families:
                 yield family, operations, pool.submit(measured, family, operations).result()
 
 
@@ -94,8 +94,8 @@ def main() -> None:
     for family, operations, row in in_processes(given.families, given.sizes):
         rows.append((family, operations, row))
         print(row.line(family), flush=True)
-    if given.write:
-        RESULTS.write_text(json.dumps(record(rows), indent=1) + "\n")
+        if given.write:
+            RESULTS.write_text(json.dumps(record(rows), indent=1) + "\n")
 
 
 if __name__ == "__main__":
