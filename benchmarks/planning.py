@@ -16,7 +16,6 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple, dataclass, fields
 from datetime import date
 from pathlib import Path
@@ -58,18 +57,17 @@ def planned(case: Case) -> tuple[pf.Plan, Measured]:
 
 
 def measured(family: str, operations: int) -> Measured:
-    """In a process that has planned something small."""
-    planned(pointwise_chain(3))
     return planned(FAMILIES[family].of(operations))[1]
 
 
 def in_processes(families: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[str, int, Measured]]:
-    """One process each, one after another: nothing is remembered from plan to plan."""
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, fresh, max_tasks_per_child=1) as pool:
+    """One process each, one after another, forked from one that has planned something small: nothing else is remembered
+    from plan to plan."""
+    planned(pointwise_chain(3))
+    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
         for operations in sizes:
             for family in families:
-                yield family, operations, pool.submit(measured, family, operations).result()
+                yield family, operations, pool.apply(measured, (family, operations))
 
 
 def record(rows: Sequence[tuple[str, int, Measured]]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from itertools import count
 from polyfuse.collapse import collapse
 from polyfuse.cost import price, resident_blocks
 from polyfuse.counts import Cost
-from polyfuse.places.builder import Refused, build_schedule
+from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
@@ -70,11 +70,12 @@ def choose(
         numbered = [(next(numbers), p) for p in tier]
         usable = [(k, p) for k, p in numbered if p.strategy not in avoided and number in (None, k)]
         wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
-        candidates = (_placed(situation, p, k, name, max_registers, refusals, pricer) for k, p in wanted)
-        placed = [c for c in candidates if c is not None]
-        work += sum([c.work for c in placed]) + len(refusals) * len(situation.group.body)
-        if placed:
-            return replace(min(placed, key=lambda c: c.cost.seconds if c.cost else 0.0), work=work)
+        candidates = ((p, _priced(situation, p, k, name, max_registers, refusals, pricer)) for k, p in wanted)
+        priced = [(p, c) for p, c in candidates if c is not None]
+        work += sum([c.work for _, c in priced]) + len(refusals) * len(situation.group.body)
+        for proposal, draft in sorted(priced, key=_seconds):  # an order costs as much as a price: for the best alone
+            if (choice := _ordered(draft, proposal, refusals)) is not None:
+                return replace(choice, work=work)
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
     return Choice(None, None, verdict, work=work)
@@ -87,7 +88,8 @@ def rejected(situation: Situation) -> Mapping[str, Verdict]:
     found: dict[str, Verdict] = {}
     for proposal in next(iter(propose(situation))):
         refusals: list[Verdict] = []
-        if _placed(situation, proposal, 0, "", 0, refusals, price) is None:
+        draft = _priced(situation, proposal, 0, "", 0, refusals, price)
+        if draft is None or _ordered(draft, proposal, refusals) is None:
             found.setdefault(proposal.strategy, refusals[0])
     return found
 
@@ -111,7 +113,22 @@ def _is_wanted(
     return False
 
 
-def _placed(
+def _seconds(candidate: tuple[Proposal, Choice]) -> float:
+    cost = candidate[1].cost
+    return cost.seconds if cost else 0.0
+
+
+def _ordered(draft: Choice, proposal: Proposal, refusals: list[Verdict]) -> Choice | None:
+    """The schedule with its order, or None with the reason why there is none added to `refusals`."""
+    assert draft.schedule is not None and draft.group is not None
+    try:
+        return replace(draft, schedule=in_order(draft.schedule, draft.group, proposal))
+    except Refused as reason:
+        refusals.append(reason.verdict)
+        return None
+
+
+def _priced(
     situation: Situation,
     proposal: Proposal,
     number: int,
@@ -120,9 +137,9 @@ def _placed(
     refusals: list[Verdict],
     pricer: Pricer,
 ) -> Choice | None:
-    """The proposal as a priced schedule, or None with the reason added to `refusals`."""
+    """The proposal as a priced draft, or None with the reason added to `refusals`."""
     try:
-        schedule = build_schedule(name or kernel_name(situation.group), situation.group, proposal)
+        schedule = draft_schedule(name or kernel_name(situation.group), situation.group, proposal)
     except Refused as reason:
         refusals.append(reason.verdict)
         return None

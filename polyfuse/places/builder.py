@@ -16,7 +16,7 @@ run in the block that arrives last, on the total of all shares.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError
 
 from polyfuse.affine import ZERO, Affine
@@ -59,16 +59,27 @@ class _Draft:
 
 def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedule:
     """The placed statements and their order.  Raises Refused."""
+    return in_order(draft_schedule(name, group, proposal), group, proposal)
+
+
+def in_order(draft: KernelSchedule, group: Group, proposal: Proposal) -> KernelSchedule:
+    """A draft with its order tree.  Raises Refused."""
+    collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
+    try:
+        order = with_barriers(order_tree(draft.placed, collective, proposal.combines), draft.placed)
+    except CycleError:
+        sentence = f"no order of the loops of {draft.name} respects every dependence"
+        raise Refused(illegal(Hazard.RAW, sentence)) from None
+    return replace(draft, order=order)
+
+
+def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedule:
+    """The placed statements, in no order: all that a price depends on.  Raises Refused."""
     builder = _Builder(group, proposal)
     builder.run()
-    placed = tuple(builder.finished(d) for d in builder.drafts.values())
-    ordered = sorted(builder.digits.values(), key=_slot_order)
-    digits, placed, boxes = refine_threads(tuple(ordered), placed, tuple(builder.boxes))
-    try:
-        collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
-        order = with_barriers(order_tree(placed, collective, proposal.combines), placed)
-    except CycleError:
-        raise Refused(illegal(Hazard.RAW, f"no order of the loops of {name} respects every dependence")) from None
+    placed = tuple([builder.finished(d) for d in builder.drafts.values()])
+    digits = tuple(sorted(builder.digits.values(), key=_slot_order))
+    digits, placed, boxes = refine_threads(digits, placed, tuple(builder.boxes))
     return KernelSchedule(
         name=name,
         strategy=proposal.strategy,
@@ -78,7 +89,7 @@ def build_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         loads=tuple(sorted(group.loads)),
         digits=digits,
         placed=placed,
-        order=order,
+        order=(),
         shared=boxes,
         grid_combine=tuple(builder.grid_combine),
         guards=proposal.guards,
@@ -174,9 +185,7 @@ class _Builder:
         for component in range(len(statement.dtypes)):
             suffix = f"_{component}" if component else ""
             name = self._fresh(f"store_{statement.name}{suffix}")
-            self.drafts[name] = _Draft(
-                Placed(name, "store", root, place, path, component=component), [""]
-            )
+            self.drafts[name] = _Draft(Placed(name, "store", root, place, path, component=component), [""])
             self.needs[root].append(_Need(place, path, component, name, 0))
 
     def _passes(self, statement: Statement, place: tuple[Affine, ...]) -> Path:
@@ -315,10 +324,12 @@ class _Builder:
     def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], path: Path) -> None:
         at = {f"%{d}": p for d, p in enumerate(place)}
         for k, read in enumerate(statement.reads):
-            entries: tuple[PlaceEntry, ...] = tuple([
-                f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(at)
-                for entry in read.index
-            ])
+            entries: tuple[PlaceEntry, ...] = tuple(
+                [
+                    f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(at)
+                    for entry in read.index
+                ]
+            )
             self.needs[read.source].append(_Need(entries, path, read.component, name, k))
 
     def _provide(self, needs: list[_Need], provider: str) -> None:
