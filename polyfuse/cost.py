@@ -8,6 +8,7 @@ Cost decides nothing about legality.  Every constant names the measurement that 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import inf, prod
@@ -17,7 +18,7 @@ from polyfuse.affine import Affine
 from polyfuse.cost_l1 import l1_seconds
 from polyfuse.counts import Cost, Sizes, box_bytes, least_registers, moved_bytes, placed_operations, register_need
 from polyfuse.places.boxes import Unbounded, enclosing_box
-from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 
@@ -27,9 +28,11 @@ OVERLAP = 4
 SPILL_FACTOR = 2.0  # a spilled register is written and read once
 ALONE = 1.2
 """What a block without a neighbour on its processor takes longer: nothing loads while it combines, or combines while it
-loads.  Softmax of 4096 x 32768 on an H200: 311 us with one block of 1024 threads, 262 with two of 512."""
+loads.  On an H200: softmax of 4096 x 32768 in blocks of 1024 threads 1.17, cross-entropy of 8192 x 32000 1.21."""
 PULL = 3.0  # times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200
-CLUSTER = 0.01  # what each doubling of a cluster adds: its blocks start together and wait for each other
+CLUSTER = (1.17, 0.12)
+"""What a cluster takes longer, and each doubling of it: its blocks start together and wait for each other.  Softmax on
+an H200, two blocks of 512 threads on a processor: 1.29 in clusters of 2, 1.65 in clusters of 16."""
 
 
 def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
@@ -43,36 +46,48 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     shared = box_bytes(scop, schedule)
     registers, spilled = _registers(scop, schedule, target, sizes)
     occupancy = target.occupancy(threads, min(registers, target.registers_per_thread), shared)
-    read, again, cache_read, in_flight = _loads(scop, schedule, target, sizes, blocks, occupancy)
-    written = sum(moved_bytes(scop, p, sizes) for p in schedule.placed if p.role == "store")
-    stored = sum(
-        int(moved_bytes(scop, p, sizes) * _waste(p, schedule, target, scop.dtype(p.value, p.component).itemsize))
-        for p in schedule.placed
-        if p.role == "store"
-    )
+    read, wasted, again, cache_read, in_flight = _loads(scop, schedule, target, sizes, blocks, occupancy)
+    written, wasted_writes, stored = _stores(scop, schedule, target, sizes)
     flops = sum(placed_operations(scop, p, sizes, schedule.threads) for p in schedule.placed)
     resident = min(blocks, max(1, occupancy) * target.processors)
     busy = min(1.0, blocks / target.processors)
     flying = resident * threads * max(LEAST_IN_FLIGHT, in_flight)
     fill = min(1.0, PULL * busy, flying / (target.bandwidth * target.latency))
     terms = {
-        "memory": (read + written) / (target.bandwidth * fill),
+        "memory": (read + wasted + written + wasted_writes) / (target.bandwidth * fill),
         "cache": (cache_read + stored) / (target.l2_bandwidth * fill),
         "compute": flops / (target.flops * busy),
     }
     terms["memory"] += again / (target.l2_bandwidth * fill)
     terms["memory"] *= _overlap(scop, schedule, target, occupancy)
+    if _in_phases(scop, schedule, target):
+        terms["memory"] += PHASES * _collective_operations(scop, schedule) * threads * blocks / (target.flops * busy)
+    elif schedule.of_kind("loop") and resident < 2 * target.processors <= 2 * blocks:
+        terms["memory"] *= LONE
     terms["memory"] += spilled * 4 * SPILL_FACTOR * threads * blocks / target.bandwidth
     lines = l1_seconds(scop, schedule, target, sizes)
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
     terms["cache"] = max(terms["cache"], lines)
     bound = max(terms, key=lambda k: terms[k])
-    seconds = target.launch + together + _finish(scop, schedule, target, sizes)
+    waves = -(-blocks // max(1, max(1, occupancy) * target.processors))
+    waiting = waves * _waiting(scop, schedule, target, sizes) / max(1, occupancy)
+    seconds = target.launch + together + waiting + _finish(scop, schedule, target, sizes)
     if terms[bound] < target.launch:
         bound = "launch"
     elif fill < 0.5 and bound in ("memory", "cache"):
         bound = "latency"
     return Cost(read, written, cache_read, flops, registers, shared, occupancy, blocks, seconds, bound)
+
+
+def _stores(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[int, int, int]:
+    """(bytes written, bytes as good as written beside them, bytes through the cache)."""
+    written = wasted = stored = 0
+    for store in (p for p in schedule.placed if p.role == "store"):
+        moved = moved_bytes(scop, store, sizes)
+        written += moved
+        wasted += int(moved * _scattering(scop, store, schedule, sizes))
+        stored += int(moved * _waste(store, schedule, target, scop.dtype(store.value, store.component).itemsize))
+    return written, wasted, stored
 
 
 def _registers(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[int, int]:
@@ -90,13 +105,47 @@ def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints:
     """The blocks per processor that the launch bounds should ask for: two, where the compiler would otherwise take so
     many registers that there is room for one, and where loads of the other would fill the gaps of the first."""
     asked = schedule.minimum_blocks
-    if target.kind == "cpu" or asked > 1 or not _in_phases(scop, schedule, target):
+    if target.kind == "cpu" or asked > 1:
         return asked
     sizes = Sizes(schedule, hints)
+    if not _in_phases(scop, schedule, target) and not _waiting(scop, schedule, target, sizes):
+        return asked
     threads, shared = schedule.block_threads, box_bytes(scop, schedule)
     if target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
         return asked
     return 2 if target.occupancy(threads, least_registers(scop, schedule, sizes), shared) > 1 else asked
+
+
+PHASES = 0.35  # of the time of combinations that other blocks do not hide: layernorm of 4096 in 128 to 1024 lanes
+LONE = 1.05  # a loop in one block per processor against three: mean of squared differences of 2 GB, 495 us and 471
+SETUP = 80  # operations of a thread before its first load: indices, masks, addresses
+
+
+def _collective_operations(scop: Scop, schedule: KernelSchedule) -> int:
+    """Operations of one thread for what several do together: a shuffle and a merge per lane bit, then the partial
+    results of all warps."""
+    steps = 0
+    for placed in schedule.placed:
+        dealt = _dealt_to(scop, schedule, placed)
+        lanes = math.prod(d.count for d in dealt if d.stride < 32)
+        warps = min(schedule.block_threads, math.prod(d.count for d in dealt)) // 32
+        steps += min(lanes, 32).bit_length() - 1 + max(0, warps - 1)
+    return SETUP + 4 * steps
+
+
+def _dealt_to(scop: Scop, schedule: KernelSchedule, placed: Placed) -> list[Digit]:
+    """The thread digits that share what a reduction sums over."""
+    over = _summed(scop, placed)
+    return [d for d in schedule.of_kind("thread") if d.name in over] if over else []
+
+
+def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits that a placed reduction sums over; none for other statements."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
+        return frozenset()
+    entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
+    return frozenset(name[1:] for e in entries for name in e.names() if name.startswith("$"))
 
 
 def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target) -> bool:
@@ -106,10 +155,29 @@ def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target) -> bool:
     return combines and not schedule.of_kind("loop") and schedule.block_threads > target.warp
 
 
+WAIT, CLUSTER_WAIT = 1.2e-6, 1.25e-6
+"""Seconds from the loads of a trip to the end of a combination in it, which nothing of that block overlaps: in a block,
+and in a cluster for two and every doubling of it.  A^T (A x) of 16384 x 16384 on an H200: 519 us in 128 trips of a row
+a block, 120 of them at the end; in 64 trips with two clusters side by side 413 us in clusters of 4, 452 of 8."""
+
+
+def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """What warps wait for each other in the trips of the loops of one block."""
+    seconds = 0.0
+    for placed in schedule.placed:
+        reach = max((d.stride * d.count for d in _dealt_to(scop, schedule, placed)), default=1)
+        loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"}
+        if reach > target.warp and loops and not loops & _summed(scop, placed):
+            across = reach > schedule.block_threads
+            seconds += sizes.product(loops) * (CLUSTER_WAIT * schedule.cluster.bit_length() if across else WAIT)
+    return seconds
+
+
 def _overlap(scop: Scop, schedule: KernelSchedule, target: Target, occupancy: int) -> float:
     """By how much the phases of a kernel that loads all before it combines stretch its memory time."""
-    cluster = 1.0 + CLUSTER * (schedule.cluster.bit_length() - 1)
-    return cluster * (ALONE if occupancy < 2 and _in_phases(scop, schedule, target) else 1.0)
+    doublings = schedule.cluster.bit_length() - 1 if _in_phases(scop, schedule, target) else 0
+    together = CLUSTER[0] + CLUSTER[1] * doublings if doublings else 1.0
+    return together + (ALONE - 1.0 if occupancy < 2 and _in_phases(scop, schedule, target) else 0.0)
 
 
 ELECTION = 2.0e-6
@@ -118,7 +186,8 @@ trips.  To be compared with a second launch, which costs about as much and a tai
 
 
 def _finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
-    """What follows the last arrival: one block reads the shares of its election, at the bandwidth of one processor."""
+    """What follows the last arrival: one block reads the shares of its election, at the bandwidth of one processor;
+    a cluster at that of all its own."""
     elections, shares = set[str](), 0
     for total in (p for p in schedule.placed if p.role == "total"):
         along = schedule.finish_of(total)
@@ -126,7 +195,7 @@ def _finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
         held = sum(d.compute.itemsize for d in scop.statements[total.value].dtypes)
         stored = sizes.volume(scop.shape(total.value)) * sizes.extent[along] * held
         shares += stored // sizes.blocks(total)
-    return len(elections) * ELECTION + shares * target.processors / target.l2_bandwidth
+    return len(elections) * ELECTION + shares * target.processors / schedule.cluster / target.l2_bandwidth
 
 
 Key = tuple[int, int, tuple[tuple[str, int], ...]]  # value, component, path
@@ -134,16 +203,17 @@ Key = tuple[int, int, tuple[tuple[str, int], ...]]  # value, component, path
 
 def _loads(
     scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, blocks: int, occupancy: int
-) -> tuple[int, int, int, int]:
-    """(bytes from main memory, bytes of later passes that the cache serves, bytes through the cache, bytes a thread has
-    in flight)."""
+) -> tuple[int, int, int, int, int]:
+    """(bytes from main memory, bytes that it moves beside them, bytes of later passes that the cache serves, bytes
+    through the cache, bytes a thread has in flight)."""
     passes: dict[tuple[int, int], set[tuple[tuple[str, int], ...]]] = defaultdict(set)
     touched: dict[Key, int] = defaultdict(int)
+    stretch: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
     in_flight = 0
     for load in (p for p in schedule.placed if p.role == "load"):
         key = (load.value, load.component)
         itemsize = scop.dtype(load.value, load.component).itemsize
-        used = load.digits()
+        used, stretch[key] = load.digits(), max(stretch[key], _granules(scop, load, schedule, sizes))
         executed = sizes.product(
             used | {n for n in sizes.extent if sizes.kind[n] == "block"}, ("block", "thread", "slot", "loop")
         )
@@ -153,14 +223,15 @@ def _loads(
         passes[key].add(load.path)
         in_flight += sizes.product(used, ("slot",)) * itemsize
     cache = sum([_through_cache(scop, schedule, sizes, key, moved) for key, moved in touched.items()])
-    read = served = 0
+    read = wasted = served = 0
     for (value, component), paths in passes.items():
         volume = sizes.volume(scop.shape(value)) * scop.dtype(value, component).itemsize
         resident = volume * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         again = 0 if resident <= target.l2_bytes * 0.7 else len(paths) - 1
         read += volume * (1 + again)
+        wasted += int(volume * (1 + again) * (stretch[value, component] - 1.0))
         served += volume * (len(paths) - 1 - again)
-    return read, served, cache, in_flight
+    return read, wasted, served, cache, in_flight
 
 
 REREAD = 0.7
@@ -208,15 +279,56 @@ def _waste(move: Placed, schedule: KernelSchedule, target: Target, itemsize: int
     """Bytes moved over bytes used: consecutive elements that a warp touches together, in sectors."""
     if not move.place or not isinstance(move.place[-1], Affine):
         return SECTOR / itemsize / 2  # a gather: half of its neighbours are assumed to help
-    last, run = move.place[-1], 1
-    steps = []
+    return max(1.0, SECTOR / (_run(move.place[-1], schedule, target.warp) * itemsize))
+
+
+def _run(last: Affine, schedule: KernelSchedule, threads: int) -> int:
+    """Consecutive elements that `threads` threads touch together, with all their slots."""
+    run, steps = 1, []
     for d in schedule.digits:
         if d.kind == "thread":
-            extent = max(1, min(d.count, target.warp // d.stride)) if d.stride < target.warp else 1
+            extent = max(1, min(d.count, threads // d.stride)) if d.stride < threads else 1
             steps.append((abs(last.coefficient(f"${d.name}")), extent))
         elif d.kind == "slot":
             steps.append((abs(last.coefficient(f"${d.name}")), d.count))
     for factor, extent in sorted(steps):
         if factor and factor <= run:
             run = max(run, factor * extent)
-    return max(1.0, SECTOR / (run * itemsize))
+    return run
+
+
+GRANULE = 64
+"""Bytes that memory itself moves at least.  Half of what short pieces of rows waste is used by a neighbouring block in
+time: sums of columns in pieces of 32 bytes take 1.4 times as long, 2.0 times where rows are not aligned (H200)."""
+
+
+SCATTERED = (512, 0.5)
+"""Pieces of rows in bytes below which a panel that is written row by row costs more, and how much: softmax over the
+middle axis of 64 x 512 x 4096 takes 1.26 times its bytes' time on an H200, with pieces of 128 bytes."""
+
+
+def _scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
+    """What short pieces add to the writes of blocks that reduce over many rows and write as many."""
+    if len(store.place) < 2 or not isinstance(store.place[-1], Affine):
+        return 0.0
+    itemsize = scop.dtype(store.value, store.component).itemsize
+    piece = _run(store.place[-1], schedule, schedule.threads) * itemsize
+    pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints)) * itemsize
+    over = frozenset().union(*(_summed(scop, p) for p in schedule.placed))
+    rows = any(f"${name}" in e.names() for e in store.place[:-1] if isinstance(e, Affine) for name in over)
+    return SCATTERED[1] if rows and piece < min(SCATTERED[0], pitch) else 0.0
+
+
+def _granules(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
+    """What pieces of rows stretch the reads of a reduction by, from one sector up; scattered elements, and what other
+    blocks read as well, are the cache's matter."""
+    summed = any(_summed(scop, p) for p in schedule.placed)
+    if len(load.place) < 2 or not isinstance(load.place[-1], Affine) or not summed:
+        return 1.0
+    itemsize = scop.dtype(load.value, load.component).itemsize
+    piece = _run(load.place[-1], schedule, schedule.threads) * itemsize
+    pitch = max(1, scop.shape(load.value)[-1].evaluate(sizes.hints)) * itemsize
+    if not SECTOR <= piece < pitch:
+        return 1.0
+    touched = piece + GRANULE - math.gcd(piece, pitch, GRANULE)
+    return 1.0 + (max(touched, GRANULE) / piece - 1.0) / 2

@@ -255,7 +255,7 @@ class Kernel:
     `grid`: blocks along each axis, affine in sizes.  Several axes launch as one axis of their product, axis 0 fastest,
     because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `cluster`: that
     many blocks of the device make up one block of this kernel: they run together and share the threads evenly, in their
-    order; then there is no shared memory, no barrier, scan or election, only `Combine`.  `index_bits`:
+    order; then there is no shared memory, no barrier and no scan, only `Combine` and `Elect`.  `index_bits`:
     32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
     `notes`: comments by value name.
     """

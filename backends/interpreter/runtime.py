@@ -272,7 +272,7 @@ class Runtime:
     def cluster_wait(self) -> None:
         self._check_meeting(self.kernel.threads, "a barrier of the cluster")
 
-    def elect(self, counter: Pointer, group: Operand, count: Operand) -> Fragment:
+    def elect(self, counter: Pointer, group: Operand, count: Operand, blocks: int = 1) -> Fragment:
         """See `Elections`; blocks that elect run one at a time, so group and count have one value."""
         self._check_meeting(self.kernel.threads, "an election")
         place, members = self.scalar(as_fragment(group, self.index)), self.scalar(as_fragment(count, self.index))

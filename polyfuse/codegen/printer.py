@@ -159,7 +159,7 @@ class _Printer:
                 return Effect(Call("warp_barrier" if scope == "warp" else "barrier", ()))
             case Elect(name, counter, group, count):
                 tree = self.expressions.indices.tree
-                arguments = (Name(self.names[counter]), tree(group), tree(count))
+                arguments = (Name(self.names[counter]), tree(group), tree(count), *self._meeting()[1:])
                 return self._assign((name,), Call("elect", arguments))
             case _:
                 assert_never(op)

@@ -47,8 +47,8 @@ def _digits(proof: Proof) -> Iterator[Fault]:
 
 
 def _cluster(proof: Proof) -> Iterator[Fault]:
-    """Threads of a cluster meet in nothing but combinations: shared memory, barriers, prefixes and elections are of one
-    block of the device."""
+    """Threads of a cluster meet in nothing but combinations: shared memory, barriers and prefixes are of one block of
+    the device."""
     schedule, cluster = proof.schedule, proof.schedule.cluster
     if cluster == 1:
         return
@@ -58,11 +58,8 @@ def _cluster(proof: Proof) -> Iterator[Fault]:
         yield Hazard.CAPACITY, f"{schedule.threads // cluster} threads of a block of a cluster are no power of two"
     if schedule.shared:
         yield Hazard.SCOPE, f"{schedule.shared[0].name} lies in shared memory, which the {cluster} blocks do not share"
-    for item, _ in _walk(schedule.order, ()):
-        if item == BARRIER:
-            yield Hazard.BARRIER, f"a barrier does not reach across the {cluster} blocks of a cluster"
-        elif isinstance(item, Finish):
-            yield Hazard.EFFECT, f"an election over {item.digit} is held per block, not per cluster of {cluster}"
+    if any(item == BARRIER for item, _ in _walk(schedule.order, ())):
+        yield Hazard.BARRIER, f"a barrier does not reach across the {cluster} blocks of a cluster"
     for placed in schedule.placed:
         statement = proof.statement(placed)
         if statement is not None and statement.scanned is not None:

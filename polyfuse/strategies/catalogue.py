@@ -21,8 +21,8 @@ STRATEGIES = (
     windows,  # neighbouring elements of one array: stencils, shifted, reversed and strided reads
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
-    reduction,  # rows and columns of one or several reductions
     held,  # rows and columns that one block or cluster keeps in registers between passes
+    reduction,  # rows and columns of one or several reductions
     one_pass,  # results along both dimensions of a matrix
     contraction,  # sums of products with reuse
 )

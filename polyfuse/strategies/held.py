@@ -21,8 +21,8 @@ HELD = 32
 """Words of a row or panel that a thread holds at most: a block of 512 threads leaves room for a second one then."""
 THREADS = (512, 1024)
 """Of a block in a cluster; the larger where only it brings all threads that are needed into one cluster."""
-SECTORS = (128, 64)
-"""Bytes of a panel's row: whole cache lines, or half ones where rows are many."""
+SECTORS = (256, 128, 64)
+"""Bytes of a panel's row: cache lines, or half of one where rows are many."""
 
 
 def held(situation: Situation) -> list[Proposal]:
@@ -31,6 +31,8 @@ def held(situation: Situation) -> list[Proposal]:
     inner = situation.inner
     if situation.scans or situation.target.kind == "cpu" or inner is None or not 1 <= len(over) <= 2:
         return []
+    if not _comes_back(situation, over):
+        return []
     if len(over) == 2:
         found = [_plane(situation, inner, next(a for a in over if a is not inner))] if inner in over else []
     elif inner in over:
@@ -38,6 +40,19 @@ def held(situation: Situation) -> list[Proposal]:
     else:
         found = [_panel(situation, inner, over[0], sector) for sector in SECTORS]
     return list({p.parameters: p for p in found if p is not None}.values())
+
+
+def _comes_back(situation: Situation, over: list[AxisClass]) -> bool:
+    """Whether something runs over a reduced class that depends on a reduction over it: else one pass does."""
+    later: set[int] = set()
+    for statement in situation.group.statements():
+        after = any(
+            read.source in later or any(read.source in axis.reduced_by for axis in over) for read in statement.reads
+        )
+        if after and any(axis in over for axis in situation.classes.statement(statement)):
+            return True
+        later |= {statement.id} if after else set()
+    return False
 
 
 def _row(situation: Situation, inner: AxisClass, most: int) -> Proposal | None:

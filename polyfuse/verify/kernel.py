@@ -130,7 +130,7 @@ class _Verifier:
                 self.refuse(f"the slot {slot.name} has extent {slot.extent}")
 
     def _check_cluster(self) -> None:
-        """Blocks of a cluster share its threads evenly and have no memory, barriers or elections in common."""
+        """Blocks of a cluster share its threads evenly and have neither memory nor barriers in common."""
         kernel = self.kernel
         if kernel.cluster == 1:
             return
@@ -270,8 +270,6 @@ class _Verifier:
             self.refuse(f"the counter {op.counter} is no writable array of i32", op)
         for affine in (op.group, op.count):
             scope.affine(affine, frozenset(region.ranges) - self.per_thread)
-        if self.kernel.cluster > 1:
-            self.refuse("an election counts blocks, not clusters of them", op)
         if not region.uniform:
             self.refuse("an election stands where some threads of the block may not come", op)
 

@@ -76,3 +76,25 @@ def test_a_combination_in_a_loop_waits_for_the_readers_of_the_last_visit() -> No
 def test_bits_beyond_the_cluster_are_refused() -> None:
     with pytest.raises(CompileError, match="do not fit 4 blocks of 256 threads"):
         compiled("store(y, at, ROW, threads_sum(v, 1024, 256, 4))")
+
+
+def test_one_thread_of_a_cluster_counts_and_tells_the_others() -> None:
+    source = (
+        "ROW = Tile((4,), (1,), vector=4)\n"
+        "def k(x, y, n):\n"
+        "    cluster_arrive()\n"
+        "    at = 4096 * block(0, 4) + 4 * thread(256, 4)\n"
+        "    store(y, at, ROW, load(x, at, ROW))\n"
+        "    if elect(n, 0, 7, 4):\n"
+        "        store(y, at, ROW, 0.0)\n"
+        "    cluster_wait()\n"
+    )
+    n = Affine.symbol("N")
+    arrays = [ArrayParameter(name, dtypes.f32, (n,), readonly=name == "x") for name in "xy"]
+    counter = ArrayParameter("n", dtypes.i32, (Affine.of(1),), readonly=False)
+    kernel = compile_kernel(source, "k", [*arrays, counter], 256, (9, 0), cluster=4)
+    assert count(kernel, r"atom\.global\.inc") == 1
+    assert count(kernel, r"st\.shared::cluster\.b32") == 4
+    assert count(kernel, r"membar\.gl|fence\.acq_rel\.gpu|fence\.sc\.gpu") == 2
+    assert count(kernel, r"barrier\.cluster\.arrive") == count(kernel, r"barrier\.cluster\.wait") == 4
+    assert count(kernel, r"bar\.sync|barrier0") == 0

@@ -372,12 +372,6 @@ def box_shared_by_a_cluster() -> Refusal:
     return Refusal(scop, legal, replace(legal, cluster=2), "executed", Hazard.SCOPE, words, "")
 
 
-def election_of_clusters() -> Refusal:
-    scop, legal = _sum_over_blocks()
-    words = "an election over b is held per block, not per cluster of 2"
-    return Refusal(scop, legal, replace(legal, cluster=2), "executed", Hazard.EFFECT, words, "")
-
-
 def prefix_across_a_cluster() -> Refusal:
     scop, legal = _prefix()
     words = "would cross the 2 blocks of a cluster"
@@ -651,7 +645,6 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         threads_that_are_no_bits,
         cluster_of_uneven_blocks,
         box_shared_by_a_cluster,
-        election_of_clusters,
         prefix_across_a_cluster,
         prefix_out_of_order,
         prefix_across_blocks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyfuse.backends.numba_cuda.fragments.clusters import told_by_first
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
 from polyfuse.backends.numba_cuda.fragments.slots import assembly, intrinsic, special_register, spread
 from polyfuse.backends.numba_cuda.fragments.values import (
@@ -83,9 +84,16 @@ setp.eq.u32 p, $3, 0;
 }"""
 
 
+def _counted(b: Builder, address: Value, limit: Value) -> Value:
+    """The arrivals before, in thread 0, which counts; -1 in others."""
+    arguments = [address, limit, special_register(b, "tid.x"), ir.Constant(I32, -1)]
+    return assembly(b, _ARRIVE, "=r,l,r,r,0,~{memory}", I32, arguments, effect=True)
+
+
 @operation
-def elect(counter: Any, group: Any, count: Any) -> tuple[Fragment, Emit] | None:
-    """True in the block that arrives last of `count`: it then sees the global stores of all of them.
+def elect(counter: Any, group: Any, count: Any, blocks: Any = 1) -> tuple[Fragment, Emit] | None:
+    """True in the block, or the cluster of `blocks` blocks, that arrives last of `count`: it then sees the global
+    stores of all of them.
 
     Every thread fences its stores, the block meets, and one thread counts; the vote tells the others
     (CUDA C++ Programming Guide, memory fence functions).
@@ -94,16 +102,19 @@ def elect(counter: Any, group: Any, count: Any) -> tuple[Fragment, Emit] | None:
         return None
     if counter.dtype not in (types.int32, types.uint32) or counter.readonly:
         raise TypingError(f"the counter of elect is a writable array of int32, not {counter}")
-    fragment = Fragment(boolean, (), weak=True)
+    fragment, cluster = Fragment(boolean, (), weak=True), literal(blocks, "the blocks of a cluster")
 
-    def emit(b: Builder, p: Value, at: Value, total: Value) -> Value:
-        (position,), (blocks,) = spread(b, group, at, int64, ()), spread(b, count, total, int32, ())
-        limit = b.sub(blocks, ir.Constant(I32, 1))
+    def emit(b: Builder, p: Value, at: Value, total: Value, *_: Value) -> Value:
+        (position,), (arrivals,) = spread(b, group, at, int64, ()), spread(b, count, total, int32, ())
+        limit = b.sub(arrivals, ir.Constant(I32, 1))
         _fence(b)
-        intrinsic(b, "llvm.nvvm.barrier0", ir.VoidType(), [], convergent=True)
         address = b.ptrtoint(b.gep(p, [position]), I64)
-        arguments = [address, limit, special_register(b, "tid.x"), ir.Constant(I32, -1)]
-        arrived = assembly(b, _ARRIVE, "=r,l,r,r,0,~{memory}", I32, arguments, effect=True)
+        if cluster > 1:
+            last = told_by_first(b, cluster, lambda: _counted(b, address, limit))
+            _fence(b)
+            return b.icmp_unsigned("==", last, limit)
+        intrinsic(b, "llvm.nvvm.barrier0", ir.VoidType(), [], convergent=True)
+        arrived = _counted(b, address, limit)
         mine = b.zext(b.icmp_unsigned("==", arrived, limit), I32)
         any_of_block = intrinsic(b, "llvm.nvvm.barrier0.or", I32, [mine], convergent=True)
         _fence(b)

@@ -7,15 +7,17 @@ copy.  The barrier of a cluster is split: arriving after the last read of a visi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, operation
 from polyfuse.backends.numba_cuda.fragments.monoids import FragmentMonoid, State, tree
 from polyfuse.backends.numba_cuda.fragments.slots import special_register
 from polyfuse.backends.numba_cuda.fragments.threads import (
+    ROUND_BYTES,
     compact,
-    from_memory,
     i32,
+    read_shared,
     shared_buffer,
     spread_bits,
     to_memory,
@@ -25,16 +27,13 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     I16,
     I32,
     I64,
-    SHARED,
     Builder,
     DType,
     Value,
+    int32,
     itemsize,
 )
 from polyfuse.backends.numba_cuda.numba_api import ir, types
-
-_ROUND_BYTES = 16384  # of shared memory that one combination takes at most
-
 
 # ------------------------------------------------------------------------------------------ the split barrier
 
@@ -90,17 +89,8 @@ class _Mailbox:
     def read(self, b: Builder, entry: Value) -> list[State]:
         """The states of all peers in their order."""
         start = b.mul(entry, i32(self.peers))
-        columns = [self._column(b, t, buffer, start) for t, buffer in zip(self.dtypes, self.buffers, strict=True)]
-        return list(zip(*columns, strict=True))
-
-    def _column(self, b: Builder, dtype: DType, buffer: Value, start: Value) -> list[Value]:
-        width, values = min(self.peers, max(1, 16 // itemsize(dtype))), list[Value]()
-        vector = ir.VectorType(buffer.type.pointee, width).as_pointer(SHARED)
-        for first in range(0, self.peers, width):
-            found = b.load(b.bitcast(b.gep(buffer, [b.add(start, i32(first))]), vector))
-            found.align = width * itemsize(dtype)
-            values += [b.extract_element(found, i32(k)) for k in range(width)]
-        return [from_memory(b, dtype, value) for value in values]
+        pairs = zip(self.dtypes, self.buffers, strict=True)
+        return list(zip(*(read_shared(b, t, buffer, start, self.peers) for t, buffer in pairs), strict=True))
 
 
 def between_blocks(
@@ -119,7 +109,7 @@ def between_blocks(
     """
     peers, members = 1 << high.bit_count(), 1 << low.bit_count()
     classes = threads // members
-    batch = max(1, min(len(states), _ROUND_BYTES // (classes * peers * sum(map(itemsize, dtypes)))))
+    batch = max(1, min(len(states), ROUND_BYTES // (classes * peers * sum(map(itemsize, dtypes)))))
     mailbox = _Mailbox(b, dtypes, peers, batch * classes)
     thread, rank = special_register(b, "tid.x"), _rank(b)
     lane_class = compact(b, thread, ~low & (threads - 1))
@@ -140,6 +130,25 @@ def between_blocks(
         combined += [tree(b, monoid, dtypes, mailbox.read(b, entry)) for entry in entries]
         _synchronise(b, "arrive")
     return combined
+
+
+def told_by_first(b: Builder, blocks: int, ask: Callable[[], Value]) -> Value:
+    """What `ask` gives in the first thread of the cluster, to all threads of its `blocks` blocks, as i32.  It is asked
+    after all of them have come here, with their stores before visible to the device."""
+    told = shared_buffer(b, int32, 1)
+    thread, rank = special_register(b, "tid.x"), _rank(b)
+    _synchronise(b, "wait")
+    _synchronise(b, "arrive")
+    _synchronise(b, "wait")
+    with b.if_then(b.icmp_unsigned("==", b.or_(thread, rank), i32(0))):
+        answer = ask()
+        for block in range(blocks):
+            _push(b, told, i32(block), answer)
+    _synchronise(b, "arrive")
+    _synchronise(b, "wait")
+    (found,) = read_shared(b, int32, told, i32(0), 1)
+    _synchronise(b, "arrive")
+    return found
 
 
 def _rank(b: Builder) -> Value:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.clusters import between_blocks
+from polyfuse.backends.numba_cuda.fragments.dealing import dealt_between_warps, pays
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, Rule, literal, named, operation
 from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid
 from polyfuse.backends.numba_cuda.fragments.reductions import pack_states, result_type, state_fragments, states_of
@@ -33,7 +34,9 @@ def _threads(monoid: FragmentMonoid) -> Rule:
             states = states_of(b, components, fragments, values[: monoid.states])
             states = butterfly(b, monoid, dtypes, states, low, count)
             if low >= 32:
-                states = between_warps(b, monoid, dtypes, states, low, count)
+                deal = pays(dtypes, len(states), low, count)
+                between = dealt_between_warps if deal else between_warps
+                states = between(b, monoid, dtypes, states, low, count)
             if high:
                 states = between_blocks(b, monoid, dtypes, states, low, high, count)
             return pack_states(b, fragments, states)

@@ -40,6 +40,7 @@ from polyfuse.backends.numba_cuda.fragments.declare import (
     operation,
     slotwise,
 )
+from polyfuse.backends.numba_cuda.fragments.division import shared_quotients, shares_divisors
 from polyfuse.backends.numba_cuda.fragments.transcendental import circular, tanh
 from polyfuse.backends.numba_cuda.fragments.values import DType, Fragment, boolean, float32, is_float
 from polyfuse.backends.numba_cuda.numba_api import TypingError
@@ -131,6 +132,8 @@ def _rule(name: str, arity: int, kinds: str, op: Op, result: DType | None) -> Ru
         fragment = Fragment(result or meet.dtype, meet.shape, meet.weak)
         if name in _CIRCULAR and meet.dtype == float32 and isinstance(arguments[0], Fragment):
             return fragment, circular(name, _CIRCULAR[name], arguments[0], fragment)
+        if name == "divide" and shares_divisors(arguments, fragment):
+            return fragment, shared_quotients(arguments[0], arguments[1], fragment)
         return fragment, slotwise(arguments, fragment, meet.dtype, op)
 
     by_arity: dict[int, Rule] = {

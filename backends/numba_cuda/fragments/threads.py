@@ -31,7 +31,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
 from polyfuse.backends.numba_cuda.numba_api import cgutils, ir, types
 
 _ALTERNATING = 1024  # bytes up to which a second copy of a buffer is cheaper than a second barrier
-_ROUND = 16384  # bytes of shared memory that one combination takes at most
+ROUND_BYTES = 16384  # bytes of shared memory that one combination takes at most
 
 
 def i32(value: int) -> Value:
@@ -168,11 +168,12 @@ class Exchange:
 
     def read(self, b: Builder, position: Value, count: int) -> list[State]:
         """`count` consecutive states from `position`, which is a multiple of a `count` that is a power of two."""
-        columns = [_read(b, t, view, position, count) for t, view in zip(self.dtypes, self.views, strict=True)]
+        columns = [read_shared(b, t, view, position, count) for t, view in zip(self.dtypes, self.views, strict=True)]
         return list(zip(*columns, strict=True))
 
 
-def _read(b: Builder, dtype: DType, view: Value, position: Value, count: int) -> list[Value]:
+def read_shared(b: Builder, dtype: DType, view: Value, position: Value, count: int) -> list[Value]:
+    """`count` consecutive elements from `position`, as `Exchange.read`."""
     width = math.gcd(count, max(1, 16 // itemsize(dtype)))
     element, values = view.type.pointee, []
     for start in range(0, count, width):
@@ -224,7 +225,7 @@ def between_warps(
     lanes, warp_bits, warps = bits & 31, bits >> 5, threads // 32
     classes = 32 >> lanes.bit_count()
     per_slot = warps * classes
-    batch = max(1, min(len(states), _ROUND // (per_slot * sum(map(itemsize, dtypes)))))
+    batch = max(1, min(len(states), ROUND_BYTES // (per_slot * sum(map(itemsize, dtypes)))))
     exchange = Exchange(b, dtypes, batch * per_slot)
     thread, members = special_register(b, "tid.x"), subsets(warp_bits)
     lane, warp = b.and_(thread, i32(31)), b.lshr(thread, i32(5))

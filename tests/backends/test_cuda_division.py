@@ -1,0 +1,72 @@
+"""Quotients by a shared divisor have the bits of IEEE division; combinations of many values are dealt to threads."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from polyfuse import dtypes
+from polyfuse.affine import Affine
+from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
+from polyfuse.kernel import ArrayParameter
+
+
+def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """One rounding: products of two float32 are exact in float64, sums of these in the longer significand."""
+    return (x.astype(np.longdouble) * y + z).astype(np.float32)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="needs an extended significand")
+@pytest.mark.parametrize("hard", [False, True])
+def test_two_corrections_give_the_nearest_quotient(hard: bool) -> None:
+    random, n = np.random.default_rng(5), 1 << 20
+    low = (1 << 24) - 4096 if hard else 1 << 23
+    d = np.ldexp(random.integers(low, 1 << 24, n), random.integers(-59, 59, n) - 23).astype(np.float32)
+    x = np.ldexp(random.integers(1 << 23, 1 << 24, n), random.integers(-59, 59, n) - 23).astype(np.float32)
+    if hard:  # next to the middle between two floats
+        x = (np.ldexp(random.integers(1 << 24, 1 << 25, n) | 1, -24) * d).astype(np.float32)
+    inverse = np.float32(1) / d
+    q = x * inverse
+    for _ in range(2):
+        q = fma(fma(q, -d, x), inverse, q)
+    np.testing.assert_array_equal(q, x / d)
+
+
+def compiled(body: str, threads: int = 256) -> CompiledKernel:
+    lines = ("v = load(x, 4 * thread(), TILE)", body)
+    source = "TILE = Tile((4, 4), (1024, 1), vector=4)\ndef k(x, y):\n" + "".join(f"    {line}\n" for line in lines)
+    parameters = [ArrayParameter(n, dtypes.f32, (Affine.symbol("N"),), readonly=n == "x") for n in "xy"]
+    return compile_kernel(source, "k", parameters, threads, (9, 0))
+
+
+def count(kernel: CompiledKernel, pattern: str) -> int:
+    return len(re.findall(pattern, kernel.ptx))
+
+
+@pytest.mark.ptx
+def test_one_reciprocal_serves_the_slots_of_a_divisor() -> None:
+    kernel = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0, 1)))")
+    assert count(kernel, r"fma\.rn\.f32") == 16 * 4
+    assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 + 16  # the reciprocal, and the branch that is rarely taken
+    per_column = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0,)))")
+    assert count(per_column, r"(div|rcp)\.rn\.f32") == 4 + 16
+
+
+@pytest.mark.ptx
+def test_divisors_of_their_own_divide() -> None:
+    each = compiled("store(y, 4 * thread(), TILE, v / (v + 1.0))")
+    assert count(each, r"div\.rn\.f32") == 16 and count(each, r"fma\.rn\.f32") == 0
+
+
+@pytest.mark.ptx
+def test_sums_of_columns_are_dealt_to_threads_between_warps() -> None:
+    """Eight lanes of four columns, 64 rows: two barriers and two loads, not 16 partials of each column."""
+    kernel = compiled("store(y, 4 * thread(), TILE, v - threads_sum(reduce_sum(v, (0,)), 504, 512))", 512)
+    assert count(kernel, r"bar\.sync") == 2
+    assert count(kernel, r"ld\.shared") <= 2
+    assert count(kernel, r"shfl\.sync\.bfly") == 2 * 4 + 4
+    assert kernel.shared_bytes == (16 + 1) * 32 * 4
+    row = compiled("store(y, 4 * thread(), TILE, v - threads_sum(reduce_sum(v, (0, 1)), 511, 512))", 512)
+    assert count(row, r"bar\.sync") == 1
