@@ -69,9 +69,10 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
     terms["cache"] = max(terms["cache"], lines)
     bound = max(terms, key=lambda k: terms[k])
-    waves = -(-blocks // max(1, max(1, occupancy) * target.processors))
-    waiting = waves * _waiting(scop, schedule, target, sizes) / max(1, occupancy)
-    seconds = target.launch + together + waiting + _finish(scop, schedule, target, sizes)
+    waiting = -(-blocks // max(1, max(1, occupancy) * target.processors)) * _waiting(scop, schedule, target, sizes)
+    beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
+    together = (together**beside + waiting**beside) ** (1 / beside)
+    seconds = target.launch + together + _finish(scop, schedule, target, sizes)
     if terms[bound] < target.launch:
         bound = "launch"
     elif fill < 0.5 and bound in ("memory", "cache"):
@@ -155,7 +156,7 @@ def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target) -> bool:
     return combines and not schedule.of_kind("loop") and schedule.block_threads > target.warp
 
 
-WAIT, CLUSTER_WAIT = 1.2e-6, 1.25e-6
+WAIT, CLUSTER_WAIT = 1.2e-6, 1.6e-6
 """Seconds from the loads of a trip to the end of a combination in it, which nothing of that block overlaps: in a block,
 and in a cluster for two and every doubling of it.  A^T (A x) of 16384 x 16384 on an H200: 519 us in 128 trips of a row
 a block, 120 of them at the end; in 64 trips with two clusters side by side 413 us in clusters of 4, 452 of 8."""
