@@ -30,6 +30,14 @@ class Allowance:
         return work <= self.large or (work <= self.all and size <= SMALL)
 
 
+AGAIN = 5_000  # work of a search that goes on after a proof refused a kernel: most prices are remembered
+
+
+def further(done: int) -> Allowance:
+    """Of a search that goes on, when `done` work lies behind it."""
+    return Allowance(done + AGAIN, done + AGAIN * (1 + SMALLER))
+
+
 def allowance(statements: int, done: int = 0) -> Allowance:
     """Of a search over that many statements, when `done` work lies behind it."""
     large = BASE + EACH * statements

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from polyfuse.grouping.allowance import allowance
+from polyfuse.grouping.allowance import allowance, further
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
 from polyfuse.grouping.moves import drop, merged
@@ -82,7 +82,7 @@ class Grouping:
         return _finish(queue, lost, self.unmet, self.unfused, self._effort)
 
     def _queue(self, rules: Rules) -> Queue:
-        allowed = allowance(0, self._costs.work)  # most is remembered
+        allowed = further(self._costs.work)
         return Queue(Partition.of(self._costs, self.kernels), Judge(self._costs, rules), allowed)
 
 
