@@ -1,6 +1,7 @@
 """Benchmarks beside peers: `python -m benchmarks run [--only REGEX] [--peers a,b] [--set NAME] [--save FILE]`.
 
-Needs a CUDA device and torch; the CPU's benchmark is `python -m benchmarks.cpu`.
+Needs a CUDA device and torch; the CPU's benchmark is `python -m benchmarks.cpu`.  `python -m benchmarks roofline RECORD
+PLOT` draws what a run saved.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchmarks.programs import HELD_OUT, PROGRAMS
+from benchmarks import roofline
+from benchmarks.programs import HELD_OUT, HOST, PROGRAMS
 
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 
@@ -23,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     from benchmarks import gpu, report
 
     peers = frozenset(filter(None, arguments.peers.split(",")))
-    programs = HELD_OUT if arguments.set == "held-out" else PROGRAMS
+    programs = {"table": PROGRAMS, "held-out": HELD_OUT, "host": HOST}[arguments.set]
     speed = gpu.copy_bandwidth()
     rows: list[gpu.Row] = []
     failed = 0
@@ -65,9 +67,14 @@ def main() -> int:
     runner = commands.add_parser("run")
     runner.add_argument("--only", default="", help="regular expression over the names of programs")
     runner.add_argument("--peers", default=",".join(PEERS), help="comma list; empty for none")
-    runner.add_argument("--set", choices=("table", "held-out"), default="table")
+    runner.add_argument("--set", choices=("table", "held-out", "host"), default="table")
     runner.add_argument("--save", help="results file to write")
     runner.set_defaults(call=run)
+    plotter = commands.add_parser("roofline")
+    plotter.add_argument("record", help="results file that a run saved")
+    plotter.add_argument("plot", help="file to write: .svg, .png or .pdf")
+    plotter.add_argument("--target", default="h200")
+    plotter.set_defaults(call=lambda a: roofline.main(a.record, a.plot, a.target))
     arguments = parser.parse_args()
     return int(arguments.call(arguments))
 

@@ -27,21 +27,23 @@ from benchmarks.programs import Input, Program
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64, "i64": torch.int64}
 ROTATED_BYTES = 3 * 60 << 20
+SMALL = 16 << 20  # bytes moved, below which a call costs the host more than the device
 
 
 @dataclass(slots=True)
 class Row:
-    """One program: microseconds per contender, and what the plan said."""
+    """One program: microseconds per contender (of small programs on the host as well), and what the plan said."""
 
     name: str
     kernels: int
     bytes: int
+    flops: int
     predicted: float
     compile_seconds: float
     error: float
-    host: float
     times: dict[str, float] = field(default_factory=dict)
     spreads: dict[str, float] = field(default_factory=dict)
+    hosts: dict[str, float] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -117,7 +119,8 @@ def measured(program: Program, peers: frozenset[str], repeats: int = 21) -> Row:
     assert error <= program.tolerance, f"{program.name}: error {error:.1e}, allowed {program.tolerance:.0e}"
     moved = size + sum(t.numel() * t.element_size() for t in as_tuple(result))
     plan = function.plan(*sets[0])
-    row = Row(program.name, len(plan.steps), moved, 1e6 * plan.cost_analysis().seconds, seconds, error, 0.0)
+    cost = plan.cost_analysis()
+    row = Row(program.name, len(plan.steps), moved, cost.flops, 1e6 * cost.seconds, seconds, error)
     contend(row, "polyfuse", function, sets, repeats)
     for name, peer in torch_peers(program, peers, torch):
         contend(row, name, peer, sets, repeats)
@@ -131,6 +134,8 @@ def measured(program: Program, peers: frozenset[str], repeats: int = 21) -> Row:
 def contend(row: Row, name: str, function: Callable[..., Any], sets: list[list[Any]], repeats: int) -> None:
     try:
         row.times[name], row.spreads[name] = microseconds([lambda s=s: function(*s) for s in sets], repeats)
+        if row.bytes < SMALL:
+            row.hosts[name] = host_microseconds(lambda: function(*sets[0]))
     except Exception as error:  # a peer's failure is a fact of the table
         row.failures[name] = f"{type(error).__name__}: {str(error)[:200]}"
 
@@ -144,6 +149,8 @@ def contend_foreign(
         if None not in functions:
             times = synchronised([f for f in functions if f], repeats)
             row.times[name], row.spreads[name] = times
+            if row.bytes < SMALL:
+                row.hosts[name] = host_microseconds(lambda: functions[0] and functions[0]())
     except Exception as error:
         row.failures[name] = f"{type(error).__name__}: {str(error)[:200]}"
 

@@ -273,3 +273,11 @@ HELD_OUT: tuple[Program, ...] = (
     Program("reversed difference f16", reversed_difference, (matrix(20001, 8191, "f16"),), 2e-3),
     Program("tiny softmax", tiny, (matrix(64, 50),)),
 )
+
+HOST: tuple[Program, ...] = (
+    Program("chain 32", chain, (matrix(32, 32),) * 2),
+    Program("chain 1024", chain, (matrix(1024, 1024),) * 2),
+    Program("softmax 64 x 50", tiny, (matrix(64, 50),)),
+    Program("layernorm 128 x 768", layernorm, (matrix(128, 768), vector(768), vector(768))),
+)
+"""Programs so small that a call costs the host more than the device."""

@@ -25,6 +25,8 @@ def floor(row: Row, speed: float) -> float:
 def line(row: Row, speed: float) -> str:
     times = "  ".join(f"{name} {t:.1f}" for name, t in row.times.items())
     failures = "  ".join(f"{name} FAILED {why}" for name, why in row.failures.items())
+    if row.hosts:
+        times += "  host " + "  ".join(f"{name} {t:.1f}" for name, t in row.hosts.items())
     return (
         f"{row.name:26s} floor {floor(row, speed):7.1f}  {times}  predicted {row.predicted:.1f}  "
         f"kernels {row.kernels}  cold {row.compile_seconds:.2f} s  error {row.error:.1e}  {failures}"
