@@ -182,8 +182,8 @@ def _overlap(scop: Scop, schedule: KernelSchedule, target: Target, occupancy: in
 
 
 ELECTION = 2.0e-6
-"""Seconds from the last share to the end of the kernel, but for reading shares: fence, counter, two dependent round trips
-of `Target.latency`.  An estimate: no measurement isolates it."""
+"""Seconds from the last share to the end of the kernel, but for reading shares: fence, counter, two dependent round
+trips of `Target.latency`.  An estimate: no measurement isolates it."""
 
 
 def _finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
