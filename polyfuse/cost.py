@@ -16,8 +16,18 @@ from math import inf, prod
 from polyfuse import cost_cpu
 from polyfuse.affine import Affine
 from polyfuse.cost_l1 import l1_seconds
-from polyfuse.counts import Cost, Sizes, box_bytes, least_registers, moved_bytes, placed_operations, register_need
+from polyfuse.counts import (
+    Cost,
+    Sizes,
+    box_bytes,
+    least_registers,
+    moved_bytes,
+    placed_instructions,
+    placed_operations,
+    register_need,
+)
 from polyfuse.places.boxes import Unbounded, enclosing_box
+from polyfuse.places.products import folded_products
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
@@ -49,6 +59,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     read, wasted, again, cache_read, in_flight = _loads(scop, schedule, target, sizes, blocks, occupancy)
     written, wasted_writes, stored = _stores(scop, schedule, target, sizes)
     flops = sum(placed_operations(scop, p, sizes, schedule.threads) for p in schedule.placed)
+    folded = folded_products(scop, schedule)
+    issued = sum(placed_instructions(scop, p, sizes, schedule.threads, folded) for p in schedule.placed)
     resident = min(blocks, max(1, occupancy) * target.processors)
     busy = min(1.0, blocks / target.processors)
     flying = resident * threads * max(LEAST_IN_FLIGHT, in_flight)
@@ -56,7 +68,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms = {
         "memory": (read + wasted + written + wasted_writes) / (target.bandwidth * fill),
         "cache": (cache_read + stored) / (target.l2_bandwidth * fill),
-        "compute": flops / (target.flops * busy),
+        "compute": max(flops, 2 * issued) / (target.flops * busy),  # a fused multiply-add is two operations
     }
     terms["memory"] += again / (target.l2_bandwidth * fill)
     terms["memory"] *= _overlap(scop, schedule, target, occupancy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -103,6 +103,22 @@ def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) ->
     used = placed.digits() | {loop for loop, _ in placed.path} if placed.path else placed.digits()
     count = sizes.product(used, ("slot", "loop")) * threads * sizes.blocks(placed)
     return each * count
+
+
+@lru_cache(maxsize=100_000)
+def applications(term: Expr) -> int:
+    """Functions applied in one evaluation of a body: at least an instruction each."""
+    return 1 + sum(applications(o) for o in term.operands) if isinstance(term, Apply) else 0
+
+
+def placed_instructions(scop: Scop, placed: Placed, sizes: Sizes, threads: int, folded: Container[str]) -> int:
+    """Instructions of all executions, at least; a multiply that a contraction absorbs is none."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or placed.name in folded:
+        return 0
+    each = sum([applications(b) for b in statement.body]) + (1 if statement.monoid else 0)
+    count = sizes.product(placed.digits() | {loop for loop, _ in placed.path}, ("slot", "loop"))
+    return each * count * threads * sizes.blocks(placed)
 
 
 def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:

@@ -47,9 +47,10 @@ def windows(situation: Situation) -> list[Proposal]:
     if len(outer) == 2 and not set(outer) <= moved:
         outer = outer[1:]
     shapes = PLANES if len(outer) == 2 else [(1, rows) for rows in ROWS]
-    columns = aligned if aligned > 1 or not others else power_below(situation.tiles.get("vector", COLUMNS))
+    wide = aligned if aligned > 1 or not others else COLUMNS
+    columns = power_below(situation.tiles.get("columns", wide))
     return [
-        _proposal(situation, axes, inner, outer, _Tile(planes, rows, columns, aligned))
+        _proposal(situation, axes, inner, outer, _Tile(planes, rows, columns, min(aligned, columns)))
         for planes, rows in _wanted(situation, shapes)
     ]
 
@@ -136,7 +137,7 @@ def _proposal(
     planes = (("planes", tile.planes),) if len(outer) == 2 else ()
     return Proposal(
         "windows",
-        (("threads", threads), *planes, ("rows", tile.rows), ("vector", columns)),
+        (("threads", threads), *planes, ("rows", tile.rows), ("columns", columns)),
         kept_digits([*digits, tx, ty, u, p, q, v], keep_threads=True),
         anchors(situation, splits),
         guards=_guards(situation, situation.lead.extents[axes.index(inner)], tile.vector, flat=not outer),

@@ -83,12 +83,12 @@ def test_vectors_divide_the_rows_of_every_array(function: Any, spec: str, vector
     options: dict[str, Any] = {"strategies": {root: "windows"}, "tiles": {root: {"rows": 4}}}
     plan = planned(function, spec, **options)
     assert_legal(plan)
-    assert dict(only(plan).schedule.parameters)["vector"] == max(2, vector)
+    assert dict(only(plan).schedule.parameters)["columns"] == max(2, vector)
     assert ("vector=" in plan.source()) == (vector > 1)
 
 
 def test_reversed_rows_are_loaded_as_vectors_and_turned_in_registers() -> None:
-    options = {"strategies": {"add": "windows"}, "tiles": {"add": {"vector": 4}}}
+    options = {"strategies": {"add": "windows"}, "tiles": {"add": {"columns": 4}}}
     plan = planned(mirrored, "f32[64, 4096]", **options)
     assert [p.role for p in only(plan).schedule.placed].count("take") == 1
     backwards = re.findall(r"^(\w+) = Tile\(.*-1.*\)$", plan.source(), re.M)
@@ -126,7 +126,7 @@ def test_results(jit: Jit, function: Any, shape: tuple[int, ...], dtype: str, ro
 
 def test_sizes_unknown_when_planned_are_guarded() -> None:
     kernel = only(planned(relax_twice, "f32[N~8192, M~8192]"))
-    assert dict(kernel.schedule.parameters)["vector"] == 4
+    assert dict(kernel.schedule.parameters)["columns"] == 4
     assert {str(g) for g in kernel.guards} >= {"M mod 4 = 0"}
 
 
@@ -139,8 +139,8 @@ def test_explain_says_what_a_thread_keeps() -> None:
 def test_lines_of_the_first_level_cache_are_counted() -> None:
     """A warp's 128 elements: a reversed row read one by one is 4 accesses of 4 lines or 5, by where in a line they
     begin (4 + 112 / 128 on average); vectors of four fill 4 lines."""
-    for strategy, lines in (("pointwise", 4 * (4 + 112 / 128) + 4 + 4), ("windows", 4 + 4 + 4)):
-        options = {"strategies": {"add": strategy}, "tiles": {"add": {"vector": 4}}}
+    for strategy, width, lines in (("pointwise", "vector", 4 * (4 + 112 / 128) + 4 + 4), ("windows", "columns", 12)):
+        options = {"strategies": {"add": strategy}, "tiles": {"add": {width: 4}}}
         kernel = only(planned(mirrored, "f32[4096, 4096]", **options))
         seconds = l1_seconds(kernel.group.scop, kernel.schedule, H200, Sizes(kernel.schedule, {}))
         assert seconds == pytest.approx(4096 * 4096 / 128 * lines / (H200.processors * H200.clock))
