@@ -21,8 +21,15 @@ from polyfuse.strategies.catalogue import FALLBACKS, STRATEGIES
 ENOUGH = 100
 NODES = "Input Constant Iota Map Reduce Scan View Region Gather Scatter Opaque".split()
 SCOPES = ("register", "shared", "global", "combine over the grid")
-NOT_ON = {"cpu": ("tiles",), "cuda": ("tiles_cpu",)}
-"""Strategies made for the other kind of machine."""
+NOT_ON = {"cpu": ("windows", "tiles", "held", "one_pass", "contraction"), "cuda": ("tiles_cpu",)}
+"""Strategies that propose nothing for a kind of machine."""
+NAMES = {
+    "tiles": ("tiles", "stencil"),
+    "tiles_cpu": ("tiles",),
+    "held": ("held_rows", "planes", "panels"),
+    "reduction": ("rows", "columns"),
+}
+"""What schedules are called, where a strategy proposes several kinds."""
 
 
 @dataclass
@@ -150,13 +157,8 @@ def from_json(data: Mapping[str, Any]) -> Record:
 
 def strategies_on(kind: str) -> list[str]:
     """Names of the strategies for a kind of machine, as schedules carry them."""
-    found: list[str] = []
-    for strategy in (*STRATEGIES, *FALLBACKS):
-        if strategy.__name__ not in NOT_ON[kind]:
-            found += {"reduction": ["rows", "columns"], "tiles_cpu": ["tiles"]}.get(
-                strategy.__name__, [strategy.__name__]
-            )
-    return found
+    own = [f.__name__ for f in (*STRATEGIES, *FALLBACKS) if f.__name__ not in NOT_ON[kind]]
+    return [name for strategy in own for name in NAMES.get(strategy, (strategy,))]
 
 
 def described(options: Mapping[str, Any], seeds: tuple[int, int], record: Record, seconds: float) -> dict[str, Any]:

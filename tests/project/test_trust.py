@@ -1,0 +1,63 @@
+"""The figures of docs/trust.md are those of the records.  ``python -m tests.project.test_trust`` writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "trust.md"
+RESULTS = ROOT / "benchmarks" / "results"
+FUZZED = {
+    "fuzz_interpreter.json": "interpreter",
+    "fuzz_cpu.json": "CPU",
+    "fuzz_h200.json": "H200",
+}
+WANTED = {"interpreter": 30_000, "CPU": 5_000, "H200": 5_000}
+"""Programs that the corpus is meant to reach."""
+MARKS = "<!-- records -->\n", "<!-- end of records -->\n"
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text())
+
+
+def lines() -> list[str]:
+    """A table of what the fuzzer and the enumeration ran."""
+    found = ["| record | ran | wrong | repeat it with |", "|---|---|---|---|"]
+    for name, machine in FUZZED.items():
+        if not (RESULTS / name).exists():
+            found.append(f"| random programs, {machine} | none of {WANTED[machine]:,} wanted | | |")
+            continue
+        record = read(name)
+        commits = ", ".join(dict.fromkeys(run["commit"] for run in record["runs"]))
+        ran = f"{record['programs']:,} of {WANTED[machine]:,} programs wanted, at {commits}"
+        command = f"{record['runs'][0]['command']}`, seeds in the record"
+        found.append(f"| [{machine}](../benchmarks/results/{name}) | {ran} | {len(record['failures'])} | `{command} |")
+    record = read("legality_brute_force.json")
+    verdicts = f"{record['schedules']:,} schedules, {record['verdicts']:,} verdicts"
+    link = "[enumeration](../benchmarks/results/legality_brute_force.json)"
+    found.append(f"| {link} | {verdicts} | {len(record['disagreements'])} | `{record['command']}` |")
+    return [*found, ""]
+
+
+def page() -> str:
+    text = PAGE.read_text()
+    start, end = text.index(MARKS[0]) + len(MARKS[0]), text.index(MARKS[1])
+    return text[:start] + "\n" + "\n".join(lines()) + "\n" + text[end:]
+
+
+def test_figures_are_those_of_the_records() -> None:
+    assert page() == PAGE.read_text(), "run python -m tests.project.test_trust"
+
+
+def test_records_hold_no_failure_that_is_still_open() -> None:
+    for name in FUZZED:
+        if (RESULTS / name).exists():
+            assert not read(name)["failures"], name
+    assert not read("legality_brute_force.json")["disagreements"]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
