@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,9 @@ def histogram_bin_edges(x: ArrayLike, bins: Any = 10, range: Any = None, weights
         raise UnsupportedError(
             f"the number of bins={bins!r} depends on the values", advice="Give a number of bins, or their edges."
         )
-    if not isinstance(bins, int):
+    if isinstance(bins, (list, tuple)) or (isinstance(bins, (Tracer, np.ndarray)) and bins.ndim):
         return lift(x.state, bins)
+    bins = index(bins)  # a scalar argument that counts bins is one that the trace holds for
     if range is not None:
         low, high = (lift(x.state, float(v)) for v in range)
         if range[0] == range[1]:

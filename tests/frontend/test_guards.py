@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.affine import Affine
 from polyfuse.bindings import Guard, VolumeGuard
 from polyfuse.errors import ShapeError, TraceError, UnsupportedError
@@ -223,3 +224,9 @@ def test_no_program_uses_a_symbol_that_no_argument_defines() -> None:
 def test_sizes_as_results() -> None:
     result = traced(lambda x: (x.shape, x.size, len(x), x.sum()), zeros(3, 4))
     assert result.rebuild([0.0], {"n0": 7, "n1": 5}) == ((7, 5), 35, 7, 0.0)
+
+
+def test_a_scalar_argument_that_counts_bins_is_a_guard() -> None:
+    f, x = pf.jit(lambda x, bins: np.histogram(x, bins)[0]), np.random.default_rng(0).random(50)
+    for bins in (5, 7):
+        np.testing.assert_array_equal(f(x, bins), np.histogram(x, bins)[0])

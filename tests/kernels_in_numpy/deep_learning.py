@@ -89,6 +89,14 @@ def rotary(x, theta=10000.0):
     return np.concatenate([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)], axis=-1)
 
 
+def label_smoothing(logits, labels, smoothing=0.1):
+    n, classes = logits.shape
+    target = np.full((n, classes), smoothing / classes, dtype=logits.dtype)
+    target[np.arange(n), labels] += 1 - smoothing
+    log_p = logits - np.log(np.sum(np.exp(logits), axis=1, keepdims=True))
+    return -(target * log_p).sum(axis=1)
+
+
 def head(rng):
     return {name: normal(rng, 2, 11, 8) for name in ("q", "k", "v")}
 
@@ -132,4 +140,5 @@ KERNELS = (
     Kernel(lstm_cell, arrays(x=(5, 6), h=(5, 4), c=(5, 4), w=(6, 16), u=(4, 16), b=(16,)), 1, 1),
     Kernel(embedding_bag, bags, 1, 1),
     Kernel(rotary, arrays(x=(2, 7, 8)), 1, 1),
+    Kernel(label_smoothing, classified, 1, 1),
 )

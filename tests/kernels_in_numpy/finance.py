@@ -4,7 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.kernels_in_numpy.kernel import Kernel, normal
+from tests.kernels_in_numpy.kernel import Kernel, normal, uniform
+
+
+def cumulative_normal(x):
+    """Abramowitz and Stegun 26.2.17."""
+    t = 1 / (1 + 0.2316419 * np.abs(x))
+    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    tail = np.exp(-x * x / 2) / np.sqrt(2 * np.pi) * series
+    return np.where(x < 0, tail, 1 - tail)
+
+
+def black_scholes(price, strike, time, rate=0.02, volatility=0.3):
+    spread = volatility * np.sqrt(time)
+    d1 = (np.log(price / strike) + (rate + volatility**2 / 2) * time) / spread
+    d2 = d1 - spread
+    discounted = strike * np.exp(-rate * time)
+    call = price * cumulative_normal(d1) - discounted * cumulative_normal(d2)
+    put = discounted * cumulative_normal(-d2) - price * cumulative_normal(-d1)
+    return call, put
 
 
 def monte_carlo(normals, price=100.0, strike=105.0, rate=0.01, volatility=0.2, years=1.0):
@@ -54,11 +72,16 @@ def exponential_average(x, alpha=0.3):
     return result
 
 
+def options_book(rng):
+    return {name: uniform(rng, 33, low=0.5, high=2.0) for name in ("price", "strike", "time")}
+
+
 def walk(name, n=40):
     return lambda rng: {name: (100 + np.cumsum(rng.standard_normal(n))).astype(np.float32)}
 
 
 KERNELS = (
+    Kernel(black_scholes, options_book, 1, 1),
     Kernel(monte_carlo, lambda rng: {"normals": normal(rng, 31, 12)}, 1, 1, tolerance=1e-4),
     Kernel(moving_average, walk("x"), 2, 2, tolerance=1e-4),
     Kernel(bollinger, walk("x"), 1, 1, tolerance=1e-4),

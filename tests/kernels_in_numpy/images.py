@@ -70,5 +70,5 @@ KERNELS = (
     Kernel(opening, grey_image, h200=1, cpu=1),
     Kernel(tone, photograph, h200=1, cpu=1),
     Kernel(equalise, lambda rng: {"image": rng.integers(0, 64, (17, 21))}, h200=2, cpu=2),
-    Kernel(auto_contrast, grey_image, 2, 1),
+    Kernel(auto_contrast, grey_image, 1, 1),
 )

@@ -71,6 +71,17 @@ def covariance(data):
     return centred.T @ centred / (data.shape[0] - 1)
 
 
+def correlation(data):
+    n = data.shape[0]
+    deviation = data.std(axis=0)
+    deviation[deviation <= 0.1] = 1.0
+    scaled = (data - data.mean(axis=0)) / (np.sqrt(n) * deviation)
+    result = scaled.T @ scaled
+    m = data.shape[1]
+    result[np.arange(m), np.arange(m)] = 1.0
+    return result
+
+
 def floyd_warshall(path):
     path = path.copy()
     for k in range(path.shape[0]):
@@ -113,6 +124,15 @@ def lu(a):
         a[k + 1 :, k] /= a[k, k]
         a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
     return a
+
+
+def cholesky(a):
+    n = a.shape[0]
+    low = np.zeros_like(a)
+    for j in range(n):
+        low[j, j] = np.sqrt(a[j, j] - np.sum(low[j, :j] ** 2))
+        low[j + 1 :, j] = (a[j + 1 :, j] - low[j + 1 :, :j] @ low[j, :j]) / low[j, j]
+    return low
 
 
 def deriche_like(x, a=0.7):
@@ -165,6 +185,7 @@ KERNELS = (
     Kernel(syr2k, matrices(alpha=None, beta=None, c=(13, 13), a=(13, 8), b=(13, 8)), 1, 1),
     Kernel(trmm, matrices(alpha=None, a=(11, 11), b=(11, 14)), 1, 1),
     Kernel(covariance, matrices(data=(20, 9)), 1, 1),
+    Kernel(correlation, matrices(data=(20, 9)), 1, 1),
     Kernel(floyd_warshall, lambda rng: {"path": uniform(rng, 5, 5, high=9)}, 1, 1),
     Kernel(floyd_warshall_step, lambda rng: {"path": uniform(rng, 12, 12, high=9), "k": 3}, 1, 1),
     Kernel(
@@ -181,5 +202,6 @@ KERNELS = (
         1,
     ),
     Kernel(lu, lambda rng: {"a": positive_definite(rng, 5)}, 1, 1),
+    Kernel(cholesky, lambda rng: {"a": positive_definite(rng, 5)}, 1, 1),
     Kernel(deriche_like, matrices(x=(9, 6)), 1, 1),
 )

@@ -9,6 +9,14 @@ import numpy as np
 from tests.kernels_in_numpy.kernel import Array, Kernel, normal
 
 
+def sgd_momentum(params, velocity, grads, lr=0.1, momentum=0.9):
+    for name in params:
+        velocity[name] *= momentum
+        velocity[name] += grads[name]
+        params[name] -= lr * velocity[name]
+    return params, velocity
+
+
 @dataclass
 class LionState:
     weight: Array
@@ -35,7 +43,22 @@ def clip_by_global_norm(grads, limit=1.0):
     return [g * scale for g in grads], norm
 
 
+def exponential_weights(average, weights, decay=0.99):
+    return {name: decay * average[name] + (1 - decay) * weights[name] for name in weights}
+
+
+def tree(rng):
+    return {"w": normal(rng, 7, 5), "b": normal(rng, 5)}
+
+
 KERNELS = (
+    Kernel(
+        sgd_momentum,
+        lambda rng: {"params": tree(rng), "velocity": tree(rng), "grads": tree(rng)},
+        2,
+        2,
+        options={"donate": ("params", "velocity")},
+    ),
     Kernel(
         lion,
         lambda rng: {"state": LionState(normal(rng, 40), normal(rng, 40)), "grad": normal(rng, 40)},
@@ -51,4 +74,5 @@ KERNELS = (
         options={"donate": ("weight", "cache")},
     ),
     Kernel(clip_by_global_norm, lambda rng: {"grads": [normal(rng, 9, 4), normal(rng, 17)]}, 1, 1),
+    Kernel(exponential_weights, lambda rng: {"average": tree(rng), "weights": tree(rng)}, 2, 2),
 )

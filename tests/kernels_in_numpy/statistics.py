@@ -55,6 +55,12 @@ def naive_bayes(x, mean, variance, prior):
     return joint - (top + np.log(np.exp(joint - top).sum(axis=1, keepdims=True)))
 
 
+def logistic_gradient(weights, x, y, penalty=0.01):
+    p = 1 / (1 + np.exp(-(x @ weights)))
+    loss = -np.mean(y * np.log(p) + (1 - y) * np.log(1 - p)) + penalty * np.sum(weights**2)
+    return loss, x.T @ (p - y) / len(y) + 2 * penalty * weights
+
+
 def autocorrelation(x, lags=5):
     d = x - x.mean()
     variance = np.dot(d, d)
@@ -102,6 +108,10 @@ def bayes_model(rng):
     }
 
 
+def labelled(rng):
+    return {"weights": normal(rng, 6), "x": normal(rng, 25, 6), "y": (rng.random(25) < 0.5).astype(np.float32)}
+
+
 def mixture(rng):
     return {
         "x": normal(rng, 30),
@@ -120,6 +130,7 @@ KERNELS = (
     Kernel(pairwise_distances, vectors(a=(12, 5), b=(14, 5)), 1, 1, tolerance=1e-4),
     Kernel(k_means_step, vectors(points=(25, 3), centres=(4, 3)), 1, 2),
     Kernel(naive_bayes, bayes_model, 1, 1),
+    Kernel(logistic_gradient, labelled, 1, 2),
     Kernel(autocorrelation, vectors(x=(40,)), 1, 1),
     Kernel(resample, lambda rng: {"x": normal(rng, 20), "index": rng.integers(0, 20, (9, 20))}, 1, 1),
     Kernel(one_way_anova, vectors(groups=(4, 15)), 1, 1, tolerance=1e-4),

@@ -11,7 +11,7 @@ from tests.project import functions
 from tests.project.pages import executed
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("array-api.md", "index-notation.md", "what-blocks-fusion.md")
+PAGES = ("array-api.md", "index-notation.md", "limits.md", "what-blocks-fusion.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
