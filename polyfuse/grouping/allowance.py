@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from polyfuse.verdict import unknown
 
 BASE, EACH = 40_000, 60
-"""Work of a search, and more per statement.  A unit takes about 50 microseconds of one core; of 15 kinds of programs of
-100 and 1,000 statements three reach the limit (benchmarks/results/planning.json)."""
+"""Work of a search, and more per statement.  A unit takes about a tenth of a millisecond of a busy core; of 15 kinds of
+programs of 1,000 statements five reach the limit (benchmarks/results/planning.json)."""
 
 SMALL = 12  # statements of the kernels of a move that is weighed over the first limit
 SMALLER = 0.5  # of the first limit: what small kernels may take beyond it
