@@ -20,9 +20,9 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 
-THREADS = 256
+THREADS = 128
 LANES = 32  # of a block along the rows: a warp reads whole lines, and few halo elements above and below
-ROWS = (8, 4)  # per thread: a 3 x 3 stencil loads 10/8 or 6/4 rows per row of results
+RESULTS = 16  # of a thread in 4 to 8 rows: more were slower on an H200 (5 x 5 filter, two Jacobi steps), fewer as well
 PLANES = ((4, 4), (4, 2))  # (planes, rows) of a thread, where neighbours lie along both: few registers, few reads
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 
@@ -46,9 +46,9 @@ def windows(situation: Situation) -> list[Proposal]:
     outer = sorted(others, key=lambda a: (a in moved, axes.index(a)))[-2:]  # planes, rows
     if len(outer) == 2 and not set(outer) <= moved:
         outer = outer[1:]
-    shapes = PLANES if len(outer) == 2 else [(1, rows) for rows in ROWS]
     wide = aligned if aligned > 1 or not others else COLUMNS
     columns = power_below(situation.tiles.get("columns", wide))
+    shapes = PLANES if len(outer) == 2 else ((1, min(8, max(4, RESULTS // columns))),)
     return [
         _proposal(situation, axes, inner, outer, _Tile(planes, rows, columns, min(aligned, columns)))
         for planes, rows in _wanted(situation, shapes)

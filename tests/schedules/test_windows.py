@@ -132,8 +132,8 @@ def test_sizes_unknown_when_planned_are_guarded() -> None:
 
 def test_explain_says_what_a_thread_keeps() -> None:
     text = planned(relax_twice, "f32[8192, 8192]").explain()
-    assert "each thread loads a window of 12 x 8 of a and takes from it what add, add_1, add_2 and add_3 need" in text
-    assert "each thread computes a window of 10 x 6 of multiply and takes from it what add_4" in text
+    assert "each thread loads a window of 8 x 8 of a and takes from it what add, add_1, add_2 and add_3 need" in text
+    assert "each thread computes a window of 6 x 6 of multiply and takes from it what add_4" in text
 
 
 def test_lines_of_the_first_level_cache_are_counted() -> None:
