@@ -40,9 +40,10 @@ ALONE = 1.2
 """What a block without a neighbour on its processor takes longer: nothing loads while it combines, or combines while it
 loads.  On an H200: softmax of 4096 x 32768 in blocks of 1024 threads 1.17, cross-entropy of 8192 x 32000 1.21."""
 PULL = 3.0  # times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200
-CLUSTER = (1.17, 0.12)
-"""What a cluster takes longer, and each doubling of it: its blocks start together and wait for each other.  Softmax on
-an H200, two blocks of 512 threads on a processor: 1.29 in clusters of 2, 1.65 in clusters of 16."""
+CLUSTER = (1.6e-6, 0.8e-6, 1.7)
+"""Seconds that a cluster in phases takes longer per wave of blocks after the first, for each doubling of it besides,
+and how many times more where a thread has several results.  On an H200: softmax of rows 2.3 us in clusters of 2, 4.9 of
+16; standardising columns 6.6 of 8, 8.2 of 16."""
 
 
 def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
@@ -76,12 +77,14 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         terms["memory"] += PHASES * _collective_operations(scop, schedule) * threads * blocks / (target.flops * busy)
     elif schedule.of_kind("loop") and resident < 2 * target.processors <= 2 * blocks:
         terms["memory"] *= LONE
+    waves = -(-blocks // (max(1, occupancy) * target.processors))
+    terms["memory"] += (waves - 1) * _in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * threads * blocks / target.bandwidth
     lines = l1_seconds(scop, schedule, target, sizes)
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
     terms["cache"] = max(terms["cache"], lines)
     bound = max(terms, key=lambda k: terms[k])
-    waiting = -(-blocks // max(1, max(1, occupancy) * target.processors)) * _waiting(scop, schedule, target, sizes)
+    waiting = waves * _waiting(scop, schedule, target, sizes)
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + waiting**beside) ** (1 / beside)
     seconds = target.launch + together + _finish(scop, schedule, target, sizes)
@@ -188,9 +191,18 @@ def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes)
 
 def _overlap(scop: Scop, schedule: KernelSchedule, target: Target, occupancy: int) -> float:
     """By how much the phases of a kernel that loads all before it combines stretch its memory time."""
-    doublings = schedule.cluster.bit_length() - 1 if _in_phases(scop, schedule, target) else 0
-    together = CLUSTER[0] + CLUSTER[1] * doublings if doublings else 1.0
-    return together + (ALONE - 1.0 if occupancy < 2 and _in_phases(scop, schedule, target) else 0.0)
+    alone = schedule.cluster == 1 and occupancy < 2 and _in_phases(scop, schedule, target)
+    return ALONE if alone else 1.0
+
+
+def _in_clusters(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """What a wave of clusters takes longer than one of blocks, in kernels that run in phases."""
+    if schedule.cluster == 1 or not _in_phases(scop, schedule, target):
+        return 0.0
+    sums = [p for p in schedule.placed if _summed(scop, p)]
+    several = any(sizes.product(p.digits() - _summed(scop, p), ("slot",)) > 1 for p in sums)
+    once = CLUSTER[0] + CLUSTER[1] * (schedule.cluster.bit_length() - 1)
+    return once * (CLUSTER[2] if several else 1.0)
 
 
 ELECTION = 2.0e-6
@@ -222,7 +234,7 @@ def _loads(
     passes: dict[tuple[int, int], set[tuple[tuple[str, int], ...]]] = defaultdict(set)
     touched: dict[Key, int] = defaultdict(int)
     stretch: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
-    in_flight = 0
+    in_flight: dict[tuple[tuple[str, int], ...], int] = defaultdict(int)  # passes follow each other
     for load in (p for p in schedule.placed if p.role == "load"):
         key = (load.value, load.component)
         itemsize = scop.dtype(load.value, load.component).itemsize
@@ -234,7 +246,7 @@ def _loads(
         bytes_ = min(executed, sizes.volume(scop.shape(load.value)) * blocks) * itemsize
         touched[load.value, load.component, load.path] += int(bytes_ * _waste(load, schedule, target, itemsize))
         passes[key].add(load.path)
-        in_flight += sizes.product(used, ("slot",)) * itemsize
+        in_flight[load.path] += sizes.product(used, ("slot",)) * itemsize
     cache = sum([_through_cache(scop, schedule, sizes, key, moved) for key, moved in touched.items()])
     read = wasted = served = 0
     for (value, component), paths in passes.items():
@@ -244,7 +256,7 @@ def _loads(
         read += volume * (1 + again)
         wasted += int(volume * (1 + again) * (stretch[value, component] - 1.0))
         served += volume * (len(paths) - 1 - again)
-    return read, wasted, served, cache, in_flight
+    return read, wasted, served, cache, max(in_flight.values(), default=0)
 
 
 REREAD = 0.7
