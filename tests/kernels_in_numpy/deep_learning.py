@@ -132,8 +132,8 @@ def bags(rng):
 KERNELS = (
     Kernel(conv2d, arrays(x=(2, 8, 9, 3), w=(3, 3, 3, 4), b=(4,)), 1, 1),
     Kernel(batch_norm, arrays(x=(13, 9), gamma=(9,), beta=(9,)), 1, 1),
-    Kernel(attention, head, 1, 2),
-    Kernel(causal_attention, head, 1, 2),
+    Kernel(attention, head, 2, 2),
+    Kernel(causal_attention, head, 2, 2),
     Kernel(mlp, perceptron, 2, 2),
     Kernel(cross_entropy, classified, 2, 2),
     Kernel(lenet, small_network, 2, 2),
