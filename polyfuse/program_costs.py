@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+from polyfuse.affine import dimensions
 from polyfuse.bindings import Layout
 from polyfuse.choose import Choice, Pricer, choose
 from polyfuse.cost import price
@@ -14,7 +15,7 @@ from polyfuse.expr import Program
 from polyfuse.likeness import Likeness
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
-from polyfuse.scop import InputStatement, OpaqueStatement, Scop, build_scop
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, build_scop
 from polyfuse.steering import Steering, steering
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target
@@ -95,6 +96,14 @@ class ProgramCosts:
 
     def is_output(self, value: int) -> bool:
         return value in self.scop.outputs
+
+    def is_elementwise(self, value: int, reader: int) -> bool:
+        one, other = self.scop.statements[value], self.scop.statements[reader]
+        if not (isinstance(one, Statement) and isinstance(other, Statement)) or one.monoid or other.monoid:
+            return False
+        own = dimensions(len(other.extents))
+        reads = [read for read in other.reads if read.source == value]
+        return one.extents == other.extents and all(r.index == own and not r.where for r in reads)
 
     def must_store(self, value: int) -> bool:
         return isinstance(self.scop.statements[value], OpaqueStatement) or any(

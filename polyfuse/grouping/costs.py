@@ -33,6 +33,10 @@ class Costs(Protocol):
 
     def is_output(self, value: int) -> bool: ...
 
+    def is_elementwise(self, value: int, reader: int) -> bool:
+        """Whether both are elementwise over the same domain and `reader` needs `value` at its own element alone."""
+        ...
+
     def must_store(self, value: int) -> bool:
         """True for values that may be computed only once: effects, results of opaque calls."""
         ...

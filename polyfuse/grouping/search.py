@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from polyfuse.grouping.allowance import allowance, further
+from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
 from polyfuse.grouping.moves import drop, merged
@@ -105,7 +106,9 @@ def search(
     state = Partition.unfused(costs)
     rules = Rules((), tuple(map(frozenset, apart)), max_size, fusible)
     queue = Queue(state, Judge(costs, rules), allowance(len(state.kernels), costs.work))
-    return _finish(queue, wishes, (), state.total(), effort)
+    unfused = state.total()
+    join_chains(queue)
+    return _finish(queue, wishes, (), unfused, effort)
 
 
 def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfused: int, effort: int | None) -> Grouping:

@@ -123,6 +123,10 @@ class Model:
     def is_output(self, value: int) -> bool:
         return value in self.program.outputs
 
+    def is_elementwise(self, value: int, reader: int) -> bool:
+        one, other = self.program.ops[value], self.program.ops[reader]
+        return one.kind == other.kind == "map" and (one.axes, one.scale) == (other.axes, other.scale)
+
     def must_store(self, value: int) -> bool:
         return self.program.ops[value].kind == "opaque"
 

@@ -1,0 +1,34 @@
+"""The plans of all benchmark programs on the H200, as one text: `python -m tests.schedules.benchmark_plans FILE`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import polyfuse as pf
+from benchmarks.programs import HELD_OUT, PROGRAMS, Program
+
+GOLDEN = Path(__file__).with_name("benchmark_plans.txt")
+
+
+def plan_of(program: Program) -> str:
+    """Decisions of one plan (strategy, tiles, scopes, combine levels) and its predicted microseconds.
+
+    Sizes are symbols with the benchmark's sizes as hints, as in a call.
+    """
+    names = [f"a{k}" for k in range(len(program.inputs))]
+    scope = {"code": program.code, "np": np}
+    function = eval(f"lambda {', '.join(names)}: code(np, {', '.join(names)})", scope)  # parameters with names
+    plan = pf.jit(function).plan(*[pf.spec(s) for s in program.specs], target="h200")
+    seconds = plan.cost_analysis().seconds
+    return f"== {program.name} == predicted {1e6 * seconds:.0f} us\n\n{plan}\n"
+
+
+def text() -> str:
+    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(text())

@@ -1,0 +1,22 @@
+"""Plans of the benchmark programs stay what was measured: a regression shows on a machine without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.programs import HELD_OUT, PROGRAMS, Program
+from tests.schedules.benchmark_plans import GOLDEN, plan_of
+
+KNOWN = dict(part.split(" == ", 1) for part in ("\n" + GOLDEN.read_text()).split("\n== ")[1:])
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, *HELD_OUT], ids=lambda p: p.name)
+def test_a_benchmark_keeps_its_plan(program: Program) -> None:
+    """Regenerate with `python -m tests.schedules.benchmark_plans tests/schedules/benchmark_plans.txt`, look at the
+    difference, and measure it."""
+    name, plan = plan_of(program).removeprefix("== ").split(" == ", 1)
+    assert plan.strip() == KNOWN[name].strip()
+
+
+def test_every_plan_has_a_program() -> None:
+    assert set(KNOWN) == {p.name for p in (*PROGRAMS, *HELD_OUT)}
