@@ -25,10 +25,9 @@ class Target:
     """One machine model.
 
     bandwidth: bytes/s of main memory as a copy achieves it.  l2_bandwidth, l2_bytes: of the last-level cache.
-    flops: float32 operations/s outside matrix units.  launch: seconds of device time between dependent launches.
-    latency: seconds of one memory round trip.  library: of matrix products.
-    Sizes in bytes, counts per multiprocessor (core on a CPU);
-    clock: cycles/s of a multiprocessor.
+    flops: float32 operations/s outside matrix units.  launch: seconds that one more launch costs the host, more than it
+    costs the device (softmax of 10 x 4398: one kernel 15 us, two 22).  latency: seconds of one memory round trip.
+    library: of matrix products.  Sizes in bytes, counts per multiprocessor (core on a CPU); clock: cycles/s of one.
     """
 
     name: str
@@ -71,19 +70,19 @@ class Target:
 
 
 H200 = Target(
-    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9,
+    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
     library=LibraryRates(700e12, 50e12, 55e12, 25e-6),
 )  # copy speed and launch gap measured; see benchmarks/results
 H100 = Target(
-    "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 2e-6, 0.8e-6, cluster=16, clock=1.755e9,
+    "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
     library=LibraryRates(700e12, 50e12, 55e12, 25e-6),
 )
 A100 = Target(
-    "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 2.5e-6, 0.8e-6, shared_per_processor=164 * 1024,
+    "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 8e-6, 0.8e-6, shared_per_processor=164 * 1024,
     library=LibraryRates(240e12, 18e12, 17e12, 25e-6),
 )
 GENERIC = Target(
-    "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 3e-6, 0.8e-6, shared_per_processor=100 * 1024,
+    "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 8e-6, 0.8e-6, shared_per_processor=100 * 1024,
     library=LibraryRates(50e12, 12e12, 0.4e12, 25e-6),
 )
 CPU = Target(

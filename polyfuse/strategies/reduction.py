@@ -26,7 +26,7 @@ ROWS_OF_WORDS = ((64, 8), (512, 32))
 """(longest row, lanes that hold it in registers), at most 32 elements a lane.  Few, so that many shapes share few
 kernels; longer rows loop, and the rows that are no whole vectors loop early: their second pass hits the first-level
 cache."""
-LOOPED = {True: (512, 16), False: (256, 4)}  # of vectors or of words: (lanes, elements a lane takes per trip)
+LOOPED = {True: (512, 16), False: (256, 8)}  # of vectors or of words: (lanes, elements a lane takes per trip)
 COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 """(lanes of whole vectors along the kept class, threads): fewer leave more threads for rows where columns are few."""
 WAVES = (4, 1)

@@ -50,7 +50,7 @@ def test_bytes_are_exact_for_all_sizes() -> None:
 def test_predictions_follow_the_target() -> None:
     (kernel,) = plan(programs.softmax, "f32[N~65536, 4096]").kernels
     assert kernel.bound == "memory"
-    assert 1.0 < kernel.seconds / (2 * 65536 * 4096 * 4 / H200.bandwidth) < 1.05  # the combinations of its warps show
+    assert 1.0 < kernel.seconds / (2 * 65536 * 4096 * 4 / H200.bandwidth) < 1.06  # the combinations of its warps show
     assert kernel.intensity < H200.ridge
     assert kernel.registers <= 255 and kernel.occupancy >= 2 and kernel.shared_bytes == 0
     slower = plan(programs.softmax, "f32[N~65536, 4096]", target="a100").kernels[0]
@@ -81,7 +81,7 @@ def test_explain_says_what_fuses_why_it_is_legal_and_what_it_saves() -> None:
     text = plan(programs.softmax, "f32[N~65536, 4096]").explain()
     for line in (
         "softmax on h200: 5 operations in 1 kernel, no intermediate in memory",
-        "at N = 65536: 2.15 GB instead of 8.59 GB unfused, predicted 521 us",
+        "at N = 65536: 2.15 GB instead of 8.59 GB unfused, predicted 527 us",
         "  fuses      m, d, e, s, y",
         "  legal      the partial results of m meet across the block, so that d needs no other",
         "             every element of y is stored, by one thread only",
@@ -90,7 +90,7 @@ def test_explain_says_what_fuses_why_it_is_legal_and_what_it_saves() -> None:
         "  tiles      a block holds i: 1, j: 4096 of y",
         "  scopes     register: m, d, e, s",
         "             global: y",
-        "  predicted  521 us, bound by memory bandwidth",
+        "  predicted  527 us, bound by memory bandwidth",
         "  N <= 65536",
     ):
         assert line in text.splitlines()
