@@ -147,6 +147,9 @@ class Library(Protocol):
     def contiguous(self, array: Any) -> Any:
         """A new aligned C-order copy of `array`."""
 
+    def upload(self, array: np.ndarray[Any, Any], device: Device) -> Any:
+        """A copy of a NumPy array on `device`, complete on return."""
+
     def copy(self, target: Any, source: Any) -> None:
         """``target[...] = source`` on the current stream; the two may not overlap."""
 

@@ -5,12 +5,18 @@ Without this a global that the user rebinds would keep its old value inside a co
 
 from __future__ import annotations
 
+import logging
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from polyfuse.run.arguments import same
+from polyfuse.run.arrays import Device, Library
+
+_log = logging.getLogger("polyfuse.run")
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _DEPTH = 4  # how far helper functions, attributes and items are followed
@@ -27,10 +33,34 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """`arrays`: one reader per captured array.  `plain`: cells with the values they had at the trace."""
+    """`arrays`: one reader per captured array.  `plain`: cells with the values they had at the trace.  `copies`: of
+    captured host arrays on devices, with the bytes that they were made of."""
 
     arrays: tuple[Callable[[], Any], ...] = ()
     plain: tuple[tuple[Callable[[], Any], Any], ...] = field(default=())
+    copies: dict[tuple[int, str, Device], tuple[bytes, Any]] = field(default_factory=dict, compare=False)
+
+    def reader(self, position: int, library: Library, device: Device) -> Callable[[], Any]:
+        """How calls on a device read a captured array: a NumPy array through a copy there, made anew when it changes.
+
+        Programs hold constants (`np.array([0.5, 2.0])`, the indices of a padding) that no user could move.
+        """
+        read, key = self.arrays[position], (position, library.name, device)
+        if device.kind == "cpu":
+            return read
+
+        def moved() -> Any:
+            array = read()
+            if type(array) is not np.ndarray:
+                return array
+            content = array.tobytes()
+            known = self.copies.get(key)
+            if known is None or known[0] != content or tuple(known[1].shape) != array.shape:
+                known = self.copies[key] = (content, library.upload(array, device))
+                _log.info("captured array %d of shape %s was copied to %s", position, array.shape, device)
+            return known[1]
+
+        return moved
 
     def holds(self) -> bool:
         """Whether every plain value is still what the trace saw."""

@@ -190,7 +190,9 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
         finish=finisher(nested, library, [o.shape for o in outputs]),
         nested=nested,
         staged=tuple((k, library_at(leaves[k])) for k in call.staged),
-        captured=tuple(_captured(leaf, read) for leaf, read in zip(captured, watch.arrays, strict=True)),
+        captured=tuple(
+            _captured(leaf, watch.reader(k, setting.library, device)) for k, leaf in enumerate(captured)
+        ),
         fixed=traced.fixed,
         watch=watch,
         results=traced.results,

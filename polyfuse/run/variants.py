@@ -234,7 +234,8 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     traced = variant.traced
     if not variant.watch.holds() or not all(same(leaves[k].value, v) for k, v in traced.fixed):
         return None
-    captured = [captured_leaf(read()) for read in variant.watch.arrays]
+    away = next((leaf for leaf in leaves if leaf.facts is not None and leaf.facts.device.kind != "cpu"), None)
+    captured = [captured_leaf(read()) for read in _readers(variant.watch, away)]
     every = [*leaves, *(leaf for leaf in captured if leaf is not None)]
     arguments = traced.program.arguments
     if len(every) != len(arguments):
@@ -252,6 +253,14 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     if sizes is None or any(fact.evaluate(sizes) < 0 for fact in traced.program.facts):
         return None
     return Fitted(variant, every, sizes, given)
+
+
+def _readers(watched: Watch, away: Leaf | None) -> Sequence[Callable[[], Any]]:
+    """The readers of captured arrays for a call whose arrays are where `away` is; on the host for None."""
+    if away is None or away.library is None or away.facts is None:
+        return watched.arrays
+    library, device = away.library, away.facts.device
+    return [watched.reader(k, library, device) for k in range(len(watched.arrays))]
 
 
 def captured_leaf(array: Any) -> Leaf | None:

@@ -267,3 +267,17 @@ def test_host_time_with_cupy_arrays(cupy, record_property) -> None:
     record_property("microseconds", times)
     print(f"cupy, host microseconds: {times}")
     assert times["call"] < 18
+
+
+def test_constants_of_the_program_go_to_the_device(torch) -> None:
+    weights = np.array([0.5, 2.0, 1.0], np.float32)
+    f = pf.jit(lambda x: np.take(np.pad(x, ((0, 0), (1, 1)), mode="reflect"), [0, 2, -1], axis=1) * weights)
+    x = torch.randn(8, 5, device="cuda")
+
+    def expected() -> np.ndarray:
+        padded = np.pad(x.cpu().numpy(), ((0, 0), (1, 1)), mode="reflect")
+        return padded[:, [0, 2, -1]] * weights
+
+    assert np.array_equal(f(x).cpu().numpy(), expected())
+    weights[1] = -3.0
+    assert np.array_equal(f(x).cpu().numpy(), expected())

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 import cupy
+import numpy as np
 
 from polyfuse import library_functions
 from polyfuse.contractions import Contraction
@@ -99,6 +100,10 @@ class CuPyLibrary:
 
     def contiguous(self, array: Any) -> Any:
         return array.copy(order="C")
+
+    def upload(self, array: np.ndarray[Any, Any], device: Device) -> Any:
+        with cupy.cuda.Device(device.ordinal):
+            return cupy.array(np.ascontiguousarray(array))
 
     def copy(self, target: Any, source: Any) -> None:
         cupy.copyto(target, source)

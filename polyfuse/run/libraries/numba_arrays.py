@@ -65,6 +65,10 @@ class NumbaLibrary:
     def contiguous(self, array: Any) -> Any:
         return self.cuda.to_device(np.ascontiguousarray(array.copy_to_host()))
 
+    def upload(self, array: np.ndarray[Any, Any], device: Device) -> Any:
+        del device  # Numba allocates on the current one, where its arrays are
+        return self.cuda.to_device(np.ascontiguousarray(array))
+
     def copy(self, target: Any, source: Any) -> None:
         if target.is_c_contiguous():
             target.copy_to_device(source)

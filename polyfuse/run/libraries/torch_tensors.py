@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from polyfuse import dtypes
@@ -112,6 +113,13 @@ class TorchLibrary:
 
     def contiguous(self, array: Any) -> Any:
         return torch.empty(array.shape, dtype=array.dtype, device=array.device).copy_(array.detach())
+
+    def upload(self, array: np.ndarray[Any, Any], device: Device) -> Any:
+        fresh = np.array(array, order="C")  # torch warns about memory that it may not write
+        where = torch.device(device.kind, device.ordinal)
+        if fresh.dtype == dtypes.bf16.numpy:
+            return torch.from_numpy(fresh.view(np.int16)).view(torch.bfloat16).to(where)
+        return torch.from_numpy(fresh).to(where)
 
     def copy(self, target: Any, source: Any) -> None:
         target.detach().copy_(source)
