@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse import dtypes, expr
 from polyfuse.affine import Affine
 from polyfuse.expr import Argument, Call, Node, Program
@@ -84,3 +85,14 @@ def test_torch_calls_torch() -> None:
     total, product = jitted(Call("matmul"))(torch.from_numpy(X), torch.from_numpy(Y))
     assert isinstance(total, torch.Tensor)
     np.testing.assert_allclose(product.numpy(), np.exp(X) @ Y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8"])
+def test_torch_searches_among_nan_infinities_and_zeros_as_numpy_does(side: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    special = [-np.inf, -2.0, -0.0, 0.0, 1.5, np.inf, np.nan, np.nan] if dtype[0] == "f" else [0, 1, 7, 7, 100]
+    values = np.array(special, dtype)
+    f = pf.jit(lambda x, v: np.searchsorted(x, v, side=side))
+    found = f(torch.from_numpy(values), torch.from_numpy(values[::-1].copy()))
+    assert np.array_equal(found.numpy(), np.searchsorted(values, values[::-1], side=side))

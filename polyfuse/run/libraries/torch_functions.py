@@ -38,7 +38,17 @@ def _top_k_indices(x: Any, *, k: int, axis: int) -> Any:
 
 
 def _searchsorted(x: Any, values: Any, *, side: str) -> Any:
-    return torch.searchsorted(x.contiguous(), values.contiguous(), right=side == "right")
+    """By integer keys: torch's own search loses its way where a NaN is compared."""
+    return torch.searchsorted(_keys(x).contiguous(), _keys(values).contiguous(), right=side == "right")
+
+
+def _keys(x: Any) -> Any:
+    """Signed integers in NumPy's order of `x`: both zeros are equal, NaN comes last."""
+    if not x.is_floating_point():
+        return _ordered(x)[0]
+    plain = torch.where(x.isnan(), torch.full_like(x, float("nan")), x + 0)
+    bits = plain.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
+    return torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
 
 
 def _solve(a: Any, b: Any) -> Any:
