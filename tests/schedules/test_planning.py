@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from benchmarks.planning import planned
@@ -23,7 +25,8 @@ def test_groups_that_are_alike_share_a_price_and_no_plan_changes(
 def test_a_thousand_operations_are_planned_in_seconds() -> None:
     plan, measured = planned(residual_blocks(48))
     assert len(plan.scop.statements) > 1000
-    assert measured.seconds < 10, measured
+    traced = sys.gettrace() is not None  # coverage makes planning several times slower
+    assert measured.seconds < (40 if traced else 10), measured
 
 
 @pytest.mark.parametrize("family", ["residual blocks", "pointwise chain", "softmax and matmul", "perceptron", "adam"])
