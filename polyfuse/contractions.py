@@ -21,7 +21,6 @@ from polyfuse.target import Target
 from polyfuse.terms import Apply, Ref
 
 NAME = "contraction"  # of the library call
-LETTERS = "ijklpqrs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,13 @@ class Operand:
 class Contraction:
     """``result[kept] = sum(left * right, axes=summed)`` over letters of these `extents`; kept letters in order.
 
-    `accumulator`: of the products and their sum; `result`: what the sum is rounded to.
+    `result`: the dtype that the sum is rounded to.
     """
 
     extents: Shape
     summed: tuple[int, ...]
     left: Operand
     right: Operand
-    accumulator: DType
     result: DType
 
     def letters(self) -> tuple[list[int], list[int], list[int], list[int]]:
@@ -72,14 +70,6 @@ class Contraction:
             [k for k in kept if f"%{k}" in right - left],
             list(self.summed),
         )
-
-    def text(self, left: str, right: str) -> str:
-        """``contraction(x[i, k], w[k, j])``, as a plan shows it."""
-        names = {f"%{k}": LETTERS[k] if k < len(LETTERS) else f"d{k}" for k in range(len(self.extents))}
-        sides = [(left, self.left), (right, self.right)]
-        shown = [f"{name}[{', '.join(e.text(names) for e in side.index)}]" for name, side in sides]
-        summed = ", ".join(names[f"%{k}"] for k in self.summed)
-        return f"{NAME}({', '.join(shown)}, over {summed})"
 
     def seconds(self, target: Target, sizes: Mapping[str, int], dtype: DType) -> float:
         """Predicted time of a good library for operands of `dtype`: whole tiles at the rate of the matrix units, or
@@ -164,9 +154,7 @@ def _contraction(scop: Scop, total: Statement) -> Found | None:
     root = _rounded(scop, total, dtype) if dtype in (f16, bf16) else total
     if root is None:
         return None
-    made = Contraction(
-        total.extents, total.reduced, left.operand, right.operand, total.dtypes[0], root.dtypes[0]
-    )
+    made = Contraction(total.extents, total.reduced, left.operand, right.operand, root.dtypes[0])
     both, rows, columns, summed = made.letters()
     if both + columns + rows == [k for k in range(len(total.extents)) if k not in total.reduced]:
         left, right = right, left  # so that the library can write the result in place

@@ -72,7 +72,7 @@ class Target:
 H200 = Target(
     "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
     library=LibraryRates(700e12, 50e12, 55e12, 25e-6),
-)  # copy speed and launch gap measured; see benchmarks/results
+)  # copy speed measured: benchmarks/results
 H100 = Target(
     "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
     library=LibraryRates(700e12, 50e12, 55e12, 25e-6),

@@ -283,13 +283,16 @@ def inside(element: Any) -> Term:
                 "pf.inside takes an element such as A[i - 1, j]", advice="Write conditions on values without it."
             )
         )
-    condition: Any = None
+    condition: Term | None = None
     for subscript, size in zip(element.subscripts, element.array.shape, strict=True):
         if isinstance(subscript, Term):
-            here_inside = (subscript >= 0) & (subscript < size)
+            here_inside: Term = (subscript >= 0) & (subscript < size)
             condition = here_inside if condition is None else condition & here_inside
-    assert condition is not None, "an element has a subscript with an index"
-    return condition  # type: ignore[no-any-return]
+    if condition is None:
+        raise located(
+            TraceError("pf.inside takes an element with an index", advice="Whether A[0] exists is known beforehand.")
+        )
+    return condition
 
 
 def contains_terms(values: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 from polyfuse.contractions import Contraction, Operand
@@ -32,6 +33,28 @@ class Primitives:
     transpose: Callable[[Any, tuple[int, ...]], Any]
     empty_like: Callable[[Any], Any]
     copy: Callable[[Any, Any], None]
+
+
+def primitives_of(module: Any, matmul: Callable[[Any, Any, Any], Any]) -> Primitives:
+    """The primitives of a module that spells its functions as NumPy does: NumPy, CuPy."""
+
+    def view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        source = array[tuple(slice(start, None) for start in starts)] if offset else array
+        return module.lib.stride_tricks.as_strided(source, shape, strides)
+
+    def copy(target: Any, source: Any) -> None:
+        target[...] = source
+
+    return Primitives(
+        strides=attrgetter("strides"),
+        view=view,
+        flat=lambda array: module.ascontiguousarray(array).reshape(-1),
+        matmul=matmul,
+        stacked=matmul,
+        transpose=module.transpose,
+        empty_like=lambda array: module.empty(array.shape, array.dtype),
+        copy=copy,
+    )
 
 
 def matrix_product(spec: Contraction, sizes: Mapping[str, int], library: Primitives) -> Product:

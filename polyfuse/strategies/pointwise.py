@@ -17,7 +17,7 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 THREADS = 128  # small blocks: the loads of some run beside the stores of others
-BYTES_IN_FLIGHT = 32  # per thread and array; 64 in blocks of 256 were 1 to 7 % slower (benchmarks/results)
+BYTES_IN_FLIGHT = 32  # per thread and array; 64 in blocks of 256 were up to 7 % slower on an H200
 
 SUMMING_THREADS = 256  # of blocks that sum scalars first: the fewer the better
 

@@ -30,13 +30,20 @@ def body_text(scop: Scop, value: int) -> str:
         case OpaqueStatement(call=call, operands=operands):
             names = [scop.statements[o].name for o in operands]
             if call.name == contractions.NAME:
-                contraction: contractions.Contraction = dict(call.settings)["contraction"]
-                return contraction.text(*names)
+                return _contraction_text(dict(call.settings)["contraction"], names)
             reads: tuple[str, ...] = dict(call.settings).get("reads", ()) if call.in_place else ()
             shown = [f"{read}={name}" for read, name in zip(reads, names, strict=True)] if reads else names
             return f"{call.name}({', '.join(shown)})"
         case Statement() as statement:
             return _statement_text(scop, statement)
+
+
+def _contraction_text(found: contractions.Contraction, operands: Sequence[str]) -> str:
+    """``contraction(x[i, k], w[k, j], over k)``."""
+    names = dimension_names(len(found.extents))
+    sides = zip(operands, (found.left, found.right), strict=True)
+    shown = [f"{name}[{', '.join(e.text(names) for e in side.index)}]" for name, side in sides]
+    return f"{contractions.NAME}({', '.join(shown)}, over {', '.join(names[f'%{k}'] for k in found.summed)})"
 
 
 def _statement_text(scop: Scop, statement: Statement) -> str:

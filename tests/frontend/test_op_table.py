@@ -24,15 +24,16 @@ def share(number: int) -> list[Row]:
 
 @pytest.mark.parametrize("row", CASES, ids=name_of)
 def test_row(row, request: pytest.FixtureRequest) -> None:
-    for turn in range(min(request.config.getoption("--trials"), 6)):
-        check(row, random.Random(f"0 {turn} {row.text} {row.arrays}"), by_reference)
+    turns = range(min(request.config.getoption("--trials"), 6))
+    outcomes = [check(row, random.Random(f"0 {turn} {row.text} {row.arrays}"), by_reference) for turn in turns]
+    assert "ok" in outcomes, "NumPy refuses all that was drawn: the row tests nothing"
 
 
 @pytest.mark.parametrize("row", share(0), ids=name_of)
 def test_row_compiled_for_the_cpu(row: Row) -> None:
-    check(row, random.Random(f"0 {row.text} {row.arrays}"), RUNNERS["numba_cpu"])
+    assert check(row, random.Random(f"0 {row.text} {row.arrays}"), RUNNERS["numba_cpu"]) in ("ok", "refused")
 
 
 @pytest.mark.parametrize("row", share(1), ids=name_of)
 def test_row_interpreted(row: Row) -> None:
-    check(row, random.Random(f"0 {row.text} {row.arrays}"), RUNNERS["interpreter"])
+    assert check(row, random.Random(f"0 {row.text} {row.arrays}"), RUNNERS["interpreter"]) in ("ok", "refused")

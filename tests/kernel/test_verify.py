@@ -174,11 +174,15 @@ def test_conditions_bound_shared_indices() -> None:
     verify_kernel(kernel(If(Inside((62 - T,)), (Load("a", "s", (T + 1, V)),), uniform=False)))
     verify_kernel(kernel(Load("a", "s", ((T + 1) % 64, V))))
     verify_kernel(kernel(Load("a", "s", (LANE + 32, T // 16))))
+    with pytest.raises(KernelError):  # without its condition
+        verify_kernel(kernel(Load("a", "s", (T + 1, V))))
 
 
 def test_a_name_bound_in_both_branches_is_bound() -> None:
     both = If(Inside((B0 - 1,)), (Let("a", ZERO),), (Let("a", Const(1.0, f32)),))
     verify_kernel(kernel(both, Let("b", ref("a"))))
+    with pytest.raises(KernelError):
+        verify_kernel(kernel(replace(both, orelse=()), Let("b", ref("a"))))
 
 
 @pytest.mark.parametrize("name", kernels.CASES)

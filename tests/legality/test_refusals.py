@@ -41,7 +41,7 @@ lost without it."""
 ACCEPT = Rule(lambda proof: LEGAL, "accepts everything")
 
 
-def check(name: str, rules: Mapping[str, Rule] = RULES) -> None:
+def assert_refused_by_its_rule_alone(name: str, rules: Mapping[str, Rule] = RULES) -> None:
     refusal = REFUSALS[name]()
     assert prove(refusal.scop, refusal.legal, rules).kind is Kind.LEGAL
     verdict = prove(refusal.scop, refusal.tampered, rules)
@@ -52,7 +52,7 @@ def check(name: str, rules: Mapping[str, Rule] = RULES) -> None:
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_refused(name: str) -> None:
-    check(name)
+    assert_refused_by_its_rule_alone(name)
 
 
 def test_every_rule_is_named() -> None:
@@ -66,7 +66,7 @@ def test_without_the_rule_its_refusal_is_lost(rule: str) -> None:
     assert refusal.rule == rule
     weaker = {**RULES, rule: ACCEPT}
     with pytest.raises(AssertionError):
-        check(NEEDED_FOR[rule], weaker)
+        assert_refused_by_its_rule_alone(NEEDED_FOR[rule], weaker)
     assert prove(refusal.scop, refusal.tampered, weaker).kind is Kind.LEGAL
 
 

@@ -62,10 +62,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
 }
 
 
-def close(found: Any, wanted: Any) -> None:
+def assert_close(found: Any, wanted: Any) -> None:
     if isinstance(wanted, tuple):
         for f, w in zip(found, wanted, strict=True):
-            close(f, w)
+            assert_close(f, w)
         return
     assert np.shape(found) == np.shape(wanted)
     assert np.asarray(found).dtype == np.asarray(wanted).dtype
@@ -78,9 +78,9 @@ def test_against_numpy(jit: Jit, name: str) -> None:
     function, arrays = CASES[name]
     wanted = function(*arrays)
     f = jit(function)
-    close(f(*arrays), wanted)
+    assert_close(f(*arrays), wanted)
     traced = trace(function, specs_of_arrays(arrays))
-    close(traced.rebuild(evaluate(traced.program, arrays), {}), wanted)
+    assert_close(traced.rebuild(evaluate(traced.program, arrays), {}), wanted)
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if "float16" not in n])
@@ -91,7 +91,7 @@ def test_against_numpy_on_torch(jit: Jit, name: str) -> None:
     as_numpy = (
         tuple(f.numpy() if hasattr(f, "numpy") else f for f in found) if isinstance(found, tuple) else found.numpy()
     )
-    close(as_numpy, function(*arrays))
+    assert_close(as_numpy, function(*arrays))
 
 
 def test_the_plan_shows_the_call_between_fused_kernels(jit: Jit) -> None:

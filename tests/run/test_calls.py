@@ -30,7 +30,7 @@ def random(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return RNG.standard_normal(shape).astype(dtype)
 
 
-def close(actual: Any, expected: Any) -> None:
+def assert_close(actual: Any, expected: Any) -> None:
     assert type(actual) is type(expected)
     assert actual.dtype == expected.dtype
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
@@ -42,8 +42,8 @@ def close(actual: Any, expected: Any) -> None:
 def test_a_second_call_only_launches(jit: Jit) -> None:
     f = jit(chain)
     x, y = random(40, 70), random(40, 70)
-    close(f(x, y), chain(x, y))
-    close(f(y, x), chain(y, x))
+    assert_close(f(x, y), chain(x, y))
+    assert_close(f(y, x), chain(y, x))
     info = f.cache_info()
     assert (info.hits, info.misses, info.traces, info.plans, info.compilations) == (1, 1, 1, 1, 1)
     f.cache_clear()
@@ -54,7 +54,7 @@ def test_many_shapes_share_few_kernels(jit: Jit) -> None:
     f = jit(softmax)
     for _ in range(30):
         x = random(int(RNG.integers(2, 60)), int(RNG.integers(2, 300)))
-        close(f(x), softmax(x))
+        assert_close(f(x), softmax(x))
     info = f.cache_info()
     assert info.traces == 1
     assert info.plans <= 4
@@ -66,7 +66,7 @@ def test_sizes_zero_and_one_specialise(jit: Jit) -> None:
     pairs = [((3, 4), (1, 4)), ((3, 4), (3, 1)), ((3, 4), (3, 4)), ((0, 4), (1, 4)), ((3, 4), (4,)), ((1,), (5,))]
     for first, second in pairs:
         x, y = random(*first), random(*second)
-        close(f(x, y), x + y)
+        assert_close(f(x, y), x + y)
     assert f.cache_info().traces == 6
 
 
@@ -74,7 +74,7 @@ def test_a_branch_on_a_size_is_a_guard(jit: Jit) -> None:
     f = jit(lambda x: x * 2 if x.shape[0] > 10 else x * 3)
     for n in (5, 20, 7, 30):
         x = random(n)
-        close(f(x), x * 2 if n > 10 else x * 3)
+        assert_close(f(x), x * 2 if n > 10 else x * 3)
     info = f.cache_info()
     assert info.traces == 2
     assert all(len(guards) == 1 for guards in info.guards)
@@ -85,7 +85,7 @@ def test_shapes_that_do_not_broadcast_are_refused(jit: Jit) -> None:
     f(random(4, 5), random(4, 5))
     with pytest.raises(PolyfuseError):
         f(random(4, 5), random(4, 6))
-    close(f(random(4, 5) * 0, random(4, 5) * 0), np.full((4, 5), -1, np.float32))
+    assert_close(f(random(4, 5) * 0, random(4, 5) * 0), np.full((4, 5), -1, np.float32))
 
 
 # ---------------------------------------------------------------------------------------------- arguments
@@ -111,7 +111,7 @@ def test_shapes_that_do_not_broadcast_are_refused(jit: Jit) -> None:
 def test_every_memory_order_is_read_right(jit: Jit, view: Callable[[np.ndarray], np.ndarray]) -> None:
     x = view(random(20, 30))
     f = jit(lambda x: x * 2 + 1)
-    close(f(x), x * 2 + 1)
+    assert_close(f(x), x * 2 + 1)
 
 
 def test_unaligned_arrays_are_copied_first(jit: Jit) -> None:
@@ -121,18 +121,18 @@ def test_unaligned_arrays_are_copied_first(jit: Jit) -> None:
     record = np.zeros(100, [("tag", "u1"), ("value", "f4")])
     record["value"] = x
     f = jit(lambda x: x * 2)
-    close(f(x), x * 2)
-    close(f(record["value"]), x * 2)
+    assert_close(f(x), x * 2)
+    assert_close(f(record["value"]), x * 2)
     x += 1
-    close(f(x), x * 2)
+    assert_close(f(x), x * 2)
 
 
 def test_scalars_are_passed_by_value(jit: Jit) -> None:
     f = jit(lambda x, a, b=2.5: x * a + b)
     x = random(50)
     for a in (1.5, -2.0, float("inf"), 3, True):
-        close(f(x, a), x * a + np.float32(2.5))
-    close(f(x, 2.0, b=7), x * np.float32(2) + np.float32(7))
+        assert_close(f(x, a), x * a + np.float32(2.5))
+    assert_close(f(x, 2.0, b=7), x * np.float32(2) + np.float32(7))
     assert f.cache_info().traces == 4
     with pytest.raises(ArgumentError, match="64 bits"):
         f(x, 1 << 64)
@@ -141,15 +141,15 @@ def test_scalars_are_passed_by_value(jit: Jit) -> None:
 def test_numpy_scalars_are_arrays_of_rank_zero(jit: Jit) -> None:
     f = jit(lambda x, a: x * a)
     x = random(10)
-    close(f(x, np.float64(2)), x * np.float64(2))
-    close(f(x, np.float32(2)), x * np.float32(2))
+    assert_close(f(x, np.float64(2)), x * np.float64(2))
+    assert_close(f(x, np.float32(2)), x * np.float32(2))
 
 
 def test_control_flow_on_a_scalar_fixes_it(jit: Jit) -> None:
     f = jit(lambda x, flag: x * 2 if flag else -x)
     x = random(10)
     for flag in (True, False, True, False):
-        close(f(x, flag), x * 2 if flag else -x)
+        assert_close(f(x, flag), x * 2 if flag else -x)
     assert f.cache_info().traces == 2
 
 
@@ -157,8 +157,8 @@ def test_static_arguments_are_part_of_the_program(jit: Jit) -> None:
     f = jit(lambda x, axis, mode: x.sum(axis=axis) if mode == "sum" else x.max(axis=axis), static=("axis",))
     x = random(8, 9)
     for axis in (0, 1):
-        close(f(x, axis, "sum"), x.sum(axis=axis))
-        close(f(x, axis, mode="max"), x.max(axis=axis))
+        assert_close(f(x, axis, "sum"), x.sum(axis=axis))
+        assert_close(f(x, axis, mode="max"), x.max(axis=axis))
     assert f.cache_info().traces == 4
     with pytest.raises(ArgumentError, match="hashable"):
         f(x, [0], "sum")
@@ -180,7 +180,7 @@ def test_slices_are_part_of_the_program(jit: Jit) -> None:
     x = random(4, 6)
     parts = [slice(1, 3), slice(None, None, -1), (slice(None), slice(2, 5)), slice(1, 3)]
     for part in parts:
-        close(f(x, part), x[part] * 2)
+        assert_close(f(x, part), x[part] * 2)
     assert f.cache_info().traces == 3
 
 
@@ -212,10 +212,10 @@ def test_nested_arguments_and_results(jit: Jit) -> None:
     g = jit(f)
     for _ in range(2):
         got, expected = g(*arguments, scale=2.0), f(*arguments, scale=np.float32(2))
-        close(got["total"], expected["total"])
-        close(got["pair"].first, expected["pair"].first)
-        close(got["pair"].second[0], expected["pair"].second[0])
-        close(got["pair"].second[1], expected["pair"].second[1])
+        assert_close(got["total"], expected["total"])
+        assert_close(got["pair"].first, expected["pair"].first)
+        assert_close(got["pair"].second[0], expected["pair"].second[0])
+        assert_close(got["pair"].second[1], expected["pair"].second[1])
         assert got["none"] is None
     assert g.cache_info().hits == 1
 
@@ -223,8 +223,8 @@ def test_nested_arguments_and_results(jit: Jit) -> None:
 def test_structure_is_part_of_the_key(jit: Jit) -> None:
     f = jit(lambda a, b: (a[0] if isinstance(a, tuple) else a) - (b[0] if isinstance(b, tuple) else b))
     x, y = random(5), random(5)
-    close(f((x,), y), x - y)
-    close(f(x, (y,)), x - y)
+    assert_close(f((x,), y), x - y)
+    assert_close(f(x, (y,)), x - y)
     assert f.cache_info().traces == 2
 
 
@@ -252,14 +252,14 @@ def test_methods(jit: Jit) -> None:
 
     Model.call = jit(call, static="self")
     x = random(4)
-    close(Model().call(x), x * np.float32(3))
+    assert_close(Model().call(x), x * np.float32(3))
 
 
 def test_a_jitted_function_inside_another_is_inlined(jit: Jit) -> None:
     inner = jit(softmax)
     f = jit(lambda x: inner(x) * 2)
     x = random(5, 6)
-    close(f(x), softmax(x) * 2)
+    assert_close(f(x), softmax(x) * 2)
     assert inner.cache_info().traces == 0
 
 
@@ -282,9 +282,9 @@ def test_outputs_alias_nothing(jit: Jit) -> None:
     for k, a in enumerate(results):
         assert not np.shares_memory(a, x)
         assert not any(np.shares_memory(a, b) for b in results[:k])
-    close(results[0], x)
-    close(results[1], x)
-    close(results[2], np.ascontiguousarray(x[::2]))
+    assert_close(results[0], x)
+    assert_close(results[1], x)
+    assert_close(results[2], np.ascontiguousarray(x[::2]))
 
 
 def test_empty_arrays_launch_nothing(jit: Jit) -> None:
@@ -292,18 +292,18 @@ def test_empty_arrays_launch_nothing(jit: Jit) -> None:
     for shape in ((0, 4), (4, 0), (0, 0)):
         x = random(*shape)
         for got, expected in zip(f(x), (x * 2, x.sum(axis=0), x.sum(axis=1)), strict=True):
-            close(got, expected)
+            assert_close(got, expected)
 
 
 def test_functions_without_arrays(jit: Jit) -> None:
     f = jit(lambda n: np.full((3, 4), 2.0) * n)
-    close(f(2.0), np.full((3, 4), 4.0))
+    assert_close(f(2.0), np.full((3, 4), 4.0))
 
 
 def test_intermediates_between_kernels_live_in_the_workspace(jit: Jit) -> None:
     f = jit(lambda x: np.exp(np.sin(np.cos(x) * 2) + 1).sum(axis=0), fuse=False)
     x = random(30, 40)
-    close(f(x), np.exp(np.sin(np.cos(x) * 2) + 1).sum(axis=0))
+    assert_close(f(x), np.exp(np.sin(np.cos(x) * 2) + 1).sum(axis=0))
     assert f.cache_info().compilations > 2
 
 
@@ -320,16 +320,16 @@ def uses_globals(x):
 def test_captured_arrays_are_read_at_each_call(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
     f = jit(uses_globals)
     x = random(8)
-    close(f(x), uses_globals(x))
+    assert_close(f(x), uses_globals(x))
     WEIGHT[...] = random(8)
-    close(f(x), uses_globals(x))
+    assert_close(f(x), uses_globals(x))
     assert f.cache_info().hits == 1
     monkeypatch.setitem(globals(), "WEIGHT", random(8))
-    close(f(x), uses_globals(x))
+    assert_close(f(x), uses_globals(x))
     monkeypatch.setitem(globals(), "WEIGHT", random(1))
-    close(f(x), uses_globals(x))
+    assert_close(f(x), uses_globals(x))
     monkeypatch.setitem(globals(), "WEIGHT", 5.0)
-    close(f(x), uses_globals(x))
+    assert_close(f(x), uses_globals(x))
 
 
 def test_rebound_globals_and_closures_are_seen(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,14 +340,14 @@ def test_rebound_globals_and_closures_are_seen(jit: Jit, monkeypatch: pytest.Mon
 
     f, g = jit(uses_globals), jit(closed)
     x = random(8)
-    close(f(x), uses_globals(x))
-    close(g(x), closed(x))
+    assert_close(f(x), uses_globals(x))
+    assert_close(g(x), closed(x))
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     factor = 4.0
-    close(f(x), uses_globals(x))
-    close(g(x), closed(x))
+    assert_close(f(x), uses_globals(x))
+    assert_close(g(x), closed(x))
     monkeypatch.setitem(globals(), "SCALE", 2.0)
-    close(f(x), uses_globals(x))
+    assert_close(f(x), uses_globals(x))
     assert f.cache_info().traces == 2
 
 
@@ -371,25 +371,25 @@ def uses_containers(x):
 
 def test_attributes_and_items_that_change_are_seen(jit: Jit) -> None:
     f, x = jit(uses_containers), random(8)
-    close(f(x), uses_containers(x))
-    close(f(x), uses_containers(x))
+    assert_close(f(x), uses_containers(x))
+    assert_close(f(x), uses_containers(x))
     assert f.cache_info().hits == 1
     SETTINGS["layer"].weight = random(8)
-    close(f(x), uses_containers(x))
+    assert_close(f(x), uses_containers(x))
     SETTINGS["layer"].scale = 5.0
-    close(f(x), uses_containers(x))
+    assert_close(f(x), uses_containers(x))
     SETTINGS["offset"] = -1.0
-    close(f(x), uses_containers(x))
+    assert_close(f(x), uses_containers(x))
 
 
 def test_attributes_of_static_arguments_that_change_are_seen(jit: Jit) -> None:
     settings, x = Settings(), random(8)
     f = jit(lambda x, settings: x * settings.weight * settings.scale, static="settings")
-    close(f(x, settings), x * settings.weight * np.float32(settings.scale))
+    assert_close(f(x, settings), x * settings.weight * np.float32(settings.scale))
     settings.scale = 7.0
-    close(f(x, settings), x * settings.weight * np.float32(settings.scale))
+    assert_close(f(x, settings), x * settings.weight * np.float32(settings.scale))
     settings.weight = random(8)
-    close(f(x, settings), x * settings.weight * np.float32(settings.scale))
+    assert_close(f(x, settings), x * settings.weight * np.float32(settings.scale))
 
 
 # ---------------------------------------------------------------------------------------------- threads
@@ -412,6 +412,6 @@ def test_concurrent_first_calls_compile_once(jit: Jit) -> None:
     for thread in threads:
         thread.join()
     for x, y in zip(inputs, results, strict=True):
-        close(y, softmax(x))
+        assert_close(y, softmax(x))
     info = f.cache_info()
     assert (info.traces, info.plans, info.compilations, info.misses) == (1, 1, 1, 1)

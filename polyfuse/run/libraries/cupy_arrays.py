@@ -17,28 +17,9 @@ from polyfuse import library_functions
 from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
-from polyfuse.run.products import Primitives, Product, matrix_product
+from polyfuse.run.products import Product, matrix_product, primitives_of
 
-
-def _copy(target: Any, source: Any) -> None:
-    target[...] = source
-
-
-def _view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    source = array[tuple(slice(start, None) for start in starts)] if offset else array
-    return cupy.lib.stride_tricks.as_strided(source, shape, strides)
-
-
-PRIMITIVES = Primitives(
-    strides=lambda array: array.strides,
-    view=_view,
-    flat=lambda array: cupy.ascontiguousarray(array).reshape(-1),
-    matmul=lambda a, b, out: cupy.matmul(a, b, out=out),
-    stacked=lambda a, b, out: cupy.matmul(a, b, out=out),
-    transpose=cupy.transpose,
-    empty_like=lambda array: cupy.empty(array.shape, array.dtype),
-    copy=_copy,
-)
+PRIMITIVES = primitives_of(cupy, lambda a, b, out: cupy.matmul(a, b, out=out))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
-from polyfuse.run.products import Primitives, Product, matrix_product
+from polyfuse.run.products import Product, matrix_product, primitives_of
 
 Allocator = Callable[[tuple[int, ...], DType], Callable[[], Any] | None]
 
@@ -25,10 +25,6 @@ def _usual(shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
     return None
 
 
-def _copy(target: Any, source: Any) -> None:
-    target[...] = source
-
-
 def _matmul(a: Any, b: Any, out: Any) -> None:
     if a.dtype.itemsize == 2:  # NumPy would round every partial sum
         out[...] = np.matmul(a.astype(np.float32), b.astype(np.float32))
@@ -36,21 +32,7 @@ def _matmul(a: Any, b: Any, out: Any) -> None:
         np.matmul(a, b, out=out)
 
 
-def _view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    source = array[tuple(slice(start, None) for start in starts)] if offset else array
-    return np.lib.stride_tricks.as_strided(source, shape, strides)
-
-
-PRIMITIVES = Primitives(
-    strides=lambda array: array.strides,
-    view=_view,
-    flat=lambda array: np.ascontiguousarray(array).reshape(-1),
-    matmul=_matmul,
-    stacked=_matmul,
-    transpose=np.transpose,
-    empty_like=lambda array: np.empty(array.shape, array.dtype),
-    copy=_copy,
-)
+PRIMITIVES = primitives_of(np, _matmul)
 
 
 @dataclass(frozen=True, slots=True)
