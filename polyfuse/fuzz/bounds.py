@@ -24,6 +24,7 @@ from polyfuse.expr import (
     DataIndex,
     Gather,
     IndexEntry,
+    Input,
     Map,
     Node,
     Opaque,
@@ -49,6 +50,8 @@ EXACT = frozenset(
 STEPS = frozenset("floor ceil trunc rint sign remainder fmod floor_divide copysign tgamma bitcast".split())
 """Functions that jump: known only where every corner of the box gives the same."""
 PERIODIC = frozenset("sin cos".split())
+OVERFLOWING = frozenset("multiply square fma power".split())
+"""Functions whose infinity of finite operands a contraction with what follows avoids."""
 
 
 def limits_of(dtype: DType) -> Any:
@@ -98,6 +101,8 @@ class Bounded(Evaluation):
         match node:
             case Constant() | Scalar():
                 value = np.asarray(self.results[node], np.float64)
+                if node.dtype.is_float and node.dtype.itemsize < 8 and abs(value) == largest(node.dtype):
+                    return np.inf  # the limit of a dtype: NumPy's own program, in float64, has another one
                 is_short = not node.dtype.is_float or value * 1024 == np.rint(value * 1024) or not np.isfinite(value)
                 return 0.0 if is_short else epsilon(node.dtype) * abs(value)  # the oracle's has more digits
             case Map():
@@ -133,8 +138,29 @@ class Bounded(Evaluation):
         if node.function == "cast" and node.dtype.kind in "iu" and node.operands[0].dtype.is_float:
             limits = np.iinfo(node.dtype.numpy)  # type: ignore[type-var]
             unknown = unknown | ~((operands[0] >= float(limits.min)) & (operands[0] < float(limits.max)))
+        if node.function in OVERFLOWING:
+            finite = np.ones(value.shape, np.bool_)
+            for operand in operands:
+                finite = finite & np.isfinite(operand)
+            unknown = unknown | (np.isinf(value) & finite)
+        if node.function in ("signbit", "copysign", "bitcast") and not self.is_moved(node.operands[-1]):
+            unknown = unknown | (operands[-1] != operands[-1])  # the sign of a NaN that was computed
+        if node.function == "fma":  # the oracle rounds twice
+            rounding = rounding + epsilon(node.dtype) * np.where(np.isfinite(value), np.abs(operands[2]), 0.0)
         moved = self.deviation(node, value, operands, errors)
         return np.where(unknown, np.inf, moved + rounding)
+
+    def is_moved(self, node: Node) -> bool:
+        """Whether every element of a value has the bits of an element of an argument."""
+        match node:
+            case Input():
+                return True
+            case View() | Gather():
+                return self.is_moved(node.source)
+            case Region():
+                return all(self.is_moved(piece.source) for piece in node.pieces)
+            case _:
+                return False
 
     def rounding(self, function: str, dtype: DType, value: Array) -> Any:
         if not dtype.is_float:
@@ -152,6 +178,8 @@ class Bounded(Evaluation):
         if not uncertain:
             return 0.0
         found = np.zeros(value.shape)
+        if node.function in ("equal", "not_equal") or (node.function == "cast" and node.dtype.kind == "b"):
+            return self.equality_error(operands, errors)
         jumps = node.function in STEPS or not node.dtype.is_float
         quotient = np.floor_divide(*operands) if node.function in ("remainder", "fmod") else None
         for signs in product((-1.0, 0.0, 1.0), repeat=len(uncertain)):
@@ -175,6 +203,13 @@ class Bounded(Evaluation):
         if node.function == "divide":
             return np.where((np.abs(operands[1]) <= errors[1]) & (errors[1] > 0), np.inf, found)
         return found
+
+    def equality_error(self, operands: Sequence[Array], errors: Sequence[Array]) -> Any:
+        """Of a comparison for equality, or of one operand with zero: open where both may be the same number."""
+        with_zero = len(operands) == 1
+        gap = np.abs(operands[0] if with_zero else operands[0] - operands[1])
+        reach = errors[0] if with_zero else errors[0] + errors[1]
+        return np.where((reach > 0) & (gap <= reach), np.inf, 0.0)
 
     def choice_error(self, operands: Sequence[Array], errors: Sequence[Array], value: Array) -> Any:
         condition, first, second = operands

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from polyfuse.fuzz.pool import Pool, Proposal
 from polyfuse.fuzz.program import Line
 
@@ -203,14 +205,10 @@ def scattered(pool: Pool) -> Line | None:
     other = pool.some(kind)
     at = "{1} % {0}.shape[0]"
     if other is None or pool.dice.random() < 0.5:
-        text = pool.dice.choice(
-            [
-                f"{{v}} = {{0}}.copy()\n{{v}}[{at}] = 2",
-                f"{{v}} = {{0}}.copy()\nnp.add.at({{v}}, {at}, 1)",
-                f"{{v}} = {{0}}.copy()\nnp.maximum.at({{v}}, {at}, 1)",
-            ]
-        )
-        return Line("scatter", text, (value, index))
+        texts = [f"{{v}} = {{0}}.copy()\n{{v}}[{at}] = 2"]
+        if pool.values[value].dtype != np.uint64:  # which NumPy takes through float64 to meet the int64 of 1
+            texts += [f"{{v}} = {{0}}.copy()\nnp.{name}.at({{v}}, {at}, 1)" for name in ("add", "maximum", "minimum")]
+        return Line("scatter", pool.dice.choice(texts), (value, index))
     text = pool.dice.choice(
         [
             f"{{v}} = {{0}}.copy()\n{{v}}[{at}] = {{2}}",

@@ -14,6 +14,7 @@ np.arcsin(np.clip({0}, -1, 1))|np.sinh(np.clip({0}, -3, 3))|np.cosh(np.clip({0},
 pf.sigmoid({0})|pf.relu({0})|pf.silu({0})|pf.gelu({0})|pf.erf({0})|pf.softplus({0})|pf.rsqrt(np.abs({0}) + 1)
 np.round({0}, 1)|np.fabs({0})|np.positive({0})|np.tan({0})|np.sinc({0})|np.heaviside({0}, 0.5)|np.modf({0})[0]
 pf.leaky_relu({0})|pf.elu({0})|pf.erfc({0})|pf.gelu_tanh({0})|np.arccosh(np.abs({0}) + 1)|np.arctanh(np.tanh({0}))
+np.nan_to_num({0}, nan=1.5, posinf=7, neginf=-8)
 np.deg2rad({0})|{0} * {0}|{0} + {0}|{0} ** 2|{0} ** 3|np.abs({0}) ** 0.5|np.arccos(np.clip({0}, -1, 1))
 """
 BINARY = """

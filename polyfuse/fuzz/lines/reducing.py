@@ -49,7 +49,8 @@ SORTS = (
     "np.argsort({0}, axis=A, kind='stable')",
     "np.searchsorted(np.sort({0}.ravel()), {0})",
     "np.median({0}, axis=A)",
-    "np.partition({0}, 0, axis=A)",
+    "np.sort(np.partition({0}, 0, axis=A), axis=A)",
+    "np.partition({0}, 0, axis=A)[(slice(None),) * (A % {0}.ndim) + (0,)]",
 )
 
 
