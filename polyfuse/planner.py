@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyfuse.affine import Affine
@@ -21,7 +21,6 @@ from polyfuse.bindings import (
     FromStride,
     Guard,
     Layout,
-    VolumeGuard,
 )
 from polyfuse.choose import Choice, Pricer
 from polyfuse.cost import price
@@ -31,6 +30,7 @@ from polyfuse.expr import Program
 from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
+from polyfuse.index_bits import index_bits
 from polyfuse.index_ranges import settle_bounds
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.legality import prove
@@ -48,8 +48,6 @@ from polyfuse.target import Target
 from polyfuse.verdict import Verdict
 from polyfuse.verify.kernel import verify_kernel
 from polyfuse.witness import with_witness
-
-INT32_LIMIT = 2**31 - 2**16  # elements of an array whose offsets, padding included, stay within 32 bits
 
 Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
 
@@ -175,19 +173,20 @@ def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...
     scop, names = costs.scop, dict[str, int]()
     steps: list[Step] = []
     guards: dict[AnyGuard, None] = {}
-    bits = _index_bits(costs, grouping, guards)
+    choices = [costs.choice(kernel.body, kernel.roots, kernel.loads) for kernel in grouping.kernels]
+    offsets = index_bits(scop, choices, costs.hints)
+    guards |= dict.fromkeys(offsets.guards)
     scratch: list[Buffer] = []
     sites: list[IndexSite] = []
     stored = {root for kernel in grouping.kernels for root in kernel.roots}
-    for kernel in grouping.kernels:
-        choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+    for kernel, choice in zip(grouping.kernels, choices, strict=True):
         if choice.schedule is None or choice.group is None:
             steps.append(_library_step(scop, kernel))
             continue
         group = choice.group
         schedule = replace(choice.schedule, name=_unique(choice.schedule.name, names))
         guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
-        lowered = lower(group.scop, schedule, costs.layouts, costs.options, bits, first_site=1 + len(sites))
+        lowered = lower(group.scop, schedule, costs.layouts, costs.options, offsets.bits, first_site=1 + len(sites))
         if costs.options.verify:
             verify_kernel(lowered.kernel)
         sites += [_site(group.scop, value) for value in lowered.checked]
@@ -234,38 +233,6 @@ def _scratch(lowered: Lowered, use: ScratchUse, step: int, derived: Derived) -> 
     names = {n for extent in use.shape for n in extent.names()}
     products = tuple((name, factors) for name, factors in derived if name in names)
     return Buffer(f"{lowered.kernel.name}.{use.name}", use.dtype, use.shape, step, step, use.zeroed, derived=products)
-
-
-def _shares(costs: ProgramCosts, grouping: Grouping) -> Iterator[tuple[Affine, ...]]:
-    """Shapes at least as large as those of what blocks leave each other; a product of sizes in full."""
-    for kernel in grouping.kernels:
-        choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-        if choice.schedule is None or choice.group is None:
-            continue
-        scop, schedule = choice.group.scop, choice.schedule
-        products = dict(scop.program.derived)
-        for placed in (p for p in schedule.placed if p.role == "partial"):
-            along = next(g.digit for g in schedule.grid_combine if g.reduction == placed.providers[0])
-            shape = (schedule.digit(along).extent, *scop.shape(placed.value))
-            factors = [products[name] for extent in shape for name in sorted(extent.names() & products.keys())]
-            plain = [extent for extent in shape if not extent.names() & products.keys()]
-            yield (*plain, *(f for product in factors for f in product))
-
-
-def _index_bits(costs: ProgramCosts, grouping: Grouping, guards: dict[AnyGuard, None]) -> int:
-    """32-bit offsets where every array of the program is small enough; the guard keeps the plan to such calls."""
-    shapes = dict.fromkeys(s.shape for s in costs.scop.statements)  # in order: the guards are part of the text
-    shapes |= dict.fromkeys(_shares(costs, grouping))
-    wide = False
-    for shape in shapes:
-        volume = 1
-        for extent in shape:
-            volume *= max(1, extent.evaluate(costs.hints))
-        wide = wide or volume > INT32_LIMIT
-    for shape in shapes:
-        if any(not extent.is_constant for extent in shape) and not wide:
-            guards[VolumeGuard(shape, INT32_LIMIT)] = None
-    return 64 if wide else 32
 
 
 def _on_sizes(guard: AnyGuard, derived: Derived) -> AnyGuard:

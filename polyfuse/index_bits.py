@@ -1,0 +1,93 @@
+"""Whether 32-bit indices suffice for a plan: where every array and every index that a place takes is small enough.
+
+A thread past the end of a dimension computes its index before it is masked: ``i = share*b + span*r + t`` reaches up to
+one block's share behind the extent.  The largest weight of a digit bounds that, so arrays and extents that come closer
+than it to 2**31 take 64 bits as well.  Sums that wrap in an address do no harm: the address itself fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import VolumeGuard
+from polyfuse.choose import Choice
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Scop
+
+RANGE = 2**31
+PADDING = 2**16  # elements at least that are left for padding, so that most plans have the same bound
+
+Shape = tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBits:
+    """`bits` of the indices of all kernels of a plan; 32 for calls that fulfil all `guards`."""
+
+    bits: int
+    guards: tuple[VolumeGuard, ...] = ()
+
+
+def index_bits(scop: Scop, choices: Iterable[Choice], hints: Mapping[str, int]) -> IndexBits:
+    """For the kernels that were chosen, at the sizes hinted; `scop`: of the whole program."""
+    chosen = [choice for choice in choices if choice.schedule is not None and choice.group is not None]
+    shapes = dict.fromkeys(_arrays(scop, chosen))  # in order: the guards are part of the text
+    arrays = [frozenset(shape) for shape in shapes]
+    shapes |= dict.fromkeys(shape for shape in _extents(chosen) if not any(array >= {*shape} for array in arrays))
+    limit = RANGE - max([PADDING, *(_padding(c.schedule) for c in chosen if c.schedule is not None)])
+    if any(_volume(shape, hints) > limit for shape in shapes):
+        return IndexBits(64)
+    symbolic = [shape for shape in shapes if any(not extent.is_constant for extent in shape)]
+    return IndexBits(32, tuple(VolumeGuard(shape, limit) for shape in symbolic))
+
+
+def _volume(shape: Shape, hints: Mapping[str, int]) -> int:
+    volume = 1
+    for extent in shape:
+        volume *= max(1, extent.evaluate(hints))
+    return volume
+
+
+def _padding(schedule: KernelSchedule) -> int:
+    """More than what a place may pass the end of its dimension by, a power of two."""
+    entries = [entry for placed in schedule.placed for entry in placed.place if isinstance(entry, Affine)]
+    widest = max((abs(factor) for entry in entries for _, factor in entry.terms), default=1)
+    return 2 << widest.bit_length()
+
+
+def _arrays(scop: Scop, chosen: list[Choice]) -> Iterator[Shape]:
+    """Shapes of what kernels load and store; products of sizes in full."""
+    touched: set[int] = set()
+    for choice in chosen:
+        assert choice.schedule is not None
+        touched |= {*choice.schedule.roots, *choice.schedule.loads}
+    yield from (scop.shape(value) for value in sorted(touched))
+    for choice in chosen:
+        yield from _shares(choice)
+
+
+def _shares(choice: Choice) -> Iterator[Shape]:
+    """Shapes at least as large as those of what blocks leave each other."""
+    assert choice.schedule is not None and choice.group is not None
+    scop, schedule = choice.group.scop, choice.schedule
+    for placed in (p for p in schedule.placed if p.role == "partial"):
+        along = next(g.digit for g in schedule.grid_combine if g.reduction == placed.providers[0])
+        yield _in_full((schedule.digit(along).extent, *scop.shape(placed.value)), scop)
+
+
+def _extents(chosen: list[Choice]) -> Iterator[Shape]:
+    """Extents of what the kernels compute, contiguous runs of several dimensions among them."""
+    for choice in chosen:
+        assert choice.group is not None
+        for statement in choice.group.statements():
+            yield from (_in_full((extent,), choice.group.scop) for extent in statement.extents)
+
+
+def _in_full(shape: Shape, scop: Scop) -> Shape:
+    """The shape with products of sizes spelled out."""
+    products = dict(scop.program.derived)
+    factors = [products[name] for extent in shape for name in sorted(extent.names() & products.keys())]
+    plain = [extent for extent in shape if not extent.names() & products.keys()]
+    return (*plain, *(f for product in factors for f in product))
