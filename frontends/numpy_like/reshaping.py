@@ -82,7 +82,7 @@ def _exact_quotient(x: Tracer, known: Factors) -> Factors:
         return (trace.divide(remaining[0] * number, divisor),)
     if divisor == 0 or _volume(trace, x.sizes) % _volume(trace, known):
         raise ShapeError(f"cannot reshape {text_of(x.sizes)}: its size is no multiple of {size_of(trace, *known)}")
-    _fix(x, (*x.sizes, *known))
+    _fix(x, (*known, *x.sizes))
     raise AssertionError("sizes without symbols have an exact quotient")
 
 
@@ -94,7 +94,8 @@ def _volume(trace: Trace, factors: Sequence[Affine]) -> int:
 
 
 def _fix(x: Tracer, sizes: Sequence[Affine]) -> None:
-    """Fix symbolic sizes at their hints.  Raises UnsupportedError for declared letters."""
+    """Fix symbolic sizes at their hints, the last one first: an outer size (of a batch) is often enough left alone.
+    Raises UnsupportedError for declared letters."""
     for size in sizes:
         declared = sorted(size.names() - x.state.fresh)
         if declared:
@@ -102,7 +103,7 @@ def _fix(x: Tracer, sizes: Sequence[Affine]) -> None:
                 f"this reshape of {text_of(x.sizes)} merges or splits the symbolic size {size}",
                 advice=f"Write a number for {declared[0]} in the spec, or keep the axes apart.",
             )
-    for size in sizes:
+    for size in reversed(sizes):
         x.state.fixed(size)
 
 
@@ -112,7 +113,7 @@ def _check_volume(x: Tracer, target: Sequence[Factors]) -> None:
         return
     negative = any(f.is_constant and f.constant < 0 for f in wanted)
     if _volume(x.state, wanted) == _volume(x.state, x.sizes) and not negative:
-        symbolic = [f for f in (*x.sizes, *wanted) if not f.is_constant]
+        symbolic = [f for f in (*wanted, *x.sizes) if not f.is_constant]
         if symbolic:
             _fix(x, symbolic)
     shown = ", ".join(str(size_of(x.state, *size)) for size in target)

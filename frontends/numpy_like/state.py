@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any, TypeVar
 
 import numpy as np
@@ -204,9 +205,10 @@ class Trace:
             here = "" if size.is_constant else f" (here {self.hint(size)})"
             raise ShapeError(f"size {size}{here} is no multiple of {divisor}")
         if len(size.terms) == 1 and size.constant == 0 and isinstance(size.terms[0][0], str):
-            name = size.terms[0][0]
+            name, factor = size.terms[0]
+            needed = divisor // gcd(factor, divisor)
             if name in self.fresh:
-                raise Retrace({name: Affine.symbol(f"{name}_{divisor}") * divisor}, (Guard(size, divisor),))
+                raise Retrace({name: Affine.symbol(f"{name}_{needed}") * needed}, (Guard(size, divisor),))
         if size.names() <= self.fresh:
             self.fixed(size)
         raise ShapeError(

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from polyfuse.dtypes import BY_NAME
 from polyfuse.errors import DeviceError
@@ -28,6 +29,9 @@ class Carrier(Protocol):
     def put(self, value: ArrayValue) -> Any:
         """A new array that holds `value`, strided as it says.  Raises NoSuchArray."""
 
+    def hold(self, memory: Array, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        """Elements `memory`, one axis, and in them an array that begins at `start`; `strides` in elements."""
+
     def get(self, array: Any) -> Array:
         """The elements of an array, or of a number, as a NumPy array."""
 
@@ -38,6 +42,9 @@ class OnHost:
 
     def put(self, value: ArrayValue) -> Any:
         return value.made()
+
+    def hold(self, memory: Array, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        return as_strided(memory[start:], shape, [s * memory.itemsize for s in strides])
 
     def get(self, array: Any) -> Array:
         return np.asarray(array)
@@ -50,11 +57,14 @@ class InTorch:
     device: str
 
     def put(self, value: ArrayValue) -> Any:
-        torch: Any = import_module("torch")
-        dtype = getattr(torch, _TORCH.get(value.dtype, BY_NAME[value.dtype].numpy.name))
         memory, start, strides = value.memory()
+        return self.hold(memory, start, value.shape, strides)
+
+    def hold(self, memory: Array, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        torch: Any = import_module("torch")
+        dtype = getattr(torch, memory.dtype.name)
         flat = torch.from_numpy(memory.view(np.uint8)).to(self.device, copy=True).view(dtype)
-        return torch.as_strided(flat, value.shape, strides, start)
+        return torch.as_strided(flat, shape, strides, start)
 
     def get(self, array: Any) -> Array:
         if not hasattr(array, "cpu"):
@@ -66,21 +76,21 @@ class InTorch:
         return np.asarray(own.view(torch.int16).numpy().view(BY_NAME["bf16"].numpy))
 
 
-_TORCH = {"bf16": "bfloat16", "bool": "bool"}
-
-
 @dataclass(frozen=True, slots=True)
 class InCuPy:
     """CuPy arrays on the current device."""
 
     def put(self, value: ArrayValue) -> Any:
-        cupy: Any = import_module("cupy")
         if value.dtype == "bf16":
             raise NoSuchArray("no device library here has a bfloat16 array of negative stride")
         memory, start, strides = value.memory()
+        return self.hold(memory, start, value.shape, strides)
+
+    def hold(self, memory: Array, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        cupy: Any = import_module("cupy")
         flat = cupy.asarray(memory)
         size = memory.dtype.itemsize
-        return cupy.ndarray(value.shape, memory.dtype, flat.data + start * size, strides=[s * size for s in strides])
+        return cupy.ndarray(shape, memory.dtype, flat.data + start * size, strides=[s * size for s in strides])
 
     def get(self, array: Any) -> Array:
         return np.asarray(array.get() if hasattr(array, "get") else array)

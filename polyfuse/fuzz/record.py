@@ -173,7 +173,7 @@ def described(options: Mapping[str, Any], seeds: tuple[int, int], record: Record
         "seconds": round(seconds, 1),
         "commit": commit(),
         "date": date.today().isoformat(),
-        "versions": {"python": platform.python_version(), **_versions("numpy", "islpy", "numba", "numba-cuda")},
+        "versions": {"python": platform.python_version(), **versions("numpy", "islpy", "numba", "numba-cuda")},
     }  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def commit() -> str:
     return told[0] + ("+" if told[1] else "")
 
 
-def _versions(*names: str) -> dict[str, str]:
+def versions(*names: str) -> dict[str, str]:
     found = {}
     for name in names:
         try:

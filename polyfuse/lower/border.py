@@ -85,7 +85,7 @@ def _middle_block(schedule: KernelSchedule, program: Program) -> dict[str, int] 
         known = dict(with_products(sizes, program.derived))
         if _are_possible(known, program.facts, schedule.guards):
             blocks = {f"${d.name}": d.extent.evaluate(known) // 2 for d in schedule.of_kind("block")}
-            return {**known, **blocks}
+            return {**known, **dict.fromkeys(("$b0", "$b1", "$b2"), 0), **blocks}  # a digit of extent 1 is dropped
     return None
 
 

@@ -148,7 +148,7 @@ class Library(Protocol):
         """A new aligned C-order copy of `array`."""
 
     def upload(self, array: np.ndarray[Any, Any], device: Device) -> Any:
-        """A copy of a NumPy array on `device`, complete on return."""
+        """A NumPy array as one of this library on `device`, complete on return; on the host it may share the memory."""
 
     def copy(self, target: Any, source: Any) -> None:
         """``target[...] = source`` on the current stream; the two may not overlap."""

@@ -41,13 +41,14 @@ class Watch:
     copies: dict[tuple[int, str, Device], tuple[bytes, Any]] = field(default_factory=dict, compare=False)
 
     def reader(self, position: int, library: Library, device: Device) -> Callable[[], Any]:
-        """How calls on a device read a captured array: a NumPy array through a copy there, made anew when it changes.
+        """How calls on a device read a captured array: a NumPy array through a copy there, made anew when it changes;
+        on the host as an array of the library that may have to call its own functions on it.
 
         Programs hold constants (`np.array([0.5, 2.0])`, the indices of a padding) that no user could move.
         """
         read, key = self.arrays[position], (position, library.name, device)
         if device.kind == "cpu":
-            return read
+            return read if library.name == "numpy" else lambda: _of_library(read(), library, device)
 
         def moved() -> Any:
             array = read()
@@ -69,6 +70,10 @@ class Watch:
             if current is not value and not same(current, value):
                 return False
         return True
+
+
+def _of_library(array: Any, library: Library, device: Device) -> Any:
+    return library.upload(array, device) if type(array) is np.ndarray else array
 
 
 def watch(function: Callable[..., Any], captured: Sequence[Any], statics: Sequence[Any] = ()) -> Watch:

@@ -234,7 +234,7 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     traced = variant.traced
     if not variant.watch.holds() or not all(same(leaves[k].value, v) for k, v in traced.fixed):
         return None
-    away = next((leaf for leaf in leaves if leaf.facts is not None and leaf.facts.device.kind != "cpu"), None)
+    away = next((leaf for leaf in leaves if leaf.library is not None and leaf.library.name != "numpy"), None)
     captured = [captured_leaf(read()) for read in _readers(variant.watch, away)]
     every = [*leaves, *(leaf for leaf in captured if leaf is not None)]
     arguments = traced.program.arguments
@@ -256,7 +256,7 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
 
 
 def _readers(watched: Watch, away: Leaf | None) -> Sequence[Callable[[], Any]]:
-    """The readers of captured arrays for a call whose arrays are where `away` is; on the host for None."""
+    """The readers of captured arrays for a call with arrays like `away`; with NumPy's only for None."""
     if away is None or away.library is None or away.facts is None:
         return watched.arrays
     library, device = away.library, away.facts.device

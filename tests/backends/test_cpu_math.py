@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from tests.backends.cpu_kernels import evaluate
 
 Array = np.ndarray[Any, Any]
@@ -130,6 +131,14 @@ def test_functions_of_two_arguments(dtype: np.dtype[Any]) -> None:
         np.testing.assert_allclose(got, want, rtol=3 * info.eps, atol=info.smallest_subnormal, err_msg=name)
         known = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(want[known]), err_msg=name)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (7,), (3, 40)], ids=str)
+def test_half_precision_needs_no_run_time_library(shape: tuple[int, ...]) -> None:
+    """float64 inside, float32 between, float16 outside: LLVM must not round once from float64, which is a call."""
+    x, y = np.full(shape, 0.5, np.float16), np.full(shape, 1.5, np.float16)
+    found = pf.jit(lambda x, y: np.arctan2(x, y), backend="numba_cpu")(x, y)
+    np.testing.assert_array_equal(found, np.arctan2(x, y))
 
 
 def test_hypot_neither_over_nor_underflows() -> None:

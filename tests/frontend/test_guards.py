@@ -149,6 +149,19 @@ def test_reshape_that_merges_fixes_the_inner_size() -> None:
     assert shapes(result) == ["(n0, 4)"]
 
 
+def test_reshape_leaves_the_outer_sizes_alone() -> None:
+    flat = traced(lambda x: x.reshape(-1, 784), zeros(3, 28, 28))
+    assert shapes(flat) == ["(n0, 28, 28)"]
+    rows = traced(lambda x: x.reshape(-1, 5, 2), zeros(3, 5, 2))
+    assert all(g.holds({"n0": 8, "n1": 5, "n2": 2}) for g in rows.guards) and shapes(rows) == ["(n0, 5, 2)"]
+
+
+def test_a_multiple_of_a_size_is_divided_by_what_it_lacks() -> None:
+    result = traced(lambda x: x.reshape(10, -1), zeros(4, 15))
+    assert all(g.holds({"n0": 4, "n1": 15}) for g in result.guards)
+    assert not all(g.holds({"n0": 3, "n1": 15}) for g in result.guards)
+
+
 def test_reshape_that_merges_declared_letters_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="merges or splits the symbolic size"):
         trace(lambda x: x.reshape(-1), [spec("f32[M, N]")])

@@ -183,3 +183,13 @@ def test_the_quick_check_of_steady_calls_lets_nothing_else_pass(jit: Jit) -> Non
     with torch.no_grad():
         assert torch.equal(f(x, y.clone().requires_grad_()), reference(x, y))
     assert torch.equal(f(x, torch.nn.Parameter(y, requires_grad=False)), reference(x, y))
+
+
+def test_captured_numpy_arrays_reach_functions_of_torch(jit: Jit) -> None:
+    weights, edges = np.random.default_rng(0).standard_normal((500, 300)), np.array([-1.0, 0.0, 2.0])
+    product, search = jit(lambda x: np.sort(x @ weights)), jit(lambda x: np.searchsorted(edges, x))
+    x = torch.randn(512, 500, dtype=torch.float64)
+    assert torch.allclose(product(x), torch.sort(x @ torch.from_numpy(weights)).values)
+    assert torch.equal(search(x[0]), torch.searchsorted(torch.from_numpy(edges), x[0]))
+    weights *= 2
+    assert torch.allclose(product(x), torch.sort(x @ torch.from_numpy(weights)).values)

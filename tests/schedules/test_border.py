@@ -61,3 +61,10 @@ def test_the_interpreter_agrees(target: str) -> None:
         specs = [pf.spec(f"f32[N~2000, {'KL'[k]}~3000]") for k in range(len(arguments))]
         found = run_plan(pf.jit(function).plan(*specs, target=target), arguments)
         np.testing.assert_allclose(found[0], function(*arguments), rtol=1e-5, atol=1e-5)
+
+
+def test_a_mask_that_no_block_passes_is_no_border() -> None:
+    """The sum over nothing reads nothing; the only block of its consumer has no digit of its own."""
+    jitted = pf.jit(lambda x: np.linspace(x.sum(), 2, 4))
+    for shape in [(0, 0), (0, 3), (3, 0)]:
+        np.testing.assert_allclose(jitted(np.zeros(shape)), np.linspace(0, 2, 4))

@@ -184,7 +184,9 @@ def narrow(builder: Builder, slots: Value, element: Element) -> Value:
         return slots
     if element == float16:
         if HALF_INSTRUCTIONS:
-            half = builder.fptrunc(slots, retyped(slots.type, ir.HalfType()))
+            # LLVM moves a rounding to float32 in front of this into one from double, which is a call of that library.
+            single = intrinsic(builder, "llvm.arithmetic.fence", slots)
+            half = builder.fptrunc(single, retyped(slots.type, ir.HalfType()))
             return builder.bitcast(half, retyped(slots.type, ir.IntType(16)))
         return float_to_half(builder, slots)
     return _float_to_bfloat(builder, slots)

@@ -115,7 +115,8 @@ class TorchLibrary:
         return torch.empty(array.shape, dtype=array.dtype, device=array.device).copy_(array.detach())
 
     def upload(self, array: np.ndarray[Any, Any], device: Device) -> Any:
-        fresh = np.array(array, order="C")  # torch warns about memory that it may not write
+        shares = device.kind == "cpu" and array.flags.writeable and array.flags.c_contiguous
+        fresh = array if shares else np.array(array, order="C")  # torch warns about memory that it may not write
         where = torch.device(device.kind, device.ordinal)
         if fresh.dtype == dtypes.bf16.numpy:
             return torch.from_numpy(fresh.view(np.int16)).view(torch.bfloat16).to(where)
