@@ -16,19 +16,21 @@ from polyfuse.errors import DeviceError
 from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import c_strides
-from polyfuse.run.services import Bound, Launcher
+from polyfuse.run.services import Bound
 
 
 @dataclass(frozen=True, slots=True)
 class InterpretedKernel:
     """A kernel that needs no compilation."""
 
-    def launcher(self, bound: Bound) -> Launcher:
+    def launcher(self, bound: Bound) -> Callable[..., object]:
         kernel, parameters = bound.launch.kernel, bound.launch.kernel.parameters
 
-        def launch(values: list[Any], stream: int) -> None:
+        def launch(stream: int, *varying: Any) -> None:
             del stream
-            given = {p.name: values[slot] for p, slot in zip(parameters, bound.slots, strict=True)}
+            values = iter(varying)
+            pairs = zip(parameters, bound.constants, strict=True)
+            given = {p.name: next(values) if constant is None else constant for p, constant in pairs}
             arrays = {p.name: _array(p, given[p.name], bound) for p in parameters if isinstance(p, ArrayParameter)}
             scalars = {p.name: given[p.name] for p in parameters if isinstance(p, ScalarParameter)}
             run_kernel(kernel, arrays, bound.numbers, scalars)

@@ -7,18 +7,18 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from polyfuse.backends.numba_cpu.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cpu.memory import POOL, SMALLEST
+from polyfuse.backends.numba_cpu.prepared import prepared
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
 from polyfuse.kernel import ArrayParameter
 from polyfuse.plan import Launch, Plan
-from polyfuse.run.services import Bound, Launcher
+from polyfuse.run.services import Bound
 
 _HEADER = struct.Struct("<II")  # lengths of the names of streamed outputs and of the object code, per variant
 
@@ -58,14 +58,10 @@ class CpuKernel:
         known = [p for p in arrays if all(extent.names() <= numbers.keys() for extent in p.shape)]
         return {p.name: math.prod(extent.evaluate(numbers) for extent in p.shape) for p in known}
 
-    def launcher(self, bound: Bound) -> Launcher:
+    def launcher(self, bound: Bound) -> Callable[..., object]:
         work = max(self._volumes(bound.numbers).values(), default=0)
-        loaded, slots = self.variant(self.streamed(bound.numbers)).loaded, bound.slots
-        run = loaded.prepared(bound.blocks, -(-work // bound.blocks))
-        if len(slots) < 2:
-            return lambda values, stream: run([values[k] for k in slots])
-        arguments = itemgetter(*slots)
-        return lambda values, stream: run(arguments(values))
+        loaded = self.variant(self.streamed(bound.numbers)).loaded
+        return prepared(loaded, bound.blocks, -(-work // bound.blocks), bound.constants)
 
     def to_bytes(self) -> bytes:
         """The object code of every variant compiled so far."""

@@ -8,7 +8,6 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from polyfuse.backends.numba_cuda.assemble import assemble
@@ -21,7 +20,7 @@ from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.faults import PAGE
-from polyfuse.run.services import Bound, Launcher
+from polyfuse.run.services import Bound
 
 _HEADER = struct.Struct("<II")  # lengths of the description and of the PTX text; the machine code follows
 
@@ -39,13 +38,8 @@ class CudaKernel:
             self.loaded[device] = DriverLauncher(self.kernel, device)
         return self.loaded[device]
 
-    def launcher(self, bound: Bound) -> Launcher:
-        driver = self.on(bound.device.ordinal)
-        launch, slots = driver.prepared(bound.blocks), bound.slots
-        if len(slots) < 2:
-            return lambda values, stream: launch([values[k] for k in slots], stream)
-        arguments = itemgetter(*slots)
-        return lambda values, stream: launch(arguments(values), stream)
+    def launcher(self, bound: Bound) -> Callable[..., object]:
+        return self.on(bound.device.ordinal).prepared(bound.blocks, bound.constants)
 
     def to_bytes(self) -> bytes:
         """Description, PTX, machine code where there is some."""

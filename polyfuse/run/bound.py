@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from polyfuse.run.faults import BOARD
+from polyfuse.run.recognised import rerun
 from polyfuse.run.record import Record, Target
 
 STATUS_PAGES = BOARD.pages  # empty while no plan on a device checks data indices
@@ -17,8 +18,8 @@ class BoundCall:
     """Call it, without arguments, to launch again into the same output arrays, which it returns.
 
     `values` and `leaves` are those of the record; `outputs` are what kernels write, `copies` the targets that an output
-    has to be copied to, because they are strided or overlap an argument.  `ready`: all values of the launches, where no
-    call needs any of its own.
+    has to be copied to, because they are strided or overlap an argument.  `rerun`: all launches written out, where a
+    call does nothing else.
     """
 
     record: Record
@@ -27,7 +28,7 @@ class BoundCall:
     outputs: tuple[Any, ...]
     copies: tuple[tuple[Any, Any], ...]
     result: Any
-    ready: list[Any] | None
+    rerun: Callable[[], None] | None
 
     @staticmethod
     def of(
@@ -35,20 +36,16 @@ class BoundCall:
     ) -> BoundCall:
         record, outputs, copies = record.place(values, leaves, targets or ())
         result = out if targets is not None else record.nested(list(outputs))
-        ready = None
-        if not (copies or record.staged or record.scratch or record.needs_objects):
-            ready = [*values, *map(record.library.pointer, outputs), *record.constants]
-        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result, ready)
+        again = None if copies else rerun(record, values, outputs)
+        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result, again)
 
     def __call__(self) -> Any:
         if STATUS_PAGES:
             BOARD.check()
-        record = self.record
-        if self.ready is not None:
-            stream = record.stream()
-            for step in record.steps:
-                step(self.ready, stream)
+        if self.rerun is not None:
+            self.rerun()
             return self.result
+        record = self.record
         record.launch(list(self.values), list(self.leaves), list(self.outputs))
         for target, output in self.copies:
             record.library.copy(target, output)

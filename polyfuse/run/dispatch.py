@@ -1,39 +1,38 @@
 """What `jit` returns: a call is a look-up of its key, then a launch with prepared arguments.
 
-Steady state (same dtypes, shapes, strides and alignment as an earlier call)::
+Steady state (same nesting, dtypes, shapes, strides and alignment as one of the latest calls)::
 
-    key of the arguments -> Record -> fill in addresses, allocate outputs, launch
+    a function written out for such calls (`recognised`) -> allocate outputs, launch
 
-Otherwise, under one lock: find or make a trace, find or make a plan, prepare a record, run it.
+Same key as any earlier call: its Record, which fills in addresses.  Otherwise, under one lock: find or make a trace,
+find or make a plan, prepare a record, run it.
 """
 
 from __future__ import annotations
 
 import functools
-import operator
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from polyfuse.bindings import AnyGuard
 from polyfuse.errors import ArgumentError, OptionError
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.run.ahead import Executable, Lowered, default_layouts
-from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Reading, read_arguments
-from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, Device, Library, host_pointer
+from polyfuse.run.arguments import LIBRARIES, Reading, read_arguments
+from polyfuse.run.arrays import HOST, Device, Library
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.faults import BOARD
 from polyfuse.run.graph import GraphCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
+from polyfuse.run.recognised import MISSED, Seen, never, recogniser
+from polyfuse.run.recognised import Call as Recogniser
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import Backend, Services, Static, backend_name
-from polyfuse.run.shortcuts import Shortcut, guard_of, spread
 from polyfuse.run.signature import Parameters
 from polyfuse.run.targets import converted, read_targets
 from polyfuse.run.variants import Fitted, Variant, Variants, device_of, layouts_of, leaves_of, to_stage
@@ -43,6 +42,8 @@ from polyfuse.target import named
 
 STATUS_PAGES = BOARD.pages  # empty while no plan on a device checks data indices
 _RECORDS = 4096  # exact keys kept per function; the oldest goes first
+_LOOKS = 64  # kinds of calls per record that have a text; overlaps at every distance are kinds of their own
+_LATEST = 4  # calls that are recognised without a key: one that is not meant costs 0.2 to 0.4 us
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,6 @@ class Jitted:
             raise OptionError(f"static={unknown[0]!r} is no parameter of {self._parameters.function}")
         self._options = self._named(options)
         self._takes_out = "out" in self._parameters.names
-        self._is_plain = self._parameters.plain and not self._static
-        self._arity = len(self._parameters.names)
         self._counters = Counters()
         self._clear()
 
@@ -97,8 +96,8 @@ class Jitted:
 
     def _clear(self) -> None:
         self._records: dict[tuple[Any, ...], Record] = {}
-        self._latest: Shortcut | None = None  # to the latest call of arrays alone
-        self._nested: Shortcut | None = None  # to the latest call with nested arrays
+        self._latest: Recogniser = never
+        self._recent: tuple[Recogniser, ...] = ()  # this one, and those of calls before
         self._variants = Variants(self._services)
         self._counts = self._variants.counts
 
@@ -112,92 +111,51 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if STATUS_PAGES:
             BOARD.check()
+        result = self._latest(args, kwargs)
+        return result if result is not MISSED else self._other(args, kwargs)
+
+    def _other(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that does not look like the latest one."""
         latest = self._latest
-        if latest is not None and not kwargs and len(args) == self._arity and latest.check(*args):
-            record = latest.record
-            pointers = [*map(record.library.pointer, args)]  # as `Shortcut.pointers`, one call less
-            bits = 0
-            for pointer in pointers:
-                bits |= pointer
-            if not bits % VECTOR_ALIGNMENT:
-                self._counts.hits += 1
-                return record.run(pointers, [*args])
-        return self._flat(args, kwargs)
+        for recognised in self._recent:
+            if recognised is not latest and (result := recognised(args, kwargs)) is not MISSED:
+                self._latest = recognised
+                return result
+        return self._call(args, kwargs)
 
-    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call whose arguments are arrays and numbers, not nested; others go on to `_call`."""
-        out = kwargs.pop("out", None) if kwargs and not self._takes_out else None
-        if not self._is_plain:
-            return self._call(args, kwargs, out)
-        latest = self._latest  # once: another thread may change it
-        if out is not None and not kwargs and latest is not None and len(args) == self._arity:
-            pointers = latest.pointers(args)
-            if pointers is not None:
-                self._counts.hits += 1
-                return self._into(latest.record, pointers, [*args], out)
-        if kwargs or len(args) != self._arity:
-            args, kwargs = self._parameters.bind(args, kwargs), {}
-        key: list[Any] = []
-        values: list[Any] = []
-        for value in args:
-            kind = type(value)
-            if kind is np.ndarray:
-                pointer = host_pointer(value)
-                key += (value.dtype, value.shape, value.strides, pointer % VECTOR_ALIGNMENT)
-                values.append(pointer)
-            elif kind in SCALARS:
-                if kind is int and value not in INT64:
-                    return self._call(args, kwargs, out)
-                key.append(kind)
-                values.append(value)
-            elif (library := LIBRARIES.get(kind)) is not None:
-                try:
-                    part, pointer = library.read(value)
-                except ArgumentError:
-                    return self._call(args, kwargs, out)  # to say which argument it is
-                key += part
-                values.append(pointer)
-            else:
-                return self._call(args, kwargs, out)
-        record = self._records.get(tuple(key))
-        if record is None:
-            return self._call(args, kwargs, out)
-        leaves = list(args)
-        if record.is_conditional and not record.holds(values, leaves):
-            return self._call(args, kwargs, out)
-        self._counts.hits += 1
-        if record.is_guarded:
-            check = guard_of(record, args)
-            self._latest = Shortcut((), check, record) if check is not None else None
-        return record.run(values, leaves) if out is None else self._into(record, values, leaves, out)
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-        """Any call: nested, static and foreign arguments, and every first call."""
-        nested = self._nested
-        if nested is not None and not kwargs and out is None:
-            leaves: list[Any] = []
-            tokens: list[Any] = []
-            spread(args, leaves, tokens)
-            pointers = nested.pointers(leaves) if (*tokens,) == nested.tokens else None
-            if pointers is not None:
-                self._counts.hits += 1
-                return nested.record.run(pointers, leaves)
-        arguments = self._parameters.bind(args, kwargs)
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Any call, by its key."""
+        named, out = kwargs, None
+        if not self._takes_out and "out" in kwargs:
+            named = kwargs.copy()
+            out = named.pop("out")
+        arguments = self._parameters.bind(args, named)
         reading = self._read(arguments, self._services.frontend.is_tracer)
         if reading.others:  # a jitted function inside another's trace
-            positional, named = self._parameters.spread(arguments)
-            return self._function(*positional, **named)
-        record = self._record(reading, arguments)
-        if not kwargs and reading.back is None:
-            self._remember(record, args, reading)
-        if out is not None:
-            return self._into(record, reading.values, reading.leaves, out)
+            positional, by_name = self._parameters.spread(arguments)
+            return self._function(*positional, **by_name)
+        record, is_known = self._record(reading, arguments)
+        targets = None if out is None else self._targets(record, out)
+        if is_known and reading.back is None:
+            self._recognise(Seen(args, kwargs, reading.leaves, reading.values, targets, record), reading)
+        if targets is not None:
+            record.run_into(reading.values, reading.leaves, targets)
+            return out
         result = record.run(reading.values, reading.leaves)
         return result if reading.back is None else converted(result, reading.back)
 
-    def _into(self, record: Record, values: list[Any], leaves: list[Any], out: Any) -> Any:
-        record.run_into(values, leaves, self._targets(record, out))
-        return out
+    def _recognise(self, seen: Seen, reading: Reading) -> None:
+        """Recognise calls like this one, which is the second of its kind at least."""
+        looks = (tuple(reading.structure), len(seen.args), tuple(seen.kwargs), seen.sharing())
+        known = seen.record.recognised
+        if looks not in known:
+            if len(known) >= _LOOKS:
+                known.clear()
+            known[looks] = recogniser(seen, self._parameters, self._static, self._counts)
+        if (found := known[looks]) is not None:
+            self._latest = found
+            if found not in self._recent:
+                self._recent = (found, *self._recent[: _LATEST - 1])
 
     def _targets(self, record: Record, out: Any) -> list[Target]:
         single = record.results == 1 and LIBRARIES.get(type(out)) is not None
@@ -213,7 +171,7 @@ class Jitted:
         """
         arguments = self._parameters.bind(args, kwargs)
         reading = self._read(arguments, lambda value: False)
-        record = self._record(reading, arguments)
+        record, _ = self._record(reading, arguments)
         targets = None if out is None else self._targets(record, out)
         return BoundCall.of(record, reading.values, reading.leaves, targets, out)
 
@@ -283,37 +241,25 @@ class Jitted:
             self._clear()
 
     # ------------------------------------------------------------------------------------------ records
-    def _record(self, reading: Reading, arguments: Sequence[Any]) -> Record:
-        """The record of a call, prepared where it is new; the reading then holds the captured arrays too."""
+    def _record(self, reading: Reading, arguments: Sequence[Any]) -> tuple[Record, bool]:
+        """The record of a call, and whether it was there; the reading then holds the captured arrays too."""
         key = tuple(reading.key)
         record = self._records.get(key)
         if record is not None and (not record.is_conditional or record.holds(reading.values, reading.leaves)):
             self._counts.hits += 1
-            return record
+            return record, True
         with PLANNING:
             record = self._records.get(key)  # another thread may have made it meanwhile
             if record is not None and (not record.is_conditional or record.holds(reading.values, reading.leaves)):
-                return record
+                return record, True
             record = self._prepare(reading, arguments)
-            if self._is_plain:
-                record = replace(record, is_guarded=_is_guardable(record, arguments))
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
                 raise ArgumentError("a captured value changed while the function was being compiled")
             self._counts.misses += 1
             if len(self._records) >= _RECORDS:
                 self._records.pop(next(iter(self._records)))
             self._records[key] = record
-            return record
-
-    def _remember(self, record: Record, args: tuple[Any, ...], reading: Reading) -> None:
-        """A shortcut to a nested call of which only arrays of one library matter."""
-        leaves: list[Any] = []
-        tokens: list[Any] = []
-        spread(args, leaves, tokens)
-        same = len(leaves) == len(reading.leaves) and all(map(operator.is_, leaves, reading.leaves))
-        if same and _is_guardable(record, leaves):
-            check = guard_of(record, leaves)
-            self._nested = Shortcut((*tokens,), check, record) if check is not None else None
+            return record, False
 
     def _prepare(self, reading: Reading, arguments: Sequence[Any]) -> Record:
         call = self._fitted(reading, arguments)
@@ -375,16 +321,6 @@ class Jitted:
             f"back end {backend.name} needs arrays on a {backend.device} device, these are on {device}",
             advice=advice if device.kind == "cpu" else "",
         )
-
-
-def _is_guardable(record: Record, arguments: Sequence[Any]) -> bool:
-    """Whether all arguments are aligned arrays of the record's library, and nothing else has to be asked."""
-    if record.is_conditional or not arguments:
-        return False
-    own = [LIBRARIES.get(type(a)) for a in arguments]
-    if any(found is None or found.name != record.library.name for found in own):
-        return False
-    return not any(record.library.pointer(a) % VECTOR_ALIGNMENT for a in arguments)
 
 
 def _library_of(call: Fitted) -> Library:

@@ -47,7 +47,6 @@ class GraphCall:
         if record.scratch is not None:
             memory = record.scratch.take(record.library, record.device, record.stream(), Counters())
             values += record.scratch.addresses(record.library, *memory, values)
-        values += record.constants
 
         def launches(stream: int) -> None:
             for step in record.steps:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
-from typing import Any, assert_never
+from typing import Any
 
 from polyfuse import contractions, expr
 from polyfuse.bindings import (
@@ -34,7 +34,7 @@ from polyfuse.run.faults import BOARD, StatusWord
 from polyfuse.run.libraries.numpy_arrays import NumPyLibrary
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.record import Capture, Output, Pairs, Record, Scratch, Siblings
-from polyfuse.run.services import Backend, Bound, Compiled, Launcher, PlanKey, Traced
+from polyfuse.run.services import Backend, Bound, Compiled, Form, KernelLaunch, Launcher, PlanKey, Traced
 from polyfuse.run.sizes import evaluate
 from polyfuse.run.workspace import ALIGNMENT, Counters, buffer_bytes, pack
 
@@ -106,35 +106,33 @@ class _Values:
     outputs: int
     buffers: Mapping[str, int]
     status: int | None = None  # the address of the plan's status word, where it is no buffer
-    constants: dict[int, int] = field(default_factory=dict)
     viewed: set[int] = field(default_factory=set)  # buffers that some step needs as arrays
 
-    @property
-    def first_constant(self) -> int:
-        return self.leaves + self.outputs + len(self.buffers)
+    def constant(self, binding: Binding, call: Call) -> int | None:
+        """The value of `binding` where it is the same in every call of the record, else None."""
+        match binding:
+            case FromSize() | FromProduct() | FromStride():
+                return call.number(binding)
+            case FromBuffer(name) if name == FAULT:
+                return self.status
+            case _:
+                return None
 
-    def constant(self, number: int) -> int:
-        return self.first_constant + self.constants.setdefault(number, len(self.constants))
-
-    def slot(self, binding: Binding, call: Call) -> int:
-        """Where the value of `binding` is found."""
+    def slot(self, binding: Binding) -> int:
+        """Where the value of `binding`, which is no constant, is found."""
         match binding:
             case FromArgument(position):
                 return position
             case FromOutput(position):
                 return self.leaves + position
             case FromBuffer(name):
-                if name == FAULT and self.status is not None:
-                    return self.constant(self.status)
                 return self.leaves + self.outputs + self.buffers[name]
-            case FromSize() | FromProduct() | FromStride():
-                return self.constant(call.number(binding))
             case _:
-                assert_never(binding)
+                raise KernelError(f"{binding} is the same in every call")
 
     def object(self, binding: Binding) -> int:
-        """Where the array of `binding` is found, once all constants are known."""
-        after = self.first_constant + len(self.constants)
+        """Where the array of `binding` is found, behind all addresses and numbers."""
+        after = self.leaves + self.outputs + len(self.buffers)
         match binding:
             case FromArgument(position):
                 return after + position
@@ -169,25 +167,24 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     scratch = _scratch([b for b in plan.buffers if b.name != FAULT or status is None], sizes, library, device)
     names = {b.name: k for k, (b, _) in enumerate(scratch.buffers)} if scratch else {}
     values = _Values(len(leaves), len(outputs), names, status)
-    bound = _bind(ready, call, values, device)
-    launched = [c.launcher(b) if b is not None else None for c, b in zip(ready.kernels, bound, strict=True)]
+    launched = [_launch(*pair, call, values, device) for pair in zip(plan.launches, ready.kernels, strict=True)]
     found, needs_objects = _steps(plan, launched, values, library, sizes)
     if plan.sites and status is None:
-        found.append(steps.index_check(values.slot(FromBuffer(FAULT), call), plan.sites, traced.program))
+        found.append(steps.index_check(values.slot(FromBuffer(FAULT)), plan.sites, traced.program))
     captured = leaves[len(leaves) - len(traced.captured) :]
     nested = nester(traced, call.given)
     given, taken = _taken(plan, outputs)
-    record = Record(
+    return Record(
         library=library,
         device=device,
         stream=library.stream(device),
         outputs=outputs,
         allocators=tuple(o.allocate for o in outputs),
         scratch=replace(scratch, viewed=frozenset(values.viewed)) if scratch else None,
-        constants=tuple(values.constants),
         needs_objects=needs_objects,
         steps=tuple(found),
         finish=finisher(nested, library, [o.shape for o in outputs]),
+        form=_form(traced, library, outputs),
         nested=nested,
         staged=tuple((k, library_at(leaves[k])) for k in call.staged),
         captured=tuple(
@@ -203,8 +200,6 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
         given=given,
         taken=taken,
     )
-    plain = traced.form == "single" and not scratch and not needs_objects and not call.staged and not record.taken
-    return replace(record, direct=direct(record)) if plain and len(found) == 1 and outputs[0].shape else record
 
 
 def refuse_capture(library: Library, device: Device, name: str) -> None:
@@ -217,6 +212,9 @@ def refuse_capture(library: Library, device: Device, name: str) -> None:
 
 
 def _siblings(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Setting) -> Siblings:
+    plain = [leaf if leaf.facts is None else replace(leaf, value=None) for leaf in call.leaves]
+    call = replace(call, leaves=plain)  # a record keeps no array of its first call alive
+
     def make(pairs: Pairs) -> Record:
         refuse_capture(setting.library, setting.device, ready.plan.program.name)
         with PLANNING:
@@ -240,21 +238,6 @@ def _taken(plan: Plan, outputs: Sequence[Output]) -> tuple[tuple[int, ...], tupl
     given = dict(plan.reuses)
     hosts = {b.within.position for b in plan.buffers if isinstance(b.within, FromArgument)}
     return tuple(given.get(k, -1) for k in range(len(outputs))), tuple(sorted(hosts | set(given.values())))
-
-
-def direct(record: Record) -> Callable[[list[Any]], Any]:
-    """`Record.run` for one kernel that writes one output: the usual program, at 1.2 microseconds less."""
-    (allocate,), (launch,) = record.allocators, record.steps
-    pointer, stream, constants = record.library.pointer, record.stream, record.constants
-
-    def run(values: list[Any]) -> Any:
-        output = allocate()
-        values.append(pointer(output))
-        values += constants
-        launch(values, stream())
-        return output
-
-    return run
 
 
 def library_at(leaf: Leaf) -> Library:
@@ -303,16 +286,16 @@ def _scratch(
     return Scratch(allocate, buffers, tuple(offsets), hosts, total, counted)
 
 
-def _bind(ready: Ready, call: Call, values: _Values, device: Device) -> list[Bound | None]:
-    """Every launch at these sizes; None for an empty grid."""
-    found: list[Bound | None] = []
-    for launch in ready.plan.launches:
-        slots = tuple(values.slot(binding, call) for binding in launch.bindings)
-        numbers = _numbers(launch, call)
-        extents = [extent.evaluate(numbers) for extent in launch.kernel.grid]
-        full = all(extent > 0 for extent in extents)
-        found.append(Bound(launch, math.prod(extents), slots, numbers, device) if full else None)
-    return found
+def _launch(launch: Launch, kernel: Compiled, call: Call, values: _Values, device: Device) -> KernelLaunch | None:
+    """One launch at these sizes; None for an empty grid."""
+    numbers = _numbers(launch, call)
+    extents = [extent.evaluate(numbers) for extent in launch.kernel.grid]
+    if any(extent <= 0 for extent in extents):
+        return None
+    constants = tuple(values.constant(binding, call) for binding in launch.bindings)
+    varying = [binding for binding, known in zip(launch.bindings, constants, strict=True) if known is None]
+    bound = Bound(launch, math.prod(extents), constants, numbers, device)
+    return KernelLaunch(kernel.launcher(bound), tuple(map(values.slot, varying)))
 
 
 def _numbers(launch: Launch, call: Call) -> dict[str, int]:
@@ -391,6 +374,11 @@ def nester(traced: Traced, given: Mapping[str, int]) -> Callable[[list[Any]], An
             return tuple
         case "else":
             return lambda outputs: traced.rebuild(outputs, given)
+
+
+def _form(traced: Traced, library: Library, outputs: Sequence[Output]) -> Form:
+    """The form of the caller's result, ``else`` where an output has to be made a scalar first."""
+    return "else" if library.name == "numpy" and any(not o.shape for o in outputs) else traced.form
 
 
 def finisher(

@@ -2,7 +2,9 @@
 
 The arguments of all launches live in one list of values, made per call::
 
-    leaves | outputs | buffers | constants | objects (where a step needs arrays rather than addresses)
+    leaves | outputs | buffers | objects (where a step needs arrays rather than addresses)
+
+A call that looks like an earlier one does not come here: `recognised` writes the same out for it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from polyfuse.dtypes import DType
 from polyfuse.run.arguments import same
 from polyfuse.run.arrays import Device, Library
 from polyfuse.run.captures import Watch
-from polyfuse.run.services import Launcher
+from polyfuse.run.services import Form, Launcher
 from polyfuse.run.workspace import Counters
 
 Pairs = tuple[tuple[int, int], ...]
@@ -130,13 +132,13 @@ class Record:
 
     `library`: allocates outputs.  `stream`: reads the handle of the caller's current stream.  `steps` run in order.
     `nested` makes the caller's structure of the list of outputs, `finish` also the library's scalars where an output
-    has rank 0.  `staged`: leaves that are copied first, because no kernel can read them in place.  `fixed`: leaves
-    whose value the trace depends on.  `results`: outputs that the function returns; the others are arguments written in
-    place.  `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the
-    bytes it reaches from its address, for overlap tests.  `direct`: a shorter `run`, where there is one.  `is_guarded`:
-    whether a plain call may be recognised by a guard of its library; `guards`: those made so far, by which positions
-    hold one array.  `targets`: classes of arrays seen as ``out=``, by output and key.  `given`: per output the donated
-    leaf whose memory it takes, -1 for none; `taken`: all leaves whose memory the kernels write.
+    has rank 0; `form` says of which kind the result of `finish` is.  `staged`: leaves that are copied first, because no
+    kernel can read them in place.  `fixed`: leaves whose value the trace depends on.  `results`: outputs that the
+    function returns; the others are arguments written in place.  `is_conditional`: whether `holds` must be asked before
+    the record is used.  `spans`: per array leaf the bytes it reaches from its address, for overlap tests.
+    `recognised`: functions that recognise further calls and run them, by what a call looks like; None where there can
+    be none.  `targets`: classes of arrays seen as ``out=``, by output and key.  `given`: per output the donated leaf
+    whose memory it takes, -1 for none; `taken`: all leaves whose memory the kernels write.
     """
 
     library: Library
@@ -145,10 +147,10 @@ class Record:
     outputs: tuple[Output, ...]
     allocators: tuple[Callable[[], Any], ...]
     scratch: Scratch | None
-    constants: tuple[int, ...]
     needs_objects: bool
     steps: tuple[Launcher, ...]
     finish: Callable[[list[Any]], Any]
+    form: Form
     nested: Callable[[list[Any]], Any]
     staged: tuple[tuple[int, Library], ...]
     captured: tuple[Capture, ...]
@@ -161,9 +163,7 @@ class Record:
     siblings: Siblings
     given: tuple[int, ...] = ()
     taken: tuple[int, ...] = ()
-    direct: Callable[[list[Any]], Any] | None = None
-    is_guarded: bool = False
-    guards: dict[tuple[int, ...], Callable[..., bool] | None] = field(default_factory=dict)
+    recognised: dict[tuple[Any, ...], Callable[..., Any] | None] = field(default_factory=dict)
     targets: dict[tuple[Any, ...], TargetClass] = field(default_factory=dict)
 
     def holds(self, values: list[Any], leaves: list[Any]) -> bool:
@@ -186,8 +186,6 @@ class Record:
 
     def run(self, values: list[Any], leaves: list[Any]) -> Any:
         """Launch into new outputs and return them as the caller's result.  Consumes both lists."""
-        if self.direct is not None:
-            return self.direct(values)
         if self.taken:
             return self._run_given(values, leaves)
         outputs = [allocate() for allocate in self.allocators]
@@ -258,7 +256,6 @@ class Record:
             memory, zeroed = self.scratch.take(library, self.device, stream, self.counters)
             values += self.scratch.addresses(library, memory, zeroed, values)
             views = self.scratch.views(library, memory, zeroed, leaves) if self.needs_objects else []
-        values += self.constants
         if self.needs_objects:
             values += [*leaves, *outputs, *views]
         for step in self.steps:

@@ -22,6 +22,9 @@ from polyfuse.target import Target
 # ---------------------------------------------------------------------------------------------- frontends
 
 
+Form = Literal["single", "tuple", "else"]
+
+
 @dataclass(frozen=True, slots=True)
 class Traced:
     """One trace of a function.
@@ -37,7 +40,7 @@ class Traced:
     program: Program
     shapes: tuple[Shape, ...]
     results: int
-    form: Literal["single", "tuple", "else"]
+    form: Form
     rebuild: Callable[[Sequence[Any], Mapping[str, int]], Any]
     guards: tuple[AnyGuard, ...] = ()
     fixed: tuple[tuple[int, bool | int | float], ...] = ()
@@ -89,13 +92,13 @@ class Planner(Protocol):
 class Bound:
     """One launch at fixed sizes; `blocks`: of all grid axes together, which launch as one.
 
-    A record keeps every argument of its launches in one list of values: pointers and numbers.  `slots`: for each
-    kernel parameter its index in that list.  `numbers`: size symbols and strides by name.
+    `constants`: per kernel parameter its value in every launch, None where it is an address or a number of the call.
+    `numbers`: size symbols and strides by name.
     """
 
     launch: Launch
     blocks: int
-    slots: tuple[int, ...]
+    constants: tuple[int | None, ...]
     numbers: Mapping[str, int] = field(hash=False)
     device: Device
 
@@ -103,11 +106,23 @@ class Bound:
 Launcher = Callable[[list[Any], int], object]  # called with the record's values and the stream
 
 
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """A step that starts one kernel: `launch` takes the stream and the values at `slots`, the arguments that vary."""
+
+    launch: Callable[..., object]
+    slots: tuple[int, ...]
+
+    def __call__(self, values: list[Any], stream: int) -> None:
+        self.launch(stream, *[values[k] for k in self.slots])
+
+
 class Compiled(Protocol):
     """One compiled kernel."""
 
-    def launcher(self, bound: Bound) -> Launcher:
-        """A function that starts the kernel; it may be called from several threads at once."""
+    def launcher(self, bound: Bound) -> Callable[..., object]:
+        """A function of the stream and the arguments that vary, in order, which starts the kernel; it may be called
+        from several threads at once."""
 
     def to_bytes(self) -> bytes:
         """The object code, for the disk cache; empty where there is none."""

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from polyfuse.errors import ArgumentError
 
 _KINDS = inspect.Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The value of a parameter that a call leaves out."""
+
+    value: Any
+
+
+Source = int | str | Default
+"""Where a call has an argument: its position, its keyword, or nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,27 @@ class Parameters:
             else:
                 return None
         return tuple(values) if used == len(kwargs) else None
+
+    def sources(self, count: int, keywords: Collection[str]) -> Iterator[tuple[str, Source]]:
+        """Parameters with the sources of what they are bound to, in order, for a call of `count` positional arguments
+        and these keywords, which binds; those of ``*args`` and ``**kwargs`` one by one."""
+        rest, taken = list(keywords), 0
+        for name, parameter in self.signature.parameters.items():
+            match parameter.kind:
+                case _KINDS.VAR_POSITIONAL:
+                    yield from ((name, k) for k in range(taken, count))
+                    taken = count
+                case _KINDS.VAR_KEYWORD:
+                    yield from ((name, keyword) for keyword in rest)
+                case kind:
+                    if kind is not _KINDS.KEYWORD_ONLY and taken < count:
+                        yield name, taken
+                        taken += 1
+                    elif name in rest and kind is not _KINDS.POSITIONAL_ONLY:
+                        rest.remove(name)
+                        yield name, name
+                    else:
+                        yield name, Default(parameter.default)
 
     def spread(
         self, values: Sequence[Any], marked: Collection[str] = (), mark: Callable[[Any], Any] = lambda value: value

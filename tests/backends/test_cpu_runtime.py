@@ -18,6 +18,7 @@ import pytest
 from polyfuse import dtypes
 from polyfuse.backends.numba_cpu import fragments
 from polyfuse.backends.numba_cpu.compile import CompiledKernel
+from polyfuse.backends.numba_cpu.prepared import prepared
 from tests.backends.cpu_kernels import address, array, build, scalar, size
 
 F4 = np.dtype("f4")
@@ -245,13 +246,13 @@ def test_one_numba_thread_means_no_threading_layer() -> None:
 
 def test_a_prepared_launch_keeps_its_code_in_memory() -> None:
     kernel = build(SOFTMAX, [array("x", F4), array("y", F4, False), size("n")])
-    launch = kernel.loaded.prepared(64, 512)
+    launch = prepared(kernel.loaded, 64, 512, [None, None, 512])
     del kernel
     gc.collect()
     x = np.random.default_rng(0).normal(size=(64, 512)).astype("f4")
     y = np.empty_like(x)
     for _ in range(3):
-        launch((address(x), address(y), 512))
+        launch(0, address(x), address(y))
     np.testing.assert_allclose(y, softmax(x), rtol=3e-6)
 
 

@@ -34,9 +34,9 @@ def read_back(configuration: Any, function: Any, parameters: Any, extra: Any) ->
 def test_everything_reaches_the_driver(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(launch_module, "_enqueue_function", lambda: lambda *a: seen.append(read_back(*a)) or 0)
-    launch = launcher.prepared(77)
-    launch((1 << 40, 2, -3, 0.5), 99)
-    launch((4, 5, 6, 1.5), 0)
+    launch = launcher.prepared(77, [None] * 4)
+    launch(99, 1 << 40, 2, -3, 0.5)
+    launch(0, 4, 5, 6, 1.5)
     assert seen[0] == {
         "grid": (77, 1, 1, 128, 1, 1, 65536),
         "stream": 99,
@@ -47,12 +47,25 @@ def test_everything_reaches_the_driver(launcher: Launcher, monkeypatch: pytest.M
     assert (seen[1]["values"], seen[1]["stream"]) == ([4, 5, 6, 1.5], None)
 
 
+@pytest.mark.parametrize("known", range(16))
+def test_constants_are_packed_once(launcher: Launcher, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every choice of which arguments vary; those that do lie first in the buffer."""
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(launch_module, "_enqueue_function", lambda: lambda *a: seen.append(read_back(*a)) or 0)
+    values = [1 << 40, 2, -3, 0.5]
+    launch = launcher.prepared(1, [value if known >> k & 1 else None for k, value in enumerate(values)])
+    for factor in (1, 2, 1):
+        given = [value if known >> k & 1 else factor * value for k, value in enumerate(values)]
+        launch(0, *(value for k, value in enumerate(given) if not known >> k & 1))
+        assert seen[-1]["values"] == given
+
+
 def test_a_refused_launch_is_tried_the_careful_way(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     careful: list[Any] = []
     monkeypatch.setattr(launch_module, "_enqueue_function", lambda: lambda *a: 201)
     monkeypatch.setattr(Launcher, "launch", lambda self, *a: careful.append(a))
-    launcher.prepared(7)((1, 2, 3, 4.0), 5)
-    assert careful == [((7,), (1, 2, 3, 4.0), 5)]
+    launcher.prepared(7, [None, None, 3, None])(5, 1, 2, 4.0)
+    assert careful == [((7,), [1, 2, 3, 4.0], 5)]
 
 
 def test_threads_never_share_a_buffer(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,12 +78,12 @@ def test_threads_never_share_a_buffer(launcher: Launcher, monkeypatch: pytest.Mo
         return 0
 
     monkeypatch.setattr(launch_module, "_enqueue_function", lambda: enqueue)
-    launch = launcher.prepared(1)
+    launch = launcher.prepared(1, [None] * 4)
 
     def work(start: int) -> None:
         for k in range(start, start + 500):
             expected.value = k
-            launch((k, 0, 0, 0.0), 0)
+            launch(0, k, 0, 0, 0.0)
 
     threads = [threading.Thread(target=work, args=(1000 * t,)) for t in range(4)]
     for thread in threads:

@@ -6,8 +6,7 @@ import ctypes
 import math
 import struct
 import typing
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import binding
@@ -26,7 +25,7 @@ SERIAL_ELEMENTS = 32 * 1024
 # Chunks of blocks per thread: enough to even out busy cores, few enough to make the shared counter free.
 CHUNKS_PER_THREAD = 8
 MOST_CHUNKS = 256
-_FAILED_BYTE = 8 * LaunchWord.FAILED
+FAILED_BYTE = 8 * LaunchWord.FAILED
 
 
 class LoadedKernel:
@@ -40,13 +39,13 @@ class LoadedKernel:
         self._engine: Any = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code.code))
         self._engine.finalize_object()
-        self._address = int(self._engine.get_function_address(ENTRY))
-        self._call = typing.cast(Any, KERNEL(self._address))
-        self._call.engine = self._engine  # whoever can call the code keeps it in memory
+        self.address = int(self._engine.get_function_address(ENTRY))
+        self.call = typing.cast(Any, KERNEL(self.address))
+        self.call.engine = self._engine  # whoever can call the code keeps it in memory
         # every parameter starts on a word of its own
         fields = "".join(f"{character}0q" for character in layout)
-        self._record = struct.Struct(f"@{LaunchWord.PARAMETERS.value}q{fields}0q")
-        self._buffer: Any = ctypes.c_char * self._record.size
+        self.record = struct.Struct(f"@{LaunchWord.PARAMETERS.value}q{fields}0q")
+        self.buffer: Any = ctypes.c_char * self.record.size
 
     def run(self, grid: Sequence[int], arguments: Sequence[int | float]) -> None:
         """Run all blocks of `grid` (1 to 3 axes) and wait.  Arrays are addresses, sizes and scalars numbers.
@@ -57,46 +56,18 @@ class LoadedKernel:
         blocks = math.prod(grid)
         if blocks <= 0:
             return
-        threads, chunk = _shares(blocks, self.block_elements)
+        threads, chunk = shares(blocks, self.block_elements)
         x, y = grid[0], grid[1] if len(grid) > 1 else 1
-        record = self._buffer.from_buffer_copy(self._record.pack(0, chunk, blocks, x, y, 0, *arguments))
+        record = self.buffer.from_buffer_copy(self.record.pack(0, chunk, blocks, x, y, 0, *arguments))
         if threads == 1:
-            self._call(record)
+            self.call(record)
         else:
-            run_on_threads(self._address, ctypes.addressof(record), threads)
-        if record[_FAILED_BYTE] != b"\0":
+            run_on_threads(self.address, ctypes.addressof(record), threads)
+        if record[FAILED_BYTE] != b"\0":
             raise MemoryError("no scratch memory for a kernel")
 
-    def prepared(self, blocks: int, block_elements: int) -> Callable[[Sequence[int | float]], None]:
-        """`run` for a grid of one axis, as a function of the arguments that costs half a microsecond less.
 
-        Launch records are used again: a call takes one from a list and puts it back, so that any number of calls may
-        be under way at once.
-        """
-        pack, call, address, free = self._record.pack_into, self._call, self._address, deque[Any]()
-        make, failed = ctypes.c_char * self._record.size, 8 * LaunchWord.FAILED
-
-        def launch(arguments: Sequence[int | float]) -> None:
-            try:
-                record, place = free.pop()
-            except IndexError:
-                record = make()
-                place = ctypes.addressof(record)
-            threads, chunk = _shares(blocks, block_elements) if is_large else (1, blocks)
-            pack(record, 0, 0, chunk, blocks, blocks, 1, 0, *arguments)
-            if threads == 1:
-                call(place)
-            else:
-                run_on_threads(address, place, threads)
-            if record[failed] != b"\0":
-                raise MemoryError("no scratch memory for a kernel")
-            free.append((record, place))
-
-        is_large = blocks > 1 and blocks * block_elements >= SERIAL_ELEMENTS
-        return launch
-
-
-def _shares(blocks: int, block_elements: int) -> tuple[int, int]:
+def shares(blocks: int, block_elements: int) -> tuple[int, int]:
     """How many threads run a launch, and how many blocks a thread takes at a time."""
     if blocks <= 1 or blocks * block_elements < SERIAL_ELEMENTS:
         return 1, blocks

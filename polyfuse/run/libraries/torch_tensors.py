@@ -93,15 +93,13 @@ class TorchLibrary:
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         empty, element = torch.empty, _TO_TORCH[dtype]
-        if device.kind == "cpu":
-            return partial(empty, shape, dtype=element, device="cpu")
-        where = torch.device(device.kind, device.ordinal)
         strides: tuple[int, ...] = empty(shape, device="meta").stride()
-        strided = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-        direct = getattr(strided, "_empty_strided_cuda", None)
-        if direct is not None and device.ordinal == 0 and torch.cuda.device_count() == 1:
-            return partial(direct, shape, strides, element)  # 0.7 us less than torch.empty; it knows one device only
-        return partial(empty, shape, dtype=element, device=where)
+        if device.kind == "cpu" or (device.ordinal == 0 and torch.cuda.device_count() == 1):
+            strided = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+            direct = getattr(strided, f"_empty_strided_{device.kind}", None)
+            if direct is not None:
+                return partial(direct, shape, strides, element)  # torch.compile's: 0.7 to 1.2 us less than torch.empty
+        return partial(empty, shape, dtype=element, device=torch.device(device.kind, device.ordinal))
 
     def stream(self, device: Device) -> Callable[[], int]:
         if self.raw_stream is not None and device.kind == "cuda":
