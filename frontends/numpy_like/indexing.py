@@ -175,8 +175,8 @@ def index_array(trace: Trace, item: Any) -> Tracer:
             f"arrays used as indices are of integer type, not {tracer.dtype}",
             advice="Cast them with .astype(np.int64).",
         )
-    if tracer.element in (i32, i64) or tracer.element.kind == "u":
-        return tracer
+    if tracer.element in (i32, i64) or (tracer.element.kind == "u" and tracer.element.itemsize < 8):
+        return tracer  # without a sign nothing wraps; of 64 bits NumPy wraps what is too large for int64
     return Tracer(trace, nodes.cast(tracer.node, i64))
 
 
@@ -186,6 +186,8 @@ def index_array(trace: Trace, item: Any) -> Tracer:
 def _by_mode(x: Tracer, indices: Tracer, size: Affine, mode: str) -> tuple[Tracer, str]:
     """Indices for NumPy's `mode`, and what is left to check."""
     extent = Tracer(x.state, nodes.iota((), size), weak=int)
+    if mode in ("clip", "wrap") and indices.element not in (i32, i64):
+        indices = Tracer(x.state, nodes.cast(indices.node, i64))  # 8 bits do not hold every extent
     if mode == "clip":
         return ufunc("minimum", ufunc("maximum", indices, 0), extent - 1), "assume"
     if mode == "wrap":

@@ -130,6 +130,12 @@ INDEXING: dict[str, Case] = {
     "modes": Case(
         lambda x, i: (np.take(x, i, 0, mode="clip"), np.take(x, i, 1, mode="wrap")), ((3, 2), (9,)), "f8 i8", -9, 9
     ),
+    "modes of long axes by 8 bits": Case(
+        lambda x, i: (np.take(x, i, mode="clip"), np.take(x, i, mode="wrap")), ((300,), (40,)), "f8 u1", 0, 255
+    ),
+    "64 bits without a sign": Case(
+        lambda x, i: (np.take(x, i - 1, mode="clip"), x[i - 1]), ((4,), (9,)), "f8 u8", 0, 3
+    ),
     "computed": Case(lambda x, i: (x * 2)[i + 1] + x[i], ((5, 4), (3,)), "f8 i8", -3, 3),
     "views": Case(lambda x, i: (x.T[i], x[::2][i % 2], x[None][0, i]), ((5, 4), (3,)), "f8 i8", -3, 3),
     "scalar index": Case(lambda x: x[x.argmax(0)[0]], ((5, 4),)),
