@@ -34,7 +34,8 @@ NAMES = {
 
 @dataclass
 class Record:
-    """Counts.  `runs`: per command its seeds, commit and outcome."""
+    """Counts.  `runs`: per command its seeds, commit and outcome.  `mended`: failures of those runs that a later commit
+    does not have, with that commit.  `unfinished`: seeds whose programs came to no end."""
 
     programs: int = 0
     seconds: float = 0.0
@@ -51,6 +52,8 @@ class Record:
     arguments: Counter[str] = field(default_factory=Counter)
     slow: list[dict[str, Any]] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
+    mended: list[dict[str, Any]] = field(default_factory=list)
+    unfinished: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, program: RandomProgram, report: Report, seconds: float, seed: int) -> None:
@@ -73,6 +76,20 @@ class Record:
             self._add_plan(name, plan)
         if report.plans:
             self.nodes.update(_nodes(report.plans[0][1]))
+
+    def absorb(self, other: Record) -> None:
+        """Add another record.  A failure with ``replaces`` takes the place of the one of that seed."""
+        for name, value in vars(other).items():
+            own = getattr(self, name)
+            if isinstance(own, Counter):
+                own.update(value)
+            elif isinstance(own, list):
+                own.extend(value)
+            else:
+                setattr(self, name, own + value)
+        for entry in [e for e in self.failures if "replaces" in e]:
+            seed = entry.pop("replaces")
+            self.failures = [e for e in self.failures if e is entry or e["seed"] != seed]
 
     def _add_plan(self, name: str, plan: Plan) -> None:
         self.ways[f"{name} on {plan.target.name}"] += 1
@@ -106,14 +123,7 @@ def merged(records: Iterable[Record]) -> Record:
     """The sum of records."""
     total = Record()
     for record in records:
-        for name, value in vars(record).items():
-            own = getattr(total, name)
-            if isinstance(own, Counter):
-                own.update(value)
-            elif isinstance(own, list):
-                own.extend(value)
-            else:
-                setattr(total, name, own + value)
+        total.absorb(record)
     return total
 
 
@@ -130,6 +140,8 @@ def to_json(record: Record) -> dict[str, Any]:
         "counted": "programs of at least 4 operations, at least one of them not pointwise",
         "programs": record.programs,
         "failures": record.failures,
+        "mended": record.mended,
+        "unfinished": record.unfinished,
         "runs": record.runs,
         "seconds": round(record.seconds, 1),
         "programs per second": round(record.programs / max(record.seconds, 1e-9), 3),
@@ -150,8 +162,8 @@ def from_json(data: Mapping[str, Any]) -> Record:
     found = Record(data["programs"], data["seconds"], known)
     for name in _COUNTERS:
         getattr(found, name).update(data[name])
-    for name in ("slow", "failures", "runs"):
-        getattr(found, name).extend(data[name])
+    for name in ("slow", "failures", "mended", "unfinished", "runs"):
+        getattr(found, name).extend(data.get(name, ()))
     return found
 
 

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from polyfuse.fuzz.batches import Corpus, batches, run_batch
-from polyfuse.fuzz.record import from_json, merged, to_json
+from polyfuse.fuzz.crew import Crew, Limits
+from polyfuse.fuzz.findings import Corpus, run_many
+from polyfuse.fuzz.record import Record, from_json, merged, to_json
 
 
 def fuzz(*arguments: str) -> Any:
@@ -17,20 +18,27 @@ def fuzz(*arguments: str) -> Any:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def test_batches_add_up_to_what_one_run_finds(tmp_path: Path) -> None:
+def test_processes_add_up_to_what_one_finds(tmp_path: Path) -> None:
     corpus = Corpus("interpreter", tmp_path)
-    parts = list(batches(corpus, 10, 1, 3, 100.0))
-    assert [(b.first, b.behind) for b in parts] == [(10, 13)]
-    whole = merged([run_batch(corpus, 10, 2, float("inf")).record, run_batch(corpus, 12, 1, float("inf")).record])
-    for record in (whole, parts[0].record):
-        record.seconds = 1.0
-        record.slow.clear()
-    assert to_json(whole) == to_json(parts[0].record)
+    crewed = Record()
+    for behind, record in Crew(corpus, 10, 2, 3, Limits(100.0)).records():
+        crewed.absorb(record)
+        assert 10 < behind <= 13
+    whole = merged([run_many(corpus, [10, 11]), run_many(corpus, [12])])
+    for found in (whole, crewed):
+        found.seconds = 1.0
+        found.slow.clear()
+    assert as_counts(crewed) == as_counts(whole)
     assert whole.programs + whole.refused.total() == 3
 
 
+def as_counts(record: Record) -> Any:
+    """The record as data; equal counts may stand in any order."""
+    return json.loads(json.dumps(to_json(record), sort_keys=True))
+
+
 def test_a_record_reads_back_as_it_was_written() -> None:
-    record = run_batch(Corpus("interpreter", Path("unused")), 20, 2, float("inf")).record
+    record = run_many(Corpus("interpreter", Path("unused")), [20, 21])
     written = json.loads(json.dumps(to_json(record)))
     assert to_json(from_json(written)) == written
     twice = to_json(merged([from_json(written), from_json(written)]))
@@ -56,7 +64,7 @@ def test_a_run_adds_to_its_file_and_goes_on_behind_it(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    record = run_batch(Corpus("interpreter", Path("unused")), 20, 1, float("inf")).record
+    record = run_many(Corpus("interpreter", Path("unused")), [20])
     data = to_json(record)
     few = data["reached fewer than 100 times"]
     assert few and all(0 < n < 100 for n in few.values())
