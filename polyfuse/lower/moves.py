@@ -25,7 +25,7 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     consumer, read = reader(env, placed)
     if read.bounds == "assume":  # of instances that exist; what padded ones compute was never promised
         where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
-    width, where = vector_access(env, placed.place, use, where)
+    width, where = vector_access(env, placed.place, use, where, index_digits(env, placed))
     before, index, inside = gathered(env, placed, use.shape, consumer, read)
     empty = any(extent == Affine.of(0) for extent in use.shape)  # there is nowhere to move an index to
     mask = Const(False, bool_) if empty else None
@@ -63,13 +63,20 @@ def take(env: Environment, placed: Placed) -> ir.Op:
 
 
 def vector_access(
-    env: Environment, place: tuple[PlaceEntry, ...], use: ArrayUse, where: tuple[Affine, ...]
+    env: Environment,
+    place: tuple[PlaceEntry, ...],
+    use: ArrayUse,
+    where: tuple[Affine, ...],
+    varying: frozenset[str] = frozenset(),
 ) -> tuple[int, tuple[Affine, ...]]:
-    """How many slots one access takes, and its conditions: the same for all of them where it takes several."""
+    """How many slots one access takes, and its conditions: the same for all of them where it takes several.
+
+    `varying`: digits that data indices depend on.  Slots of which each has an index of its own are no vector.
+    """
     if use.layout.strides is not None:
         return 1, where
     width, slot = vector_width(place, env.slots, use.shape, env.context)
-    if slot is None or use.layout.alignment < min(16, width * use.dtype.itemsize):
+    if slot is None or slot.name in varying or use.layout.alignment < min(16, width * use.dtype.itemsize):
         return 1, where
     hoisted = hoist_from_vector(where, slot, env.context)
     return (1, where) if hoisted is None else (width, hoisted)
@@ -118,6 +125,12 @@ def report_unused(env: Environment, placed: Placed, statement: Statement) -> lis
 def in_range(at: Ref, extent: Affine) -> Expr:
     above = Apply("greater_equal", (at, Const(0, at.dtype)), bool_)
     return Apply("bitwise_and", (above, Apply("less_equal", (at, Index(extent - 1, at.dtype)), bool_)), bool_)
+
+
+def index_digits(env: Environment, placed: Placed) -> frozenset[str]:
+    """Digits on which the data indices of a gather depend; an index may itself have been gathered."""
+    indices = [env.by_name[entry] for entry in placed.place if isinstance(entry, str)]
+    return frozenset().union(*(index.digits() | index_digits(env, index) for index in indices))
 
 
 def data_index(env: Environment, consumer: Placed, read: Read, axis: int) -> Ref:
