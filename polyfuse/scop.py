@@ -304,12 +304,14 @@ class _Builder:
                 raise AssertionError(f"{type(node).__name__} has no body")
 
     def _region(self, body: _Body, pieces: Sequence[expr.Piece], dtype: DType, before: tuple[Affine, ...]) -> Expr:
-        """``where(inside(piece 0), read 0, where(inside(piece 1), ...))``: each read guarded by its own condition."""
+        """``where(inside(piece 0), read 0, where(inside(piece 1), ...))``: each read guarded by its own condition, and
+        by `before`: that no earlier piece has the element, as far as one condition says so."""
         first, rest = pieces[0], pieces[1:]
-        term = self._read(body, first.source, first.index, first.where)
+        term = self._read(body, first.source, first.index, (*first.where, *before))
         if not rest or not first.where:
             return term
-        return Apply("where", (Inside(first.where), term, self._region(body, rest, dtype, ())), dtype)
+        outside = tuple(-condition - 1 for condition in first.where if len(first.where) == 1)
+        return Apply("where", (Inside(first.where), term, self._region(body, rest, dtype, before + outside)), dtype)
 
     def _gather(self, body: _Body, node: expr.Gather) -> Expr:
         points = dimensions(node.rank)

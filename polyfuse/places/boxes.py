@@ -54,6 +54,30 @@ def _runs(name: str, digits: Mapping[str, Digit], pinned: Collection[str]) -> bo
     return digit is not None and digit.kind != "block" and digit.name not in pinned
 
 
+def only_slots(conditions: Sequence[Affine], digits: Mapping[str, Digit]) -> dict[str, int]:
+    """The slots that have a single value where all `conditions` are >= 0, in any thread of any block, as ``$name``.
+
+    63 - 64*h - 8*t - v >= 0, t < 8, v < 8:   h = 0
+    """
+    found: dict[str, int] = {}
+    for name in sorted({n for c in conditions for n in c.names() if n.startswith("$")}):
+        if digits[name[1:]].kind == "slot":
+            count = digits[name[1:]].count
+            possible = [k for k in range(count) if all(_can_hold(c.substitute({name: k}), digits) for c in conditions)]
+            if len(possible) == 1 < count:
+                found[name] = possible[0]
+    return found
+
+
+def _can_hold(condition: Affine, digits: Mapping[str, Digit]) -> bool:
+    """Whether ``condition >= 0`` may hold; True where its range is not known."""
+    try:
+        reach = span(condition, digits)
+    except Unbounded:
+        return True
+    return reach.upper >= 0 or not reach.base.is_constant
+
+
 def enclosing_box(places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit], pinned: Collection[str]) -> Box:
     """The least box that holds every place, for fixed block and pinned loops.  Raises Unbounded."""
     origin, extents = [], []

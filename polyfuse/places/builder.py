@@ -21,7 +21,7 @@ from graphlib import CycleError
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.expr import DataIndex
-from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch
+from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots
 from polyfuse.places.grid import dealt, dealt_over, finished_in
 from polyfuse.places.order import order_tree, with_barriers
 from polyfuse.places.proposal import Group, Proposal, Staging
@@ -324,9 +324,12 @@ class _Builder:
     def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], path: Path) -> None:
         at = {f"%{d}": p for d, p in enumerate(place)}
         for k, read in enumerate(statement.reads):
+            where = at
+            if decided := only_slots([w.substitute(at) for w in read.where], self.digits):  # not computed elsewhere
+                where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
             entries: tuple[PlaceEntry, ...] = tuple(
                 [
-                    f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(at)
+                    f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(where)
                     for entry in read.index
                 ]
             )

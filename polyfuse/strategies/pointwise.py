@@ -41,7 +41,43 @@ def pointwise(situation: Situation) -> list[Proposal]:
     found = [_gpu(situation, axes, inner, prologue=prologue)]
     if not prologue and len(situation.group.body) > LARGE_BODY:
         found.append(_gpu(situation, axes, inner, most_unrolled=1))
+    if inner is not None and not prologue and (part := _part(situation, inner)):
+        found.append(_gpu(situation, axes, inner, part=part))
     return found
+
+
+MOST_PARTS = 4
+"""Of a row that one thread has a vector of each: their number times the results of a statement are in registers."""
+
+
+def _part(situation: Situation, inner: AxisClass) -> int:
+    """The length of parts of a row such that pieces of results begin, and reads are shifted, by whole parts only; 0
+    where there are none, or too many.  A thread that has the same vector of every part needs no other's elements, and
+    computes of each part what its piece says alone.
+
+    y = concatenate((f(x[64:]), g(x[:64])))  of rows of 128:  64
+    """
+    size = inner.size(situation.hints)
+    if not inner.extent.is_constant or not size:
+        return 0
+    part = size
+    for statement in situation.group.statements():
+        axes = situation.classes.statement(statement)
+        along = {f"%{d}" for d, axis in enumerate(axes) if axis is inner}
+        for read in statement.reads:
+            places = [(e, e.constant) for e in read.index if isinstance(e, Affine)]
+            for place, first in (*places, *[(w, _first(w)) for w in read.where if w.terms]):
+                if along & place.names():
+                    part = math.gcd(part, first if len(place.terms) == 1 and abs(place.terms[0][1]) == 1 else 1)
+    width = situation.width(inner.extent, flat=False)
+    lanes = part // width
+    fits = part % width == 0 and lanes & (lanes - 1) == 0 and lanes <= THREADS
+    return part if fits and 1 < size // part <= MOST_PARTS else 0
+
+
+def _first(condition: Affine) -> int:
+    """Where what ``x - 64 >= 0`` or ``63 - x >= 0`` speaks of begins, or what it leaves: at 64."""
+    return condition.constant if condition.terms[0][1] > 0 else condition.constant + 1
 
 
 PROLOGUE = 32
@@ -63,14 +99,16 @@ def _gpu(
     inner: AxisClass | None,
     most_unrolled: int = 2 * BYTES_IN_FLIGHT,
     prologue: Sequence[AxisClass] = (),
+    part: int = 0,
 ) -> Proposal:
+    """`part`: deal the threads to the elements of a part of a row, of which a thread takes all; see `_part`."""
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
     width = situation.width(inner.extent, flat=len(axes) == 1)
     in_flight = 2 * BYTES_IN_FLIGHT if prologue else BYTES_IN_FLIGHT
     threads = power_below(situation.tiles.get("threads", SUMMING_THREADS if prologue else THREADS))
-    lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
+    lanes = min(threads, power_above(-(-max(1, part or inner.size(situation.hints)) // width)))
     rows = threads // lanes
     others = _rows_first(situation, [a for a in axes if a is not inner], rows)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
@@ -79,6 +117,8 @@ def _gpu(
     if inner.size(situation.hints) < unroll * lanes * width and "unroll" not in situation.tiles:
         unroll, across = 1, power_below(min(unroll, -(-others[0].size(situation.hints) // rows))) if others else 1
     across = situation.tiles.get("rows", across)
+    if part:
+        unroll = inner.size(situation.hints) // part
     t_inner, t_outer = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, r, v = slot("u", unroll), slot("r", across), slot("v", width)
     span = unroll * lanes * width
@@ -99,7 +139,11 @@ def _gpu(
     guards = (*guards, *bounds)
     return Proposal(
         "pointwise",
-        (("threads", threads), ("unroll", unroll), *([("rows", across)] if across > 1 else []), ("vector", width)),
+        (
+            *(("threads", threads), ("unroll", unroll), *([("rows", across)] if across > 1 else [])),
+            *([("lanes", lanes)] if part else []),
+            ("vector", width),
+        ),
         kept_digits([*digits, u, r, v], keep_threads=True),
         anchors(situation, splits),
         guards=guards,
