@@ -79,6 +79,27 @@ def concatenate_gelu(x, y):
     return 0.5 * z * (1 + np.tanh(0.7978845608 * (z + 0.044715 * z * z * z)))
 
 
+def relu_plus_sigmoid(x, y):
+    return np.maximum(x, 0) + 1 / (1 + np.exp(-y))
+
+
+def sine_and_cosine(x):
+    return np.sin(x), np.cos(x)
+
+
+def half_chain(x, y):
+    return np.exp(np.minimum(x, 1).astype(np.float32) * 0.5) + y
+
+
+def two_branches(x, y):
+    return np.where(x > y, x * 2 + 1, y * y - 3)
+
+
+def regrouped(x, bias):
+    n, m = x.shape
+    return x.reshape(n, m // 8, 8).transpose(1, 0, 2) * 2 + bias.reshape(m // 8, 1, 8)
+
+
 # ---------------------------------------------------------------------------------------------- rows
 
 
@@ -109,6 +130,11 @@ def cross_entropy(x, labels):
     return np.log(np.exp(x - m[:, None]).sum(axis=1)) + m - chosen
 
 
+def row_sums_of_squares(x, y):
+    d = x - y
+    return (d * d).sum(axis=1)
+
+
 def cumulative_sum(x):
     return np.cumsum(x, axis=1)
 
@@ -127,6 +153,14 @@ def mean_squared_error(x, y):
 
 def normalised(x):
     return x / x.sum()
+
+
+def norm(x):
+    return np.sqrt((x * x).sum())
+
+
+def both_products(a, x, y):
+    return a @ x, a.T @ y
 
 
 # ---------------------------------------------------------------------------------------------- stencils
@@ -197,5 +231,30 @@ PROGRAMS = (
         concatenate_gelu,
         lambda t: lambda x, y: t.nn.functional.gelu(t.cat([x, y], 1), approximate="tanh"),
         lambda generator, n: (normal(generator, n, n // 2), normal(generator, n, n // 2)),
+    ),
+    Program("relu + sigmoid", relu_plus_sigmoid, lambda t: lambda x, y: t.relu(x) + t.sigmoid(y), two),
+    Program("sin, cos", sine_and_cosine, lambda t: lambda x: (t.sin(x), t.cos(x)), one),
+    Program(
+        "float16 -> float32 in a chain",
+        half_chain,
+        lambda t: lambda x, y: t.exp(t.clamp(x, max=1).float() * 0.5) + y,
+        lambda generator, n: (normal(generator, n, n).astype(np.float16), normal(generator, n, n)),
+        2e-3,
+    ),
+    Program("where", two_branches, lambda t: lambda x, y: t.where(x > y, x * 2 + 1, y * y - 3), two),
+    Program(
+        "reshape, transpose, broadcast",
+        regrouped,
+        lambda t: lambda x, b: x.reshape(len(x), -1, 8).permute(1, 0, 2) * 2 + b.reshape(-1, 1, 8),
+        lambda generator, n: (normal(generator, n, n // 8 * 8), normal(generator, n // 8 * 8)),
+    ),
+    Program("row sums of squares", row_sums_of_squares, lambda t: lambda x, y: ((x - y) ** 2).sum(1), two, 1e-4),
+    Program("sqrt(sum(x * x))", norm, lambda t: lambda x: t.sqrt((x * x).sum()), one, 1e-4),
+    Program(
+        "A x, A^T y",
+        both_products,
+        lambda t: lambda a, x, y: (a @ x, a.T @ y),
+        matrix_and_vectors(2),
+        1e-3,
     ),
 )

@@ -21,7 +21,7 @@ from polyfuse.strategies.catalogue import FALLBACKS, STRATEGIES
 ENOUGH = 100
 NODES = "Input Constant Iota Map Reduce Scan View Region Gather Scatter Opaque".split()
 SCOPES = ("register", "shared", "global", "combine over the grid")
-NOT_ON = {"cpu": ("windows", "tiles", "held", "one_pass", "contraction"), "cuda": ("tiles_cpu",)}
+NOT_ON = {"cpu": ("windows", "tiles", "held", "contraction"), "cuda": ("tiles_cpu",)}
 """Strategies that propose nothing for a kind of machine."""
 NAMES = {
     "tiles": ("tiles", "stencil"),

@@ -84,7 +84,10 @@ def _share(
 
 
 def combination(shares: Digit, threads: Digit | None, situation: Situation) -> Combination:
-    """A thread of the last block reads several shares at once, so that their latencies overlap."""
+    """A thread of the last block reads several shares at once, so that their latencies overlap; a core has a whole
+    strip of each on its way."""
+    if situation.target.kind == "cpu":
+        return Combination((), 1)
     dealt, count = ((threads.name,), threads.count) if threads is not None and threads.count > 1 else ((), 1)
     return Combination(dealt, min(8, power_above(-(-situation.size(shares.extent) // count))))
 
@@ -276,7 +279,7 @@ def _columns(
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]
     cpu = situation.target.kind == "cpu"
-    width = _strip(situation, inner, parallel) if cpu else situation.width(inner.extent, flat=False)
+    width = strip(situation, inner, parallel) if cpu else situation.width(inner.extent, flat=False)
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
     lanes, rows, unroll = _column_shape(situation, inner, main, width, most_lanes, threads)
@@ -318,7 +321,7 @@ STRIP = 8
 bytes, and its 16 accumulators still fit its registers (4096 x 4096 float32, one thread: 3.8 ms against 6.4)."""
 
 
-def _strip(situation: Situation, inner: AxisClass, parallel: list[AxisClass]) -> int:
+def strip(situation: Situation, inner: AxisClass, parallel: list[AxisClass]) -> int:
     """Columns of a core's block: a whole strip where that leaves every core some blocks, or what the user asked for."""
     width = situation.vector(inner.extent, flat=False)
     if "vector" in situation.tiles:

@@ -130,7 +130,7 @@ KERNELS = (
     Kernel(pairwise_distances, vectors(a=(12, 5), b=(14, 5)), 1, 1, tolerance=1e-4),
     Kernel(k_means_step, vectors(points=(25, 3), centres=(4, 3)), 2, 2),
     Kernel(naive_bayes, bayes_model, 1, 1),
-    Kernel(logistic_gradient, labelled, 1, 2),
+    Kernel(logistic_gradient, labelled, 1, 1),
     Kernel(autocorrelation, vectors(x=(40,)), 1, 1),
     Kernel(resample, lambda rng: {"x": normal(rng, 20), "index": rng.integers(0, 20, (9, 20))}, 1, 1),
     Kernel(one_way_anova, vectors(groups=(4, 15)), 1, 1, tolerance=1e-4),

@@ -117,3 +117,30 @@ def test_long_sums_round_as_little_as_pairwise_ones(shape: tuple[int, ...]) -> N
     ):
         exact = x.astype(np.float64).sum(axis=-1)
         np.testing.assert_allclose(f(x), exact, rtol=error)
+
+
+def both_products(a, x, y):
+    return a @ x, a.T @ y
+
+
+def sums_and_extremes(a):
+    return a.max(axis=0), (a * a).sum(axis=1), a.sum(axis=0)
+
+
+def test_rows_and_columns_of_one_matrix_share_a_pass() -> None:
+    found = cpu(both_products, "f32[N~4096, M~4096]", "f32[M]", "f32[N]")
+    assert [k.strategy for k in found.kernels] == ["one_pass"]
+    assert found.hbm_bytes < cpu(both_products, "f32[N~4096, M~4096]", "f32[M]", "f32[N]", fuse="pointwise").hbm_bytes
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 500), (129, 257), (1000, 40), (0, 5), (5, 0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_rows_and_columns_of_any_shape(shape: tuple[int, int], dtype: type) -> None:
+    generator = np.random.default_rng(1)
+    a, x, y = (generator.integers(-9, 9, s).astype(dtype) for s in (shape, shape[1], shape[0]))
+    together = pf.jit(both_products, together=[("sum", "sum_1")] if min(shape) > 1 else [], library=False)
+    for mine, exact in zip(together(a, x, y), both_products(a.astype(np.int64), x.astype(np.int64), y), strict=True):
+        np.testing.assert_allclose(mine, exact, rtol=1e-3)
+    if all(shape):
+        for mine, exact in zip(pf.jit(sums_and_extremes)(a), sums_and_extremes(a.astype(np.int64)), strict=True):
+            np.testing.assert_allclose(mine, exact, rtol=1e-3)
