@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -41,7 +41,8 @@ def counts(program: RandomProgram) -> bool:
 
 
 def _attempt(dice: Random) -> RandomProgram | None:
-    arrays = _arguments(dice)
+    theme = dice.choices(list(THEMES), list(THEMES.values()))[0]
+    arrays, first = theme(dice)
     donate = tuple(k for k, a in enumerate(arrays) if a.is_plain and dice.random() < 0.08)
     pool = Pool(dice, [wide(a.made()) for a in arrays], set(donate))
     lines: list[Line] = []
@@ -49,7 +50,7 @@ def _attempt(dice: Random) -> RandomProgram | None:
     for _ in range(6 * wanted):
         if len(lines) == wanted:
             break
-        line = _proposed(pool)
+        line = first.pop(0)(pool) if first else _proposed(pool)
         if line is not None and _accepted(pool, line, len(arrays)):
             lines.append(line)
     if not lines:
@@ -103,6 +104,51 @@ def _outputs(dice: Random, arguments: int, lines: list[Line]) -> tuple[int, ...]
 
 
 # ---------------------------------------------------------------------------------------------- arguments
+
+
+Theme = tuple[tuple[ArrayValue, ...], list[Proposal]]
+
+
+def anything(dice: Random) -> Theme:
+    return _arguments(dice), []
+
+
+def matrices(dice: Random) -> Theme:
+    """Products with sizes that instructions of a matrix unit have."""
+    m, n, k = (dice.choice((16, 32, 48, 64)) for _ in range(3))
+    dtype, fill = dice.choice(("bf16", "bf16", "f16", "f16", "f32", "f64")), dice.choice(("normal", "normal", "whole"))
+    shapes = ((m, k), (k, n), (n, k))[: dice.randint(2, 3)]
+    return tuple(_placed(dice, shape, dtype, fill) for shape in shapes), [reducing.contraction]
+
+
+def grids(dice: Random) -> Theme:
+    """Windows over windows of a plane."""
+    shape = dice.randint(20, 64), dice.randint(20, 64)
+    return (_placed(dice, shape, dice.choice(DTYPES[:13]), "normal"),), [reducing.grid_window, reducing.grid_window]
+
+
+def rows(dice: Random) -> Theme:
+    """Normalisations of long rows."""
+    n = dice.choice((1024, 1280, 1536, 2048, 2050, 3000, 4096))
+    shape = max(1, dice.randint(0, ELEMENTS // n)), n
+    dtype = dice.choice(("f32", "f32", "f16", "bf16", "f64"))
+    return (_placed(dice, shape, dtype, dice.choice(("normal", "positive"))),), [reducing.row_normalised] * 2
+
+
+def both_sides(dice: Random) -> Theme:
+    """A matrix that meets a vector on either side."""
+    m, n = dice.choice(SIZES[8:20]), dice.choice(SIZES[8:20])
+    dtype = dice.choice(("f32", "f32", "f64", "f16", "bf16"))
+    shapes = (m, n), (n,), (m,)
+    return tuple(_placed(dice, shape, dtype, "normal") for shape in shapes), [reducing.both_products] * 2
+
+
+THEMES: Mapping[Callable[[Random], Theme], float] = {anything: 79, matrices: 7, grids: 5, rows: 6, both_sides: 3}
+"""What programs begin with, so that each strategy is reached; they go on with anything."""
+
+
+def _placed(dice: Random, shape: tuple[int, ...], dtype: str, fill: str) -> ArrayValue:
+    return ArrayValue(shape, dtype, fill, dice.randrange(1000), *(_memory(dice, shape) if dice.random() < 0.3 else ()))
 
 
 def _arguments(dice: Random) -> tuple[ArrayValue, ...]:

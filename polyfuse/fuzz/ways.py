@@ -29,6 +29,9 @@ from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.target import Target
 
+FAVOURED = ("contraction", "contraction", "stencil", "one_pass", "tiles", "planes", "panels", *("",) * 7)
+STEERED = "serial serial rows columns tiles tiles pointwise contraction contraction stencil one_pass held_rows".split()
+"""Strategies by name, those that few programs reach more than once."""
 INTERPRETED = ("cpu", "sm_90", "sm_80", "generic")
 
 
@@ -67,13 +70,15 @@ def jitted(written: WrittenProgram, way: Way) -> tuple[Jitted, Planned]:
 
 def random_pricer(seed: int) -> Pricer:
     """Prices that depend on nothing but the seed and the decisions of a schedule, with the launch cost drawn too: some
-    seeds fuse much, some little."""
+    seeds fuse much, some little.  Half of the seeds favour one strategy, wherever it is legal."""
     dice = Random(seed)
     launch, spread = dice.choice([0.0, 1e-6, 1e-5]), 1e-5
+    favoured = dice.choice(FAVOURED)
 
     def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
         key = repr((seed, schedule.strategy, schedule.parameters, schedule.body, schedule.roots))
         drawn = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
+        drawn *= 0.01 if schedule.strategy == favoured else 1
         return replace(price(scop, schedule, target, hints), seconds=launch + spread * drawn)
 
     return pricer
@@ -96,8 +101,11 @@ def other_way(seed: int, name: str, fused: Plan) -> Way:
     """Fused with decisions that the planner would not have made; `fused` is the plan of its own decisions."""
     dice = Random(seed)
     common = _common(dice, name)
+    held = _held(dice, fused)
+    if held is not None and dice.random() < 0.5:
+        return Way("held", (*fused_options(common, fused), *held))
     kind = dice.choices(
-        ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles"], [6, 1, 1, 1, 1, 1, 1]
+        ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles"], [7, 0.8, 0.8, 0.8, 0.8, 2, 1.2]
     )
     match kind[0]:
         case "pointwise":
@@ -111,7 +119,7 @@ def other_way(seed: int, name: str, fused: Plan) -> Way:
         case "strategy" | "tiles":
             steered = _steered(dice, fused.launches and dice.choice(fused.launches).schedule, fused, kind[0])
             if steered is not None:
-                return Way(kind[0], (*dict(fused_options(common, fused)).items(), steered))
+                return Way(kind[0], (*fused_options(common, fused), steered))
     return Way("prices", common, prices=dice.randrange(10**6))
 
 
@@ -128,12 +136,24 @@ def _steered(dice: Random, schedule: Any, plan: Plan, kind: str) -> tuple[str, A
         return None
     name = plan.scop.statements[schedule.roots[0]].name
     if kind == "strategy":
-        others = ("serial", "rows", "columns", "tiles", "pointwise", "contraction")
-        return "strategies", {name: dice.choice(others)}
+        return "strategies", {name: dice.choice(STEERED)}
     if not schedule.parameters:
         return None
     parameter, size = dice.choice(schedule.parameters)
     return "tiles", {name: {parameter: max(1, dice.choice([size * 2, size // 2, size]))}}
+
+
+def _held(dice: Random, plan: Plan) -> tuple[tuple[str, Any], ...] | None:
+    """A long row in the registers of several blocks, which the planner has for much longer rows only."""
+    long = [
+        launch.schedule
+        for launch in plan.launches
+        if launch.schedule.strategy == "rows" and dict(launch.schedule.parameters).get("lanes", 0) >= 64
+    ]
+    if not long:
+        return None
+    name = plan.scop.statements[dice.choice(long).roots[0]].name
+    return ("strategies", {name: "held_rows"}), ("tiles", {name: {"cluster": dice.choice((2, 2, 4))}})
 
 
 def value_names(plan: Plan) -> list[str]:

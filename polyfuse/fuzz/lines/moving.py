@@ -257,6 +257,6 @@ PROPOSALS: dict[Proposal, float] = {
     updated: 1.5,
     in_place: 1,
     gathered: 1.5,
-    scattered: 0.8,
+    scattered: 2.4,
     made: 1,
 }

@@ -22,12 +22,15 @@ BINARY = """
 np.fmax({0}, {1})|np.fmin({0}, {1})|np.hypot({0}, {1})|np.arctan2({0}, {1})|np.copysign({0}, {1})
 np.where({0} > {1}, {0}, {1})|np.where({0} < 0, {1}, {0} * 2)|np.logaddexp({0}, {1})|{0} // (1 + np.abs({1}))
 {0} % (1 + np.abs({1}))|np.fmod({0}, 1 + np.abs({1}))|np.power(np.abs({0}), np.clip({1}, -2, 2))|np.float_power({0}, 2)
+np.fmax({0}, {1} * 2)|np.fmin({0}, -{1})
 pf.fma({0}, {1}, {0})|np.divmod({0}, 1 + np.abs({1}))[1]|({0} + {1}) * ({0} - {1})|np.logaddexp2({0}, {1})
 """
 COMPARE = """
 {0} < {1}|{0} <= {1}|{0} > {1}|{0} >= {1}|{0} == {1}|{0} != {1}|np.isclose({0}, {1})
 """
-TEST = "np.isnan({0})|np.isinf({0})|np.isfinite({0})|np.signbit({0})|{0} > 0|{0} != 0|np.logical_not({0})"
+TEST = """
+np.isnan({0})|np.isinf({0})|np.isinf(1 / {0})|np.isfinite({0})|np.signbit({0})|{0} > 0|{0} != 0|np.logical_not({0})
+"""
 LOGIC = "{0} & {1}|{0} | {1}|{0} ^ {1}|np.logical_and({0}, {1})|np.logical_or({0}, {1})|np.logical_xor({0}, {1})"
 WHOLE_UNARY = (
     "-{0}|~{0}|np.abs({0})|{0} * 3|{0} + 1|{0} << 2|{0} >> 1|np.sign({0})|{0} % 5|{0} // 3|np.square({0})|{0} ** 2"
@@ -37,6 +40,13 @@ WHOLE_BINARY = """
 {0} // (({1} & 7) + 1)|{0} % (({1} & 7) + 1)|np.where({0} > {1}, {0}, {1})|{0} << ({1} & 3)|{0} >> ({1} & 3)
 np.fmod({0}, ({1} & 3) + 1)|np.bitwise_xor({0}, {1} * 3)
 """
+RARE = """
+np.arccos(np.clip(#, -1, 1))|np.arcsin(np.clip(#, -1, 1))|np.arccosh(np.abs(#) + 1)|np.arctanh(np.tanh(#))
+np.arcsinh(#)|np.arctan(#)|np.cbrt(#)|np.ceil(#)|np.floor(#)|np.trunc(#)|np.rint(#)|np.sign(#)|np.sin(#)|np.cos(#)
+np.tan(#)|np.sinh(np.clip(#, -3, 3))|np.cosh(np.clip(#, -3, 3))|np.tanh(#)|pf.erf(#)|pf.erfc(#)|np.exp2(#)|np.expm1(#)
+np.log10(np.abs(#))|np.log2(np.abs(#))|pf.rsqrt(np.abs(#) + 1)|np.signbit(#)|np.isinf(#)|np.sqrt(np.abs(#))
+"""
+"""Functions that few other lines have."""
 FLOATS, WHOLES = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 
@@ -47,6 +57,7 @@ def split(text: str) -> list[str]:
 
 
 UNARIES, BINARIES, COMPARISONS, TESTS, LOGICS = map(split, (UNARY, BINARY, COMPARE, TEST, LOGIC))
+RARES = split(RARE)
 WHOLE_UNARIES, WHOLE_BINARIES = split(WHOLE_UNARY), split(WHOLE_BINARY)
 
 
@@ -57,6 +68,16 @@ def _line(text: str, *operands: int) -> Line:
 def unary(pool: Pool) -> Line | None:
     value = pool.some("f")
     return None if value is None else _line(pool.dice.choice(UNARIES), value)
+
+
+def rare_pair(pool: Pool) -> Line | None:
+    """Two functions that would else be rare, of one value."""
+    value = pool.some("f")
+    if value is None:
+        return None
+    first, second = (text.replace("#", "{0}") for text in pool.dice.sample(RARES, 2))
+    text = f"{first} {pool.dice.choice('+-*')} {second}"
+    return Line(text, text, (value,), pointwise=True)
 
 
 def binary(pool: Pool) -> Line | None:
@@ -152,15 +173,16 @@ def cast(pool: Pool) -> Line | None:
 
 
 PROPOSALS: dict[Proposal, float] = {
-    unary: 5,
-    binary: 7,
+    unary: 4,
+    rare_pair: 3.5,
+    binary: 7.5,
     mixed: 1,
     with_number: 3,
     comparison: 1,
-    test: 0.5,
-    logic: 0.7,
+    test: 0.8,
+    logic: 1.2,
     choice: 1.5,
-    whole_unary: 1,
-    whole_binary: 1.5,
+    whole_unary: 1.5,
+    whole_binary: 2.2,
     cast: 1.5,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyfuse.fuzz.pool import Pool, Proposal
 from polyfuse.fuzz.program import Line
 
-SUMS = "sum mean max min prod var std any all amax ptp nansum nanmax nanmin nanmean count_nonzero".split()
+SUMS = "sum mean max min prod var std any all amax ptp nansum nanmax nanmin nanmax nanmin nanmean count_nonzero".split()
 WHOLE_SUMS = "sum max min prod any all ptp count_nonzero mean".split()
 NORMALISED = (
     "{0} - {0}.max(axis=A, keepdims=True)",
@@ -22,6 +22,7 @@ NORMALISED = (
 SCANS = (
     "np.cumsum({0}, axis=A)",
     "np.cumprod(np.clip({0}, -1.5, 1.5), axis=A)",
+    "np.cumprod(np.sign({0}) + 0.5, axis=A)",
     "np.maximum.accumulate({0}, axis=A)",
     "np.minimum.accumulate({0}, axis=A)",
     "np.cumsum({0}[::-1], axis=A)[::-1]",
@@ -100,7 +101,7 @@ def scan(pool: Pool) -> Line | None:
     value = pool.some("f" if pool.dice.random() < 0.7 else "iu", 1)
     if value is None:
         return None
-    templates = SCANS if pool.values[value].dtype.kind == "f" else (SCANS[0], *SCANS[2:6])
+    templates = SCANS if pool.values[value].dtype.kind == "f" else (SCANS[0], *SCANS[3:7])
     template = pool.dice.choice(templates)
     return Line(template, template.replace("A", str(pool.axis(value))), (value,))
 
@@ -139,6 +140,31 @@ def vectors(pool: Pool) -> Line | None:
     other = pool.some("f", 1, lambda a: a.ndim == 1)
     template = pool.dice.choice(VECTORS)
     return None if other is None else Line(template, template, (value, other))
+
+
+def both_products(pool: Pool) -> Line | None:
+    """``A @ x`` or ``y @ A`` for the first three arguments."""
+    text, operands = pool.dice.choice((("{0} @ {1}", (0, 1)), ("{0}.T @ {1}", (0, 2)), ("{1} @ {0}", (0, 2))))
+    return Line(text, text, operands)
+
+
+def row_normalised(pool: Pool) -> Line | None:
+    """A normalisation of the last value along its rows."""
+    template = pool.dice.choice(NORMALISED)
+    return Line(template, template.replace("A", "-1"), (len(pool.values) - 1,))
+
+
+def grid_window(pool: Pool) -> Line | None:
+    """A stencil of the last value."""
+    text = pool.dice.choice(
+        (
+            "{0}[:-2, 1:-1] + {0}[2:, 1:-1] + {0}[1:-1, :-2] + {0}[1:-1, 2:] - 4 * {0}[1:-1, 1:-1]",
+            "{0}[1:, 1:] * 0.5 + {0}[:-1, :-1]",
+            "{0}[:-2] + {0}[1:-1] * 2 + {0}[2:]",
+            "np.maximum({0}[:, :-2], {0}[:, 2:]) - {0}[:, 1:-1]",
+        )
+    )
+    return Line(f"window {text}", text, (len(pool.values) - 1,))
 
 
 def window_sum(pool: Pool) -> Line | None:
@@ -182,7 +208,7 @@ PROPOSALS: dict[Proposal, float] = {
     masked: 0.7,
     position: 1.5,
     normalised: 3,
-    scan: 2,
+    scan: 3.3,
     contraction: 2,
     batched: 0.7,
     vectors: 0.5,
