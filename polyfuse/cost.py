@@ -252,10 +252,12 @@ def _loads(
     for (value, component), paths in passes.items():
         volume = sizes.volume(scop.shape(value)) * scop.dtype(value, component).itemsize
         resident = volume * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
-        again = 0 if resident <= target.l2_bytes * 0.7 else len(paths) - 1
-        read += volume * (1 + again)
-        wasted += int(volume * (1 + again) * (stretch[value, component] - 1.0))
-        served += volume * (len(paths) - 1 - again)
+        *others, _ = sorted(min(volume, touched[value, component, path]) for path in paths)
+        cached = resident <= target.l2_bytes * 0.7
+        moved = volume if cached else volume + sum(others)
+        read += moved
+        wasted += int(moved * (stretch[value, component] - 1.0))
+        served += sum(others) if cached else 0
     return read, wasted, served, cache, max(in_flight.values(), default=0)
 
 

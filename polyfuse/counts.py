@@ -9,7 +9,7 @@ from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.places.products import folded_products
-from polyfuse.scalars import FUNCTIONS
+from polyfuse.scalars import FUNCTIONS, merge_cost
 from polyfuse.schedule import KernelSchedule, Placed, window_index
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr
@@ -99,7 +99,7 @@ def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) ->
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement):
         return 0
-    each = sum([operations(b) for b in statement.body]) + (1 if statement.monoid else 0)
+    each = sum([operations(b) for b in statement.body]) + merge_cost(statement.monoid)
     used = placed.digits() | {loop for loop, _ in placed.path} if placed.path else placed.digits()
     count = sizes.product(used, ("slot", "loop")) * threads * sizes.blocks(placed)
     return each * count
@@ -116,7 +116,7 @@ def placed_instructions(scop: Scop, placed: Placed, sizes: Sizes, threads: int, 
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement) or placed.name in folded:
         return 0
-    each = sum([applications(b) for b in statement.body]) + (1 if statement.monoid else 0)
+    each = sum([applications(b) for b in statement.body]) + merge_cost(statement.monoid)
     count = sizes.product(placed.digits() | {loop for loop, _ in placed.path}, ("slot", "loop"))
     return each * count * threads * sizes.blocks(placed)
 

@@ -36,7 +36,7 @@ import numpy as np
 from polyfuse.affine import Affine, AffineLike, dimensions, names_of
 from polyfuse.dtypes import DType, bool_
 from polyfuse.errors import Source
-from polyfuse.scalars import FUNCTIONS, MONOIDS
+from polyfuse.scalars import FUNCTIONS, monoid_named
 
 Shape = tuple[Affine, ...]
 
@@ -277,7 +277,7 @@ def map_(function: str, operands: Sequence[Node], dtype: DType | None = None) ->
 
 def reduce_(monoid: str, operands: Sequence[Node], axes: Sequence[int], component: int = 0) -> Reduce:
     """Reduce operands of equal shape over `axes` (sorted, distinct, non-negative)."""
-    assert len(operands) == MONOIDS[monoid].state and len({o.shape for o in operands}) == 1
+    assert len(operands) == monoid_named(monoid).state and len({o.shape for o in operands}) == 1
     source = operands[0].shape
     assert all(0 <= a < len(source) for a in axes) and len(set(axes)) == len(axes)
     shape = [n for k, n in enumerate(source) if k not in axes]

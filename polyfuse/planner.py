@@ -22,6 +22,7 @@ from polyfuse.bindings import (
     Guard,
     Layout,
 )
+from polyfuse.cascades import cascaded, sites
 from polyfuse.choose import Choice, Pricer
 from polyfuse.cost import price
 from polyfuse.dtypes import i32
@@ -67,6 +68,7 @@ def plan_program(
     program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = _grouping(costs)  # the cheapest partition of stored values
+    costs, grouping = _in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, where that is cheaper
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     plan = assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
     return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
@@ -108,6 +110,42 @@ def _grouping(costs: ProgramCosts) -> Grouping:
             names = ", ".join(costs.scop.statements[v].name for v in sorted(wish))
             raise ScheduleError(f"{names} cannot share a kernel: {verdict}", verdict=verdict)
     return found
+
+
+GAIN = 0.97
+"""Of the predicted time, above which a program's own sums stay, and where less than a launch is won: prices are not
+finer than that, and every other form of a kernel is one more to compile."""
+
+
+def _in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one that takes sums with what they are relative to, where kernels of the first
+    pass more than once over what both reduce.  What the user steers by name, or rounds step by step, stays as it is."""
+    options, scop = costs.options, costs.scop
+    steered = options.together or options.apart or options.tiles or options.strategies or options.max_fusion_size
+    if costs.target.kind == "cpu" or options.fuse != "all" or options.round == "every-op" or steered:
+        return costs, grouping
+    numbers = {s.digest: s.id for s in scop.statements if isinstance(s, Statement)}
+    found = [s for s in sites(scop.program) if s.first.digest in numbers and s.total.digest in numbers]
+    pairs = {s: {numbers[s.first.digest], numbers[s.total.digest]} for s in found}
+    chosen = [s for s in found if not any(_holds(costs, kernel, pairs[s]) for kernel in grouping.kernels)]
+    if not chosen:
+        return costs, grouping
+    program = cascaded(scop.program, chosen)
+    others = program_costs(program, costs.target, options, layouts, costs.pricer)
+    other = _grouping(others)
+    fusion_log.info("%d sums in one pass: %d us, %d without", len(chosen), other.time // 10**6, grouping.time // 10**6)
+    others.work += costs.work
+    least = max((1 - GAIN) * grouping.time, costs.target.launch * 1e12)
+    return (others, other) if other.time < grouping.time - least else (costs, grouping)
+
+
+def _holds(costs: ProgramCosts, kernel: KernelGroup, pair: set[int]) -> bool:
+    """Whether a kernel reads what both reductions take once, and holds it in registers in between without filling a
+    processor with one block."""
+    choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+    if not pair <= kernel.body or choice.schedule is None or choice.cost is None:
+        return False
+    return not choice.schedule.of_kind("loop") and choice.cost.occupancy > 1
 
 
 DEARER = 2

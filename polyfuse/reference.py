@@ -33,6 +33,7 @@ from polyfuse.expr import (
     View,
     topological,
 )
+from polyfuse.scalars import CASCADES
 from polyfuse.scatter import scatter
 
 Array = npt.NDArray[Any]
@@ -175,6 +176,8 @@ class Evaluation:
         operands = [self.results[o] for o in node.operands]
         if node.monoid in ("argmax", "argmin"):
             return _positions(node, operands)
+        if node.monoid in CASCADES:
+            return _cascade(node, operands)
         ufunc = _MONOID_UFUNCS[node.monoid]
         options: dict[str, Any] = {}
         if node.monoid in ("max", "min", "fmax", "fmin"):
@@ -312,3 +315,18 @@ def _positions(node: Reduce, operands: Sequence[Array]) -> Any:
     if node.component == 1:
         return position
     return np.squeeze(best, -1)
+
+
+def _cascade(node: Reduce, operands: Sequence[Array]) -> Any:
+    """One component of the state of `scalars.CASCADES`, in two passes."""
+    values = [with_one_axis(node, o) for o in np.broadcast_arrays(*operands)]
+    if node.monoid == "max_sumexp":
+        top = values[0].max(-1, initial=-np.inf, keepdims=True)
+        base = np.where(top == -np.inf, 0, top)
+        found = [top[..., 0], (values[1] * np.exp(values[0] - base)).sum(-1)]
+    else:
+        count, mean, spread = values
+        total = count.sum(-1, keepdims=True)
+        centre = (count * mean).sum(-1, keepdims=True) / np.maximum(total, 1)
+        found = [total[..., 0], centre[..., 0], (spread + count * (mean - centre) ** 2).sum(-1)]
+    return found[node.component].astype(operands[node.component].dtype)

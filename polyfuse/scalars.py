@@ -126,3 +126,34 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("argmin", "argmin", ("highest", "last"), "biuf"),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade(Monoid):
+    """A monoid whose states meet in rounds of single ones: first what the others are relative to, then those.  Kernels
+    know the single monoids only (`polyfuse.lower.cascades`).  `cost`: operations per element.
+
+    ``max_sumexp`` carries (m, sum of w * exp(x - m)) with m the maximum of x, ``moments`` (n, mean, sum of squared
+    distances from the mean).  Both merge without cancellation, the second as Chan, Golub and LeVeque have it (1983).
+    """
+
+    cost: int = 1
+
+
+CASCADES: dict[str, Cascade] = {
+    c.name: c
+    for c in (
+        Cascade("max_sumexp", "", ("lowest", "0"), "f", FUNCTIONS["exp"].cost + 3),
+        Cascade("moments", "", ("0", "0", "0"), "f", 5),
+    )
+}
+
+
+def monoid_named(name: str) -> Monoid:
+    """The monoid of a reduction, single or a cascade."""
+    return MONOIDS.get(name) or CASCADES[name]
+
+
+def merge_cost(name: str | None) -> int:
+    """Operations per element beyond a reduction's operands; 0 for no reduction."""
+    return CASCADES[name].cost if name in CASCADES else int(bool(name))

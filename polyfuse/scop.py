@@ -24,7 +24,7 @@ from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.dtypes import DType, bool_, i64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program, Shape
-from polyfuse.scalars import MONOIDS
+from polyfuse.scalars import monoid_named
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 
 
@@ -424,7 +424,7 @@ def neutral(monoid: str, dtypes: Sequence[DType]) -> tuple[Const, ...]:
     import numpy as np
 
     out = []
-    for text, dtype in zip(MONOIDS[monoid].neutral, dtypes, strict=True):
+    for text, dtype in zip(monoid_named(monoid).neutral, dtypes, strict=True):
         compute = dtype.compute
         value: bool | int | float
         match text, compute.kind:

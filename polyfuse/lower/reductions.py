@@ -8,6 +8,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.dtypes import bool_
 from polyfuse.lower.bodies import body_term
+from polyfuse.lower.cascades import gathered, merged
 from polyfuse.lower.environment import (
     Environment,
     affine_entry,
@@ -16,7 +17,7 @@ from polyfuse.lower.environment import (
     summed_over,
 )
 from polyfuse.lower.vectors import hoist_from_vector
-from polyfuse.scalars import MONOIDS
+from polyfuse.scalars import CASCADES, MONOIDS
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement, neutral
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
@@ -37,6 +38,11 @@ def reduce_slots(env: Environment, placed: Placed, statement: Statement, names: 
     assert statement.monoid is not None
     values = masked_operands(env, placed, statement)
     slots = reduced_slots(env, placed)
+    if statement.monoid in CASCADES and slots:
+        dtype = statement.dtypes[0].compute
+        return gathered(
+            statement.monoid, dtype, names, values, lambda n, monoid, v: ir.Reduce((n,), monoid, (v,), slots)
+        )
     if slots:
         return [ir.Reduce(names, statement.monoid, values, slots)]
     return [ir.Let(n, v) for n, v in zip(names, values, strict=True)]
@@ -57,6 +63,8 @@ def accumulate(env: Environment, placed: Placed, statement: Statement) -> list[i
     ops = reduce_slots(env, placed, statement, parts)
     refs = [Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True)]
     new = [Ref(n, d.compute) for n, d in zip(parts, statement.dtypes, strict=True)]
+    if statement.monoid in CASCADES:
+        return [*ops, *merged(statement.monoid, refs[0].dtype, names, parts)]
     if len(names) > 1:
         return [*ops, *merge_state(statement, names, refs, new)]
     function = MONOIDS[statement.monoid].function
@@ -109,6 +117,11 @@ def combine(env: Environment, placed: Placed) -> list[ir.Op]:
         return []
     names = result_names(env, placed)
     refs = tuple(Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True))
+    if statement.monoid in CASCADES:
+        dtype = refs[0].dtype
+        return gathered(
+            statement.monoid, dtype, names, refs, lambda n, monoid, v: ir.Combine((n,), monoid, (v,), bits)
+        )
     return [ir.Combine(names, statement.monoid, refs, bits)]
 
 

@@ -35,7 +35,7 @@ def held(situation: Situation) -> list[Proposal]:
     inner = situation.inner
     if situation.scans or situation.target.kind == "cpu" or inner is None or not 1 <= len(over) <= 2:
         return []
-    if not _comes_back(situation, over):
+    if not comes_back(situation, over):
         return []
     if len(over) == 2:
         found = [_plane(situation, inner, next(a for a in over if a is not inner))] if inner in over else []
@@ -46,7 +46,7 @@ def held(situation: Situation) -> list[Proposal]:
     return list({p.parameters: p for p in found if p is not None}.values())
 
 
-def _comes_back(situation: Situation, over: list[AxisClass]) -> bool:
+def comes_back(situation: Situation, over: list[AxisClass]) -> bool:
     """Whether something runs over a reduced class that depends on a reduction over it: else one pass does."""
     later: set[int] = set()
     for statement in situation.group.statements():

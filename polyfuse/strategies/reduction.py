@@ -18,6 +18,7 @@ from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
@@ -47,10 +48,17 @@ def reduction(situation: Situation) -> list[Proposal]:
         shapes = ((1, 1),) if situation.target.kind == "cpu" else COLUMN_SHAPES
         found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
     if inner in over or situation.target.kind != "cpu":
-        found.append(_rows(situation, inner if inner in over else over[-1], over))
+        rows = _rows(situation, inner if inner in over else over[-1], over)
+        found += [rows, _rows(situation, inner, over, looped=True)] if _is_lone(situation, rows, over) else [rows]
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over)
     return [p for p in found if p is not None]
+
+
+def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> bool:
+    """Whether rows that are needed once fill a processor with one block: in a loop several share it."""
+    alone = dict(rows.parameters)["lanes"] == situation.target.threads_per_block and not rows.loops
+    return alone and situation.target.kind != "cpu" and not situation.scans and not comes_back(situation, over)
 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
@@ -164,10 +172,10 @@ def _outer_loops(axes: list[AxisClass]) -> tuple[list[Digit], dict[int, Affine]]
     return digits, {axis.number: mixed((d, 1)) for axis, d in zip(axes, digits, strict=True)}
 
 
-def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Proposal:
+def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped: bool = False) -> Proposal:
     parallel = [a for a in situation.axes if a not in over]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
-    shape = _row_shape(situation, inner, bool(parallel))
+    shape = _row_shape(situation, inner, bool(parallel), looped)
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
@@ -205,7 +213,7 @@ class _RowShape:
         self.trips, self.guards = trips, guards
 
 
-def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowShape:
+def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: bool) -> _RowShape:
     n, extent = inner.size(situation.hints), inner.extent
     if situation.target.kind == "cpu":
         width = situation.width(extent, flat=False)
@@ -216,7 +224,8 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool) -> _RowSh
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards)
-    lanes, chunks, floor, capacity = _capacity(extent, n, width, width > 1 and width == situation.widest)
+    whole = width > 1 and width == situation.widest
+    lanes, chunks, floor, capacity = _looped(width, whole) if looped else _capacity(extent, n, width, whole)
     threads = power_below(situation.tiles.get("threads", max(256, lanes)))
     asked = min(threads, power_below(situation.tiles.get("lanes", lanes)))
     if (asked, situation.tiles.get("chunks", chunks)) != (lanes, chunks):
@@ -248,8 +257,14 @@ def _capacity(extent: Affine, n: int, width: int, whole: bool) -> tuple[int, int
             chunks = -(-n // (lanes * width)) if extent.is_constant else longest // (lanes * width)
             return lanes, max(1, chunks), floor, longest
         floor = longest
+    lanes, chunks, _, _ = _looped(width, whole)
+    return lanes, chunks, floor, floor
+
+
+def _looped(width: int, whole: bool) -> tuple[int, int, int, int]:
+    """As `_capacity`, of rows of any length."""
     lanes, elements = LOOPED[whole]
-    return lanes, max(1, elements // width), floor, floor
+    return lanes, max(1, elements // width), 0, 0
 
 
 def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:

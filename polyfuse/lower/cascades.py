@@ -1,0 +1,109 @@
+"""States of cascades (`polyfuse.scalars.CASCADES`) meet: in the slots of a thread, across threads, and around a loop.
+
+    max_sumexp   M = max m,  S = sum of s * exp(m - M)
+    moments      N = sum of n,  U = (sum of n * u) / N,  Q = sum of q + n * (u - U)^2
+
+An element x is the state (x, w) or (1, x, 0).  Any number of states meets at once, so that an element costs one
+exponential; what was summed relative to one maximum or mean is moved to the common one.  Parts without elements, and
+parts of -inf alone, count nothing: (-inf, 0) and (0, 0, 0) are neutral.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from polyfuse import kernel as ir
+from polyfuse.dtypes import DType, bool_
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref
+
+Collect = Callable[[str, str, Expr], ir.Op]
+"""``name = monoid of all values``: in registers, or across threads."""
+
+
+def gathered(
+    monoid: str, dtype: DType, names: tuple[str, ...], state: Sequence[Expr], collect: Collect
+) -> list[ir.Op]:
+    """All states that `collect` brings together, merged into `names`; `state` may read them."""
+    apply = _Arithmetic(dtype)
+    if monoid == "max_sumexp":
+        top, total = state
+        whole, base = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_all_base", dtype)
+        return [
+            collect(whole.name, "max", top),
+            ir.Let(base.name, apply.base(whole)),
+            collect(names[1], "sum", apply.times(total, apply("exp", apply("subtract", top, base)))),
+            ir.Let(names[0], whole),
+        ]
+    count, mean, spread = state
+    every, centre = Ref(f"{names[0]}_all", dtype), Ref(f"{names[1]}_all", dtype)
+    distance = apply("subtract", mean, centre)
+    return [
+        collect(every.name, "sum", count),
+        collect(centre.name, "sum", apply.times(count, mean)),
+        ir.Let(centre.name, apply("divide", centre, apply.at_least_one(every))),
+        collect(names[2], "sum", apply.plus(spread, apply.times(count, apply("multiply", distance, distance)))),
+        ir.Let(names[0], every),
+        ir.Let(names[1], centre),
+    ]
+
+
+def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, ...]) -> list[ir.Op]:
+    """The states `names` and `parts` into `names`."""
+    apply = _Arithmetic(dtype)
+    old, new = [Ref(n, dtype) for n in names], [Ref(n, dtype) for n in parts]
+    if monoid == "max_sumexp":
+        whole, base = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_all_base", dtype)
+        moved = [apply("multiply", s, apply("exp", apply("subtract", m, base))) for m, s in (old, new)]
+        return [
+            ir.Let(whole.name, apply("maximum", old[0], new[0])),
+            ir.Let(base.name, apply.base(whole)),
+            ir.Let(names[1], apply("add", *moved)),
+            ir.Let(names[0], whole),
+        ]
+    every, share = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_share", dtype)
+    step = Ref(f"{names[1]}_step", dtype)
+    apart = apply("multiply", apply("multiply", step, step), apply("multiply", old[0], share))
+    return [
+        ir.Let(every.name, apply("add", old[0], new[0])),
+        ir.Let(share.name, apply("divide", new[0], apply.at_least_one(every))),
+        ir.Let(step.name, apply("subtract", new[1], old[1])),
+        ir.Let(names[2], apply("add", apply("add", old[2], new[2]), apart)),
+        ir.Let(names[1], apply("add", old[1], apply("multiply", step, share))),
+        ir.Let(names[0], every),
+    ]
+
+
+class _Arithmetic:
+    """Terms of one dtype."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def __call__(self, function: str, *operands: Expr) -> Expr:
+        return Apply(function, operands, self.dtype)
+
+    def times(self, weight: Expr, value: Expr) -> Expr:
+        """``weight * value`` where a weight of 1 or 0 is known: values that do not count may be anything."""
+        match weight:
+            case Const(value=1):
+                return value
+            case Apply(function="where", operands=(Inside() as where, kept, Const(value=0) as none)):
+                return self("where", where, self.times(kept, value), none)
+            case _:
+                return self("multiply", weight, value)
+
+    def plus(self, known: Expr, value: Expr) -> Expr:
+        match known:
+            case Const(value=0) | Apply(function="where", operands=(_, Const(value=0), Const(value=0))):
+                return value
+            case _:
+                return self("add", known, value)
+
+    def base(self, top: Ref) -> Expr:
+        """What exponents are relative to: nothing of -inf alone is summed, and -inf less itself is no number."""
+        nothing = Apply("equal", (top, Const(-math.inf, self.dtype)), bool_)
+        return self("where", nothing, Const(0.0, self.dtype), top)
+
+    def at_least_one(self, count: Ref) -> Expr:
+        return self("maximum", count, Const(1.0, self.dtype))

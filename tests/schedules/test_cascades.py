@@ -1,0 +1,223 @@
+"""Sums relative to an earlier reduction, taken in the same pass: which, when, and with what result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import planner
+from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
+from polyfuse.backends.numba_cuda.compile import compile_kernel
+from polyfuse.cascades import cascaded, sites
+from polyfuse.codegen.printer import print_kernel
+from polyfuse.errors import ScheduleError
+from polyfuse.face.interpreted import run_plan
+from polyfuse.plan import Plan
+from polyfuse.reference import evaluate
+from polyfuse.testing import assert_legal
+
+
+def standardise(x):
+    d = x - x.mean(axis=0)
+    return d / np.sqrt((d * d).mean(axis=0) + 1e-6)
+
+
+def rows_standardised(x):
+    d = x - x.mean(axis=-1, keepdims=True)
+    return d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-6)
+
+
+def logsumexp(x):
+    m = x.max(axis=1, keepdims=True)
+    return np.log(np.exp(x - m).sum(axis=1)) + m[:, 0]
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def spread_and_mean(x):
+    """The squares are relative to something else than the mean, which still follows from the sum."""
+    a = x.sum(axis=1, keepdims=True)
+    d = x - np.tanh(a)
+    return (d * d).sum(axis=1), a[:, 0]
+
+
+def batch(x):
+    d = x - x.mean(axis=(0, 2), keepdims=True)
+    return (d * d).sum(axis=(0, 2))
+
+
+def in_one_pass(function: Callable[..., Any], spec: str, target: str = "h200", **options: Any) -> Plan:
+    """The plan with every pair of reductions taken together, whatever it costs."""
+    plan = pf.jit(function).plan(pf.spec(spec), target=target, **options)
+    program = cascaded(plan.program, sites(plan.program))
+    made = planner.plan_program(program, plan.target, plan.options, plan.layouts)
+    assert "moments(" in str(made) or "max_sumexp(" in str(made)
+    return made
+
+
+def draw(spec: str, plan: Plan, seed: int, offset: float = 0.0) -> np.ndarray[Any, Any]:
+    shape = tuple(n.evaluate({}) for n in plan.program.arguments[0].shape)
+    dtype = {"f32": np.float32, "f64": np.float64}[spec.split("[")[0]]
+    return (np.random.default_rng(seed).standard_normal(shape) + offset).astype(dtype)
+
+
+CASES = (
+    (standardise, "f32[500, 45]"),
+    (standardise, "f64[257, 24]"),
+    (standardise, "f32[2, 7]"),
+    (rows_standardised, "f32[3, 2049]"),
+    (rows_standardised, "f64[5, 37]"),
+    (logsumexp, "f32[5, 1000]"),
+    (logsumexp, "f64[3, 999]"),
+    (logsumexp, "f32[2, 9001]"),
+    (softmax, "f32[7, 130]"),
+    (spread_and_mean, "f32[4, 333]"),
+    (batch, "f32[9, 3, 50]"),
+)
+
+
+@pytest.mark.parametrize(("function", "spec"), CASES)
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+def test_one_pass_gives_what_two_give(function: Callable[..., Any], spec: str, target: str) -> None:
+    plan = in_one_pass(function, spec, target)
+    assert_legal(plan)
+    x = draw(spec, plan, 0)
+    expected = function(x.astype(np.float64))
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    tolerance = {4: 2e-5, 8: 1e-12}[x.dtype.itemsize]
+    for got in (run_plan(plan, [x], seed=1), evaluate(plan.program, [x])):
+        for mine, exact in zip(got, expected, strict=True):
+            np.testing.assert_allclose(mine, exact, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("function", "spec"), CASES[::2])
+def test_one_pass_on_the_cores_of_a_cpu(
+    function: Callable[..., Any], spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planner.plan_program
+
+    def together(program: Any, *rest: Any) -> Plan:
+        whole = plan(program, *rest).program
+        return plan(cascaded(whole, sites(whole)), *rest)
+
+    monkeypatch.setattr(planner, "plan_program", together)
+    jitted = pf.jit(function, backend="numba_cpu")
+    x = draw(spec, jitted.plan(pf.spec(spec)), 3)
+    found, exact = jitted(x), function(x.astype(np.float64))
+    for mine, theirs in zip(*(r if isinstance(r, tuple) else (r,) for r in (found, exact)), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5 if x.dtype == np.float32 else 1e-12, atol=1e-5)
+
+
+def test_moments_of_numbers_far_from_zero_lose_nothing() -> None:
+    plan = in_one_pass(standardise, "f32[700, 6]")
+    x = draw("f32", plan, 5, offset=1e4)
+    (found,) = run_plan(plan, [x])
+    exact = standardise(x.astype(np.float64))
+    with_two_passes = np.abs(standardise(x) - exact).max()
+    assert np.abs(found - exact).max() < min(2e-3, with_two_passes)
+
+
+@pytest.mark.parametrize("spec", ["f32[6, 1000]", "f64[6, 77]"])
+def test_infinities_and_nan_come_out_as_two_passes_have_them(spec: str) -> None:
+    plan = in_one_pass(logsumexp, spec)
+    x = draw(spec, plan, 7)
+    x[0], x[1, 3], x[2, 5], x[3, :50], x[4, :50], x[4, 60] = -np.inf, np.inf, np.nan, -np.inf, -np.inf, np.inf
+    with np.errstate(all="ignore"):
+        expected = logsumexp(x.astype(np.float64))
+        (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize(("function", "spec"), [(standardise, "f32[4000, 100]"), (logsumexp, "f64[9, 9000]")])
+def test_the_kernels_compile(function: Callable[..., Any], spec: str) -> None:
+    for launch in in_one_pass(function, spec).launches:
+        kernel = launch.kernel
+        made = compile_kernel(print_kernel(kernel), kernel.name, kernel.parameters, kernel.block_threads, (9, 0))
+        assert ".local" not in made.ptx
+        assert not find_ptxas() or assemble(made).cubin
+
+
+# ---------------------------------------------------------------------------------------------- which and when
+
+
+def test_what_is_read_twice_otherwise_is_read_once() -> None:
+    plan = pf.jit(standardise).plan(pf.spec("f32[16384, 8192]"), target="h200")
+    assert [len(k.stores) for k in plan.kernels][-1] == 1 and len(plan.kernels) == 2
+    assert plan.hbm_bytes.at() < 3.01 * 4 * 16384 * 8192
+    (kernel,) = pf.jit(logsumexp).plan(pf.spec("f32[8192, 32000]"), target="h200").kernels
+    (load,) = (p for p in kernel.schedule.placed if p.role == "load")
+    assert kernel.schedule.of_kind("loop") and kernel.occupancy > 1 and load.path
+
+
+def test_rows_in_registers_stay_as_they_are_written() -> None:
+    plan = pf.jit(softmax).plan(pf.spec("f32[65536, 4096]"), target="h200")
+    assert "max_sumexp" not in str(plan)
+
+
+@pytest.mark.parametrize("options", [{"fuse": False}, {"round": "every-op"}, {"apart": ("d", "x")}])
+def test_what_the_user_steers_stays_as_it_is_written(options: dict[str, Any]) -> None:
+    plan = pf.jit(standardise).plan(pf.spec("f32[16384, 8192]"), target="h200", **options)
+    assert "moments" not in str(plan)
+
+
+def other_elements(x):
+    d = x[:, 1:] - x.mean(axis=1, keepdims=True)
+    return (d * d).sum(axis=1)
+
+
+def other_axes(x):
+    d = x - x.mean(axis=0)
+    return (d * d).sum(axis=1)
+
+
+def no_squares(x):
+    d = x - x.mean(axis=1, keepdims=True)
+    return (d * d * d).sum(axis=1)
+
+
+def a_least_one(x):
+    return np.exp(x - x.min(axis=1, keepdims=True)).sum(axis=1)
+
+
+def a_shifted_one(x):
+    return np.exp(x - 2 * x.max(axis=1, keepdims=True)).sum(axis=1)
+
+
+def half(x):
+    return np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [(f, "f32") for f in (other_elements, other_axes, no_squares, a_least_one, a_shifted_one)] + [(half, "f16")],
+)
+def test_what_the_two_rules_do_not_cover_is_left_alone(function: Callable[..., Any], dtype: str) -> None:
+    plan = pf.jit(function).plan(pf.spec(f"{dtype}[64, 65536]"), target="a100")
+    assert sites(plan.program) == () and "moments" not in str(plan) and "max_sumexp" not in str(plan)
+
+
+def test_a_reader_inside_the_pass_is_refused_with_a_witness() -> None:
+    plan = in_one_pass(standardise, "f32[4096, 64]")
+    values = [line.split(" = ")[0].strip() for line in str(plan).splitlines() if " = " in line]
+    text = "\n".join(["kernel k columns share=512", *(f"  {v}" for v in values[:-1]), f"  {values[-1]} global"])
+    with pytest.raises(ScheduleError) as caught:
+        pf.parse_schedule(text, _Planned(plan))
+    assert caught.value.verdict is not None and not caught.value.verdict
+
+
+class _Planned:
+    """Stands for a jitted function with one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.made = plan
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        return self.made
