@@ -29,6 +29,10 @@ class Options:
     kernel against the rules of `polyfuse.verify` while planning.  autotune: the first call measures the planner's next
     best plans for some seconds and keeps the fastest, on disk too (`polyfuse.run.tuning`).
 
+    batch_invariant: a row's results have the same bits whatever the number of rows (docs/trust.md): every reduction and
+    scan is associated by what it runs over alone, nothing is contracted, 16-bit floats are rounded behind every
+    operation, and no library is called for products of matrices.
+
     library: contractions that the array library of the arguments runs faster are calls of it (a plan for specs knows of
     none; the name of a library stands for its arrays).
 
@@ -53,6 +57,7 @@ class Options:
     autotune: bool = False
     library: bool | str = True
     bounds: Literal["raise", "clip", "assume"] = "raise"
+    batch_invariant: bool = False
     verify: bool = False
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
@@ -93,7 +98,7 @@ def _normal(name: str, value: Any) -> Any:
             return _one_of(name, value, ("store", "every-op"))
         case "bounds":
             return _one_of(name, value, ("raise", "clip", "assume"))
-        case "fastmath" | "contract" | "verify" | "autotune":
+        case "fastmath" | "contract" | "verify" | "autotune" | "batch_invariant":
             return _one_of(name, value, (False, True))
         case "library":
             return _one_of(name, value, (False, True, "numpy", "torch", "cupy"))

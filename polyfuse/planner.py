@@ -27,7 +27,7 @@ from polyfuse.choose import Choice, Pricer
 from polyfuse.cost import price
 from polyfuse.dtypes import i32
 from polyfuse.errors import OptionError, ScheduleError
-from polyfuse.expr import Program
+from polyfuse.expr import Opaque, Program, topological
 from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
@@ -61,11 +61,14 @@ def plan_program(
     """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
     proved.  Raises PolyfuseError subclasses."""
     _refuse(options, target)
+    options = settled(options, program)
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
-    program, split = split_reductions(program, target, hints)  # few long reductions become two stages
+    split: tuple[Guard, ...] = ()
+    if not options.batch_invariant:
+        program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = _grouping(costs)  # the cheapest partition of stored values
     costs, grouping = _in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, where that is cheaper
@@ -81,6 +84,27 @@ def _refuse(options: Options, target: Target) -> None:
             f"fastmath=True is not supported on target {target.name}",
             advice="Its functions are accurate to a few ulp and vectorise as they are; leave the option out.",
         )
+
+
+EXACT_CALLS = ("sort", "argsort", "top_k_indices", "searchsorted", "scatter")
+"""Functions of libraries that round nothing, or in a fixed order."""
+
+
+def settled(options: Options, program: Program) -> Options:
+    """The options with what `batch_invariant` implies: each operation is a function of its operands' bits, in whatever
+    kernel it stands.  Raises OptionError for a library's function that may work differently on fewer rows."""
+    if not options.batch_invariant:
+        return options
+    for node in topological(program.outputs):
+        if isinstance(node, Opaque) and node.call.name not in EXACT_CALLS:
+            raise OptionError(
+                f"batch_invariant=True: {node.call.name} runs in the array library, which promises nothing of the kind",
+                advice="Call it outside of the jitted function, or leave the option out.",
+                source=program.sources.get(node.digest),
+            )
+    if options.fastmath:
+        raise OptionError("batch_invariant=True and fastmath=True exclude each other", advice="Leave one of them out.")
+    return replace(options, contract=False, round="every-op", library=False)
 
 
 SIZE_CLASSES = (64, 256, 1024, 4096, 16384, 65536, 262144)

@@ -183,7 +183,7 @@ class ProgramCosts:
         request = self.steering.request(body)
         if isinstance(request, Verdict):
             return Choice(None, None, request)
-        situation = replace(situation, tiles=request.tiles)
+        situation = replace(situation, tiles=request.tiles, invariant=self.options.batch_invariant)
         found = choose(
             situation,
             max_registers=self.options.max_registers,

@@ -59,4 +59,6 @@ def _alone(costs: ProgramCosts, value: int) -> KernelSchedule | None:
         return None
     one = frozenset((value,))
     group = Group(costs.scop, one, one, frozenset(costs.scop.operands(value)))
-    return choose(Situation(group, costs.target, costs.hints, costs.layouts), flat=False).schedule
+    invariant = costs.options.batch_invariant
+    situation = Situation(group, costs.target, costs.hints, costs.layouts, invariant=invariant)
+    return choose(situation, flat=False).schedule

@@ -82,6 +82,8 @@ def _summary(plan: Plan) -> Iterator[str]:
     yield f"{plan.program.name} on {plan.target.name}: {fused}, {memory}"
     sizes = size_hints(plan.program)
     loose = formula(unfused(plan.scop, computed))
+    if plan.options.batch_invariant:
+        yield "batch invariant: of every reduction, the order of its additions depends on what it runs over alone"
     yield f"HBM bytes {_instead(str(plan.hbm_bytes), str(loose))}"
     if sizes:
         at = ", ".join(f"{n} = {v}" for n, v in sizes.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.places.proposal import Proposal
+from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.held import held
 from polyfuse.strategies.one_pass import one_pass
@@ -34,5 +35,8 @@ FALLBACKS = (
 
 def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
     """Tiers of proposals: a later tier counts only where nothing of an earlier one can be placed."""
+    if situation.invariant and (situation.reductions or situation.scans):
+        yield iter(batch_invariant(situation))
+        return
     for tier in (STRATEGIES, FALLBACKS):
         yield (proposal for strategy in tier for proposal in strategy(situation))

@@ -24,6 +24,7 @@ class Situation:
     hints: Mapping[str, int]
     layouts: Mapping[int, Layout] = field(default_factory=dict)
     tiles: Mapping[str, int] = field(default_factory=dict)  # the user's tile sizes, by parameter name
+    invariant: bool = False  # reductions are associated by what they run over alone
 
     @property
     def scop(self) -> Scop:

@@ -90,7 +90,9 @@ def _choice(costs: ProgramCosts, step: KernelText, sets: Sets) -> Choice:
     if step.threads:
         tiles.setdefault("threads", step.threads)
     group = Group(costs.scop, sets.body, sets.roots, sets.loads)
-    situation = Situation(group, costs.target, costs.hints, costs.layouts, tiles)
+    situation = Situation(
+        group, costs.target, costs.hints, costs.layouts, tiles, invariant=costs.options.batch_invariant
+    )
     return choose(
         situation, name=step.name, max_registers=costs.options.max_registers, strategy=step.strategy
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gpu import large, streams
+from tests.gpu import bits, large
 
 pytestmark = pytest.mark.gpu
 
@@ -18,6 +18,11 @@ def test_large_arrays(name: str) -> None:
     large.CHECKS[name](torch)
 
 
-@pytest.mark.parametrize("name", streams.PROGRAMS)
+@pytest.mark.parametrize("name", bits.PROGRAMS)
 def test_the_same_bits_on_every_stream(name: str) -> None:
-    streams.check(pytest.importorskip("torch"), name)
+    bits.check(pytest.importorskip("torch"), name)
+
+
+@pytest.mark.parametrize("name", bits.OF_ROWS)
+def test_the_same_bits_for_any_number_of_rows(name: str) -> None:
+    bits.check_rows(pytest.importorskip("torch"), name)

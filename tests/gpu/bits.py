@@ -1,4 +1,5 @@
-"""The same bits whatever the stream, and whatever runs beside: `python -m tests.gpu.streams`."""
+"""The same bits on a CUDA device, whatever the stream and what runs beside, and for any number of rows where that is
+asked for: `python -m tests.gpu.bits`."""
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ ROUNDS = 8
 def softmax(x):
     e = np.exp(x - x.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
+
+
+def linear(x, w):
+    return np.maximum(x @ w, 0)
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
@@ -54,6 +59,32 @@ def check(torch: Torch, name: str) -> None:
             assert torch.equal(result.view(torch.int32), first.view(torch.int32)), f"{name}: other bits"
 
 
+OF_ROWS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "softmax": (softmax, (37, 3001, 4096, 40000)),
+    "sums": (lambda x: (x.sum(axis=1), x.std(axis=1)), (513, 4096, 200000)),
+    "linear": (linear, (96, 1000)),
+    "running sums": (lambda x: np.cumsum(x, axis=1), (37, 3001)),
+}
+"""Functions of a matrix, and lengths of its rows."""
+
+
+def check_rows(torch: Torch, name: str) -> None:
+    """Rows of calls of 17 to 2,000 in calls of fewer; raises AssertionError."""
+    function, lengths = OF_ROWS[name]
+    jitted = pf.jit(function, batch_invariant=True)
+    torch.manual_seed(0)
+    for length in lengths:
+        rows = min(2000, max(17, (1 << 24) // length))
+        x = torch.randn(rows, length, device="cuda")
+        others = [torch.randn(length, 17, device="cuda")] if name == "linear" else []
+        whole = [t.clone() for t in as_tuple(jitted(x, *others))]
+        for first, count in ((0, 1), (3, 1), (1, 2), (5, 7), (0, rows // 2)):
+            part = as_tuple(jitted(x[first : first + count], *others))
+            for a, b in zip(part, whole, strict=True):
+                same = torch.equal(a.view(torch.int32), b[first : first + count].contiguous().view(torch.int32))
+                assert same, f"{name}: other bits in {count} rows of {length}"
+
+
 def as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
@@ -62,13 +93,14 @@ def main() -> int:
     import torch
 
     failed = 0
-    for name in PROGRAMS:
+    calls = [(check, name) for name in PROGRAMS] + [(check_rows, name) for name in OF_ROWS]
+    for test, name in calls:
         try:
-            check(torch, name)
+            test(torch, name)
             outcome = "ok"
         except Exception as error:  # one line of a list
             outcome, failed = f"FAIL {type(error).__name__}: {str(error)[:300]}", failed + 1
-        print(f"streams {name:30s} {outcome}", flush=True)
+        print(f"bits {test.__name__:10s} {name:30s} {outcome}", flush=True)
     return 1 if failed else 0
 
 
