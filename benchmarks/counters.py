@@ -2,8 +2,8 @@
 
 Profiles one launch of each kernel of a few programs with Nsight Compute (``ncu``): bytes of main memory read and
 written, achieved bandwidth, local memory, sectors per request.  Clocks stay as they are.  ncu empties the caches before
-a kernel and measures until its end: what it wrote last may still lie in the second-level cache then, which is why the
-arrays are many times larger.  Where the machine refuses to count, the record says so and exits with 1.
+a kernel and measures until its end: what it wrote last may still lie in the second-level cache then, which is why some
+programs have more rows than in the benchmarks.  Where the machine refuses to count, the record says so.
 """
 
 from __future__ import annotations
@@ -17,20 +17,25 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.programs import PROGRAMS as benchmark_programs
+from benchmarks.programs import Input, Program
+
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = (
-    "chain",
-    "residual rmsnorm bf16",
-    "column sum",
-    "softmax",
-    "softmax longest",
-    "x + y.T",
-    "two Jacobi steps",
-    "A p, A^T r",
-)
+PROGRAMS: dict[str, tuple[int, ...]] = {
+    "chain": (),
+    "residual rmsnorm bf16": (65536, 4096),
+    "column sum": (),
+    "softmax": (65536, 4096),
+    "softmax longest": (2048, 262144),
+    "x + y.T": (16384, 16384),
+    "two Jacobi steps": (16384, 16384),
+    "A p, A^T r": (),
+}
+"""Benchmark programs, and the shape of their matrices where it is another one."""
 READ, WRITTEN, TIME = "dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum"
 LOCAL = ("l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum")
 LOADS, STORES = (f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{op}.ratio" for op in ("ld", "st"))
@@ -51,13 +56,12 @@ def profiled(target: str) -> None:
 
     from benchmarks import gpu
     from benchmarks.peers import polyfuse_function
-    from benchmarks.programs import PROGRAMS as EVERY
 
     rows = []
-    for program in EVERY:
+    for program in benchmark_programs:
         if program.name not in PROGRAMS:
             continue
-        tensors, function = [gpu.draw(i) for i in program.inputs], polyfuse_function(program)
+        tensors, function = [gpu.draw(i) for i in inputs(program)], polyfuse_function(program)
         plan = function.plan(*tensors)
         function(*tensors)
         torch.cuda.synchronize()
@@ -70,6 +74,7 @@ def profiled(target: str) -> None:
             rows.append(
                 {
                     "program": program.name,
+                    "shapes": [tuple(t.shape) for t in tensors],
                     "kernel": kernel.name,
                     "strategy": kernel.strategy,
                     "once_bytes": int(kernel.hbm_bytes.at(**kernel.hints)),
@@ -80,6 +85,12 @@ def profiled(target: str) -> None:
         del tensors
         torch.cuda.empty_cache()
     Path(target).write_text(json.dumps(rows))
+
+
+def inputs(program: Program) -> list[Input]:
+    """What a program is profiled with."""
+    shape = PROGRAMS[program.name]
+    return [replace(i, shape=shape) if shape and len(i.shape) == 2 else i for i in program.inputs]
 
 
 def counted(path: str, predicted: Path, log: Path) -> tuple[int, str]:
@@ -125,7 +136,7 @@ def record(command: list[str]) -> dict[str, Any]:
     """Everything that a run found."""
     path = find_tool()
     facts: dict[str, Any] = {
-        "command": "python -m benchmarks.counters " + " ".join(command),
+        "command": "python -m benchmarks.counters " + without_folders(command),
         "date": datetime.date.today().isoformat(),
         "machine": device_name(),
         "metrics": METRICS,
@@ -149,9 +160,14 @@ def device_name() -> str:
     """In a process of its own: this one starts no driver."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split("\n")[0]
     except FileNotFoundError:
         return "no NVIDIA device"
+
+
+def without_folders(command: list[str]) -> str:
+    """The arguments as a record shows them."""
+    return " ".join(part.rpartition("/")[2] for part in command)
 
 
 def line(row: dict[str, Any]) -> str:

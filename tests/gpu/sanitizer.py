@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.counters import device_name
+from benchmarks.counters import device_name, without_folders
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -122,14 +122,16 @@ def record(command: list[str]) -> dict[str, object]:
 
     path = find_tool()
     facts: dict[str, object] = {
-        "command": "python -m tests.gpu.sanitizer " + " ".join(command),
+        "command": "python -m tests.gpu.sanitizer " + without_folders(command),
         "date": datetime.date.today().isoformat(),
         "machine": device_name(),
         "corpus": [{"name": s.name, "strategy": s.strategy, "shapes": s.shapes, "dtype": s.dtype} for s in CORPUS],
     }
     if path is None:
         return facts | {"verdicts": dict.fromkeys(TOOLS, "compute-sanitizer is not on this machine")}
-    facts["version"] = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.strip()[-120:]
+    facts["version"] = (
+        subprocess.run([path, "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]
+    )
     with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(2 * len(TOOLS)) as pool:
         facts["without a tool"] = compile_corpus(cache) or "all agree with NumPy"
         corpora = {t: pool.submit(under, path, t, ["tests.gpu.sanitizer", "--part", "0/1"], cache) for t in TOOLS}

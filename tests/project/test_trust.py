@@ -39,7 +39,23 @@ def lines() -> list[str]:
     verdicts = f"{record['schedules']:,} schedules, {record['verdicts']:,} verdicts"
     link = "[enumeration](../benchmarks/results/legality_brute_force.json)"
     found.append(f"| {link} | {verdicts} | {len(record['disagreements'])} | `{record['command']}` |")
-    return [*found, ""]
+    return [*found, *tools(), ""]
+
+
+def tools() -> list[str]:
+    """What NVIDIA's tools found on the H200."""
+    record = read("sanitizer_h200.json")
+    clean = [tool for tool, verdict in record["verdicts"].items() if verdict == "clean"]
+    link = "[compute-sanitizer](../benchmarks/results/sanitizer_h200.json)"
+    ran = f"{', '.join(record['verdicts'])} over {len(record['corpus'])} programs of every strategy"
+    found = f"{len(record['verdicts']) - len(clean)} tools, planted faults found"
+    rows = [f"| {link} | {ran} | {found} | `{record['command']}` |"]
+    record = read("ncu_h200.json")
+    apart = [abs(kernel["measured_over_predicted"] - 1) for kernel in record.get("kernels", [])]
+    link = "[hardware counters](../benchmarks/results/ncu_h200.json)"
+    ran = f"bytes of main memory of {len(apart)} kernels, at most {100 * max(apart):.1f} % from the price's"
+    local = sum(kernel["local_requests"] > 0 for kernel in record["kernels"])
+    return [*rows, f"| {link} | {ran} | {local} with local memory | `{record['command']}` |"]
 
 
 def page() -> str:
@@ -57,6 +73,7 @@ def test_records_hold_no_failure_that_is_still_open() -> None:
         if (RESULTS / name).exists():
             assert not read(name)["failures"], name
     assert not read("legality_brute_force.json")["disagreements"]
+    assert set(read("sanitizer_h200.json")["verdicts"].values()) == {"clean"}
 
 
 if __name__ == "__main__":
