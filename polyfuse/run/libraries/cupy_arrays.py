@@ -17,6 +17,7 @@ from polyfuse import library_functions
 from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
+from polyfuse.run.libraries.fields import Field, fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of
 
 PRIMITIVES = primitives_of(cupy, lambda a, b, out: cupy.matmul(a, b, out=out))
@@ -46,21 +47,15 @@ class CuPyLibrary:
         return ("cupy", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT, where), pointer
 
     def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
-        """Field by field, those that tell most for their price first.  For C order the flag says what strides would."""
-        wanted = [(a.dtype, a.shape, None if a._c_contiguous else a.strides, a.data.device_id) for a in arrays]
-        kind, single = cupy.ndarray, cupy.cuda.runtime.getDeviceCount() == 1
+        """Those fields first that tell most for their price.  For C order the flag says what strides would."""
+        single = cupy.cuda.runtime.getDeviceCount() == 1
 
-        def check(*others: Any) -> bool:
-            for other, (dtype, shape, strides, device) in zip(others, wanted, strict=False):
-                if type(other) is not kind or other.dtype is not dtype or other.shape != shape:
-                    return False
-                if not (other._c_contiguous if strides is None else other.strides == strides):
-                    return False
-                if not (single or other.data.device_id == device):
-                    return False
-            return True
+        def fields(a: Any) -> list[Field]:
+            order: Field = ("_c_contiguous", "is", True) if a._c_contiguous else ("strides", "==", a.strides)
+            where: list[Field] = [] if single else [("data.device_id", "==", a.data.device_id)]
+            return [("dtype", "is", a.dtype), ("shape", "==", a.shape), order, *where]
 
-        return check
+        return fieldwise(cupy.ndarray, [fields(a) for a in arrays])
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         make = partial(cupy.ndarray, shape, dtype.numpy)

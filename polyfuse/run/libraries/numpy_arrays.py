@@ -14,6 +14,7 @@ from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
+from polyfuse.run.libraries.fields import fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of
 
 Allocator = Callable[[tuple[int, ...], DType], Callable[[], Any] | None]
@@ -57,17 +58,8 @@ class NumPyLibrary:
         return (array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT), pointer
 
     def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
-        wanted = [(a.dtype, a.shape, a.strides) for a in arrays]
-
-        def check(*others: Any) -> bool:
-            for other, (dtype, shape, strides) in zip(others, wanted, strict=False):
-                if type(other) is not np.ndarray or other.dtype is not dtype:
-                    return False
-                if other.shape != shape or other.strides != strides:
-                    return False
-            return True
-
-        return check
+        fields = [[("dtype", "is", a.dtype), ("shape", "==", a.shape), ("strides", "==", a.strides)] for a in arrays]
+        return fieldwise(np.ndarray, fields)
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         del device  # there is one host
