@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import linecache
 import re
+import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from polyfuse.codegen.lifetimes import separated
@@ -17,6 +19,7 @@ STATIC_SHARED_LIMIT = 48 * 1024  # bytes; more has to be asked for at the launch
 _PORTABLE_PTX = (8, 1)  # the oldest PTX that has everything we emit for sm_80 to sm_90: drivers of CUDA 12.1 take it
 _PRAGMA_PTX = (8, 3)  # the pragma `used_bytes_mask`, which NVVM puts beside partly used vector loads
 _POOL = "shared_pool"
+_HEADER = struct.Struct("<II")  # lengths of the description and of the PTX text; the machine code follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,29 @@ class CompiledKernel:
     cubin: bytes | None = None
     resources: Resources | None = None
     cluster: int = 1  # blocks that the launch groups
+
+    def to_bytes(self) -> bytes:
+        """Description, PTX, machine code where there is some."""
+        fields = asdict(self)
+        ptx, cubin = fields.pop("ptx").encode(), self.cubin or b""
+        del fields["cubin"]
+        description = json.dumps(fields).encode()
+        return b"".join((_HEADER.pack(len(description), len(ptx)), description, ptx, cubin))
+
+    @staticmethod
+    def from_bytes(data: bytes) -> CompiledKernel:
+        """The inverse of `to_bytes`.  Raises ValueError for anything else."""
+        try:
+            length, text = _HEADER.unpack_from(data)
+            description = json.loads(data[_HEADER.size : _HEADER.size + length])
+            start = _HEADER.size + length
+            description["capability"] = tuple(description["capability"])
+            found = description.pop("resources")
+            resources = Resources(**found) if found is not None else None
+            ptx, cubin = data[start : start + text].decode(), data[start + text :] or None
+            return CompiledKernel(**description, ptx=ptx, cubin=cubin, resources=resources)
+        except (struct.error, KeyError, TypeError, UnicodeDecodeError) as error:
+            raise ValueError(f"not a stored CUDA kernel: {error}") from error
 
 
 # ---------------------------------------------------------------------------------------------- parameters

@@ -69,6 +69,9 @@ class InterpreterBackend:
     def compile(self, launch: Launch, plan: Plan) -> InterpretedKernel:
         return InterpretedKernel()
 
+    def job(self, launch: Launch, plan: Plan) -> None:
+        return None
+
     def load(self, launch: Launch, plan: Plan, data: bytes) -> InterpretedKernel:
         return InterpretedKernel()
 

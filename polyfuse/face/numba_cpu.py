@@ -16,7 +16,7 @@ from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
-from polyfuse.kernel import ArrayParameter
+from polyfuse.kernel import ArrayParameter, Parameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.services import Bound
 
@@ -36,15 +36,13 @@ class CpuKernel:
     def variant(self, streamed: Streamed) -> CompiledKernel:
         """The kernel whose stores to `streamed` bypass the cache, compiled where it is new."""
         if streamed not in self.variants:
-            kernel = self.launch.kernel
-            self.variants[streamed] = compile_kernel(
-                print_kernel(kernel),
-                function_name(kernel.name),
-                kernel.parameters,
-                index_bits=kernel.index_bits,
-                nontemporal=streamed,
-            )
+            self.variants[streamed] = self.job(streamed).kernel()
         return self.variants[streamed]
+
+    def job(self, streamed: Streamed) -> CpuJob:
+        kernel = self.launch.kernel
+        name = function_name(kernel.name)
+        return CpuJob(print_kernel(kernel), name, kernel.parameters, kernel.index_bits, streamed)
 
     def streamed(self, numbers: Mapping[str, int]) -> Streamed:
         """Outputs larger than the last cache: writing them through it would first read every line from memory."""
@@ -65,11 +63,36 @@ class CpuKernel:
 
     def to_bytes(self) -> bytes:
         """The object code of every variant compiled so far."""
-        parts = []
-        for streamed, kernel in self.variants.items():
-            names, code = ",".join(streamed).encode(), kernel.to_bytes()
-            parts.append(_HEADER.pack(len(names), len(code)) + names + code)
-        return b"".join(parts)
+        return b"".join(_variant(streamed, kernel) for streamed, kernel in self.variants.items())
+
+
+def _variant(streamed: Streamed, kernel: CompiledKernel) -> bytes:
+    names, code = ",".join(streamed).encode(), kernel.to_bytes()
+    return _HEADER.pack(len(names), len(code)) + names + code
+
+
+@dataclass(frozen=True, slots=True)
+class CpuJob:
+    """Compiling one variant of a printed kernel."""
+
+    source: str
+    name: str
+    parameters: tuple[Parameter, ...]
+    index_bits: int
+    streamed: Streamed
+    is_concurrent: bool = False  # Numba and LLVM hold their locks throughout
+
+    @property
+    def weight(self) -> int:
+        return len(self.source)
+
+    def kernel(self) -> CompiledKernel:
+        return compile_kernel(
+            self.source, self.name, self.parameters, index_bits=self.index_bits, nontemporal=self.streamed
+        )
+
+    def run(self) -> bytes:
+        return _variant(self.streamed, self.kernel())
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +112,10 @@ class CpuBackend:
         kernel = CpuKernel(launch, plan.target.l2_bytes)
         kernel.variant(kernel.streamed(plan.program.hints))
         return kernel
+
+    def job(self, launch: Launch, plan: Plan) -> CpuJob:
+        kernel = CpuKernel(launch, plan.target.l2_bytes)
+        return kernel.job(kernel.streamed(plan.program.hints))
 
     def load(self, launch: Launch, plan: Plan, data: bytes) -> CpuKernel:
         variants: dict[Streamed, CompiledKernel] = {}

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
-import struct
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from polyfuse.backends.numba_cuda.assemble import assemble
-from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources, compile_kernel
+from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
+from polyfuse.kernel import Parameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.faults import PAGE
 from polyfuse.run.services import Bound
-
-_HEADER = struct.Struct("<II")  # lengths of the description and of the PTX text; the machine code follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +40,32 @@ class CudaKernel:
 
     def to_bytes(self) -> bytes:
         """Description, PTX, machine code where there is some."""
-        fields = asdict(self.kernel)
-        ptx, cubin = fields.pop("ptx").encode(), self.kernel.cubin or b""
-        del fields["cubin"]
-        description = json.dumps(fields).encode()
-        return b"".join((_HEADER.pack(len(description), len(ptx)), description, ptx, cubin))
+        return self.kernel.to_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class CudaJob:
+    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`."""
+
+    source: str
+    name: str
+    parameters: tuple[Parameter, ...]
+    settings: Mapping[str, Any]
+    is_concurrent: bool = True
+
+    @property
+    def weight(self) -> int:
+        return len(self.source)
+
+    def kernel(self) -> CompiledKernel:
+        """Assembled where there is an assembler, or a driver."""
+        compiled = compile_kernel(self.source, self.name, self.parameters, **self.settings)
+        with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
+            compiled = assemble(compiled)
+        return compiled
+
+    def run(self) -> bytes:
+        return self.kernel().to_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +79,23 @@ class CudaBackend:
         return tuple(f"{name} {importlib.metadata.version(name)}" for name in ("numba-cuda", "numba", "llvmlite"))
 
     def compile(self, launch: Launch, plan: Plan) -> CudaKernel:
+        return CudaKernel(self.job(launch, plan).kernel())
+
+    def job(self, launch: Launch, plan: Plan) -> CudaJob:
         kernel = launch.kernel
-        compiled = compile_kernel(
-            print_kernel(kernel),
-            function_name(kernel.name),
-            kernel.parameters,
-            kernel.block_threads,
-            plan.target.capability,
-            kernel.minimum_blocks,
-            kernel.index_bits,
-            contract=plan.options.contract,
-            fastmath=plan.options.fastmath,
-            cluster=kernel.cluster,
-        )
-        with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
-            compiled = assemble(compiled)
-        return CudaKernel(compiled)
+        settings = {
+            "threads": kernel.block_threads,
+            "capability": plan.target.capability,
+            "minimum_blocks": kernel.minimum_blocks,
+            "index_bits": kernel.index_bits,
+            "contract": plan.options.contract,
+            "fastmath": plan.options.fastmath,
+            "cluster": kernel.cluster,
+        }
+        return CudaJob(print_kernel(kernel), function_name(kernel.name), kernel.parameters, settings)
 
     def load(self, launch: Launch, plan: Plan, data: bytes) -> CudaKernel:
-        try:
-            length, text = _HEADER.unpack_from(data)
-            description = json.loads(data[_HEADER.size : _HEADER.size + length])
-            start = _HEADER.size + length
-            description["capability"] = tuple(description["capability"])
-            found = description.pop("resources")
-            resources = Resources(**found) if found is not None else None
-            ptx, cubin = data[start : start + text].decode(), data[start + text :] or None
-            return CudaKernel(CompiledKernel(**description, ptx=ptx, cubin=cubin, resources=resources))
-        except (struct.error, KeyError, TypeError, UnicodeDecodeError) as error:
-            raise ValueError(f"not a stored CUDA kernel: {error}") from error
+        return CudaKernel(CompiledKernel.from_bytes(data))
 
     def allocator(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any] | None:
         return None

@@ -128,6 +128,22 @@ class Compiled(Protocol):
         """The object code, for the disk cache; empty where there is none."""
 
 
+class Job(Protocol):
+    """Compiling one kernel, as a value that another process of the same package can be given.
+
+    `weight`: how long it takes beside others.  `is_concurrent`: whether several threads get on faster than one.
+    """
+
+    @property
+    def weight(self) -> int: ...
+
+    @property
+    def is_concurrent(self) -> bool: ...
+
+    def run(self) -> bytes:
+        """What `Backend.load` reads.  Raises CompileError."""
+
+
 class Backend(Protocol):
     """Compiles kernels for one kind of target.  The dispatcher calls it, and `Compiled.launcher`, under one lock."""
 
@@ -143,6 +159,9 @@ class Backend(Protocol):
 
     def compile(self, launch: Launch, plan: Plan) -> Compiled:
         """Print and compile one kernel of `plan`.  Raises CompileError."""
+
+    def job(self, launch: Launch, plan: Plan) -> Job | None:
+        """Compiling one kernel of `plan`, printed; None where there is nothing to compile."""
 
     def load(self, launch: Launch, plan: Plan, data: bytes) -> Compiled:
         """The kernel whose `to_bytes` was `data`, which is trusted.  Raises ValueError where it does not load."""

@@ -149,15 +149,12 @@ class Variants:
 
     def compile(self, plan: Plan, backend: Backend) -> Ready:
         """Kernels of a plan; those that another plan of this function launches too are compiled once."""
-        return Ready(plan, tuple(self._compiled(launch, plan, backend) for launch in plan.launches), backend)
-
-    def _compiled(self, launch: Launch, plan: Plan, backend: Backend) -> Compiled:
-        code = repr(replace(launch.kernel, notes=()))  # equality would take -0.0 for 0.0
-        key = (code, plan.target, plan.options, backend.name)
-        if key not in self._kernels:
-            self._kernels[key] = backend.compile(launch, plan)
-            self.counts.compilations += 1
-        return self._kernels[key]
+        codes = [repr(replace(launch.kernel, notes=())) for launch in plan.launches]  # equality takes -0.0 for 0.0
+        keys = [(code, plan.target, plan.options, backend.name) for code in codes]
+        new = {key: launch for key, launch in zip(keys, plan.launches, strict=True) if key not in self._kernels}
+        self._kernels |= dict(zip(new, _compiled(list(new.values()), plan, backend), strict=True))
+        self.counts.compilations += len(new)
+        return Ready(plan, tuple(self._kernels[key] for key in keys), backend)
 
     def _stored(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready | None:
         store = self.services.store
@@ -216,6 +213,19 @@ class Variants:
     def _keep(self, key: PlanKey | None, ready: Ready) -> None:
         if key is not None and self.services.store is not None:
             self.services.store.save(key, ready.plan, [kernel.to_bytes() for kernel in ready.kernels])
+
+
+def _compiled(launches: Sequence[Launch], plan: Plan, backend: Backend) -> list[Compiled]:
+    """Kernels for `launches`, several at a time where that is faster."""
+    if len(launches) > 1:
+        jobs = [backend.job(launch, plan) for launch in launches]
+        found = [job for job in jobs if job is not None]
+        if len(found) == len(jobs):
+            from polyfuse.run.jobs import run_jobs  # processes and pipes, which few programs need
+
+            made = zip(launches, run_jobs(found), strict=True)
+            return [backend.load(launch, plan, data) for launch, data in made]
+    return [backend.compile(launch, plan) for launch in launches]
 
 
 def pattern(key: tuple[Any, ...], leaves: Sequence[Leaf]) -> tuple[Any, ...]:

@@ -1,0 +1,160 @@
+"""Several kernels at once: the same outcomes whoever runs a job, whatever a helper does, and nothing left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.run import jobs as jobs_module
+from polyfuse.run.dispatch import Jitted
+from polyfuse.run.jobs import helpers_for, run_jobs
+
+COUNT = 6
+
+
+def wait_for(marker: Path) -> None:
+    until = time.monotonic() + 60
+    while not marker.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A job that tells who ran it; in a helper it may fail first.  `marker`: a file that a helper makes, without which
+    the parent ends no job but the first."""
+
+    number: int
+    parent: int
+    how: str = "well"
+    is_concurrent: bool = False
+    marker: str = ""
+
+    @property
+    def weight(self) -> int:
+        return self.number
+
+    def run(self) -> bytes:
+        if os.getpid() != self.parent:
+            Path(self.marker).touch()
+            if self.how == "raises":
+                raise ValueError("not here")
+            if self.how == "dies":
+                os._exit(3)
+            if self.how == "prints":
+                print("a line that is no answer")
+        elif self.how == "wrong":
+            raise LookupError(f"job {self.number}")
+        elif self.marker and self.number < COUNT - 1:
+            wait_for(Path(self.marker))
+        return f"{self.number} {'here' if os.getpid() == self.parent else 'there'}".encode()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Processes started; one helper is used for every list of jobs."""
+    found: list[Any] = []
+    monkeypatch.setattr(jobs_module, "helpers_for", lambda count: 1)
+    real = subprocess.Popen
+
+    def popen(*args: Any, **kwargs: Any) -> Any:
+        found.append(real(*args, **kwargs))
+        return found[-1]
+
+    monkeypatch.setattr(jobs_module.subprocess, "Popen", popen)
+    return found
+
+
+def numbers(outcomes: list[bytes]) -> list[int]:
+    return [int(outcome.split()[0]) for outcome in outcomes]
+
+
+@pytest.mark.parametrize("how", ["well", "prints"])
+def test_a_helper_takes_jobs(how: str, started: list[Any], tmp_path: Path) -> None:
+    outcomes = run_jobs([Told(k, os.getpid(), how, marker=str(tmp_path / "m")) for k in range(COUNT)])
+    assert numbers(outcomes) == list(range(COUNT))
+    assert any(outcome.endswith(b"there") for outcome in outcomes)
+    assert [process.poll() is not None for process in started] == [True]
+
+
+@pytest.mark.parametrize("how", ["raises", "dies"])
+def test_what_a_helper_fails_at_is_done_here(
+    how: str, started: list[Any], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with caplog.at_level(logging.WARNING, "polyfuse.run"):
+        outcomes = run_jobs([Told(k, os.getpid(), how, marker=str(tmp_path / "m")) for k in range(COUNT)])
+    assert outcomes == [f"{k} here".encode() for k in range(COUNT)]
+    assert ["this one goes on alone" in record.message for record in caplog.records] == [True]
+    assert started[0].poll() is not None
+
+
+def test_nobody_waits_for_a_helper_to_start(started: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "polyfuse.run"):
+        assert numbers(run_jobs([Told(k, os.getpid()) for k in range(5)])) == list(range(5))
+    assert not caplog.records
+    assert all(process.poll() is not None for process in started)
+
+
+def test_no_process_can_be_started(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_module.sys, "executable", "/nowhere/python")
+    assert numbers(run_jobs([Told(k, os.getpid()) for k in range(5)])) == list(range(5))
+    assert not started
+
+
+@pytest.mark.parametrize("is_concurrent", [False, True])
+def test_an_error_of_a_job_is_raised(is_concurrent: bool) -> None:
+    with pytest.raises(LookupError, match="job 3"):
+        run_jobs([Told(k, os.getpid(), "wrong" if k == 3 else "well", is_concurrent) for k in range(6)])
+
+
+def test_processes_are_started_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_module, "_cores", lambda: 16)
+    counts = [helpers_for(jobs) for jobs in range(1, 100)]
+    assert counts[:10] == [0] * 10 and counts[40] == 8 and counts == sorted(counts)
+    monkeypatch.setattr(jobs_module, "_cores", lambda: 1)
+    assert not any(helpers_for(jobs) for jobs in range(1, 100))
+
+
+def steps(x):
+    y = np.exp(x) + 1
+    z = np.sqrt(np.abs(y)) * 2
+    return (z - z.mean(axis=1, keepdims=True)).sum(axis=0)
+
+
+def test_kernels_of_a_helper_run(services: Any, started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All jobs but the first go to the helper."""
+    from polyfuse.options import Options
+
+    monkeypatch.setattr(jobs_module._Work, "run_all", lambda self: time.sleep(0))
+    monkeypatch.setattr(jobs_module._Helper, "release", lambda self: None)
+    x = np.random.default_rng(0).normal(size=(40, 50)).astype("f4")
+    f = Jitted(steps, Options(fuse=False), services)
+    np.testing.assert_allclose(f(x), steps(x), rtol=1e-4, atol=1e-4)
+    assert len(started) == 1
+    assert f.cache_info().compilations > 2
+
+
+SCRIPT = """
+import numpy as np
+import polyfuse.run.jobs as jobs
+import polyfuse as pf
+jobs.helpers_for = lambda count: 1
+f = pf.jit(lambda x: np.exp(x).sum(axis=0) / np.abs(x).max(), fuse=False)
+x = np.ones((4, 5), np.float32)
+assert np.allclose(f(x), np.exp(x).sum(axis=0))
+print("ran once")
+"""
+
+
+def test_a_script_without_a_main_guard_runs_once() -> None:
+    environment = {**os.environ, "POLYFUSE_CACHE": "off", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-"], input=SCRIPT, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("ran once\n", 0), done.stderr
