@@ -94,6 +94,9 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path, caplog: pytest.LogCaptur
                 raise CompileError("kernel k does not compile:\nNo implementation of function")
             return own.compile(launch, plan)
 
+        def job(self, launch: Launch, plan: Plan) -> None:
+            return None
+
     def find(name: str) -> Backend:
         return Broken()  # type: ignore[return-value]
 
