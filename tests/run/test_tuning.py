@@ -121,7 +121,7 @@ def test_the_winner_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_real_times() -> None:
     x = np.random.default_rng(0).standard_normal((40, 300)).astype(np.float32)
-    f = pf.jit(softmax, autotune=True)
+    f = Jitted(softmax, Options(autotune=True), Services(NumPyFrontend(), plan_program, backend, target_of))
     np.testing.assert_allclose(f(x), softmax(x), rtol=1e-5)
     assert f.cache_info().plans > 1
     waited: list[int] = []
