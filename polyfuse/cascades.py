@@ -2,11 +2,12 @@
 
     m = max(x);  s = sum(exp(x - m))      ->   (m, t) = max_sumexp(x, 1);   s = t + (m - m)
     a = sum(x);  s = sum((x - d)^2)       ->   (n, u, q) = moments(1, x, 0);  a = n * u;  s = q + n * (u - d)^2
+    s = sum((x - d) * (y - e))            ->   (n, u, v, q) = comoments(1, x, y, 0);  s = q + n * (u - d) * (v - e)
 
 Parts of both are merged without waiting for the earlier one (`scalars.CASCADES`): the sum over a part is moved from
-the part's own maximum or mean to the common one.  For the second, d may be anything that depends on a and is the same
-for all elements summed.  Only the association of sums changes: no term cancels.  ``m - m`` is 0, or NaN where m is no
-number: so is the sum of exponentials then.
+the part's own maximum or mean to the common one.  In the others d and e may be anything that depends on a and is the
+same for all elements summed.  Only the association of sums changes: no term cancels.  ``m - m`` is 0, or NaN where m is
+no number: so is the sum of exponentials then.
 """
 
 from __future__ import annotations
@@ -23,25 +24,24 @@ from polyfuse.rebuild import rebuild_program
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Two reductions over the same elements: `total` sums what depends on `first` as `monoid` allows."""
+    """`total`, a reduction of what `firsts` decide over the same elements, as `monoid` allows."""
 
     monoid: str
-    first: Reduce
+    firsts: tuple[Reduce, ...]
     total: Reduce
 
 
 def sites(program: Program) -> tuple[Site, ...]:
-    """The pairs of reductions that one pass may compute, in topological order of the sums; no reduction twice."""
+    """The reductions that one pass may compute with those that they depend on, in topological order."""
     sums: dict[bytes, Reduce] = {}
-    found: dict[bytes, Site] = {}
+    found: list[Site] = []
     for node in expr.topological(program.outputs):
         if not isinstance(node, Reduce) or node.monoid != "sum" or node.dtype not in (f32, f64):
             continue
-        site = _exponentials(node) or _squares(node, sums)
-        if site is not None:
-            found.setdefault(site.first.digest, site)
+        site = _exponentials(node) or _products(node, sums)
+        found += [site] if site is not None else []
         sums.setdefault(_elements(node.operands[0], node.axes), node)
-    return tuple(found.values())
+    return tuple(found)
 
 
 def _exponentials(total: Reduce) -> Site | None:
@@ -50,25 +50,36 @@ def _exponentials(total: Reduce) -> Site | None:
             first = _per_result(repeated, total)
             if isinstance(first, Reduce) and first.monoid == "max":
                 alike = _elements(first.operands[0], first.axes) == _elements(x, total.axes)
-                return Site("max_sumexp", first, total) if alike else None
+                return Site("max_sumexp", (first,), total) if alike else None
     return None
 
 
-def _squares(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
+def _products(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
+    """A sum of products of distances from what follows from the sum of either factor's elements."""
     match total.operands[0]:
-        case Map(function="multiply", operands=(Map(function="subtract", operands=(x, View() as d)) as left, right)):
-            first = sums.get(_elements(x, total.axes))
-            follows = first is not None and any(node is first for node in expr.topological((d.source,)))
-            if first is not None and follows and left is right and _per_result(d, total) is not None:
-                return Site("moments", first, total)
+        case Map(
+            function="multiply",
+            operands=(
+                Map(function="subtract", operands=(x, View() as d)) as left,
+                Map(function="subtract", operands=(y, View() as e)) as right,
+            ),
+        ):
+            if _per_result(d, total) is None or _per_result(e, total) is None:
+                return None
+            known = [sums.get(_elements(operand, total.axes)) for operand in dict.fromkeys((x, y))]
+            below = {node.digest for node in expr.topological((d.source, e.source))}
+            firsts = tuple(first for first in known if first is not None and first.digest in below)
+            return Site("moments" if left is right else "comoments", firsts, total) if firsts else None
     return None
 
 
 def _elements(operand: Node, axes: tuple[int, ...]) -> bytes:
     """What a reduction takes together for which result, in whatever order its operand has the dimensions."""
     source, index = operand, dimensions(operand.rank)
-    if isinstance(operand, View) and sorted(map(str, operand.index)) == sorted(map(str, index)):
-        source, index = operand.source, operand.index
+    if isinstance(operand, View) and set(operand.index) == set(index) and operand.source.rank == operand.rank:
+        order = [index.index(at) for at in operand.index]
+        if operand.source.shape == tuple(operand.shape[k] for k in order):  # all of it, dimensions permuted
+            source, index = operand.source, operand.index
     kept = [dimension(k) for k in range(operand.rank) if k not in axes]
     return expr.digest_of(source, tuple(kept.index(at) if at in kept else -1 for at in index))
 
@@ -83,41 +94,52 @@ def _per_result(repeated: View, total: Reduce) -> Node | None:
 
 
 def cascaded(program: Program, chosen: Collection[Site]) -> Program:
-    """The program with both reductions of each site taken in one pass."""
-    monoids = {site.first.digest: site.monoid for site in chosen}
-    firsts = {site.total.digest: site.first.digest for site in chosen}
+    """The program with the reductions of each site taken in one pass.  A sum whose elements have two means of their own
+    leaves the sums that these follow from as they are: the pass takes them besides."""
+    monoids = {f.digest: site.monoid for site in chosen if site.monoid != "comoments" for f in site.firsts}
+    totals = {site.total.digest: site for site in chosen}
     states: dict[bytes, tuple[Reduce, ...]] = {}
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, Reduce):
             return node
         if monoid := monoids.get(original.digest):
-            state = states[original.digest] = _state(monoid, node.operands[0], node.axes)
+            state = states[original.digest] = _state(monoid, node.operands, node.axes)
             return state[0] if monoid == "max_sumexp" else expr.map_("multiply", (state[0], state[1]))
-        first = firsts.get(original.digest)
-        return node if first is None else _total(states[first], node)
+        site = totals.get(original.digest)
+        if site is None:
+            return node
+        if site.monoid == "max_sumexp":
+            top, total = states[site.firsts[0].digest]
+            return expr.map_("add", (total, expr.map_("subtract", (top, top))))
+        return _around(node, states.get(site.firsts[0].digest) if site.monoid == "moments" else None)
 
     return rebuild_program(program, change)
 
 
-def _state(monoid: str, x: Node, axes: tuple[int, ...]) -> tuple[Reduce, ...]:
+def _state(monoid: str, elements: tuple[Node, ...], axes: tuple[int, ...]) -> tuple[Reduce, ...]:
     """The components of the state of all elements."""
-    one, zero = (expr.view(expr.constant(value, x.dtype), x.shape, ()) for value in (1, 0))
-    operands = (x, one) if monoid == "max_sumexp" else (one, x, zero)
+    first = elements[0]
+    one, zero = (expr.view(expr.constant(value, first.dtype), first.shape, ()) for value in (1, 0))
+    operands = (*elements, one) if monoid == "max_sumexp" else (one, *elements, zero)
     return tuple(expr.reduce_(monoid, operands, axes, component) for component in range(len(operands)))
 
 
-def _total(state: tuple[Reduce, ...], node: Reduce) -> Node:
-    """The sum `node` from the state of the elements that it is over."""
-    if len(state) == 2:
-        top, total = state
-        return expr.map_("add", (total, expr.map_("subtract", (top, top))))
-    (square,) = node.operands
-    assert isinstance(square, Map) and isinstance(square.operands[0], Map)
-    repeated = square.operands[0].operands[1]
-    assert isinstance(repeated, View)
-    d = _per_result(repeated, node)
-    assert d is not None
-    count, mean, spread = state
-    distance = expr.map_("subtract", (mean, d))
-    return expr.map_("add", (spread, expr.map_("multiply", (count, expr.map_("multiply", (distance, distance))))))
+def _around(node: Reduce, state: tuple[Reduce, ...] | None) -> Node:
+    """The sum of products of distances from other points than the means, by the state around the means (by default one
+    of its own)."""
+    (product,) = node.operands
+    assert isinstance(product, Map)
+    factors = [f for f in dict.fromkeys(product.operands) if isinstance(f, Map)]
+    if state is None:
+        state = _state("comoments", tuple(f.operands[0] for f in factors), node.axes)
+    count, *means, spread = state
+    distances = []
+    for factor, mean in zip(factors, means, strict=True):
+        repeated = factor.operands[1]
+        assert isinstance(repeated, View)
+        point = _per_result(repeated, node)
+        assert point is not None
+        distances.append(expr.map_("subtract", (mean, point)))
+    apart = expr.map_("multiply", (distances[0], distances[-1]))
+    return expr.map_("add", (spread, expr.map_("multiply", (count, apart))))

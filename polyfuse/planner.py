@@ -149,9 +149,8 @@ def _in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout,
     if costs.target.kind == "cpu" or options.fuse != "all" or options.round == "every-op" or steered:
         return costs, grouping
     numbers = {s.digest: s.id for s in scop.statements if isinstance(s, Statement)}
-    found = [s for s in sites(scop.program) if s.first.digest in numbers and s.total.digest in numbers]
-    pairs = {s: {numbers[s.first.digest], numbers[s.total.digest]} for s in found}
-    chosen = [s for s in found if not any(_holds(costs, kernel, pairs[s]) for kernel in grouping.kernels)]
+    found = [(s, {numbers[r.digest] for r in (*s.firsts, s.total)}) for s in sites(scop.program)]
+    chosen = [s for s, values in found if not any(_holds(costs, kernel, values) for kernel in grouping.kernels)]
     if not chosen:
         return costs, grouping
     program = cascaded(scop.program, chosen)
@@ -163,11 +162,11 @@ def _in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout,
     return (others, other) if other.time < grouping.time - least else (costs, grouping)
 
 
-def _holds(costs: ProgramCosts, kernel: KernelGroup, pair: set[int]) -> bool:
-    """Whether a kernel reads what both reductions take once, and holds it in registers in between without filling a
+def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
+    """Whether a kernel reads what these reductions take once, and holds it in registers in between without filling a
     processor with one block."""
     choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-    if not pair <= kernel.body or choice.schedule is None or choice.cost is None:
+    if not values <= kernel.body or choice.schedule is None or choice.cost is None:
         return False
     return not choice.schedule.of_kind("loop") and choice.cost.occupancy > 1
 

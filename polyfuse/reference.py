@@ -325,8 +325,9 @@ def _cascade(node: Reduce, operands: Sequence[Array]) -> Any:
         base = np.where(top == -np.inf, 0, top)
         found = [top[..., 0], (values[1] * np.exp(values[0] - base)).sum(-1)]
     else:
-        count, mean, spread = values
+        count, *means, spread = values
         total = count.sum(-1, keepdims=True)
-        centre = (count * mean).sum(-1, keepdims=True) / np.maximum(total, 1)
-        found = [total[..., 0], centre[..., 0], (spread + count * (mean - centre) ** 2).sum(-1)]
+        centres = [(count * mean).sum(-1, keepdims=True) / np.maximum(total, 1) for mean in means]
+        apart = count * (means[0] - centres[0]) * (means[-1] - centres[-1])
+        found = [total[..., 0], *(centre[..., 0] for centre in centres), (spread + apart).sum(-1)]
     return found[node.component].astype(operands[node.component].dtype)

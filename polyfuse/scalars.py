@@ -134,7 +134,8 @@ class Cascade(Monoid):
     know the single monoids only (`polyfuse.lower.cascades`).  `cost`: operations per element.
 
     ``max_sumexp`` carries (m, sum of w * exp(x - m)) with m the maximum of x, ``moments`` (n, mean, sum of squared
-    distances from the mean).  Both merge without cancellation, the second as Chan, Golub and LeVeque have it (1983).
+    distances from the mean), ``comoments`` (n, two means, sum of products of distances from them).  They merge without
+    cancellation, the latter as Chan, Golub and LeVeque have it (1983).
     """
 
     cost: int = 1
@@ -145,6 +146,7 @@ CASCADES: dict[str, Cascade] = {
     for c in (
         Cascade("max_sumexp", "", ("lowest", "0"), "f", FUNCTIONS["exp"].cost + 3),
         Cascade("moments", "", ("0", "0", "0"), "f", 5),
+        Cascade("comoments", "", ("0", "0", "0", "0"), "f", 7),
     )
 }
 

@@ -2,10 +2,11 @@
 
     max_sumexp   M = max m,  S = sum of s * exp(m - M)
     moments      N = sum of n,  U = (sum of n * u) / N,  Q = sum of q + n * (u - U)^2
+    comoments    likewise with V of v, and Q = sum of q + n * (u - U) * (v - V)
 
-An element x is the state (x, w) or (1, x, 0).  Any number of states meets at once, so that an element costs one
-exponential; what was summed relative to one maximum or mean is moved to the common one.  Parts without elements, and
-parts of -inf alone, count nothing: (-inf, 0) and (0, 0, 0) are neutral.
+An element is the state (x, w), (1, x, 0) or (1, x, y, 0).  Any number of states meets at once, so that an element costs
+one exponential; what was summed relative to one maximum or mean is moved to the common one.  Parts without elements,
+and parts of -inf alone, count nothing: (-inf, 0) and (0, 0, ...) are neutral.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ def gathered(
             collect(names[1], "sum", apply.times(total, apply("exp", apply("subtract", top, base)))),
             ir.Let(names[0], whole),
         ]
-    count, mean, spread = state
-    every, centre = Ref(f"{names[0]}_all", dtype), Ref(f"{names[1]}_all", dtype)
-    distance = apply("subtract", mean, centre)
-    return [
-        collect(every.name, "sum", count),
-        collect(centre.name, "sum", apply.times(count, mean)),
-        ir.Let(centre.name, apply("divide", centre, apply.at_least_one(every))),
-        collect(names[2], "sum", apply.plus(spread, apply.times(count, apply("multiply", distance, distance)))),
-        ir.Let(names[0], every),
-        ir.Let(names[1], centre),
-    ]
+    count, *means, spread = state
+    every = Ref(f"{names[0]}_all", dtype)
+    centres = [Ref(f"{name}_all", dtype) for name in names[1:-1]]
+    distances = [apply("subtract", mean, centre) for mean, centre in zip(means, centres, strict=True)]
+    apart = apply.times(count, apply("multiply", distances[0], distances[-1]))
+    ops: list[ir.Op] = [collect(every.name, "sum", count)]
+    for mean, centre in zip(means, centres, strict=True):
+        average = apply("divide", centre, apply.at_least_one(every))
+        ops += [collect(centre.name, "sum", apply.times(count, mean)), ir.Let(centre.name, average)]
+    ops.append(collect(names[-1], "sum", apply.plus(spread, apart)))
+    return [*ops, *[ir.Let(name, value) for name, value in zip(names, (every, *centres), strict=False)]]
 
 
 def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, ...]) -> list[ir.Op]:
@@ -62,16 +63,18 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
             ir.Let(names[0], whole),
         ]
     every, share = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_share", dtype)
-    step = Ref(f"{names[1]}_step", dtype)
-    apart = apply("multiply", apply("multiply", step, step), apply("multiply", old[0], share))
-    return [
+    steps = [Ref(f"{name}_step", dtype) for name in names[1:-1]]
+    apart = apply("multiply", apply("multiply", steps[0], steps[-1]), apply("multiply", old[0], share))
+    ops: list[ir.Op] = [
         ir.Let(every.name, apply("add", old[0], new[0])),
         ir.Let(share.name, apply("divide", new[0], apply.at_least_one(every))),
-        ir.Let(step.name, apply("subtract", new[1], old[1])),
-        ir.Let(names[2], apply("add", apply("add", old[2], new[2]), apart)),
-        ir.Let(names[1], apply("add", old[1], apply("multiply", step, share))),
-        ir.Let(names[0], every),
     ]
+    for step, mean, other in zip(steps, old[1:-1], new[1:-1], strict=True):
+        ops.append(ir.Let(step.name, apply("subtract", other, mean)))
+    ops.append(ir.Let(names[-1], apply("add", apply("add", old[-1], new[-1]), apart)))
+    for step, mean in zip(steps, old[1:-1], strict=True):
+        ops.append(ir.Let(mean.name, apply("add", mean, apply("multiply", step, share))))
+    return [*ops, ir.Let(names[0], every)]
 
 
 class _Arithmetic:

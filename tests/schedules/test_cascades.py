@@ -53,6 +53,16 @@ def batch(x):
     return (d * d).sum(axis=(0, 2))
 
 
+def correlation(x, y):
+    d, e = x - x.mean(axis=0), y - y.mean(axis=0)
+    return (d * e).sum(axis=0) / np.sqrt((d * d).sum(axis=0) * (e * e).sum(axis=0))
+
+
+def covariance_with_the_next(x):
+    d, e = x[:, :-1] - x[:, :-1].mean(axis=1, keepdims=True), x[:, 1:] - 2 * x[:, :-1].mean(axis=1, keepdims=True)
+    return (d * e).sum(axis=1)
+
+
 def in_one_pass(function: Callable[..., Any], spec: str, target: str = "h200", **options: Any) -> Plan:
     """The plan with every pair of reductions taken together, whatever it costs."""
     plan = pf.jit(function).plan(pf.spec(spec), target=target, **options)
@@ -80,6 +90,7 @@ CASES = (
     (softmax, "f32[7, 130]"),
     (spread_and_mean, "f32[4, 333]"),
     (batch, "f32[9, 3, 50]"),
+    (covariance_with_the_next, "f64[5, 301]"),
 )
 
 
@@ -113,6 +124,19 @@ def test_one_pass_on_the_cores_of_a_cpu(
     found, exact = jitted(x), function(x.astype(np.float64))
     for mine, theirs in zip(*(r if isinstance(r, tuple) else (r,) for r in (found, exact)), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5 if x.dtype == np.float32 else 1e-12, atol=1e-5)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_a_correlation_takes_all_its_sums_in_one_pass(offset: float) -> None:
+    plan = pf.jit(correlation).plan(*[pf.spec("f32[30000, 3000]")] * 2, target="h200")
+    assert len(plan.kernels) == 1 and str(plan).count("moments(") == 3
+    small = pf.jit(correlation).plan(*[pf.spec("f32[900, 5]")] * 2, target="h200")
+    small = planner.plan_program(cascaded(small.program, sites(small.program)), small.target, small.options, ())
+    random = np.random.default_rng(9)
+    x = random.standard_normal((900, 5)).astype(np.float32)
+    y = (x + random.standard_normal((900, 5)) + offset).astype(np.float32)
+    (found,) = run_plan(small, [x, y])
+    np.testing.assert_allclose(found, correlation(x.astype(np.float64), y.astype(np.float64)), rtol=1e-4)
 
 
 def test_moments_of_numbers_far_from_zero_lose_nothing() -> None:
@@ -173,6 +197,11 @@ def other_elements(x):
     return (d * d).sum(axis=1)
 
 
+def a_part(x):
+    d = x[:, :-1] - x.mean(axis=1, keepdims=True)
+    return (d * d).sum(axis=1)
+
+
 def other_axes(x):
     d = x - x.mean(axis=0)
     return (d * d).sum(axis=1)
@@ -197,7 +226,8 @@ def half(x):
 
 @pytest.mark.parametrize(
     ("function", "dtype"),
-    [(f, "f32") for f in (other_elements, other_axes, no_squares, a_least_one, a_shifted_one)] + [(half, "f16")],
+    [(f, "f32") for f in (other_elements, a_part, other_axes, no_squares, a_least_one, a_shifted_one)]
+    + [(half, "f16")],
 )
 def test_what_the_two_rules_do_not_cover_is_left_alone(function: Callable[..., Any], dtype: str) -> None:
     plan = pf.jit(function).plan(pf.spec(f"{dtype}[64, 65536]"), target="a100")
