@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
 from polyfuse.affine import Affine
+from polyfuse.expr import IndexEntry
 from polyfuse.places.products import folded_products
 from polyfuse.scalars import FUNCTIONS, merge_cost
-from polyfuse.schedule import KernelSchedule, Placed, window_index
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, window_index
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr
 
@@ -62,6 +63,7 @@ class Sizes:
         self.hints = hints
         self.extent = {d.name: max(1, d.extent.evaluate(hints)) for d in schedule.digits}
         self.kind = {d.name: d.kind for d in schedule.digits}
+        self.atoms = {f"${name}": count for name, count in self.extent.items()}
         self._products: dict[tuple[frozenset[str], tuple[str, ...]], int] = {}
         self._volumes: dict[tuple[Affine, ...], int] = {}
 
@@ -92,6 +94,58 @@ class Sizes:
 
 def moved_bytes(scop: Scop, move: Placed, sizes: Sizes) -> int:
     return sizes.volume(scop.shape(move.value)) * scop.dtype(move.value, move.component).itemsize
+
+
+MEMORY_GRANULE = 64
+"""Bytes that memory moves at least: elements of a row that lie closer are all moved."""
+
+
+def touched_bytes(scop: Scop, loads: Sequence[Placed], sizes: Sizes) -> int:
+    """Bytes of one array that any of `loads` reads, as a box of rows: half of them for ``x[::2]``."""
+    load = loads[0]
+    shape = [max(0, extent.evaluate(sizes.hints)) for extent in scop.shape(load.value)]
+    places = [p.place for p in loads]
+    return box_of_rows(places, shape, scop.dtype(load.value, load.component).itemsize, sizes.atoms)
+
+
+def box_of_rows(
+    places: Sequence[Sequence[PlaceEntry | IndexEntry]],
+    shape: Sequence[int],
+    itemsize: int,
+    extents: Mapping[str, int],
+) -> int:
+    """Bytes of an array of `shape` at `places`, where each atom of `extents` runs from 0; others are sizes, as one."""
+    count = itemsize
+    for d, whole in enumerate(shape):
+        least = -(-MEMORY_GRANULE // itemsize) if d == len(shape) - 1 else 1
+        count *= min(whole, _positions([place[d] for place in places], least, whole, extents))
+    return count
+
+
+def _positions(
+    entries: Sequence[PlaceEntry | IndexEntry], least: int, whole: int, extents: Mapping[str, int]
+) -> int:
+    """Positions that `entries` take along a dimension of `whole` elements: of steps below `least` all in between."""
+    ends, step = list[tuple[Affine, int, int]](), 0
+    for entry in entries:
+        if not isinstance(entry, Affine) or not all(isinstance(atom, str) for atom, _ in entry.terms):
+            return whole  # data, or a division
+        low = high = entry.constant
+        fixed = Affine.of(0)
+        for atom, factor in entry.terms:
+            if isinstance(atom, str) and atom in extents:
+                reach, step = factor * (extents[atom] - 1), gcd(step, factor)
+                low, high = low + min(reach, 0), high + max(reach, 0)
+            else:
+                fixed += Affine(((atom, factor),))
+        ends.append((fixed, low, high))
+    fixed, first, _ = ends[0]
+    if any(other != fixed for other, _, _ in ends):
+        return whole  # a distance that goes with the sizes
+    for _, low, _ in ends:
+        step = gcd(step, low - first)
+    reach = max(high for _, _, high in ends) - min(low for _, low, _ in ends)
+    return reach // (step if step >= least else 1) + 1
 
 
 def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) -> int:

@@ -10,7 +10,8 @@ from math import prod
 from polyfuse.affine import dimensions
 from polyfuse.bindings import Layout
 from polyfuse.choose import Choice, Pricer, choose
-from polyfuse.cost import price
+from polyfuse.cost import READ, WRITTEN, price
+from polyfuse.counts import box_of_rows
 from polyfuse.expr import Program
 from polyfuse.likeness import Likeness
 from polyfuse.options import Options
@@ -78,6 +79,7 @@ class ProgramCosts:
     judged: dict[Hashable, Judgement] = field(default_factory=dict)
     keys: dict[tuple[frozenset[int], frozenset[int]], Hashable] = field(default_factory=dict)
     volumes: dict[int, int] = field(default_factory=dict)
+    least: dict[int, int] = field(default_factory=dict)
     work: int = 0  # statements placed so far to learn prices: what planning time goes with
 
     @cached_property
@@ -118,8 +120,25 @@ class ProgramCosts:
         return count
 
     def floor(self, roots: frozenset[int], loads: frozenset[int]) -> int:
-        moved = sum(map(self.bytes, roots)) + sum(map(self.bytes, loads))
+        read, written = sum(map(self.least_read, loads)), sum(map(self.bytes, roots))
+        moved = read + written if self.target.kind == "cpu" else READ * read + WRITTEN * written
         return int((self.target.launch + moved / self.target.bandwidth) * 1e12)
+
+    def least_read(self, value: int) -> int:
+        """Bytes of a value that any reader of it reads at least."""
+        count = self.least.get(value)
+        if count is None:
+            shape = [max(0, extent.evaluate(self.hints)) for extent in self.scop.shape(value)]
+            counts = [self.bytes(value)]
+            for reader in self.scop.readers.get(value, ()):
+                statement = self.scop.statements[reader]
+                for read in statement.reads if isinstance(statement, Statement) else ():
+                    if read.source == value and isinstance(statement, Statement):
+                        extents = {f"%{d}": max(1, n.evaluate(self.hints)) for d, n in enumerate(statement.extents)}
+                        itemsize = self.scop.dtype(value, read.component).itemsize
+                        counts.append(box_of_rows([read.index], shape, itemsize, extents))
+            count = self.least[value] = min(counts)
+        return count
 
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
         return self._judged(body, roots, loads).picoseconds
