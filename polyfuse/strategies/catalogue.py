@@ -8,6 +8,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.held import held
+from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.reduction import reduction
@@ -22,6 +23,7 @@ STRATEGIES = (
     windows,  # neighbouring elements of one array: stencils, shifted, reversed and strided reads
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
+    in_thread,  # reductions over a few elements: windows of a pooling
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
     one_pass,  # results along both dimensions of a matrix

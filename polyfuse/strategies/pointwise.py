@@ -110,7 +110,7 @@ def _gpu(
     threads = power_below(situation.tiles.get("threads", SUMMING_THREADS if prologue else THREADS))
     lanes = min(threads, power_above(-(-max(1, part or inner.size(situation.hints)) // width)))
     rows = threads // lanes
-    others = _rows_first(situation, [a for a in axes if a is not inner], rows)
+    others = rows_first(situation, [a for a in axes if a is not inner], rows)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
     unroll = situation.tiles.get("unroll") or min(most_unrolled, max(1, in_flight // (itemsize * width)))
     across = 1  # rows of a thread, where its vectors fill no row
@@ -151,7 +151,7 @@ def _gpu(
     )
 
 
-def _rows_first(situation: Situation, others: list[AxisClass], rows: int) -> list[AxisClass]:
+def rows_first(situation: Situation, others: list[AxisClass], rows: int) -> list[AxisClass]:
     """The axes from the nearest in memory outwards, but first the nearest one that is long enough for `rows`."""
     others = others[::-1]
     first = next((a for a in others if a.size(situation.hints) >= rows), None)

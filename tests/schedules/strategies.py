@@ -187,6 +187,19 @@ def outer_sum(x):
     return (x * 2).sum(axis=(0, 2))
 
 
+def pooled(x):
+    return np.lib.stride_tricks.sliding_window_view(x, (3, 3), (1, 2)).max(axis=(3, 4))
+
+
+def pooled_apart(x):
+    return np.lib.stride_tricks.sliding_window_view(x, (2, 3), (0, 1))[::2, ::3].sum(axis=(2, 3)) * 0.5
+
+
+def directions(p):
+    lengths = np.sqrt((p * p).sum(axis=1, keepdims=True) + 1)
+    return p / lengths, lengths
+
+
 def plus_transposed(x, y):
     return x + y.T
 
@@ -333,6 +346,9 @@ EXAMPLES = (
         "masked integers", "pointwise", mixed_integers, lambda m, n: [(m, n)] * 2, (64, 128), INTEGERS, ((1, "?"),)
     ),
     Example("broadcast", "pointwise", broadcast_sum, lambda m, n, k: [(m, n), (k,)], (8, 16, 9), largest=16),
+    Example("pooled", "in_thread", pooled, lambda m, n: [(2, m, n)], (64, 64), FLOATS + INTEGERS, least=3),
+    Example("pooled with strides", "in_thread", pooled_apart, lambda m, n: [(m, n)], (64, 64), least=3, largest=64),
+    Example("directions", "in_thread", directions, lambda n: [(n, 3)], (500,), least=1, value="lengths"),
     Example("softmax", "rows", softmax, lambda m, n: [(m, n)], (8, 512), least=1),
     Example("normalised", "rows", normalised, lambda m, n: [(m, n), (n,)], (8, 512), least=1),
     Example("row positions", "rows", row_positions, lambda m, n: [(m, n)], (8, 512), FLOATS + INTEGERS, least=1),

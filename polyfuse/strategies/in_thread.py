@@ -1,0 +1,75 @@
+"""Reductions so short that one thread makes all of each: pooling, points of three coordinates, small filters.
+
+    y[n, i, j] = max_pq x[n, 2*i + p, 2*j + q]        j = 128*b0 + 4*tx + v,  p and q in the registers of a thread
+
+Neighbouring threads have neighbouring results, whatever is reduced; nothing is combined between threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import Guard
+from polyfuse.places.proposal import Proposal
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import THREADS, anchors, kept_digits, rows_first
+from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
+
+MOST = 32
+"""Elements that a thread reduces, for all its results together: these are a vector of neighbours where that fits."""
+
+
+FEW = 4
+"""Elements up to which their number may be a symbol, where only sums are stored: of coordinates, say, or colours.  (All
+that is stored of short rows has a kernel among those for longer rows, which are few.)"""
+
+
+def in_thread(situation: Situation) -> list[Proposal]:
+    """A proposal for groups with reductions over few elements, of a constant number or very few."""
+    axes = situation.axes
+    over = [a for a in axes if a.reduced_by]
+    kept = [a for a in situation.classes.statement(situation.lead) if a not in over]
+    if not situation.reductions or situation.scans or situation.target.kind == "cpu" or not kept:
+        return []
+    if any(a not in over and a not in kept for a in axes):
+        return []
+    if any(not a.extent.is_constant and _is_stored(situation, a) for a in over):
+        return []
+    counts = [a.size(situation.hints) if a.extent.is_constant else FEW for a in over]
+    fits = all(a.size(situation.hints) <= count for a, count in zip(over, counts, strict=True))
+    return [_proposal(situation, kept, over, counts)] if fits and 1 <= prod(counts) <= MOST else []
+
+
+def _is_stored(situation: Situation, axis: AxisClass) -> bool:
+    """Whether results run along a class."""
+    of, roots = situation.classes.of, [s for s in situation.group.statements() if s.id in situation.group.roots]
+    return any(of[root.id, d] is axis for root in roots for d in root.kept)
+
+
+def _proposal(
+    situation: Situation, kept: Sequence[AxisClass], over: Sequence[AxisClass], counts: Sequence[int]
+) -> Proposal:
+    inner, others = kept[-1], list(kept[:-1])
+    width = min(situation.width(inner.extent, flat=not others), power_below(max(1, MOST // prod(counts))))
+    threads = power_below(situation.tiles.get("threads", THREADS))
+    lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
+    tx, ty, v = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes), slot("v", width)
+    b = block("b0", inner.extent.ceildiv(lanes * width))
+    digits, splits = [b], {inner.number: mixed((b, lanes * width), (tx, width), (v, 1))}
+    for k, axis in enumerate(rows_first(situation, others, ty.count)):
+        step = ty.count if k == 0 else 1
+        b = block(f"b{k + 1}", axis.extent.ceildiv(step))
+        digits.insert(0, b)
+        splits[axis.number] = mixed((b, step), (ty if k == 0 else None, 1))
+    summed = [slot(f"s{k}", count) for k, count in enumerate(counts)]
+    splits |= {axis.number: mixed((s, 1)) for axis, s in zip(over, summed, strict=True)}
+    few = tuple(Guard(Affine.of(FEW) - a.extent) for a in over if not a.extent.is_constant)
+    return Proposal(
+        "in_thread",
+        (("threads", threads), ("vector", width)),
+        kept_digits([*digits, tx, ty, v, *summed], keep_threads=True),
+        anchors(situation, splits),
+        guards=(*(situation.divisible(inner.extent, width) if others else ()), *few),
+    )

@@ -1,0 +1,76 @@
+"""Reductions over a few elements: a thread makes whole results, neighbouring threads neighbouring ones."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.plan import Plan
+from polyfuse.testing import assert_equivalent, assert_legal
+
+
+def halved(x: Any) -> Any:
+    return nn.max_pool(x, 2)
+
+
+def pooled(x: Any) -> Any:
+    return nn.avg_pool(x, 3, 2, 1)
+
+
+def depthwise(x: Any, w: Any) -> Any:
+    return np.maximum(nn.conv(x, w, padding=1, groups=6), 0)
+
+
+def turned(p: Any, r: Any) -> Any:
+    return p @ r
+
+
+def lengths(p: Any) -> Any:
+    return np.sqrt((p * p).sum(axis=-1))
+
+
+IMAGES, KERNELS = "f32[N~32, 6, 112, 112]", "f32[6, 1, 3, 3]"
+CASES = [
+    (halved, [IMAGES], {"N": 2}),
+    (pooled, [IMAGES], {"N": 1}),
+    (depthwise, [IMAGES, KERNELS], {"N": 1}),
+    (turned, ["f32[N~10000000, 3]", "f32[3, 3]"], {"N": 300}),
+    (lengths, ["f32[N~10000000, 3]"], {"N": 517}),
+    (lengths, ["f32[N~10000000, M~3]"], {"N": 300, "M": 2}),
+    (turned, ["f32[N~10000000, M~3]", "f32[M, 4]"], {"N": 100, "M": 3}),
+]
+
+
+def planned(function: Any, specs: list[str], **options: Any) -> Plan:
+    return pf.jit(function, **options).plan(*map(pf.spec, specs), target="h200")
+
+
+@pytest.mark.parametrize(("function", "specs", "sizes"), CASES, ids=lambda c: getattr(c, "__name__", ""))
+def test_a_thread_reduces_alone(function: Any, specs: list[str], sizes: dict[str, int]) -> None:
+    plan = planned(function, specs)
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "in_thread" and "threads_" not in plan.source() and "barrier" not in plan.source()
+    assert_legal(plan)
+    assert_equivalent(planned(function, specs, fuse=False, strategies=_rows(plan)), plan, seeds=(0,), sizes=[sizes])
+
+
+def _rows(plan: Plan) -> dict[str, str]:
+    """A strategy of its own for the plan to compare with."""
+    reduced = [s.name for s in plan.scop.statements if getattr(s, "is_reduction", False)]
+    return dict.fromkeys(reduced, "rows")
+
+
+def test_windows_that_lie_side_by_side_are_read_as_vectors() -> None:
+    source = planned(halved, [IMAGES]).source()
+    assert re.search(r"Tile\(\(4, 2, 2\), \(2, 112, 1\), vector=2\)", source)
+
+
+def test_long_or_symbolic_reductions_are_dealt_to_threads() -> None:
+    for spec in ("f32[N~100000, 33]", "f32[N~100000, M~5]"):
+        (kernel,) = planned(lengths, [spec]).kernels
+        assert kernel.strategy != "in_thread"
