@@ -134,7 +134,27 @@ class FromStride:
     axis: int
 
 
-Binding = Union[FromArgument, FromOutput, FromBuffer, FromSize, FromProduct, FromStride]
+@dataclass(frozen=True, slots=True)
+class FromBlocks:
+    """The blocks of some grids together, none of an empty one: where a member of a launch begins, or where it ends.
+    `derived`: per grid the symbols in it that stand for products of sizes."""
+
+    grids: tuple[tuple[Affine, ...], ...]
+    derived: tuple[tuple[tuple[str, tuple[Affine, ...]], ...], ...]
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """At the sizes of a call."""
+        total = 0
+        for grid, derived in zip(self.grids, self.derived, strict=True):
+            values = with_products(sizes, derived)
+            total += prod(max(0, extent.evaluate(values)) for extent in grid)
+        return total
+
+
+Binding = Union[FromArgument, FromOutput, FromBuffer, FromSize, FromProduct, FromStride, FromBlocks]
+
+LAUNCHED = (FromSize, FromProduct, FromStride, FromBlocks)
+"""Bindings whose value is a number that sizes and strides give."""
 
 FAULT = "index_fault"
 """The status word of a plan, an i32 buffer: 0, or the number (from 1) of a check that met an index out of bounds."""

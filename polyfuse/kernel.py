@@ -6,7 +6,8 @@ Values therefore meet by slot name, as NumPy arrays of equal rank broadcast.
 
 Grammar (``?`` optional, ``*`` many)::
 
-    Kernel  = name, parameters*, grid*, threads, slots*, shared*, body: Op*
+    Kernel  = name, parameters*, grid*, threads, slots*, shared*, (body: Op* | Member*)
+    Member  = Kernel in a range of blocks of the whole
     Op      = Let | Load | Take | Store | Reduce | Contract | Combine | Scan | For | If | Barrier | Elect | AtomicUpdate
     Expr    = Ref | Const | Index | Inside | Apply
     where   = Affine*   a conjunction, each >= 0, over digits and sizes
@@ -257,7 +258,8 @@ class Kernel:
     many blocks of the device make up one block of this kernel: they run together and share the threads evenly, in their
     order; then there is no shared memory, no barrier and no scan, only `Combine` and `Elect`.  `index_bits`:
     32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
-    `notes`: comments by value name.
+    `notes`: comments by value name.  `members`: kernels side by side in one launch; then there is no body, no digit and
+    no slot, and `shared` holds the buffers of all members in order.
     """
 
     name: str
@@ -273,8 +275,22 @@ class Kernel:
     cluster: int = 1
     header: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = field(default=())
+    members: tuple[Member, ...] = ()
 
     @property
     def block_threads(self) -> int:
         """Threads of one block of the device."""
         return self.threads // self.cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A kernel that runs in a range of blocks of a larger one: from block `first`, a number or a size parameter of the
+    whole, to where the next member begins.  Its own block indices count from there, over its own grid.
+
+    `arguments`: per parameter of `kernel`, which of the whole's parameters it is.
+    """
+
+    kernel: Kernel
+    arguments: tuple[int, ...]
+    first: Affine

@@ -26,11 +26,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch: `bindings` has one entry per entry of ``kernel.parameters``."""
+    """One kernel launch: `bindings` has one entry per entry of ``kernel.parameters``.  `schedules`: of the kernel, or
+    of each of its members, which run side by side in blocks of their own."""
 
     kernel: Kernel
     bindings: tuple[Binding, ...]
-    schedule: KernelSchedule
+    schedules: tuple[KernelSchedule, ...]
+
+    @property
+    def schedule(self) -> KernelSchedule:
+        """The only one, or that of the first member."""
+        return self.schedules[0]
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """The values stored."""
+        return tuple(root for schedule in self.schedules for root in schedule.roots)
+
+    @property
+    def loads(self) -> tuple[int, ...]:
+        """The values read from memory, each once."""
+        return tuple(dict.fromkeys(value for schedule in self.schedules for value in schedule.loads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +115,11 @@ class Plan:
     @property
     def launches(self) -> tuple[Launch, ...]:
         return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def schedules(self) -> tuple[KernelSchedule, ...]:
+        """Of every kernel, in launch order, members of one launch one by one."""
+        return tuple(schedule for launch in self.launches for schedule in launch.schedules)
 
     def source(self) -> str:
         """The generated kernels as readable Python in the fragment language (docs/fragments.md)."""

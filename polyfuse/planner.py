@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import (
@@ -31,17 +32,21 @@ from polyfuse.expr import Opaque, Program, topological
 from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
+from polyfuse.grouping.side_by_side import Launched
 from polyfuse.index_bits import index_bits
 from polyfuse.index_ranges import settle_bounds
-from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
-from polyfuse.legality import prove
+from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
+from polyfuse.legality import prove, prove_side_by_side
 from polyfuse.library_contractions import give_to_library
 from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.kernel import Lowered, lower
+from polyfuse.lower.members import side_by_side
+from polyfuse.members import Packing, packed
 from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.program_costs import ProgramCosts, program_costs, size_hints
+from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.sharing import share_memory
 from polyfuse.split import split_reductions
@@ -73,7 +78,8 @@ def plan_program(
     grouping = _grouping(costs)  # the cheapest partition of stored values
     costs, grouping = _in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, where that is cheaper
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
-    plan = assemble(costs, grouping, tuple(layouts))  # kernel IR, bindings, buffers, guards
+    packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
+    plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
     return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
 
 
@@ -229,53 +235,87 @@ def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> N
 # ---------------------------------------------------------------------------------------------- assembly
 
 
-def assemble(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> Plan:
-    """The plan that runs the kernels of a grouping, each as `costs` chose it."""
-    scop, names = costs.scop, dict[str, int]()
-    steps: list[Step] = []
-    guards: dict[AnyGuard, None] = {}
-    choices = [costs.choice(kernel.body, kernel.roots, kernel.loads) for kernel in grouping.kernels]
-    offsets = index_bits(scop, choices, costs.hints)
-    guards |= dict.fromkeys(offsets.guards)
-    scratch: list[Buffer] = []
-    sites: list[IndexSite] = []
-    stored = {root for kernel in grouping.kernels for root in kernel.roots}
-    for kernel, choice in zip(grouping.kernels, choices, strict=True):
-        if choice.schedule is None or choice.group is None:
-            steps.append(_library_step(scop, kernel))
-            continue
-        group = choice.group
-        schedule = replace(choice.schedule, name=_unique(choice.schedule.name, names))
-        guards |= dict.fromkeys(_on_sizes(g, group.scop.program.derived) for g in schedule.guards)
-        lowered = lower(group.scop, schedule, costs.layouts, costs.options, offsets.bits, first_site=1 + len(sites))
-        if costs.options.verify:
-            verify_kernel(lowered.kernel)
-        sites += [_site(group.scop, value) for value in lowered.checked]
-        scratch += [_scratch(lowered, use, len(steps), group.scop.program.derived) for use in lowered.scratch]
-        steps.append(Launch(lowered.kernel, _bindings(scop, lowered, group.scop.program.derived), schedule))
-        held = "+".join(s.name for s in group.statements())
-        fusion_log.info("fused %s -> %s (%d)", held, schedule.name, len(kernel.body))
-    refusals = tuple(
-        (scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in grouping.log.items()
-    )
+def assemble(costs: ProgramCosts, packing: Packing, layouts: tuple[Layout, ...]) -> Plan:
+    """The plan that runs the launches of a packing, each kernel as `costs` chose it."""
+    scop, grouping = costs.scop, packing.grouping
+    offsets = index_bits(scop, [costs.choice(k.body, k.roots, k.loads) for k in grouping.kernels], costs.hints)
+    making = _Making(costs, offsets.bits, dict.fromkeys(offsets.guards))
+    for kernels in packing.launches:
+        making.step(kernels)
+    met = {(a.name, b.name) for kernels in packing.launches for a, b in permutations(kernels, 2)}  # in one launch
+    log = {pair: verdict for pair, verdict in {**packing.apart, **grouping.log}.items() if pair not in met}
+    refusals = tuple((scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in log.items())
     if grouping.unweighed:
         fusion_log.warning("%s: %d %s", scop.program.name, grouping.unweighed, UNWEIGHED)
     for u, v, verdict in refusals:
         fusion_log.info("apart %s | %s: %s", u, v, verdict.sentence)
+    stored = {root for kernel in grouping.kernels for root in kernel.roots}
     plan = Plan(
         program=scop.program,
         target=costs.target,
         options=costs.options,
         layouts=layouts,
-        guards=tuple(guards),
-        steps=tuple(steps),
-        buffers=(*_buffers(scop, steps, stored), *scratch),
+        guards=tuple(making.guards),
+        steps=tuple(making.steps),
+        buffers=(*_buffers(scop, making.steps, stored), *making.scratch),
         refusals=refusals,
         work=costs.work,
         unweighed=grouping.unweighed,
-        sites=tuple(sites),
+        sites=tuple(making.sites),
     )
     return share_memory(plan)  # proved by order and by the reuse rule
+
+
+@dataclass(slots=True)
+class _Making:
+    """The steps of a plan as they are made; `bits` of an index."""
+
+    costs: ProgramCosts
+    bits: int
+    guards: dict[AnyGuard, None]
+    steps: list[Step] = field(default_factory=list)
+    scratch: list[Buffer] = field(default_factory=list)
+    sites: list[IndexSite] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+
+    def step(self, kernels: Launched) -> None:
+        """One more, of one kernel or of several side by side.  Raises ScheduleError where these may not be."""
+        if self._choice(kernels[0]).schedule is None:
+            self.steps.append(_library_step(self.costs.scop, kernels[0]))
+            return
+        made = [self._lowered(kernel) for kernel in kernels]
+        schedules = tuple(schedule for _, _, schedule in made)
+        (kernel, bindings, _), *others = made
+        if others:
+            verdict = prove_side_by_side(self.costs.scop, schedules)
+            if not verdict:
+                raise ScheduleError(f"{kernel.name} cannot share a launch: {verdict}", verdict=verdict)
+            name = _unique(f"{kernel.name}_and_{len(others)}", self.names)
+            kernel, bindings = side_by_side(name, [(k, b) for k, b, _ in made])
+            if self.costs.options.verify:
+                verify_kernel(kernel)
+            fusion_log.info("beside %s -> %s (%d)", " | ".join(s.name for s in schedules), name, len(made))
+        self.steps.append(Launch(kernel, bindings, schedules))
+
+    def _choice(self, kernel: KernelGroup) -> Choice:
+        return self.costs.choice(kernel.body, kernel.roots, kernel.loads)
+
+    def _lowered(self, kernel: KernelGroup) -> tuple[Kernel, tuple[Binding, ...], KernelSchedule]:
+        costs, choice = self.costs, self._choice(kernel)
+        group = choice.group
+        assert group is not None and choice.schedule is not None, "a library call shares no launch"
+        schedule = replace(choice.schedule, name=_unique(choice.schedule.name, self.names))
+        derived = group.scop.program.derived
+        self.guards |= dict.fromkeys(_on_sizes(g, derived) for g in schedule.guards)
+        first = 1 + len(self.sites)
+        lowered = lower(group.scop, schedule, costs.layouts, costs.options, self.bits, first_site=first)
+        if costs.options.verify:
+            verify_kernel(lowered.kernel)
+        self.sites += [_site(group.scop, value) for value in lowered.checked]
+        self.scratch += [_scratch(lowered, use, len(self.steps), derived) for use in lowered.scratch]
+        held = "+".join(s.name for s in group.statements())
+        fusion_log.info("fused %s -> %s (%d)", held, schedule.name, len(kernel.body))
+        return lowered.kernel, _bindings(costs.scop, lowered, derived), schedule
 
 
 def _site(scop: Scop, value: int) -> IndexSite:

@@ -193,8 +193,19 @@ class ProgramCosts:
         self.choices[key] = self._choose(body, roots, loads)
         return self.choices[key].schedule is not None
 
+    def with_threads(
+        self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], threads: int
+    ) -> Choice:
+        """The best schedule of a group whose blocks have that many threads, if the user leaves the choice."""
+        return self._choose(body, roots, loads, threads=threads)
+
     def _choose(
-        self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], number: int | None = None
+        self,
+        body: frozenset[int],
+        roots: frozenset[int],
+        loads: frozenset[int],
+        number: int | None = None,
+        threads: int = 0,
     ) -> Choice:
         if self._holds_a_call(body):
             return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
@@ -202,7 +213,8 @@ class ProgramCosts:
         request = self.steering.request(body)
         if isinstance(request, Verdict):
             return Choice(None, None, request)
-        situation = replace(situation, tiles=request.tiles, invariant=self.options.batch_invariant)
+        tiles = {**({"threads": threads} if threads else {}), **request.tiles}
+        situation = replace(situation, tiles=tiles, invariant=self.options.batch_invariant)
         found = choose(
             situation,
             max_registers=self.options.max_registers,

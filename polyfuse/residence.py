@@ -10,16 +10,18 @@ of `polyfuse.legality.reuse`; what an earlier kernel has read is read.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polyfuse import sets
 from polyfuse.collapse import collapse
 from polyfuse.dependences import flow
 from polyfuse.legality.reuse import may_reuse
+from polyfuse.legality.side_by_side import prove_side_by_side
 from polyfuse.places.proposal import Group
 from polyfuse.plan import Launch, Plan, Step
 from polyfuse.program_costs import array_layouts
+from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, Scop
 from polyfuse.sets import BudgetExceeded
 from polyfuse.verdict import LEGAL, Hazard, Instance, Verdict, Witness, illegal
@@ -92,11 +94,15 @@ class Residence:
             result, source = (self.scop.statements[v].name for v in (second, first))
             sentence = f"the library that makes {result} reads {source} in an order of its own"
             return illegal(Hazard.WAR, sentence, rule=_RULE)
-        return may_reuse(self.kernel_scop(step), step.schedule, first, second)
+        writer = next(s for s in step.schedules if second in s.roots)
+        others = [s for s in step.schedules if s is not writer]
+        beside = prove_side_by_side(self.scop, [replace(writer, reuses=((first, second),)), *others])
+        if not beside or first not in writer.loads:
+            return beside
+        return may_reuse(self.kernel_scop(writer), writer, first, second)
 
-    def kernel_scop(self, launch: Launch) -> Scop:
+    def kernel_scop(self, s: KernelSchedule) -> Scop:
         """The statements as a kernel was scheduled, contiguous dimensions collapsed."""
-        s = launch.schedule
         group = Group(self.scop, frozenset(s.body), frozenset(s.roots), frozenset(s.loads))
         return collapse(group, array_layouts(self.scop, self.plan.layouts)).scop
 
@@ -107,7 +113,7 @@ class Residence:
             sentence = f"{names[0]} is itself a result, handed over after {names[1]} would have overwritten it"
             return illegal(Hazard.WAR, sentence, rule=_RULE)
         step = self.plan.steps[number]
-        where = f"kernel {step.schedule.name}" if isinstance(step, Launch) else "a library call"
+        where = f"kernel {self._reading(step, first).name}" if isinstance(step, Launch) else "a library call"
         sentence = f"{names[0]} is read by {where}, after {names[1]} would have overwritten it"
         try:
             return illegal(Hazard.WAR, sentence, self._reader(first, second, step), rule=_RULE)
@@ -119,7 +125,7 @@ class Residence:
         if not isinstance(step, Launch):
             return None
         for dependence in flow(self.scop):
-            if dependence.producer == first and dependence.consumer in step.schedule.body:
+            if dependence.producer == first and dependence.consumer in self._reading(step, first).body:
                 point = sets.sample(dependence.relation)
                 if point is not None:
                     element = tuple(point[n] for n in dependence.elements)
@@ -129,6 +135,9 @@ class Residence:
                     return Witness(Instance(self.scop.statements[second].name, element), reader, sizes)
         return None
 
+    def _reading(self, launch: Launch, value: int) -> KernelSchedule:
+        return next(s for s in launch.schedules if value in s.loads)
+
     def joins(self, held: Collection[int], value: int) -> bool:
         """Whether `value` may share the memory of all of `held`, each in its time."""
         at = self.written[value]
@@ -137,7 +146,7 @@ class Residence:
         )
 
     def _stored(self, step: Step) -> Iterable[int]:
-        return step.schedule.roots if isinstance(step, Launch) else (self.plan.called(step),)
+        return step.roots if isinstance(step, Launch) else (self.plan.called(step),)
 
     def _loaded(self, step: Step) -> Iterable[int]:
-        return step.schedule.loads if isinstance(step, Launch) else self.scop.operands(self.plan.called(step))
+        return step.loads if isinstance(step, Launch) else self.scop.operands(self.plan.called(step))

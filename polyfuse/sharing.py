@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from polyfuse.bindings import Binding, Buffer, FromArgument, FromBuffer, FromOutput, Layout
-from polyfuse.kernel import ArrayParameter
+from polyfuse.kernel import ArrayParameter, Kernel
 from polyfuse.options import is_donated
 from polyfuse.plan import Launch, Plan
 from polyfuse.residence import Residence
@@ -169,18 +170,25 @@ def _pairs(plan: Plan, residence: Residence) -> set[tuple[int, int]]:
 
 
 def _step(step: Launch, plan: Plan, together: set[tuple[int, int]]) -> Launch:
-    schedule = step.schedule
-    pairs = tuple((v, r) for r in schedule.roots for v in schedule.loads if (v, r) in together)
-    over = {_binding(plan.scop, taken) for taken, _ in pairs}
-    constant = plan.target.kind == "cuda"  # elsewhere every load is an ordinary one
-    parameters = tuple(
-        replace(p, overwritten=p.readonly and b in over) if isinstance(p, ArrayParameter) and constant else p
-        for p, b in zip(step.kernel.parameters, step.bindings, strict=True)
-    )
-    if parameters == step.kernel.parameters and pairs == schedule.reuses:
+    pairs = [tuple((v, r) for r in s.roots for v in s.loads if (v, r) in together) for s in step.schedules]
+    over = {_binding(plan.scop, taken) for own in pairs for taken, _ in own}
+    kernel = _overwriting(step.kernel, step.bindings, over) if plan.target.kind == "cuda" else step.kernel
+    if kernel == step.kernel and pairs == [s.reuses for s in step.schedules]:
         return step
-    kernel = replace(step.kernel, parameters=parameters)
-    return replace(step, kernel=kernel, schedule=replace(schedule, reuses=pairs))
+    schedules = tuple(replace(s, reuses=own) for s, own in zip(step.schedules, pairs, strict=True))
+    return replace(step, kernel=kernel, schedules=schedules)
+
+
+def _overwriting(kernel: Kernel, bindings: Sequence[Binding], over: Collection[Binding]) -> Kernel:
+    """`kernel` with the arrays marked that it reads and that a result takes; on a CPU every load is an ordinary one."""
+    parameters = tuple(
+        replace(p, overwritten=p.readonly and b in over) if isinstance(p, ArrayParameter) else p
+        for p, b in zip(kernel.parameters, bindings, strict=True)
+    )
+    members = tuple(
+        replace(m, kernel=_overwriting(m.kernel, [bindings[k] for k in m.arguments], over)) for m in kernel.members
+    )
+    return replace(kernel, parameters=parameters, members=members)
 
 
 def _binding(scop: Scop, value: int) -> Binding:

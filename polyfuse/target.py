@@ -27,7 +27,8 @@ class Target:
     bandwidth: bytes/s of main memory as a copy achieves it.  l2_bandwidth, l2_bytes: of the last-level cache.
     flops: float32 operations/s outside matrix units.  launch: seconds that one more launch costs the host, more than it
     costs the device (softmax of 10 x 4398: one kernel 15 us, two 22).  latency: seconds of one memory round trip.
-    library: of matrix products.  Sizes in bytes, counts per multiprocessor (core on a CPU); clock: cycles/s of one.
+    library: of matrix products.  members: kernels that one launch runs side by side at most: more take too long to
+    compile.  Sizes in bytes, counts per multiprocessor (core on a CPU); clock: cycles/s of one.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Target:
     cluster: int = 1
     library: LibraryRates = LibraryRates()
     clock: float = 1.4e9
+    members: int = 32
 
     @property
     def ridge(self) -> float:
@@ -106,6 +108,7 @@ CPU = Target(
     vector_bytes=64,
     warp=1,
     library=LibraryRates(0.0, 100e9, 50e9, 5e-6),
+    members=1,  # a launch of few blocks runs in the caller's thread, which enters no parallel region
 )
 
 BUILT_IN = {t.name: t for t in (H200, H100, A100, GENERIC, CPU)} | {"sm_90": H200, "sm_80": A100}

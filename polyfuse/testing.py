@@ -44,18 +44,22 @@ def _lines(text: str) -> list[str]:
     for line in text.splitlines():
         words = " ".join(line.split("#")[0].split())
         if words:
-            found.append(words if words.startswith(("kernel ", "call ")) else f"  {words}")
+            found.append(words if words.startswith(("kernel ", "beside ", "call ")) else f"  {words}")
     return found
 
 
 def assert_legal(plan: Plan) -> None:
     """Fails with the verdict unless isl proves every kernel of the plan."""
-    from polyfuse.legality import prove
+    from polyfuse.legality import prove, prove_side_by_side
 
     for kernel in plan.kernels:
         verdict = prove(kernel.group.scop, kernel.schedule)
         if not verdict:
             raise AssertionError(f"kernel {kernel.name} is not legal: {verdict}\n{plan}")
+    for launch in plan.launches:
+        verdict = prove_side_by_side(plan.scop, launch.schedules)
+        if not verdict:
+            raise AssertionError(f"launch {launch.kernel.name} is not legal: {verdict}\n{plan}")
 
 
 def assert_refused(

@@ -56,7 +56,8 @@ Steps = Generator[None, None, None]
 
 @dataclass(slots=True)
 class Execution:
-    """Some blocks in lock step."""
+    """Some blocks in lock step.  `first`: the block of the launch from which on the kernel's own `blocks` count;
+    `launched`: how many the launch has."""
 
     kernel: Kernel
     sizes: Mapping[str, int]
@@ -67,6 +68,8 @@ class Execution:
     elections: Elections
     counts: dict[tuple[str, int], int]
     checks: bool
+    first: int
+    launched: int
     clock: Clock = field(default_factory=Clock)
     digits: dict[str, Any] = field(default_factory=dict)
     affines: dict[Affine, Array] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class Execution:
             rest = rest // extent
         thread = np.arange(kernel.threads, dtype=np.int64).reshape(1, -1, *([1] * rank))
         self.digits["$t"] = thread
-        self.unit = self.blocks.reshape(-1, 1, *([1] * rank)) * kernel.threads + thread
+        self.unit = (self.first + self.blocks).reshape(-1, 1, *([1] * rank)) * kernel.threads + thread
         for digit in kernel.digits:
             self.digits[f"${digit.name}"] = thread // digit.stride % digit.extent
         for axis, slot in enumerate(kernel.slots):
@@ -199,12 +202,12 @@ class Execution:
     def _elect(self, op: Elect, active: Bools | None) -> None:
         """One arrival of this block; election mode runs one block at a time, so values are 0-d here."""
         self._meet(active, self.kernel.threads, "an election")
-        block = int(self.blocks[0])
+        block, counter = self.first + int(self.blocks[0]), self.memory[op.counter]
         group, count = int(self._affine(op.group).max()), int(self._affine(op.count).max())
         self.clock.barrier()
-        members = self.elections.arrive(self.memory[op.counter], group, count, block, self.clock.phase)
-        self.counts[op.counter, group] = count
-        self.clock.arrived(members, int(np.prod(self.grid)))
+        members = self.elections.arrive(counter, group, count, block, self.clock.phase)
+        self.counts[counter.name, group] = count
+        self.clock.arrived(members, self.launched)
         shape = (1,) * (2 + len(self.kernel.slots))
         self._bind(op.name, np.full(shape, members is not None), active)
 
@@ -350,4 +353,4 @@ class Execution:
         self, kind: type[KernelFault], sentence: str, bad: Bools, buffer: str, index: tuple[int, ...]
     ) -> KernelFault:
         position = np.unravel_index(int(np.argmax(bad)), bad.shape)
-        return kind(sentence, Witness(int(self.blocks[position[0]]), int(position[1]), buffer, index))
+        return kind(sentence, Witness(self.first + int(self.blocks[position[0]]), int(position[1]), buffer, index))

@@ -15,7 +15,7 @@ from polyfuse.backends.interpreter.memory import Memory
 from polyfuse.backends.interpreter.special import Array
 from polyfuse.backends.interpreter.tracker import Bools, Ints, Tracker
 from polyfuse.errors import ArgumentError
-from polyfuse.kernel import ArrayParameter, AtomicUpdate, Elect, For, If, Kernel, Load, Op, SizeParameter, Store
+from polyfuse.kernel import ArrayParameter, AtomicUpdate, Elect, For, If, Kernel, Load, Member, Op, SizeParameter, Store
 
 WINDOW = 6
 """Blocks in flight at once where they may communicate: enough to interleave, few enough to stay fast."""
@@ -65,6 +65,8 @@ def operations(body: Sequence[Op]) -> Iterator[Op]:
 
 def communicates(kernel: Kernel) -> bool:
     """True where blocks meet through an election; all others may run in lock step together."""
+    if any(communicates(member.kernel) for member in kernel.members):
+        return True
     return any(isinstance(op, Elect) for op in operations(kernel.body))
 
 
@@ -72,6 +74,10 @@ def touched(kernel: Kernel) -> tuple[set[str], set[str]]:
     """Names of memories that are loaded, and that are stored or updated."""
     loaded: set[str] = set()
     stored: set[str] = set()
+    for member in kernel.members:
+        names = given_names(kernel, member)
+        for own, found in zip(touched(member.kernel), (loaded, stored), strict=True):
+            found |= {names.get(name, name) for name in own}
     for op in operations(kernel.body):
         match op:
             case Load():
@@ -81,6 +87,12 @@ def touched(kernel: Kernel) -> tuple[set[str], set[str]]:
             case _:
                 pass
     return loaded, stored
+
+
+def given_names(kernel: Kernel, member: Member) -> dict[str, str]:
+    """Per parameter of a member the name that the whole kernel has for it."""
+    given = [kernel.parameters[k].name for k in member.arguments]
+    return {p.name: name for p, name in zip(member.kernel.parameters, given, strict=True)}
 
 
 def check_arguments(

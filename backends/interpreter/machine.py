@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from polyfuse.backends.interpreter.launch import (
     batches,
     check_arguments,
     communicates,
+    given_names,
     interleave,
     touched,
     tracker_for,
@@ -41,26 +43,58 @@ def run_kernel(
         ArgumentError: an argument is missing or does not fit its parameter.
     """
     check_arguments(kernel, arrays, sizes, scalars)
-    grid = tuple(n.evaluate(sizes) for n in kernel.grid)
     memory, copies = _global_memories(kernel, arrays, checks, defined or {})
-    values = {
-        p.name: np.full((1,) * (2 + len(kernel.slots)), scalars[p.name], p.dtype.compute.numpy)
-        for p in kernel.parameters
-        if isinstance(p, ScalarParameter)
-    }
     elections = Elections({})
     counts: dict[tuple[str, int], int] = {}
     together = not communicates(kernel)
-    groups = batches(kernel, grid) if together else (np.array([b]) for b in range(int(np.prod(grid))))
+    launched = int(np.prod([n.evaluate(sizes) for n in kernel.grid]))
 
     def programs() -> Generator[Steps, None, None]:
-        for blocks in groups:
-            yield Execution(kernel, sizes, grid, blocks, memory, dict(values), elections, counts, checks).run()
+        for part in _parts(kernel, memory, sizes, scalars):
+            own, grid = part.kernel, tuple(n.evaluate(part.sizes) for n in part.kernel.grid)
+            groups = batches(own, grid) if together else (np.array([b]) for b in range(int(np.prod(grid))))
+            values = _scalars(own, part.scalars)
+            for blocks in groups:
+                state = (part.memory, dict(values), elections, counts, checks)
+                yield Execution(own, part.sizes, grid, blocks, *state, part.first, launched).run()
 
-    interleave(programs(), None if together else seed)
+    interleave(programs(), None if together and not kernel.members else seed)
     elections.complete(counts)
     for array, copy in copies:
         array[...] = copy.reshape(array.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A kernel that runs from block `first` of the launch on; its arguments under its own names."""
+
+    kernel: Kernel
+    memory: dict[str, Memory]
+    sizes: Mapping[str, int]
+    scalars: Mapping[str, object]
+    first: int = 0
+
+
+def _parts(
+    kernel: Kernel, memory: dict[str, Memory], sizes: Mapping[str, int], scalars: Mapping[str, object]
+) -> Iterator[_Part]:
+    """The kernel itself, or its members, each with at least one block."""
+    if not kernel.members:
+        yield _Part(kernel, memory, sizes, scalars)
+        return
+    for member in kernel.members:
+        names = given_names(kernel, member)
+        own = {p: memory[g] for p, g in names.items() if g in memory}
+        numbers = {**sizes, **{p: sizes[g] for p, g in names.items() if g in sizes}}
+        passed = {p: scalars[g] for p, g in names.items() if g in scalars}
+        if all(extent.evaluate(numbers) > 0 for extent in member.kernel.grid):
+            yield _Part(member.kernel, own, numbers, passed, member.first.evaluate(sizes))
+
+
+def _scalars(kernel: Kernel, given: Mapping[str, object]) -> dict[str, Array]:
+    shape = (1,) * (2 + len(kernel.slots))
+    scalars = (p for p in kernel.parameters if isinstance(p, ScalarParameter))
+    return {p.name: np.full(shape, given[p.name], p.dtype.compute.numpy) for p in scalars}
 
 
 def _global_memories(

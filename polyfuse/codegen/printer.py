@@ -30,14 +30,14 @@ from typing import assert_never
 from polyfuse.affine import Affine
 from polyfuse.codegen.accesses import Access, Linearizer
 from polyfuse.codegen.expressions import Expressions
-from polyfuse.codegen.indices import INTEGER, Indices
+from polyfuse.codegen.indices import INTEGER, Indices, Symbol
 from polyfuse.codegen.language import dtype_text
 from polyfuse.codegen.literals import literal
 from polyfuse.codegen.names import Namer, function_name
 from polyfuse.codegen.statements import Assign, Branch, Effect, Loop, Statement, lines
 from polyfuse.codegen.symbols import symbol_table, with_bases
 from polyfuse.codegen.tiles import Layout, TileTable
-from polyfuse.codegen.tree import Call, Items, Literal, Name, Node
+from polyfuse.codegen.tree import Call, Items, Literal, Name, Node, text
 from polyfuse.kernel import (
     AtomicUpdate,
     Barrier,
@@ -88,25 +88,59 @@ _SPECIAL = (("INF", 'float("inf")'), ("NAN", 'float("nan")'))
 def _function(kernel: Kernel, tiles: TileTable) -> str:
     namer = Namer()
     names = {p.name: namer.fresh(p.name) for p in kernel.parameters}
-    names |= {b.name: namer.fresh(b.name) for b in kernel.shared}
-    scalars = frozenset(p.name for p in kernel.parameters if isinstance(p, ScalarParameter))
-    values = {n: names[n] for n in scalars} | {n: namer.fresh(n) for n in bound_names(kernel.body)}
-    types = value_types(kernel)
-    memory = memories(kernel)
-    indices = with_bases(Indices(symbol_table(kernel, names, namer)), kernel, memory)
-    expressions = Expressions(kernel, types, indices, values, scalars)
-    printer = _Printer(kernel, types, expressions, Linearizer(expressions, memory), names, tiles)
-    buffers = [
-        Assign((names[b.name],), Call("shared", (Name(dtype_text(b.dtype)), Literal(b.elements))))
-        for b in kernel.shared
-    ]
-    opened, closed = (
-        ([Effect(Call("cluster_arrive", ()))], [Effect(Call("cluster_wait", ()))]) if kernel.cluster > 1 else ([], [])
-    )
-    body = lines([*buffers, *opened, *printer.block(kernel.body), *closed], namer)
+    names |= {b.name: namer.fresh(b.name) for b in kernel.shared} if not kernel.members else {}
+    body = _side_by_side(kernel, names, namer, tiles) if kernel.members else _body(kernel, names, namer, tiles)
     header = [f"# {line}".rstrip() for line in kernel.header]
     parameters = ", ".join(names[p.name] for p in kernel.parameters)
     return "\n".join([*header, f"def {function_name(kernel.name)}({parameters}):", *body])
+
+
+def _body(kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable) -> list[str]:
+    """The lines of a kernel that is a launch of its own."""
+    opened, closed = (
+        ([Effect(Call("cluster_arrive", ()))], [Effect(Call("cluster_wait", ()))]) if kernel.cluster > 1 else ([], [])
+    )
+    inner = _operations(kernel, names, namer, tiles)
+    return lines([*_buffers(kernel, names), *opened, *inner, *closed], namer)
+
+
+def _buffers(kernel: Kernel, names: dict[str, str]) -> list[Statement]:
+    return [
+        Assign((names[b.name],), Call("shared", (Name(dtype_text(b.dtype)), Literal(b.elements))))
+        for b in kernel.shared
+    ]
+
+
+def _operations(
+    kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable, first: Node | None = None
+) -> tuple[Statement, ...]:
+    """The operations of a kernel whose blocks count from block `first` of the launch."""
+    scalars = frozenset(p.name for p in kernel.parameters if isinstance(p, ScalarParameter))
+    values = {n: names[n] for n in scalars} | {n: namer.fresh(n) for n in bound_names(kernel.body)}
+    memory = memories(kernel)
+    indices = with_bases(Indices(symbol_table(kernel, names, namer, first)), kernel, memory)
+    expressions = Expressions(kernel, value_types(kernel), indices, values, scalars)
+    printer = _Printer(kernel, expressions.types, expressions, Linearizer(expressions, memory), names, tiles)
+    return printer.block(kernel.body)
+
+
+def _side_by_side(kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable) -> list[str]:
+    """One branch per member, on the block; every buffer before the first, each line of a member inside its own."""
+    sizes = Indices({p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters})
+    buffers, branches = list[str](), list[str]()
+    for number, member in enumerate(kernel.members):
+        own, given = member.kernel, [kernel.parameters[k].name for k in member.arguments]
+        local = {p.name: names[name] for p, name in zip(own.parameters, given, strict=True)}
+        local |= {b.name: namer.fresh(b.name) for b in own.shared}
+        buffers += lines(_buffers(own, local), namer) if own.shared else []
+        begins = None if member.first == Affine.of(0) else sizes.tree(member.first)
+        test = "else:"
+        if number + 1 < len(kernel.members):
+            end = text(sizes.tree(kernel.members[number + 1].first))
+            test = f"{'el' if number else ''}if block(0) < {end}:"
+        body = lines(_operations(own, local, namer, tiles, begins), namer, depth=2)
+        branches += [f"    {test}  # {own.name}", *body]
+    return [*buffers, *branches]
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ class Branch:
 Statement = Union[Assign, Effect, Loop, Branch]
 
 
-def lines(statements: Sequence[Statement], namer: Namer) -> list[str]:
-    """The indented lines of a function body.
+def lines(statements: Sequence[Statement], namer: Namer, depth: int = 1) -> list[str]:
+    """The lines of a function body, or of a part of it that stands `depth` levels deep.
 
     A `Hoist` that occurs once prints in place; one that occurs more often (or always wants a name) becomes a line at
     the start of the kernel, or of the innermost loop whose digit it reads.
@@ -56,7 +56,7 @@ def lines(statements: Sequence[Statement], namer: Namer) -> list[str]:
     _count(statements, uses)
     names = {h: namer.fresh(h.wanted) for h, n in uses.items() if n > 1 or h.always}
     top = [h for h in names if not h.loops]
-    return _definitions(top, names, 1) + _block(statements, frozenset(), names, 1)
+    return _definitions(top, names, depth) + _block(statements, frozenset(), names, depth)
 
 
 # ---------------------------------------------------------------------------------------------- counting

@@ -27,12 +27,15 @@ BASE_NAMES: dict[int, tuple[str, ...]] = {1: ("at",), 2: ("row", "col"), 3: ("pl
 """Names of index bases by the array's rank; higher ranks count ``i0, i1, ...``."""
 
 
-def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[str, Symbol]:
-    """One symbol per size parameter and digit of `kernel`; `names` holds the identifiers of the parameters."""
+def symbol_table(
+    kernel: Kernel, names: dict[str, str], namer: Namer, first: Node | None = None
+) -> dict[str, Symbol]:
+    """One symbol per size parameter and digit of `kernel`; `names` holds the identifiers of the parameters.  `first`:
+    the block of the launch from which on the kernel runs, where that is not 0."""
     table = {
         p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters if isinstance(p, SizeParameter)
     }
-    table |= _block_symbols(kernel, table)
+    table |= _block_symbols(kernel, table, first)
     table["$t"] = Symbol(_thread(kernel), SCALAR, 3)
     for digit in kernel.digits:
         table[f"${digit.name}"] = Symbol(Hoist(_thread_digit(digit, kernel), digit.name), SCALAR, 3)
@@ -45,9 +48,11 @@ def symbol_table(kernel: Kernel, names: dict[str, str], namer: Namer) -> dict[st
     return table
 
 
-def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol]) -> dict[str, Symbol]:
+def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol], first: Node | None) -> dict[str, Symbol]:
     """Block indices.  Grids of several axes launch as one (`kernel.Kernel.grid`): axis 0 runs fastest."""
-    block = Call("block", (Literal(0), *([Literal(kernel.cluster)] if kernel.cluster > 1 else [])))
+    block: Node = Call("block", (Literal(0), *([Literal(kernel.cluster)] if kernel.cluster > 1 else [])))
+    if first is not None:
+        block = Hoist(Binary("-", block, first), "b", always=True)
     if len(kernel.grid) == 1:
         return {"$b0": Symbol(block, SCALAR, 1)}
     table: dict[str, Symbol] = {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyfuse.contractions import NAME, Contraction
+from polyfuse.explain.kernels import by_step, launch_cost
 from polyfuse.program_costs import size_hints
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CostAnalysis:
-    """`hbm_bytes`, exact for all sizes; everything else predicted at `sizes`.  `kernels`: by name.
+    """`hbm_bytes`, exact for all sizes; everything else predicted at `sizes`.  `kernels`: by name, each as if it ran
+    alone.  `launches`: seconds by the name of the kernel launched, which may run several kernels side by side.
 
     `flops` counts replicated and masked executions as well.  `contractions`: seconds of those that the library runs,
     by the value that they make; other library calls have no prediction and are left out.
@@ -27,6 +29,7 @@ class CostAnalysis:
     sizes: Mapping[str, int]
     kernels: Mapping[str, Cost]
     contractions: Mapping[str, float]
+    launches: Mapping[str, float]
 
     @property
     def flops(self) -> int:
@@ -34,7 +37,7 @@ class CostAnalysis:
 
     @property
     def seconds(self) -> float:
-        return sum(c.seconds for c in self.kernels.values()) + sum(self.contractions.values())
+        return sum(self.launches.values()) + sum(self.contractions.values())
 
     @property
     def intensity(self) -> float:
@@ -54,7 +57,9 @@ def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAna
         seconds = contraction_seconds(plan, step, at)
         if seconds is not None:
             called[plan.scop.statements[plan.called(step)].name] = seconds
-    return CostAnalysis(plan.hbm_bytes, at, {k.name: k.cost_at(at) for k in plan.kernels}, called)
+    launches = [kernels for _, kernels in by_step(plan) if kernels]
+    launched = {kernels[0].launch.kernel.name: launch_cost(kernels, at).seconds for kernels in launches}
+    return CostAnalysis(plan.hbm_bytes, at, {k.name: k.cost_at(at) for k in plan.kernels}, called, launched)
 
 
 def contraction_seconds(plan: Plan, step: LibraryCall, sizes: Mapping[str, int]) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
 from polyfuse.explain.identity import Sizes, value_keys
+from polyfuse.explain.kernels import by_step, launch_cost
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.explain.units import bytes_text, time_text
 from polyfuse.program_costs import size_hints
@@ -119,15 +120,14 @@ def compare(
 
 def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side:
     seconds = list(measure(plan)) if measure is not None else [None] * len(plan.steps)
-    kernels = iter(plan.kernels)
     steps = []
-    for step, measured in zip(plan.steps, seconds, strict=True):
+    for (step, kernels), measured in zip(by_step(plan), seconds, strict=True):
         traffic = step_traffic(plan, step)
         if step in plan.library_calls:
             steps.append(Step(plan.scop.statements[plan.called(step)].name, traffic, None, measured))
         else:
-            kernel = next(kernels)
-            steps.append(Step(kernel.name, traffic, kernel.cost_at(sizes).seconds, measured))
+            name = kernels[0].launch.kernel.name
+            steps.append(Step(name, traffic, launch_cost(kernels, sizes).seconds, measured))
     times = [s.measured for s in steps if s.measured is not None]
     return Side(
         launches=len(plan.steps),

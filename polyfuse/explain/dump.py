@@ -46,7 +46,7 @@ def dump_plan(plan: Plan, directory: Path, ptx: Ptx | None = None) -> Path:
         "after.dot": plan.dot(),
     }
     if ptx is not None:
-        files |= {f"{launch.schedule.name}.ptx": ptx(launch, plan) for launch in plan.launches}
+        files |= {f"{launch.kernel.name}.ptx": ptx(launch, plan) for launch in plan.launches}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

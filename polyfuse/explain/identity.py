@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import AnyGuard, DerivedGuard, Guard, VolumeGuard
+from polyfuse.explain.kernels import by_step
 from polyfuse.expr import DataIndex, Program
 from polyfuse.scalars import FUNCTIONS
 from polyfuse.schedule import KernelSchedule, Placed
@@ -32,7 +33,11 @@ def plan_key(plan: Plan) -> bytes:
     """The identity of a whole plan: what is computed, on what, by which kernels."""
     sizes = Sizes(plan.program)
     values = value_keys(plan.scop, sizes)
-    steps = [_kernel_key(k.schedule, values, Sizes(k.group.scop.program)) for k in plan.kernels]
+    steps = [
+        digest(sorted(_kernel_key(k.schedule, values, Sizes(k.group.scop.program)) for k in kernels))
+        for _, kernels in by_step(plan)
+        if kernels
+    ]
     steps += [values[plan.called(step)] for step in plan.library_calls]
     arguments = tuple((sizes.shape(a.shape), a.dtype.name, a.is_scalar) for a in plan.program.arguments)
     outputs = tuple(values[o] for o in plan.scop.outputs)

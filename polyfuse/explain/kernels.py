@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Layout
 from polyfuse.collapse import collapse
 from polyfuse.cost import price
+from polyfuse.cost_members import price_together
 from polyfuse.counts import Cost
 from polyfuse.errors import Source
 from polyfuse.explain.levels import combine_level, scope_of
@@ -26,7 +28,7 @@ from polyfuse.text.sizes import derived_names, product_text, size_text
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
-    from polyfuse.plan import Launch, Plan
+    from polyfuse.plan import Launch, Plan, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +60,25 @@ class StatementView:
 
 @dataclass(frozen=True)
 class KernelView:
-    """One launch of a plan.  Predictions are made at the hinted sizes; formulas hold for all."""
+    """One kernel of a plan: a launch, or member number `member` of one.  Predictions are made at the hinted sizes, as
+    if it were a launch of its own; formulas hold for all."""
 
     launch: Launch
     scop: Scop
     layouts: Mapping[int, Layout]
     target: Target
     hints: Mapping[str, int]
+    member: int = 0
 
     # ---------------------------------------------------------------- decisions
     @property
     def schedule(self) -> KernelSchedule:
-        return self.launch.schedule
+        return self.launch.schedules[self.member]
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Names of the kernels that the same launch runs."""
+        return tuple(s.name for k, s in enumerate(self.launch.schedules) if k != self.member)
 
     @property
     def name(self) -> str:
@@ -242,6 +251,22 @@ def _extent(entry: Affine, digits: Mapping[str, Digit]) -> int | None:
 
 
 def views(plan: Plan) -> tuple[KernelView, ...]:
-    """The kernels of a plan, in launch order."""
+    """The kernels of a plan, in launch order, members of one launch side by side."""
     hints, layouts = size_hints(plan.program), array_layouts(plan.scop, plan.layouts)
-    return tuple(KernelView(launch, plan.scop, layouts, plan.target, hints) for launch in plan.launches)
+    members = [(launch, k) for launch in plan.launches for k in range(len(launch.schedules))]
+    return tuple(KernelView(launch, plan.scop, layouts, plan.target, hints, k) for launch, k in members)
+
+
+def by_step(plan: Plan) -> Iterator[tuple[Step, tuple[KernelView, ...]]]:
+    """The steps of a plan with the kernels that each launches: none for a library call."""
+    from polyfuse.plan import Launch
+
+    remaining = iter(plan.kernels)
+    for step in plan.steps:
+        yield step, tuple(islice(remaining, len(step.schedules) if isinstance(step, Launch) else 0))
+
+
+def launch_cost(kernels: Sequence[KernelView], sizes: Mapping[str, int]) -> Cost:
+    """The price of one launch of these kernels at given sizes."""
+    costs = [kernel.cost_at(sizes) for kernel in kernels]
+    return costs[0] if len(costs) == 1 else price_together(costs, kernels[0].threads, kernels[0].target)

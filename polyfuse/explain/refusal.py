@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from polyfuse.choose import Choice
 from polyfuse.errors import OptionError
-from polyfuse.explain.kernels import KernelView
+from polyfuse.explain.kernels import KernelView, by_step
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
+from polyfuse.grouping.why import BESIDE, TOGETHER
 from polyfuse.legality import prove
 from polyfuse.program_costs import ProgramCosts, program_costs
 from polyfuse.residence import Residence
@@ -45,6 +46,9 @@ def why_not(plan: Plan, first: str, second: str) -> Verdict:
     u, v = (_value(costs, name) for name in (first, second))
     if u == v and isinstance(costs.scop.statements[u], InputStatement):
         return why_not_in_place(plan, u)
+    if u != v and any({u, v} <= {value for s in launch.schedules for value in s.body} for launch in plan.launches):
+        shared = any({u, v} <= set(schedule.body) for schedule in plan.schedules)
+        return TOGETHER if shared else BESIDE
     verdict = grouping.why_stored(u) if u == v else grouping.why_not(u, v)
     touched = {u, v}
     near = [k for k in grouping.kernels if touched & k.body or (u == v and u in k.loads)]
@@ -72,9 +76,8 @@ def regrouped(plan: Plan) -> tuple[ProgramCosts, Grouping]:
     plain = program_costs(plan.program, plan.target, plan.options, plan.layouts)
     costs = ProvedCosts(plain.scop, plain.target, plain.options, plain.hints, plain.layouts, plain.steering)
     kernels: list[KernelGroup] = []
-    views = iter(plan.kernels)
-    for step in plan.steps:
-        kernels.append(_called(plan, step) if step in plan.library_calls else _computed(costs, next(views)))
+    for step, views in by_step(plan):
+        kernels += [_computed(costs, view) for view in views] or [_called(plan, step)]
     steering, limit = costs.steering, plan.options.max_fusion_size
     rules = Rules((), steering.apart, limit, steering.fusible)
     return costs, Grouping(tuple(kernels), {}, (), 0, 0, costs, rules, None)

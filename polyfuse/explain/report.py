@@ -11,13 +11,13 @@ kernel m_d_s_y   rows lanes=256 chunks=4 vector=4   grid M   block 256
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
 from polyfuse.choose import rejected
 from polyfuse.explain.analysis import contraction_seconds
-from polyfuse.explain.kernels import KernelView
+from polyfuse.explain.kernels import KernelView, by_step, launch_cost
 from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
@@ -32,6 +32,7 @@ from polyfuse.strategies.situation import Situation
 from polyfuse.text.bodies import dimension_names
 from polyfuse.text.guards import guard_text
 from polyfuse.text.printer import call_text, header_text
+from polyfuse.text.sizes import size_text
 
 if TYPE_CHECKING:
     from polyfuse.plan import Plan
@@ -41,14 +42,14 @@ INDENT = 13  # columns before the text of an item
 
 def report(plan: Plan) -> str:
     """The whole text."""
-    kernels = iter(plan.kernels)
     blocks = ["\n".join([*_summary(plan), *([plan.fallback] if plan.fallback else [])])]
-    for step in plan.steps:
+    for step, kernels in by_step(plan):
         if not isinstance(step, Launch):
             where = _item("boundary", [_boundary(plan, step)])
             blocks.append(f"{call_text(plan, step)}\n{where}")
         else:
-            blocks.append("\n".join(_kernel(plan, next(kernels))))
+            blocks += ["\n".join(_kernel(plan, kernel)) for kernel in kernels]
+            blocks += [_together(kernels)] if len(kernels) > 1 else []
     if plan.sites:
         lines = [f"  an index into {s.array} where {s.reader} is computed" for s in plan.sites]
         blocks.append("\n".join(["checked while running, not proved to be in bounds", *lines]))
@@ -75,10 +76,11 @@ def _boundary(plan: Plan, step: LibraryCall) -> str:
 
 def _summary(plan: Plan) -> Iterator[str]:
     computed = {v for k in plan.kernels for v in k.schedule.body} | set(map(plan.called, plan.library_calls))
-    count, steps = len(operations(plan.scop, computed)), len(plan.steps)
+    count, steps = len(operations(plan.scop, computed)), len(plan.kernels) + len(plan.library_calls)
     stored = [b.name for b in plan.buffers if b.first < b.last]
     memory = f"in memory between them: {', '.join(stored)}" if stored else "no intermediate in memory"
-    fused = f"{_count(count, 'operation')} in {_count(steps, 'kernel')}"
+    launches = f" in {_count(len(plan.steps), 'launch', 'es')}" if steps != len(plan.steps) else ""
+    fused = f"{_count(count, 'operation')} in {_count(steps, 'kernel')}{launches}"
     yield f"{plan.program.name} on {plan.target.name}: {fused}, {memory}"
     sizes = size_hints(plan.program)
     loose = formula(unfused(plan.scop, computed))
@@ -97,8 +99,8 @@ def _instead(now: str, before: str) -> str:
     return now if now == before else f"{now} instead of {before} unfused"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def unfused(scop: Scop, body: Iterable[int]) -> list[Transfer]:
@@ -149,6 +151,16 @@ BOUNDS: Mapping[str, str] = {
     "latency": "memory latency: too few bytes are in flight",
     "launch": "the launch itself",
 }
+
+
+def _together(kernels: Sequence[KernelView]) -> str:
+    """Members of one launch: which blocks are whose, and what that costs."""
+    launch, cost = kernels[0].launch, launch_cost(kernels, kernels[0].hints)
+    loose = sum(kernel.seconds for kernel in kernels)
+    ranges = [f"{k.name} from block {size_text(m.first)}" for k, m in zip(kernels, launch.kernel.members, strict=True)]
+    lines = ["none reads what another one stores; each has its own blocks", *ranges]
+    price = f"{time_text(cost.seconds)} instead of {time_text(loose)} in {len(kernels)} launches"
+    return "\n".join([f"one launch {launch.kernel.name}", _item("legal", lines), _item("predicted", [price])])
 
 
 def _item(title: str, lines: Iterable[str]) -> str:

@@ -63,7 +63,8 @@ def step_traffic(plan: Plan, step: Step) -> Traffic:
     from polyfuse.plan import Launch
 
     if isinstance(step, Launch):
-        return kernel_traffic(plan.scop, step.schedule)
+        parts = [kernel_traffic(plan.scop, schedule) for schedule in step.schedules]
+        return Traffic(tuple(t for p in parts for t in p.reads), tuple(t for p in parts for t in p.writes))
     statement = plan.scop.statements[plan.called(step)]
     assert isinstance(statement, OpaqueStatement)
     return call_traffic(plan.scop, statement)

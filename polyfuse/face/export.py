@@ -20,6 +20,7 @@ from polyfuse.bindings import (
     Buffer,
     DerivedGuard,
     FromArgument,
+    FromBlocks,
     FromBuffer,
     FromOutput,
     FromProduct,
@@ -151,7 +152,10 @@ def _launch(plan: Plan, launch: Launch) -> list[str]:
         for p, binding in zip(kernel.parameters, launch.bindings, strict=True)
         if isinstance(binding, FromProduct)
     }
-    blocks = " * ".join(f"({_python(n, products)})" for n in kernel.grid)
+    named = {p.name: b for p, b in zip(kernel.parameters, launch.bindings, strict=True) if isinstance(b, FromBlocks)}
+    (grid, *more) = kernel.grid
+    whole = named.get(str(grid)) if not more else None
+    blocks = _total(whole) if whole is not None else " * ".join(f"({_python(n, products)})" for n in kernel.grid)
     buffers = [b.name for b in _buffers(plan)]
     return [
         "        ExportedLaunch(",
@@ -185,10 +189,19 @@ def _binding(binding: Binding, buffers: Sequence[str]) -> str:
             return f"('buffer', {buffers.index(name)})"
         case FromSize(expression):
             return f"('size', lambda s: {_python(expression)})"
+        case FromBlocks():
+            return f"('size', lambda s: {_total(binding)})"
         case FromProduct(factors):
             return f"('size', lambda s: {' * '.join(f'({_python(f)})' for f in factors)})"
         case _:
             raise UnsupportedError("a plan for strided arguments cannot be exported")
+
+
+def _total(blocks: FromBlocks) -> str:
+    """The blocks of all grids together."""
+    pairs = zip(blocks.grids, map(dict, blocks.derived), strict=True)
+    grids = (" * ".join(f"max(0, {_python(n, products)})" for n in grid) for grid, products in pairs)
+    return " + ".join(grids) or "0"
 
 
 def _guard(guard: AnyGuard) -> str:

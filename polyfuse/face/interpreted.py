@@ -13,9 +13,11 @@ from polyfuse import contractions
 from polyfuse.backends.interpreter import run_kernel
 from polyfuse.bindings import (
     FAULT,
+    LAUNCHED,
     Binding,
     Buffer,
     FromArgument,
+    FromBlocks,
     FromBuffer,
     FromOutput,
     FromProduct,
@@ -78,6 +80,8 @@ class _Run:
                 return expression.evaluate(self.sizes)
             case FromProduct(factors):
                 return prod(f.evaluate(self.sizes) for f in factors)
+            case FromBlocks():
+                return binding.value(self.sizes)
             case FromStride(position, axis):
                 array = self.arguments[position]
                 return array.strides[axis] // array.itemsize
@@ -101,7 +105,7 @@ class _Run:
 
     def _numbers(self, step: Launch) -> Mapping[str, int]:
         pairs = zip(step.kernel.parameters, step.bindings, strict=True)
-        named = {p.name: self.value(b) for p, b in pairs if isinstance(b, (FromSize, FromProduct, FromStride))}
+        named = {p.name: self.value(b) for p, b in pairs if isinstance(b, LAUNCHED)}
         return {**self.sizes, **named}
 
     def call(self, step: LibraryCall) -> None:

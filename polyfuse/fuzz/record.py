@@ -94,8 +94,7 @@ class Record:
     def _add_plan(self, name: str, plan: Plan) -> None:
         self.ways[f"{name} on {plan.target.name}"] += 1
         self.kernels[f"{name}: {min(len(plan.steps), 12)}"] += 1
-        for launch in plan.launches:
-            schedule = launch.schedule
+        for schedule in plan.schedules:
             self.strategies[f"{plan.target.kind} {schedule.strategy}"] += 1
             shared = {box.value for box in schedule.shared}
             for value in schedule.body:

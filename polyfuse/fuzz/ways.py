@@ -117,7 +117,7 @@ def other_way(seed: int, name: str, fused: Plan) -> Way:
             if len(names) >= 2:
                 return Way(kind[0], (*common, (kind[0], (tuple(dice.sample(names, 2)),))))
         case "strategy" | "tiles":
-            steered = _steered(dice, fused.launches and dice.choice(fused.launches).schedule, fused, kind[0])
+            steered = _steered(dice, fused.schedules and dice.choice(fused.schedules), fused, kind[0])
             if steered is not None:
                 return Way(kind[0], (*fused_options(common, fused), steered))
     return Way("prices", common, prices=dice.randrange(10**6))
@@ -158,5 +158,5 @@ def _held(dice: Random, plan: Plan) -> tuple[tuple[str, Any], ...] | None:
 
 def value_names(plan: Plan) -> list[str]:
     """Values that a user may name in options."""
-    computed = {v for launch in plan.launches for v in launch.schedule.body}
+    computed = {v for schedule in plan.schedules for v in schedule.body}
     return [s.name for s in plan.scop.statements if s.id in computed]

@@ -59,6 +59,10 @@ class Grouping:
         """Why no kernel computes both `u` and `v`; legal if one does."""
         return sharing(self._queue(self._rules), u, v)
 
+    def allows(self, body: frozenset[int], roots: frozenset[int]) -> Verdict:
+        """Whether the user's wishes let one kernel compute `body`."""
+        return self._rules.allows(body, roots)
+
     def why_stored(self, value: int) -> Verdict:
         """Why `value` is written to memory; legal if it is not."""
         return storing(self._queue(self._rules), value)

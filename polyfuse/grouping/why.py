@@ -7,6 +7,7 @@ from polyfuse.grouping.partition import Partition
 from polyfuse.grouping.queue import Queue, loss
 from polyfuse.verdict import Kind, Verdict, unknown
 
+BESIDE = Verdict(Kind.LEGAL, "one launch computes both, side by side in blocks of their own")
 TOGETHER = Verdict(Kind.LEGAL, "one kernel computes both")
 NOT_STORED = Verdict(Kind.LEGAL, "the value is not written to memory")
 

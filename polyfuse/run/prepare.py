@@ -13,9 +13,11 @@ from typing import Any
 from polyfuse import contractions, expr
 from polyfuse.bindings import (
     FAULT,
+    LAUNCHED,
     Binding,
     Buffer,
     FromArgument,
+    FromBlocks,
     FromBuffer,
     FromOutput,
     FromProduct,
@@ -80,7 +82,7 @@ class Call:
     given: Mapping[str, int]
     staged: tuple[int, ...] = ()
 
-    def number(self, binding: FromSize | FromProduct | FromStride) -> int:
+    def number(self, binding: FromSize | FromProduct | FromStride | FromBlocks) -> int:
         """The value at launch of a binding that depends on sizes and strides only."""
         match binding:
             case FromSize(expression):
@@ -90,6 +92,8 @@ class Call:
                 for factor in factors:
                     product *= factor.evaluate(self.sizes)
                 return product
+            case FromBlocks():
+                return binding.value(self.sizes)
             case FromStride(position, axis):
                 facts = self.leaves[position].facts
                 assert facts is not None, "strides of a leaf that is no array"
@@ -111,7 +115,7 @@ class _Values:
     def constant(self, binding: Binding, call: Call) -> int | None:
         """The value of `binding` where it is the same in every call of the record, else None."""
         match binding:
-            case FromSize() | FromProduct() | FromStride():
+            case FromSize() | FromProduct() | FromStride() | FromBlocks():
                 return call.number(binding)
             case FromBuffer(name) if name == FAULT:
                 return self.status
@@ -302,7 +306,7 @@ def _numbers(launch: Launch, call: Call) -> dict[str, int]:
     """Size symbols, and the kernel's size parameters under their own names."""
     numbers = dict(call.sizes)
     for parameter, binding in zip(launch.kernel.parameters, launch.bindings, strict=True):
-        if isinstance(parameter, SizeParameter) and isinstance(binding, (FromSize, FromProduct, FromStride)):
+        if isinstance(parameter, SizeParameter) and isinstance(binding, LAUNCHED):
             numbers[parameter.name] = call.number(binding)
     return numbers
 

@@ -58,8 +58,8 @@ class Point:
 
 def neighbours(point: Point, plan: Plan) -> Iterator[Point]:
     """Per kernel: the next best schedule, then each parameter of this one halved and doubled."""
-    for launch in plan.launches:
-        found = signature(launch.schedule)
+    for schedule in plan.schedules:
+        found = signature(schedule)
         yield point.without(found)
         for name, size in found[2]:
             for other in (size // 2, 2 * size):
@@ -82,7 +82,7 @@ class Tuner:
         running a plan raises."""
         start, best, least = self.clock(), first, self.measure(first)
         point = Point(tiles={value: dict(named) for value, named in self.key.options.tiles})
-        self.seen.add(frozenset(map(signature, _schedules(first.plan))))
+        self.seen.add(frozenset(map(signature, first.plan.schedules)))
         self._told(0, first.plan, least, least)
         points, count = deque(neighbours(point, first.plan)), 0
         while points and count < CANDIDATES and self.clock() - start < SECONDS:
@@ -102,7 +102,7 @@ class Tuner:
         """The plan of a point, compiled; None where there is none or it was measured before."""
         try:
             plan = self._planned(point)
-            found = frozenset(map(signature, _schedules(plan)))
+            found = frozenset(map(signature, plan.schedules))
             if found in self.seen or found & point.dear or not hold(plan.guards, sizes):
                 return None
             self.seen.add(found)
@@ -127,16 +127,12 @@ class Tuner:
 
     def _told(self, number: int, plan: Plan, seconds: float, least: float) -> None:
         """Progress: in the log ``polyfuse.tune``, and on a terminal as it goes."""
-        parts = (f"{s} {' '.join(f'{n}={v}' for n, v in p)}".strip() for _, s, p in map(signature, _schedules(plan)))
+        parts = (f"{s} {' '.join(f'{n}={v}' for n, v in p)}".strip() for _, s, p in map(signature, plan.schedules))
         times = f"{1e6 * seconds:.1f} us, best {1e6 * least:.1f} us"
         text = f"{number} of at most {CANDIDATES}: {times}: {', '.join(parts)}"
         _log.info("%s %s", self.key.program.name, text)
         if sys.stderr.isatty():
             print(f"tuning {self.key.program.name} {text}", file=sys.stderr)
-
-
-def _schedules(plan: Plan) -> list[KernelSchedule]:
-    return [launch.schedule for launch in plan.launches]
 
 
 def timed(run: Callable[[], object], wait: Callable[[], None]) -> float:

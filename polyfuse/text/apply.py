@@ -6,6 +6,7 @@ follow; what the text says of scopes and notes is checked against what follows. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +16,9 @@ from polyfuse.explain.kernels import KernelView
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
-from polyfuse.legality import prove
+from polyfuse.grouping.side_by_side import Launched
+from polyfuse.legality import prove, prove_side_by_side
+from polyfuse.members import Packing
 from polyfuse.places.proposal import Group
 from polyfuse.planner import assemble
 from polyfuse.program_costs import ProgramCosts, program_costs
@@ -59,13 +62,29 @@ def apply_text(text: str, plan: Plan) -> Plan:
     sets = grouped(costs.scop, steps)
     kernels = [_kernel(costs, step, group) for step, group in zip(steps, sets, strict=True)]
     grouping = Grouping(tuple(kernels), {}, (), 0, 0, costs, Rules(), None)
-    built = assemble(costs, grouping, plan.layouts)
+    packing = Packing(grouping, tuple(_launches(costs, steps, kernels)), {})
+    built = assemble(costs, packing, plan.layouts)
     guards = tuple(dict.fromkeys((*built.guards, *plan.guards)))
     built = replace(built, guards=guards)
     texts = [step for step in steps if isinstance(step, KernelText)]
     for step, view in zip(texts, built.kernels, strict=True):
         _check_homes(step, view)
     return built
+
+
+def _launches(costs: ProgramCosts, steps: Sequence[StepText], kernels: Sequence[KernelGroup]) -> list[Launched]:
+    """The kernels of each launch, in order.  Raises ScheduleError for those that may not run side by side."""
+    found: list[Launched] = []
+    for step, kernel in zip(steps, kernels, strict=True):
+        if not isinstance(step, KernelText) or not step.beside:
+            found.append((kernel,))
+            continue
+        found[-1] = (*found[-1], kernel)
+        schedules = [s for k in found[-1] if (s := costs.choice(k.body, k.roots, k.loads).schedule) is not None]
+        verdict = prove_side_by_side(costs.scop, schedules)
+        if not verdict:
+            raise refused(step, verdict)
+    return found
 
 
 def _kernel(costs: ProgramCosts, step: StepText, sets: Sets) -> KernelGroup:

@@ -2,7 +2,7 @@
 
     text       :=  block { blank line block }
     block      :=  header { statement }  |  "call" name "=" body
-    header     :=  "kernel" name strategy { parameter "=" integer } [ "grid" ... ] [ "block" integer ]
+    header     :=  ( "kernel" | "beside" ) name strategy { parameter "=" integer } [ "grid" ... ] [ "block" integer ]
     statement  :=  name [ "=" body ] [ scope { "," note } ]
     scope      :=  "register" | "shared" | "global"
     note       :=  "staged" | "combine" level | integer "places"
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse.errors import ScheduleError
 from polyfuse.schedule import Scope
@@ -33,7 +33,7 @@ class StatementText:
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """`threads`: the block, 0 where it is not given."""
+    """`threads`: the block, 0 where it is not given.  `beside`: in the launch of the kernel before it."""
 
     name: str
     strategy: str
@@ -41,6 +41,7 @@ class KernelText:
     threads: int
     statements: tuple[StatementText, ...]
     line: int = 0
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class CallText:
 StepText = KernelText | CallText
 
 _HEADER = re.compile(
-    r"kernel (?P<name>[^\W\d]\w*) (?P<strategy>\w+)(?P<parameters>( \w+=\d+)*)( grid .*?)?( block (?P<block>\d+))?"
+    r"(?P<kind>kernel|beside) (?P<name>[^\W\d]\w*) (?P<strategy>\w+)(?P<parameters>( \w+=\d+)*)"
+    r"( grid .*?)?( block (?P<block>\d+))?"
 )
 _CALL = re.compile(r"call (?P<name>\w+)( = (?P<body>.*))?")
 _STATEMENT = re.compile(
@@ -74,16 +76,14 @@ def parse_text(text: str) -> tuple[StepText, ...]:
         if kernel is not None:
             if not statements:
                 raise ScheduleError(f"line {kernel.line}: kernel {kernel.name} computes nothing")
-            steps.append(
-                KernelText(
-                    kernel.name, kernel.strategy, kernel.parameters, kernel.threads, tuple(statements), kernel.line
-                )
-            )
+            steps.append(replace(kernel, statements=tuple(statements)))
             statements.clear()
 
     for number, line in _lines(text):
-        if line.startswith("kernel "):
+        if line.startswith(("kernel ", "beside ")):
             finish()
+            if line.startswith("beside ") and not (steps and isinstance(steps[-1], KernelText)):
+                raise ScheduleError(f"line {number}: no kernel stands above {line!r}")
             kernel = _header(line, number)
         elif line.startswith("call "):
             finish()
@@ -121,7 +121,8 @@ def _header(line: str, number: int) -> KernelText:
         )
     pairs = [part.split("=") for part in found["parameters"].split()]
     parameters = tuple((name, int(value)) for name, value in pairs)
-    return KernelText(found["name"], found["strategy"], parameters, int(found["block"] or 0), (), number)
+    beside = found["kind"] == "beside"
+    return KernelText(found["name"], found["strategy"], parameters, int(found["block"] or 0), (), number, beside)
 
 
 def _call(line: str, number: int) -> CallText:

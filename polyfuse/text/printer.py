@@ -7,8 +7,14 @@
 
     call y = sort(x)
 
+    kernel w   pointwise unroll=2 vector=4   grid 16   block 128
+      w = a * 2   global
+    beside b   pointwise unroll=1 vector=4   grid 1   block 128
+      b = c + 1   global
+
 One header line per kernel: name, strategy, its parameters, the grid, threads per block.  One line per value computed,
 in canonical order: what it is, where it lives, at which level partial results meet, at how many places it is computed.
+A kernel that runs beside the one above it, in the same launch and in blocks of its own, says so in place of `kernel`.
 Inputs have a line only where they are staged in shared memory.  The grid follows from the parameters.
 """
 
@@ -16,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyfuse.explain.kernels import KernelView, StatementView
+from polyfuse.explain.kernels import KernelView, StatementView, by_step
 from polyfuse.plan import LibraryCall, Plan
 from polyfuse.schedule import Scope
 from polyfuse.text.bodies import body_text
@@ -26,10 +32,9 @@ HIDDEN = ("threads",)  # a parameter that the header shows as the block
 
 def plan_text(plan: Plan) -> str:
     """Blocks of lines, one block per step, an empty line between blocks."""
-    kernels = iter(plan.kernels)
     blocks = []
-    for step in plan.steps:
-        blocks.append(call_text(plan, step) if isinstance(step, LibraryCall) else kernel_text(next(kernels)))
+    for step, kernels in by_step(plan):
+        blocks.append(call_text(plan, step) if isinstance(step, LibraryCall) else "\n".join(map(kernel_text, kernels)))
     return "\n\n".join(blocks)
 
 
@@ -49,7 +54,7 @@ def kernel_text(kernel: KernelView) -> str:
 
 def header_text(kernel: KernelView) -> str:
     words = [kernel.strategy, *(f"{n}={v}" for n, v in kernel.parameters.items() if n not in HIDDEN)]
-    parts = [f"kernel {kernel.name}", " ".join(words), f"grid {kernel.grid_text}"]
+    parts = [f"{'beside' if kernel.member else 'kernel'} {kernel.name}", " ".join(words), f"grid {kernel.grid_text}"]
     if kernel.threads > 1:
         parts.append(f"block {kernel.threads}")
     return "   ".join(parts)

@@ -50,6 +50,7 @@ from polyfuse.kernel_types import (
 from polyfuse.scalars import MONOIDS
 from polyfuse.verify.intervals import Interval, interval
 from polyfuse.verify.kernel_accesses import AccessRules, Region
+from polyfuse.verify.kernel_members import verify_members
 from polyfuse.verify.kernel_takes import check_take
 from polyfuse.verify.kernel_terms import Scope
 
@@ -66,8 +67,13 @@ def verify_kernel(kernel: Kernel) -> None:
 
     Raises:
         KernelError: names unbound or clashing, dtypes or arities that disagree, unknown digits, vectors that cannot be
-            one access, barriers under divergent control, shared indices outside their box, too much shared memory.
+            one access, barriers under divergent control, shared indices outside their box, too much shared memory,
+            members that do not fit together.
     """
+    if kernel.members:
+        verify_members(kernel)
+        for member in kernel.members:
+            verify_kernel(member.kernel)
     _Verifier.of(kernel).run()
 
 
@@ -108,7 +114,7 @@ class _Verifier:
     # ------------------------------------------------------------------------------------------ the frame
     def _check_frame(self) -> None:
         kernel = self.kernel
-        named = [p.name for p in kernel.parameters] + [b.name for b in kernel.shared]
+        named = [p.name for p in kernel.parameters] + [b.name for b in kernel.shared if not kernel.members]
         digits = [d.name for d in kernel.digits] + [s.name for s in kernel.slots]
         for names in (named, [*digits, "t", *(f"b{k}" for k in range(len(kernel.grid)))]):
             twice = {n for n in names if names.count(n) > 1}

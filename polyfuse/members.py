@@ -1,0 +1,193 @@
+"""Which final kernels of a program run side by side in one launch, by the price of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from polyfuse.choose import Choice
+from polyfuse.cost_members import price_together
+from polyfuse.counts import Cost
+from polyfuse.grouping.partition import KernelGroup
+from polyfuse.grouping.search import Grouping
+from polyfuse.grouping.side_by_side import Beside, Launched, depth, depths, side_by_side
+from polyfuse.legality import prove, prove_side_by_side
+from polyfuse.program_costs import ProgramCosts
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Statement
+from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unprofitable
+
+PARAMETERS = 448
+"""Of a launch: 8 bytes each, of the 4 KB that every device takes (CUDA C++ Programming Guide, function parameters)."""
+
+STATEMENTS = 480
+"""Of a launch.  Numba compiles 240 of them in 1.9 s, ten kernels of 12 in 0.8 s, one in 0.05 s: slightly worse than in
+proportion."""
+
+CLEARLY = 0.9
+"""Of the price of one body, below which its parts run side by side instead: the two prices come from two models, and
+predictions within a tenth of each other do not tell which is faster."""
+
+SHORT = 2
+"""Launches' time a kernel may take at most that gets another block size to run beside others: a longer one has more to
+lose by it than a launch costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The kernels of a program and the launches that run them, in order.  `apart`: for pairs of kernels, by their
+    names, why the second has another launch than the first."""
+
+    grouping: Grouping
+    launches: tuple[Launched, ...]
+    apart: Mapping[tuple[int, int], Verdict]
+
+
+def packed(costs: ProgramCosts, grouping: Grouping) -> Packing:
+    """Kernels that wait for nothing of each other side by side, where that is faster; so are the unrelated parts of one
+    kernel, whose single body would take blocks over the product of their spaces."""
+    if costs.target.members < 2 or costs.steering.fuse != "all":
+        return Packing(grouping, tuple((kernel,) for kernel in grouping.kernels), {})
+    weighed = _Weighed(costs, grouping, depths(grouping.kernels))
+    kernels = tuple(part for kernel in grouping.kernels for part in weighed.parted(kernel))
+    launches, apart = side_by_side(kernels, Beside(weighed.fits, weighed.price))
+    for launch in launches:
+        weighed.settle(launch)
+    return Packing(replace(grouping, kernels=kernels), launches, apart)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Answers about kernels side by side; the first gives the launch its block size.  `deep`: of stored values.
+    `resized`: schedules of kernels with another number of threads per block than their own."""
+
+    costs: ProgramCosts
+    grouping: Grouping
+    deep: Mapping[int, int]
+    resized: dict[tuple[KernelGroup, int], Choice | None] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------------------------------ one kernel
+    def _own(self, kernel: KernelGroup) -> Choice:
+        return self.costs.choice(kernel.body, kernel.roots, kernel.loads)
+
+    def _chosen(self, kernels: Launched) -> list[tuple[KernelSchedule, Cost] | None]:
+        """The schedules in one launch; None for what the array library runs."""
+        leader = self._own(kernels[0]).schedule
+        choices = [self._with_threads(k, leader.threads) if leader else self._own(k) for k in kernels]
+        return [None if c.schedule is None or c.cost is None else (c.schedule, c.cost) for c in choices]
+
+    def _with_threads(self, kernel: KernelGroup, threads: int) -> Choice:
+        """Of that many threads per block if there is one, proved; else the kernel's own."""
+        own = self._own(kernel)
+        if own.schedule is None or own.schedule.threads == threads or own.schedule.cluster > 1:
+            return own
+        if kernel.time > SHORT * self.costs.target.launch * 1e12:
+            return own
+        key = (kernel, threads)
+        if key not in self.resized:
+            self.resized[key] = self._resized(kernel, threads)
+        return self.resized[key] or own
+
+    def _resized(self, kernel: KernelGroup, threads: int) -> Choice | None:
+        found = self.costs.with_threads(kernel.body, kernel.roots, kernel.loads, threads)
+        if found.schedule is None or found.group is None or found.schedule.threads != threads:
+            return None
+        return found if prove(found.group.scop, found.schedule) else None
+
+    def settle(self, launch: Launched) -> None:
+        """Keep the schedules that the launch has as the choices for its kernels."""
+        leader = self._own(launch[0]).schedule
+        for kernel in launch[1:]:
+            assert leader is not None, "a library call shares no launch"
+            self.costs.choices[kernel.body, kernel.roots] = self._with_threads(kernel, leader.threads)
+
+    # ------------------------------------------------------------------------------------------ one launch
+    def price(self, kernels: Launched) -> int:
+        """Picoseconds of one launch."""
+        chosen = [c for c in self._chosen(kernels) if c is not None]
+        if len(kernels) == 1 or not chosen:
+            return kernels[0].time
+        return price_together([c for _, c in chosen], chosen[0][0].threads, self.costs.target).picoseconds
+
+    def fits(self, kernels: Launched) -> Verdict:
+        """Whether these may run side by side: what a launch holds, the user's wishes, then the proof."""
+        chosen = [c for c in self._chosen(kernels) if c is not None]
+        if len(chosen) < len(kernels):
+            return illegal(Hazard.SCOPE, "the array library runs one of them, on whole arrays", rule="opaque")
+        for verdict in (self._capacity(kernels, [c for _, c in chosen]), self._wishes(kernels), self._bounds(chosen)):
+            if not verdict:
+                return verdict
+        return prove_side_by_side(self.costs.scop, [s for s, _ in chosen])
+
+    def _wishes(self, kernels: Launched) -> Verdict:
+        body, roots = (frozenset().union(*sets) for sets in ([k.body for k in kernels], [k.roots for k in kernels]))
+        return self.grouping.allows(body, roots)
+
+    def _bounds(self, chosen: list[tuple[KernelSchedule, Cost]]) -> Verdict:
+        """The launch asks for as many resident blocks as any member does: none may spill for it."""
+        blocks = max(s.minimum_blocks for s, _ in chosen)
+        bound = self.costs.target.registers_per_processor // (chosen[0][0].threads * blocks)
+        need = max(c.registers for s, c in chosen if s.minimum_blocks == blocks or c.registers > bound)
+        low = [c.registers for s, c in chosen if s.minimum_blocks < blocks and c.registers > bound]
+        return unprofitable(f"registers {need} > {bound}, the bound of another member") if low else LEGAL
+
+    def _capacity(self, kernels: Launched, costs: list[Cost]) -> Verdict:
+        target = self.costs.target
+        if len(kernels) > target.members:
+            return unprofitable(f"a launch has {target.members} members at most: more take too long to compile")
+        shared = sum(c.shared for c in costs)
+        if shared > target.shared_per_block:
+            sentence = f"shared memory {shared} > {target.shared_per_block} bytes"
+            return illegal(Hazard.CAPACITY, sentence, rule="capacity")
+        count = sum(map(self._parameters, kernels))
+        if count > PARAMETERS:
+            return unprofitable(f"{count} parameters > {PARAMETERS}")
+        size = sum(len(k.body) for k in kernels)
+        return unprofitable(f"{size} statements > {STATEMENTS}") if size > STATEMENTS else LEGAL
+
+    def _parameters(self, kernel: KernelGroup) -> int:
+        """No fewer than the kernel has: arrays, sizes and products of them, strides, scalars, where it begins, and what
+        its blocks leave each other."""
+        scop, arrays = self.costs.scop, kernel.loads | kernel.roots
+        sizes = frozenset().union(*(extent.names() for v in arrays for extent in scop.shape(v)))
+        strided = (scop.shape(v) for v in arrays if v in self.costs.layouts)
+        held = sum(len(scop.statements[v].dtypes) for v in arrays) + sum(map(len, strided))
+        shares = sum(len(scop.statements[v].dtypes) for v in kernel.body if self._is_reduction(v))
+        scalars = sum(argument.is_scalar for argument in scop.program.arguments)
+        return 2 + held + 2 * len(sizes) + 2 * shares + scalars
+
+    def _is_reduction(self, value: int) -> bool:
+        statement = self.costs.scop.statements[value]
+        return isinstance(statement, Statement) and statement.is_reduction
+
+    # ------------------------------------------------------------------------------------------ one body
+    def parted(self, kernel: KernelGroup) -> Launched:
+        """The parts of a kernel that share no computed value, where they are clearly faster side by side; else itself.
+        All of them wait for as much as the kernel does."""
+        parts = _components(self.costs, kernel)
+        wishes = self.costs.steering.wishes()
+        if len(parts) < 2 or any(sum(not wish.isdisjoint(p.body) for p in parts) > 1 for wish in wishes):
+            return (kernel,)
+        if len({depth(part, self.deep) for part in parts}) > 1 or not self.fits(parts):
+            return (kernel,)
+        chosen = [self._own(part) for part in parts]
+        proved = all(c.group and c.schedule and prove(c.group.scop, c.schedule) for c in chosen)
+        return parts if proved and self.price(parts) < CLEARLY * kernel.time else (kernel,)
+
+
+def _components(costs: ProgramCosts, kernel: KernelGroup) -> Launched:
+    """The kernel as one kernel per set of values that no computed value connects with another set, longest first."""
+    leader = {value: value for value in kernel.body}
+    for value in sorted(kernel.body):  # operands before users
+        near = {leader[o] for o in costs.operands(value) if o in leader}
+        if near:
+            joined = min(near)
+            leader = {v: joined if old in near or v == value else old for v, old in leader.items()}
+    if len(set(leader.values())) == 1:
+        return (kernel,)
+    found = []
+    for first in sorted(set(leader.values())):
+        body = frozenset(v for v, old in leader.items() if old == first)
+        roots, loads = body & kernel.roots, frozenset(o for v in body for o in costs.operands(v)) - body
+        found.append(KernelGroup(roots, body, loads, costs.price(body, roots, loads)))
+    return tuple(sorted(found, key=lambda part: (-part.time, part.name)))
