@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
@@ -30,7 +30,7 @@ def pointwise(situation: Situation) -> list[Proposal]:
     """Proposals for a group without scans whose reductions, if any, give scalars that each block sums for itself."""
     axes = situation.classes.statement(situation.lead)
     covered = {a.number for a in axes}
-    prologue = [a for a in situation.axes if a.number not in covered]
+    prologue = [a for a in situation.axes if a.number not in covered and a.extent != ONE]
     if situation.scans or not _scalars_only(situation, axes, prologue):
         return []
     inner = situation.inner if situation.inner is not None and situation.inner.number in covered else None
@@ -236,6 +236,8 @@ def anchors(situation: Situation, splits: dict[int, Affine]) -> dict[tuple[int, 
     found: dict[tuple[int, int], Affine] = {}
     for statement in situation.group.statements():
         for d, axis in enumerate(situation.classes.statement(statement)):
-            if axis.number in splits:
+            if axis.extent == ONE:  # nothing runs along it, whatever other dimensions of extent 1 are called
+                found[(statement.id, d)] = ZERO
+            elif axis.number in splits:
                 found[(statement.id, d)] = splits[axis.number]
     return found

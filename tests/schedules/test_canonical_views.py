@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse import expr
 from polyfuse.canonical import canonical_views
 from polyfuse.dtypes import f64
 from polyfuse.expr import Node, Program
 from polyfuse.reference import evaluate
+from polyfuse.testing import assert_equivalent
 from tests.schedules.programs import program
 
 EQUAL = {
@@ -95,3 +97,19 @@ def _random_step(random: np.random.Generator, values: list[Node]) -> Node:
             return expr.map_("subtract", [x, same[random.integers(len(same))]])
         case _:
             return expr.map_("tanh", [x])
+
+
+@pytest.mark.parametrize("shape", ["1", "1, 1", "1, 300", "300, 1", "1, N~300", "2, 1, N~300"])
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+def test_dimensions_of_one_element_keep_nothing_apart(shape: str, target: str) -> None:
+    """Results keep their unit dimensions, values between them have none."""
+
+    def adam(p: Any, g: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
+        m2 = 0.9 * m + 0.1 * g
+        v2 = 0.999 * v + 0.001 * g * g
+        return p - 0.001 * m2 / (np.sqrt(v2) + 1e-8), m2, v2
+
+    given = [pf.spec(f"f32[{shape}]")] * 4
+    plan = pf.jit(adam).plan(*given, target=target)
+    assert len(plan.launches) == 1, str(plan)
+    assert_equivalent(pf.jit(adam).plan(*given, target=target, fuse=False), plan, seeds=(0,))
