@@ -159,7 +159,7 @@ def test_a_later_kernel_that_reads_the_argument_is_a_witness() -> None:
 def test_explain_says_what_out_will_do() -> None:
     text = programs.plan(lambda x, w: (np.exp(x) * w, x[::-1] + 1), "f32[N]", "f32[N]").explain()
     lines = text[text.index("\nmemory\n") :].splitlines()
-    assert lines[2].startswith("  out=x: multiply is stored in a temporary first; illegal: x is read by kernel add")
+    assert lines[2].startswith("  out=x: multiply is stored in a temporary first; illegal: add reads x, which exp")
     assert lines[3] == "  out=w: multiply is stored over w, every element after its last read"
 
 
