@@ -49,7 +49,9 @@ def packed(costs: ProgramCosts, grouping: Grouping) -> Packing:
     if costs.target.members < 2 or costs.steering.fuse != "all":
         return Packing(grouping, tuple((kernel,) for kernel in grouping.kernels), {})
     weighed = _Weighed(costs, grouping, depths(grouping.kernels))
-    kernels = tuple(part for kernel in grouping.kernels for part in weighed.parted(kernel))
+    kernels = grouping.kernels
+    if not costs.options.batch_invariant:  # which bodies there are, and how they sum, must not follow a price
+        kernels = tuple(part for kernel in kernels for part in weighed.parted(kernel))
     launches, apart = side_by_side(kernels, Beside(weighed.fits, weighed.price))
     for launch in launches:
         weighed.settle(launch)
@@ -81,7 +83,7 @@ class _Weighed:
         own = self._own(kernel)
         if own.schedule is None or own.schedule.threads == threads or own.schedule.cluster > 1:
             return own
-        if kernel.time > SHORT * self.costs.target.launch * 1e12:
+        if self.costs.options.batch_invariant or kernel.time > SHORT * self.costs.target.launch * 1e12:
             return own
         key = (kernel, threads)
         if key not in self.resized:
