@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from polyfuse import expr
 from polyfuse.affine import dimension, dimensions, names_of
-from polyfuse.dtypes import f32, f64
+from polyfuse.dtypes import DType, bf16, f16, f32, f64
 from polyfuse.expr import Map, Node, Program, Reduce, View
 from polyfuse.rebuild import rebuild_program
 
@@ -45,7 +45,7 @@ def sites(program: Program) -> tuple[Site, ...]:
 
 
 def _exponentials(total: Reduce) -> Site | None:
-    match total.operands[0]:
+    match _narrow(total.operands[0]):
         case Map(function="exp", operands=(Map(function="subtract", operands=(x, View() as repeated)),)):
             first = _per_result(repeated, total)
             if isinstance(first, Reduce) and first.monoid == "max":
@@ -56,7 +56,7 @@ def _exponentials(total: Reduce) -> Site | None:
 
 def _products(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
     """A sum of products of distances from what follows from the sum of either factor's elements."""
-    match total.operands[0]:
+    match _narrow(total.operands[0]):
         case Map(
             function="multiply",
             operands=(
@@ -75,6 +75,7 @@ def _products(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
 
 def _elements(operand: Node, axes: tuple[int, ...]) -> bytes:
     """What a reduction takes together for which result, in whatever order its operand has the dimensions."""
+    operand = _narrow(operand)
     source, index = operand, dimensions(operand.rank)
     if isinstance(operand, View) and set(operand.index) == set(index) and operand.source.rank == operand.rank:
         order = [index.index(at) for at in operand.index]
@@ -82,6 +83,17 @@ def _elements(operand: Node, axes: tuple[int, ...]) -> bytes:
             source, index = operand.source, operand.index
     kept = [dimension(k) for k in range(operand.rank) if k not in axes]
     return expr.digest_of(source, tuple(kept.index(at) if at in kept else -1 for at in index))
+
+
+def _narrow(operand: Node) -> Node:
+    """What a sum of 16-bit floats widens: in registers both are one, and nothing rounds in between."""
+    if isinstance(operand, Map) and operand.function == "cast" and operand.operands[0].dtype in (f16, bf16):
+        return operand.operands[0]
+    return operand
+
+
+def _as(node: Node, dtype: DType) -> Node:
+    return node if node.dtype == dtype else expr.map_("cast", (node,), dtype)
 
 
 def _per_result(repeated: View, total: Reduce) -> Node | None:
@@ -104,8 +116,11 @@ def cascaded(program: Program, chosen: Collection[Site]) -> Program:
         if not isinstance(node, Reduce):
             return node
         if monoid := monoids.get(original.digest):
-            state = states[original.digest] = _state(monoid, node.operands, node.axes)
-            return state[0] if monoid == "max_sumexp" else expr.map_("multiply", (state[0], state[1]))
+            wide = f64 if node.dtype == f64 else f32
+            elements = tuple(_as(_narrow(x), wide) for x in node.operands)
+            state = states[original.digest] = _state(monoid, elements, node.axes)
+            whole = state[0] if monoid == "max_sumexp" else expr.map_("multiply", (state[0], state[1]))
+            return _as(whole, node.dtype)
         site = totals.get(original.digest)
         if site is None:
             return node
@@ -128,11 +143,11 @@ def _state(monoid: str, elements: tuple[Node, ...], axes: tuple[int, ...]) -> tu
 def _around(node: Reduce, state: tuple[Reduce, ...] | None) -> Node:
     """The sum of products of distances from other points than the means, by the state around the means (by default one
     of its own)."""
-    (product,) = node.operands
+    product = _narrow(node.operands[0])
     assert isinstance(product, Map)
     factors = [f for f in dict.fromkeys(product.operands) if isinstance(f, Map)]
     if state is None:
-        state = _state("comoments", tuple(f.operands[0] for f in factors), node.axes)
+        state = _state("comoments", tuple(_as(f.operands[0], node.dtype) for f in factors), node.axes)
     count, *means, spread = state
     distances = []
     for factor, mean in zip(factors, means, strict=True):
@@ -140,6 +155,6 @@ def _around(node: Reduce, state: tuple[Reduce, ...] | None) -> Node:
         assert isinstance(repeated, View)
         point = _per_result(repeated, node)
         assert point is not None
-        distances.append(expr.map_("subtract", (mean, point)))
+        distances.append(expr.map_("subtract", (mean, _as(point, node.dtype))))
     apart = expr.map_("multiply", (distances[0], distances[-1]))
     return expr.map_("add", (spread, expr.map_("multiply", (count, apart))))

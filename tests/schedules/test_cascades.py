@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 import polyfuse as pf
 from polyfuse import planner
@@ -74,7 +75,7 @@ def in_one_pass(function: Callable[..., Any], spec: str, target: str = "h200", *
 
 def draw(spec: str, plan: Plan, seed: int, offset: float = 0.0) -> np.ndarray[Any, Any]:
     shape = tuple(n.evaluate({}) for n in plan.program.arguments[0].shape)
-    dtype = {"f32": np.float32, "f64": np.float64}[spec.split("[")[0]]
+    dtype = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": bfloat16}[spec.split("[")[0]]
     return (np.random.default_rng(seed).standard_normal(shape) + offset).astype(dtype)
 
 
@@ -91,6 +92,10 @@ CASES = (
     (spread_and_mean, "f32[4, 333]"),
     (batch, "f32[9, 3, 50]"),
     (covariance_with_the_next, "f64[5, 301]"),
+    (logsumexp, "bf16[5, 1001]"),
+    (softmax, "f16[7, 130]"),
+    (standardise, "bf16[257, 24]"),
+    (covariance_with_the_next, "f16[5, 301]"),
 )
 
 
@@ -102,13 +107,13 @@ def test_one_pass_gives_what_two_give(function: Callable[..., Any], spec: str, t
     x = draw(spec, plan, 0)
     expected = function(x.astype(np.float64))
     expected = expected if isinstance(expected, tuple) else (expected,)
-    tolerance = {4: 2e-5, 8: 1e-12}[x.dtype.itemsize]
+    tolerance = {2: 2e-2, 4: 2e-5, 8: 1e-12}[x.dtype.itemsize]
     for got in (run_plan(plan, [x], seed=1), evaluate(plan.program, [x])):
         for mine, exact in zip(got, expected, strict=True):
-            np.testing.assert_allclose(mine, exact, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(mine.astype(np.float64), exact, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("function", "spec"), CASES[::2])
+@pytest.mark.parametrize(("function", "spec"), CASES[:11:2])
 def test_one_pass_on_the_cores_of_a_cpu(
     function: Callable[..., Any], spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,17 +225,11 @@ def a_shifted_one(x):
     return np.exp(x - 2 * x.max(axis=1, keepdims=True)).sum(axis=1)
 
 
-def half(x):
-    return np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1)
-
-
 @pytest.mark.parametrize(
-    ("function", "dtype"),
-    [(f, "f32") for f in (other_elements, a_part, other_axes, no_squares, a_least_one, a_shifted_one)]
-    + [(half, "f16")],
+    "function", [other_elements, a_part, other_axes, no_squares, a_least_one, a_shifted_one]
 )
-def test_what_the_two_rules_do_not_cover_is_left_alone(function: Callable[..., Any], dtype: str) -> None:
-    plan = pf.jit(function).plan(pf.spec(f"{dtype}[64, 65536]"), target="a100")
+def test_what_the_rules_do_not_cover_is_left_alone(function: Callable[..., Any]) -> None:
+    plan = pf.jit(function).plan(pf.spec("f32[64, 65536]"), target="a100")
     assert sites(plan.program) == () and "moments" not in str(plan) and "max_sumexp" not in str(plan)
 
 
