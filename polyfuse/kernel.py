@@ -294,3 +294,9 @@ class Member:
     kernel: Kernel
     arguments: tuple[int, ...]
     first: Affine
+
+
+def combines_once(kernel: Kernel) -> bool:
+    """Whether threads of several warps combine values, each time after all that they load: no loop overlaps the two."""
+    loops = any(isinstance(op, For) for op in kernel.body)
+    return not loops and any(isinstance(op, Combine) and op.bits >= 32 for op in kernel.body)

@@ -12,14 +12,16 @@ from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
+from polyfuse.backends.numba_cuda.resident import denser
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
-from polyfuse.kernel import Parameter
+from polyfuse.kernel import Parameter, combines_once
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.faults import PAGE
 from polyfuse.run.services import Bound
+from polyfuse.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,14 @@ class CudaKernel:
 
 @dataclass(frozen=True, slots=True)
 class CudaJob:
-    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`."""
+    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`: the machine
+    model, for a kernel whose threads wait for each other; see `denser`."""
 
     source: str
     name: str
     parameters: tuple[Parameter, ...]
     settings: Mapping[str, Any]
+    waits: Target | None = None
     is_concurrent: bool = True
 
     @property
@@ -62,6 +66,8 @@ class CudaJob:
         compiled = compile_kernel(self.source, self.name, self.parameters, **self.settings)
         with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
             compiled = assemble(compiled)
+            if self.waits is not None:
+                compiled = denser(compiled, self.waits)
         return compiled
 
     def run(self) -> bytes:
@@ -92,7 +98,8 @@ class CudaBackend:
             "fastmath": plan.options.fastmath,
             "cluster": kernel.cluster,
         }
-        return CudaJob(print_kernel(kernel), function_name(kernel.name), kernel.parameters, settings)
+        waits = plan.target if kernel.cluster == 1 and combines_once(kernel) else None
+        return CudaJob(print_kernel(kernel), function_name(kernel.name), kernel.parameters, settings, waits)
 
     def load(self, launch: Launch, plan: Plan, data: bytes) -> CudaKernel:
         return CudaKernel(CompiledKernel.from_bytes(data))

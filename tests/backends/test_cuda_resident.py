@@ -1,0 +1,70 @@
+"""Kernels whose threads wait for each other get room for one more block where that spills nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.backends.numba_cuda.assemble import find_ptxas
+from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources
+from polyfuse.kernel import combines_once
+from polyfuse.plan import Launch, Plan
+from polyfuse.target import H200
+
+pytestmark = [pytest.mark.ptx, pytest.mark.skipif(find_ptxas() is None, reason="needs an assembler")]
+
+
+def layernorm(x: Any, gain: Any, bias: Any) -> Any:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + bias
+
+
+def only(function: Any, *specs: str) -> tuple[Launch, Plan]:
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    (launch,) = plan.launches
+    return launch, plan
+
+
+def compiled(function: Any, *specs: str) -> CompiledKernel:
+    from polyfuse.face.numba_cuda import CudaBackend
+
+    launch, plan = only(function, *specs)
+    return CudaBackend().job(launch, plan).kernel()
+
+
+def test_layernorm_has_four_blocks_on_a_processor_and_spills_nothing() -> None:
+    kernel = compiled(layernorm, "f32[N~16384, 4096]", "f32[4096]", "f32[4096]")
+    assert kernel.resources is not None
+    assert kernel.minimum_blocks == 4 and kernel.resources.registers <= 64
+    assert kernel.resources.spilled_bytes == kernel.resources.local_bytes == 0
+    assert ".minnctapersm 4" in kernel.ptx
+
+
+def test_what_would_spill_stays_as_it_is() -> None:
+    from polyfuse.backends.numba_cuda.resident import denser
+
+    kernel = compiled(layernorm, "f32[N~16384, 4096]", "f32[4096]", "f32[4096]")
+    assert denser(kernel, H200) is kernel  # a fifth block leaves 48 registers
+    spilling = replace(kernel, resources=Resources(64, 8, 8))
+    assert denser(spilling, H200) is spilling
+    unassembled = replace(kernel, resources=None)
+    assert denser(unassembled, H200) is unassembled
+    full = replace(kernel, resources=Resources(32, 0, 0))
+    assert denser(full, H200) is full  # 8 blocks of 256 threads are all that a processor holds
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "waits"),
+    [
+        (lambda x: x / x.sum(axis=1, keepdims=True), "f32[N~65536, 4096]", True),
+        (lambda x: x / x.sum(axis=1, keepdims=True), "f32[N~65536, 16]", False),  # lanes of one warp
+        (lambda x: np.exp(x) + 1, "f32[N~65536, 4096]", False),
+        (lambda x: x.sum(axis=0), "f32[N~65536, 4096]", False),  # the loop's loads overlap
+    ],
+)
+def test_only_threads_that_wait_for_other_warps_leave_gaps(function: Any, spec: str, waits: bool) -> None:
+    assert combines_once(only(function, spec)[0].kernel) is waits
