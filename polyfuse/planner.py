@@ -45,7 +45,7 @@ from polyfuse.members import Packing, packed
 from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
-from polyfuse.program_costs import ProgramCosts, program_costs, size_hints
+from polyfuse.program_costs import ProgramCosts, other_form, program_costs, size_hints
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.sharing import share_memory
@@ -160,7 +160,7 @@ def _in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout,
     if not chosen:
         return costs, grouping
     program = cascaded(scop.program, chosen)
-    others = program_costs(program, costs.target, options, layouts, costs.pricer)
+    others = other_form(costs, program, layouts)
     other = _grouping(others)
     fusion_log.info("%d sums in one pass: %d us, %d without", len(chosen), other.time // 10**6, grouping.time // 10**6)
     others.work += costs.work

@@ -35,6 +35,14 @@ def program_costs(
     return ProgramCosts(scop, target, options, hints, given, steering(scop, options), pricer)
 
 
+def other_form(costs: ProgramCosts, program: Program, layouts: Sequence[Layout]) -> ProgramCosts:
+    """The costs of another form of a program, with the same options: groups that both forms have are priced once."""
+    found = program_costs(program, costs.target, costs.options, layouts, costs.pricer)
+    if found.hints == costs.hints:
+        found.judged, found.kinds = costs.judged, costs.kinds
+    return found
+
+
 def size_hints(program: Program) -> dict[str, int]:
     """A typical value of every size symbol."""
     hints = dict(program.hints)
@@ -78,13 +86,14 @@ class ProgramCosts:
     avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[str]] = field(default_factory=dict)
     judged: dict[Hashable, Judgement] = field(default_factory=dict)
     keys: dict[tuple[frozenset[int], frozenset[int]], Hashable] = field(default_factory=dict)
+    kinds: dict[Hashable, int] = field(default_factory=dict)
     volumes: dict[int, int] = field(default_factory=dict)
     least: dict[int, int] = field(default_factory=dict)
     work: int = 0  # statements placed so far to learn prices: what planning time goes with
 
     @cached_property
     def likeness(self) -> Likeness:
-        return Likeness(self.scop, self.layouts)
+        return Likeness(self.scop, self.layouts, self.kinds)
 
     @property
     def count(self) -> int:

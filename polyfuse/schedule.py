@@ -167,6 +167,7 @@ class KernelSchedule:
     cluster: int = 1
     border: bool = False
     reuses: tuple[tuple[int, int], ...] = ()
+    _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)
@@ -177,7 +178,10 @@ class KernelSchedule:
         return first if first and self.digit(first).kind == "block" else ""
 
     def of_kind(self, kind: DigitKind) -> tuple[Digit, ...]:
-        return tuple(d for d in self.digits if d.kind == kind)
+        found = self._kinds.get(kind)
+        if found is None:  # a price asks a hundred times
+            found = self._kinds[kind] = tuple([d for d in self.digits if d.kind == kind])
+        return found
 
     def by_name(self) -> Mapping[str, Placed]:
         return {p.name: p for p in self.placed}

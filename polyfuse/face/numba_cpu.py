@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import math
 import struct
@@ -23,6 +24,11 @@ from polyfuse.run.services import Bound
 _HEADER = struct.Struct("<II")  # lengths of the names of streamed outputs and of the object code, per variant
 
 Streamed = tuple[str, ...]
+
+
+@functools.cache
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ class CpuBackend:
     def versions(self) -> tuple[str, ...]:
         from polyfuse.backends.numba_cpu.fragments.entry import host_processor
 
-        packages = tuple(f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite"))
+        packages = tuple(f"{name} {_version(name)}" for name in ("numba", "llvmlite"))
         return (*packages, repr(host_processor()))
 
     def compile(self, launch: Launch, plan: Plan) -> CpuKernel:

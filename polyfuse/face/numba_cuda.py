@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,11 @@ from polyfuse.plan import Launch, Plan
 from polyfuse.run.faults import PAGE
 from polyfuse.run.services import Bound
 from polyfuse.target import Target
+
+
+@functools.cache
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class CudaBackend:
     device: str = "cuda"
 
     def versions(self) -> tuple[str, ...]:
-        return tuple(f"{name} {importlib.metadata.version(name)}" for name in ("numba-cuda", "numba", "llvmlite"))
+        return tuple(f"{name} {_version(name)}" for name in ("numba-cuda", "numba", "llvmlite"))
 
     def compile(self, launch: Launch, plan: Plan) -> CudaKernel:
         return CudaKernel(self.job(launch, plan).kernel())

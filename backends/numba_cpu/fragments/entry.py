@@ -7,6 +7,7 @@ the record until none is left, so any number of threads may run it on one record
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import types as python_types
 from collections import Counter
@@ -54,14 +55,16 @@ class ObjectCode:
     processor: str
 
 
+@functools.cache
+def _processor() -> tuple[str, str]:
+    """Name and features of this processor, which LLVM takes a millisecond to find."""
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+@functools.cache
 def host_processor() -> str:
     """A digest of what object code depends on: the processor, its features and the LLVM version."""
-    parts = [
-        binding.get_process_triple(),
-        binding.get_host_cpu_name(),
-        binding.get_host_cpu_features().flatten(),
-        str(binding.llvm_version_info),
-    ]
+    parts = [binding.get_process_triple(), *_processor(), str(binding.llvm_version_info)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -70,12 +73,8 @@ def target_machine() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     target = binding.Target.from_triple(binding.get_process_triple())
-    return target.create_target_machine(
-        cpu=binding.get_host_cpu_name(),
-        features=binding.get_host_cpu_features().flatten(),
-        opt=2,
-        jit=True,
-    )
+    name, features = _processor()
+    return target.create_target_machine(cpu=name, features=features, opt=2, jit=True)
 
 
 def _flags() -> Any:
