@@ -90,6 +90,12 @@ class DerivedGuard:
 
 AnyGuard = Union[Guard, VolumeGuard, DerivedGuard]
 
+
+def is_advisory(guard: AnyGuard) -> bool:
+    """Whether the plan is right without it, though another would be faster."""
+    plain = guard.guard if isinstance(guard, DerivedGuard) else guard
+    return isinstance(plain, Guard) and plain.advisory
+
 # ---------------------------------------------------------------------------------------------- parameters
 
 

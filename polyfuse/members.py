@@ -42,6 +42,10 @@ class Packing:
     launches: tuple[Launched, ...]
     apart: Mapping[tuple[int, int], Verdict]
 
+    def unmet(self, wish: frozenset[int]) -> bool:
+        """Whether no launch computes all of these values."""
+        return not any(wish <= frozenset().union(*(k.body for k in launch)) for launch in self.launches)
+
 
 def packed(costs: ProgramCosts, grouping: Grouping) -> Packing:
     """Kernels that wait for nothing of each other side by side, where that is faster; so are the unrelated parts of one
@@ -52,7 +56,8 @@ def packed(costs: ProgramCosts, grouping: Grouping) -> Packing:
     kernels = grouping.kernels
     if not costs.options.batch_invariant:  # which bodies there are, and how they sum, must not follow a price
         kernels = tuple(part for kernel in kernels for part in weighed.parted(kernel))
-    launches, apart = side_by_side(kernels, Beside(weighed.fits, weighed.price))
+    beside = Beside(weighed.fits, weighed.price)
+    launches, apart = side_by_side(kernels, beside, weighed.wanted(kernels))
     for launch in launches:
         weighed.settle(launch)
     return Packing(replace(grouping, kernels=kernels), launches, apart)
@@ -161,6 +166,17 @@ class _Weighed:
     def _is_reduction(self, value: int) -> bool:
         statement = self.costs.scop.statements[value]
         return isinstance(statement, Statement) and statement.is_reduction
+
+    def wanted(self, kernels: Launched) -> list[Launched]:
+        """What the user wants together and no single body can compute, where it may run side by side."""
+        found: list[Launched] = []
+        for wish, _ in self.grouping.unmet:
+            members = [k for k in kernels if not wish.isdisjoint(k.body) and not any(k in other for other in found)]
+            launch = tuple(sorted(members, key=lambda k: (-k.time, k.name)))
+            together = wish <= frozenset().union(*(k.body for k in launch))
+            if together and len({depth(k, self.deep) for k in launch}) == 1 and self.fits(launch):
+                found.append(launch)
+        return found
 
     # ------------------------------------------------------------------------------------------ one body
     def parted(self, kernel: KernelGroup) -> Launched:

@@ -79,6 +79,7 @@ def plan_program(
     costs, grouping = _in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, where that is cheaper
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
+    _check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
     return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
 
@@ -130,16 +131,19 @@ def size_classes(program: Program, hints: Mapping[str, int]) -> tuple[Guard, ...
 
 
 def _grouping(costs: ProgramCosts) -> Grouping:
-    """The cheapest partition that respects the user's options.  Raises ScheduleError for wishes that are illegal."""
+    """The cheapest partition that respects the user's options, but for wishes that are illegal."""
     wishes, steering = costs.steering.wishes(), costs.steering
     limit = costs.options.max_fusion_size
-    found = search(costs, together=wishes, apart=steering.apart, max_size=limit, fusible=steering.fusible)
-    for wish, verdict in found.unmet:
-        if wish in steering.together:
+    return search(costs, together=wishes, apart=steering.apart, max_size=limit, fusible=steering.fusible)
+
+
+def _check_wishes(costs: ProgramCosts, packing: Packing) -> None:
+    """Raise ScheduleError for what the user wants together and neither one body nor one launch computes."""
+    for wish, verdict in packing.grouping.unmet:
+        if wish in costs.steering.together and packing.unmet(wish):
             verdict = with_witness(costs, wish, verdict)
             names = ", ".join(costs.scop.statements[v].name for v in sorted(wish))
             raise ScheduleError(f"{names} cannot share a kernel: {verdict}", verdict=verdict)
-    return found
 
 
 GAIN = 0.97

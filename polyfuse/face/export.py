@@ -26,6 +26,7 @@ from polyfuse.bindings import (
     FromProduct,
     FromSize,
     Guard,
+    is_advisory,
 )
 from polyfuse.codegen.names import function_name
 from polyfuse.dtypes import DType, bf16
@@ -72,8 +73,7 @@ def _header(plan: Plan, name: str) -> str:
 
 def _needed(plan: Plan) -> list[AnyGuard]:
     """The guards without which the kernels would be wrong; those that only keep other sizes for faster plans go."""
-    inner = [(g, g.guard if isinstance(g, DerivedGuard) else g) for g in plan.guards]
-    return [g for g, plain in inner if not (isinstance(plain, Guard) and plain.advisory)]
+    return [guard for guard in plan.guards if not is_advisory(guard)]
 
 
 def _runtime(plan: Plan) -> str:

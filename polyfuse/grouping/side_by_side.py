@@ -29,14 +29,18 @@ class Beside:
 
 
 def side_by_side(
-    kernels: Sequence[KernelGroup], beside: Beside
+    kernels: Sequence[KernelGroup], beside: Beside, wanted: Sequence[Launched] = ()
 ) -> tuple[tuple[Launched, ...], Mapping[tuple[int, int], Verdict]]:
     """The launches in order, and per pair of kernel names why the second did not join the launch of the first: the last
-    reason where there are several launches of its depth, none where it joined one."""
+    reason where there are several launches of its depth, none where it joined one.  `wanted`: kernels of equal depth
+    that fit and share a launch whatever they cost."""
     open_: dict[int, list[Launched]] = {}
     log: dict[tuple[int, int], Verdict] = {}
     deep = depths(kernels)
-    for kernel in sorted(kernels, key=lambda k: (-k.time, k.name)):
+    for launch in wanted:
+        open_.setdefault(deep[launch[0].name], []).append(launch)
+    kept = {kernel.name for launch in wanted for kernel in launch}
+    for kernel in sorted((k for k in kernels if k.name not in kept), key=lambda k: (-k.time, k.name)):
         others = open_.setdefault(deep[kernel.name], [])
         found = _best(kernel, others, beside, log)
         if found is None:

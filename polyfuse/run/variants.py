@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import log
 from typing import Any
 
-from polyfuse.bindings import Layout
+from polyfuse.bindings import Layout, is_advisory
 from polyfuse.errors import ArgumentError, StalePlanError
 from polyfuse.expr import Program
 from polyfuse.options import Options
@@ -28,6 +29,10 @@ from polyfuse.run.sizes import hold, solve
 from polyfuse.target import Target
 
 _TRACES = 64  # per pattern of a call; guards on rebound globals could otherwise grow it without end
+
+_PLANS = 24
+"""Per trace, layouts, target and options: so many are made for classes of sizes that only the price tells apart.  The
+classes of a list of parameters multiply: of 100 random lists of six shapes 74 are in one of their own."""
 
 _log = logging.getLogger("polyfuse.run")
 
@@ -119,6 +124,11 @@ class Variants:
         for ready in known:
             if hold(ready.plan.guards, sizes):
                 return ready
+        if len(known) >= _PLANS and not options.batch_invariant:
+            close = _nearest(known, sizes)
+            if close is not None:
+                _log.info("%s: %s runs the plan for %s", close.plan.program.name, sizes, close.plan.program.hints)
+                return close
         program = replace(call.variant.traced.program, hints=sizes)
         key = PlanKey(program, options, layouts, target, backend.name, backend.versions())
         ready = self._stored(key, sizes, backend) or self._made(key, sizes, backend, measure)
@@ -332,3 +342,15 @@ def device_of(call: Fitted) -> Device | None:
                 advice="Move all arrays to one device; numbers may be passed as Python scalars.",
             )
     return first[1] if first is not None else None
+
+
+def _nearest(known: Sequence[Ready], sizes: Mapping[str, int]) -> Ready | None:
+    """Of the plans that are right for these sizes the one made for the most similar ones, by the logarithms of all
+    sizes together.  None where none is right."""
+
+    def distance(ready: Ready) -> float:
+        made_for = ready.plan.program.hints
+        return sum(abs(log((1 + size) / (1 + made_for.get(name, size)))) for name, size in sizes.items())
+
+    right = [r for r in known if hold((g for g in r.plan.guards if not is_advisory(g)), sizes)]
+    return min(right, key=distance, default=None)

@@ -53,3 +53,19 @@ def test_plans_that_run_the_same_kernel_compile_it_once(jit: Jit) -> None:
     info = function.cache_info()
     assert info.plans == 2
     assert info.compilations == 1
+
+
+def test_random_lists_of_parameters_do_not_mean_a_compilation_each(jit: Jit) -> None:
+    """Classes of sizes multiply with every parameter; beyond a few dozen the plan for the most similar sizes runs."""
+
+    def step(ps: list[Any], gs: list[Any]) -> list[Any]:
+        return [p - 0.5 * g for p, g in zip(ps, gs, strict=True)]
+
+    function, random = jit(step, **H200), np.random.default_rng(0)
+    for _ in range(60):
+        lengths = np.exp(random.uniform(1, 9, 7)).astype(int)
+        ps = [np.ones(n, np.float32) for n in lengths]
+        assert all((out == 0.5).all() for out in function(ps, ps))
+    info = function.cache_info()
+    assert info.traces == 1 and info.misses == 60
+    assert info.plans == info.compilations == 24

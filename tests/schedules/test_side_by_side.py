@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import target as targets
+from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import ScheduleError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.testing import assert_equivalent, assert_legal, assert_refused, assert_schedule
@@ -262,3 +264,43 @@ def test_unprofitable_is_a_reason_with_its_kind() -> None:
     plan = pf.jit(lambda ps: [np.exp(p) for p in ps]).plan(given, target="h200")
     reasons = [v for *_, v in plan.refusals if "members at most" in v.sentence]
     assert reasons and all(v.kind is Kind.UNPROFITABLE for v in reasons)
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+def test_members_compile_to_one_entry(capability: tuple[int, int]) -> None:
+    from polyfuse.backends.numba_cuda.compile import compile_kernel
+
+    function = pf.jit(lambda x, y, z: ((x * x).sum(), np.abs(y).max(axis=1), np.exp(z)))
+    plan = function.plan(
+        pf.spec("f32[N~300000]"), pf.spec("f32[M~300, K~64]"), pf.spec("f32[A~77, B~40]"), target="h200"
+    )
+    (kernel,) = [launch.kernel for launch in plan.launches]
+    assert len(kernel.members) == 3
+    made = compile_kernel(
+        print_kernel(kernel), kernel.name, kernel.parameters, kernel.threads, capability, kernel.minimum_blocks
+    )
+    assert made.ptx.count(".visible .entry") == 1 and ".local" not in made.ptx
+
+
+def test_a_launch_of_several_kernels_is_exported(tmp_path: Any, monkeypatch: Any) -> None:
+    text = str(pf.jit(two).plan(*map(pf.spec, TWO), target="cpu")).replace("\n\nkernel", "\nbeside")
+    plan = pf.parse_schedule(text, pf.jit(two), *map(pf.spec, TWO), target="cpu")
+    assert len(plan.launches) == 1
+    plan.export(tmp_path / "exported_side_by_side.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("exported_side_by_side")
+    x, y = np.linspace(-1, 1, 1003, dtype=np.float32), np.arange(-960, 960, dtype=np.float32).reshape(30, 64)
+    for found, expected in zip(module.two(x, y), two(x, y), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_what_no_body_can_compute_is_kept_together_in_a_launch() -> None:
+    def far(x: Any, y: Any) -> tuple[Any, Any]:
+        a = np.cumsum(x)
+        b = np.exp(y) * 2
+        return a, b
+
+    given = [pf.spec("f32[N~100000]"), pf.spec("f32[M~30000000]")]
+    plan = pf.jit(far).plan(*given, target="h200", together=("a", "b"))
+    assert len(plan.launches) == 1 and plan.why_not("a", "b")
