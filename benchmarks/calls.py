@@ -1,7 +1,9 @@
 """What a steady call costs on the host: `python -m benchmarks.calls`.
 
 Arrays of 64 elements, so that next to nothing is computed.  Rounds of all calls alternate, and the fastest round of
-each counts: other work on the machine only ever adds.  Calls on a GPU are in `tests/gpu/test_calls.py`.
+each counts: other work on the machine only ever adds.  "CUDA path": tensors of the host go the way of CUDA tensors, and
+the launch returns at once (`benchmarks.standin`): what a call costs us but for the driver.  Calls on a GPU are in
+`tests/gpu/test_calls.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import polyfuse as pf
+from benchmarks.standin import standin_jit
 
 RESULTS = Path(__file__).parent / "results" / "calls.json"
 ROUNDS, CALLS = 200, 50
@@ -42,21 +45,35 @@ def nested(tree: Mapping[str, Any]) -> Any:
     return tree["a"] * tree["b"]["c"] + tree["b"]["d"][0]
 
 
-def calls_of(library: str) -> dict[str, Run]:
+def scaled(x: Any, factor: float, offset: float) -> Any:
+    return x * factor + offset
+
+
+def unfused(x: Any) -> Any:
+    return (x - x.mean()) / (x.std() + 1)
+
+
+def calls_of(library: str, jit: Callable[..., Any] = pf.jit) -> dict[str, Run]:
     """Calls with arrays of ``numpy`` or ``torch``."""
     module = importlib.import_module(library)
     x, y, z = (module.ones((8, 8), dtype=module.float32) for _ in range(3))
-    many = [module.ones((8, 8), dtype=module.float32) for _ in range(20)]
+    many = [module.ones((8, 8), dtype=module.float32) for _ in range(64)]
     tree = {"a": x, "b": {"c": y, "d": [z]}}
-    one, several, deep = pf.jit(chain), pf.jit(total), pf.jit(nested)
+    one, several, deep, scale = jit(chain), jit(total), jit(nested), jit(scaled)
     out = module.empty((8, 8), dtype=module.float32)
+    loose = jit(unfused, fuse=False)
     return {
         "two arrays": lambda: one(x, y),
         "one array twice": lambda: one(x, x),
+        "an array, two numbers": lambda: scale(x, 2.0, offset=0.5),
+        "nested": lambda: deep(tree),
         "out=": lambda: one(x, y, out=out),
         "bound": one.bind(x, y, out=out),
-        "20 arrays": lambda: several(*many),
-        "nested": lambda: deep(tree),
+        "several kernels": lambda: loose(x),
+        "several kernels, bound": loose.bind(x),
+        "4 arrays": lambda: several(*many[:4]),
+        "16 arrays": lambda: several(*many[:16]),
+        "64 arrays": lambda: several(*many),
     }
 
 
@@ -75,7 +92,9 @@ def microseconds(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
 
 def measure(rounds: int) -> dict[str, Any]:
     libraries = [name for name in ("numpy", "torch") if importlib.util.find_spec(name)]
-    found = {name: microseconds(calls_of(name), rounds) for name in libraries}
+    found = {f"{name} arrays": microseconds(calls_of(name), rounds) for name in libraries}
+    if "torch" in libraries:
+        found["torch arrays, CUDA path"] = microseconds(calls_of("torch", standin_jit), rounds)
     x = np.ones((8, 8), np.float32)
     itself = microseconds({"two arrays": lambda: chain(x, x)}, rounds)
     return {
@@ -86,8 +105,8 @@ def measure(rounds: int) -> dict[str, Any]:
         "date": str(datetime.date.today()),
         "command": "python -m benchmarks.calls",
         "unit": "microseconds of host time per call, everything included",
-        "columns": ["call", *(f"{name} arrays" for name in libraries), "NumPy itself"],
-        "rows": [[n, *(found[lib][n] for lib in libraries), itself.get(n, "")] for n in found["numpy"]],
+        "columns": ["call", *found, "NumPy itself"],
+        "rows": [[n, *(times[n] for times in found.values()), itself.get(n, "")] for n in found["numpy arrays"]],
     }
 
 

@@ -94,6 +94,11 @@ def _argument_format(parameter: Parameter, index_bits: int) -> str:
             return _FORMATS[parameter.dtype.name]
 
 
+def argument_formats(parameters: Sequence[Parameter], index_bits: int) -> str:
+    """One character of module `struct` per parameter."""
+    return "".join(_argument_format(p, index_bits) for p in parameters)
+
+
 def _argument_type(parameter: Parameter, index_bits: int) -> Any:
     from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Fragment, Pointer, register_dtype
 
@@ -154,7 +159,7 @@ def compile_kernel(
     assert entry is not None
     text = _portable(text.replace(entry[1], name), capability)
     text, shared, dynamic = _place_shared(text)
-    formats = "".join(_argument_format(p, index_bits) for p in parameters)
+    formats = argument_formats(parameters, index_bits)
     return CompiledKernel(name, text, threads, minimum_blocks, capability, formats, shared, dynamic, cluster=cluster)
 
 

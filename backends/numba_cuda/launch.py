@@ -108,10 +108,15 @@ class Launcher:
             "push": free.append,
             "make": lambda: _Prepared(self, blocks, packed),
             "pack": packed.varying.pack_into,
-            "enqueue": _enqueue_function(),
+            "enqueue": self.enqueuer(),
             "careful": careful,
         }
         return function_of(_launch_text(constants.count(None)), "launch", names)
+
+    def enqueuer(self) -> Callable[..., int]:
+        """The driver's launch function; its arguments are those of `_Prepared.wrapped`."""
+        function: Callable[..., int] = _enqueue_function()
+        return function
 
     def load(self) -> None:
         """Assemble and load the kernel, as the first launch does.  Raises `DeviceError` and `CompileError`."""

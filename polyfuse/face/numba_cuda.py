@@ -80,6 +80,21 @@ class CudaJob:
         return self.kernel().to_bytes()
 
 
+def _job(launch: Launch, plan: Plan) -> CudaJob:
+    kernel = launch.kernel
+    settings = {
+        "threads": kernel.block_threads,
+        "capability": plan.target.capability,
+        "minimum_blocks": kernel.minimum_blocks,
+        "index_bits": kernel.index_bits,
+        "contract": plan.options.contract,
+        "fastmath": plan.options.fastmath,
+        "cluster": kernel.cluster,
+    }
+    waits = plan.target if kernel.cluster == 1 and combines_once(kernel) else None
+    return CudaJob(print_kernel(kernel), function_name(kernel.name), kernel.parameters, settings, waits)
+
+
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
     """Compiles without a device; launching needs one."""
@@ -91,21 +106,10 @@ class CudaBackend:
         return tuple(f"{name} {_version(name)}" for name in ("numba-cuda", "numba", "llvmlite"))
 
     def compile(self, launch: Launch, plan: Plan) -> CudaKernel:
-        return CudaKernel(self.job(launch, plan).kernel())
+        return CudaKernel(_job(launch, plan).kernel())
 
-    def job(self, launch: Launch, plan: Plan) -> CudaJob:
-        kernel = launch.kernel
-        settings = {
-            "threads": kernel.block_threads,
-            "capability": plan.target.capability,
-            "minimum_blocks": kernel.minimum_blocks,
-            "index_bits": kernel.index_bits,
-            "contract": plan.options.contract,
-            "fastmath": plan.options.fastmath,
-            "cluster": kernel.cluster,
-        }
-        waits = plan.target if kernel.cluster == 1 and combines_once(kernel) else None
-        return CudaJob(print_kernel(kernel), function_name(kernel.name), kernel.parameters, settings, waits)
+    def job(self, launch: Launch, plan: Plan) -> CudaJob | None:
+        return _job(launch, plan)
 
     def load(self, launch: Launch, plan: Plan, data: bytes) -> CudaKernel:
         return CudaKernel(CompiledKernel.from_bytes(data))
