@@ -79,6 +79,12 @@ def compiled(*arguments: Any) -> Case:
     return lambda: pf.jit(softmax).compile(X)(*arguments)
 
 
+def beyond_32_bits() -> None:
+    """2 GB that are never touched."""
+    ready = pf.jit(lambda x: x + 1).compile(pf.spec("i8[N~65535, M~32000]"), target="cpu")
+    ready(np.empty((65536, 32768), np.int8))
+
+
 def schedule(text: str) -> Case:
     return lambda: pf.parse_schedule(text, pf.jit(softmax), SPEC)
 
@@ -168,6 +174,7 @@ PLANS: Mapping[str, Case] = {
     "text in place of a spec": plan(add, X, "f32[6]"),
     "compiled plan, one column": compiled(np.ones((4, 1), np.float32)),
     "compiled plan, other class of sizes": compiled(np.ones((4, 4000), np.float32)),
+    "compiled plan, too large for its 32-bit indices": beyond_32_bits,
     "compiled plan, other dtype": compiled(X.astype(np.float64)),
     "compiled plan, other rank": compiled(Y),
     "compiled plan, the CPU's for the GPU": lambda: pf.jit(softmax).compile(SPEC, target="cpu")(3),
@@ -209,6 +216,9 @@ OPTIONS: Mapping[str, Case] = {
     "tiles that are text": plan(softmax, SPEC, tiles={"m": {"threads": "many"}}),
     "tiles of no size": plan(softmax, SPEC, tiles={"m": {"threads": 0}}),
     "more threads than a block has": plan(softmax, SPEC, tiles={"m": {"threads": 1 << 20}}, target="h200"),
+    "batch_invariant and fastmath": plan(softmax, SPEC, batch_invariant=True, fastmath=True, target="h200"),
+    "batch_invariant and a library": plan(lambda x: np.linalg.inv(x) + 1, pf.spec("f32[N, N]"), batch_invariant=True),
+    "batch_invariant and tiles": plan(softmax, SPEC, batch_invariant=True, tiles={"m": {"lanes": 64}}, target="h200"),
     "unknown strategy": plan(softmax, SPEC, strategies={"m": "spirals"}),
     "strategy that proposes nothing": plan(softmax, SPEC, strategies={"m": "contraction"}),
     "strategies of a strange kind": plan(softmax, SPEC, strategies=("m",)),
