@@ -10,6 +10,25 @@ from polyfuse import expr
 from polyfuse.dtypes import DType, bf16, f16, f32, i32, u16, u32
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes
+from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer
+
+
+class Reinterpreted(Buffer):
+    """The memory of `base` as numbers of another dtype of its width: who writes one writes the other."""
+
+    __slots__ = ("base", "dtype")
+
+    def __init__(self, base: Tracer, dtype: DType) -> None:
+        self.base, self.dtype, self.owner = base, dtype, base.buffer.owner
+
+    @property
+    def node(self) -> Node:
+        return same_bits(self.base.node, self.dtype)
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self.base[...] = Tracer(self.base.state, same_bits(node, self.base.element))
+
 
 _MAGNITUDE = 0x7FFFFFFF
 _INFINITE = 0x7F800000

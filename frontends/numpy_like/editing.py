@@ -89,6 +89,12 @@ def resize(x: ArrayLike, new_shape: Any) -> Tracer:
     return tile(line, -(-wanted // have))[:wanted].reshape(shape)
 
 
+def refill(x: Tracer, values: ArrayLike) -> None:
+    """``x.flat = values``."""
+    source = lift(x.state, values)
+    x[...] = resize(source, x.shape) if source.ndim else source
+
+
 def diagflat(v: ArrayLike, k: int = 0) -> Tracer:
     return diag(lift_all(v)[0].reshape(-1), k)
 

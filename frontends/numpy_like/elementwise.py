@@ -7,12 +7,14 @@ from functools import partial
 from math import log, pi
 from typing import Any
 
+import numpy as np
+
 from polyfuse import expr
-from polyfuse.dtypes import bool_, f32, f64, i8, u64
+from polyfuse.dtypes import DType, bool_, f32, f64, i8, u64
 from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
-from polyfuse.frontends.numpy_like.bit_views import same_bits
+from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -24,6 +26,9 @@ ArrayLike = object
 
 _ON_BOOL = {"add": "bitwise_or", "multiply": "bitwise_and", "maximum": "bitwise_or", "minimum": "bitwise_and"}
 _ON_BOOL |= {"not_equal": "bitwise_xor"}
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+}
 _LOGICAL = {"logical_and": "bitwise_and", "logical_or": "bitwise_or", "logical_xor": "bitwise_xor"}
 _LOGICAL |= {"logical_not": "invert"}
 
@@ -42,6 +47,8 @@ def ufunc(name: str, *values: ArrayLike) -> Tracer:
     inputs, _ = promotion.resolve(name, kinds)
     if len(set(inputs)) > 1:
         return _mixed_comparison(name, tracers)
+    if name in _COMPARISONS and any(_is_beyond(t, inputs[0]) for t in tracers):
+        return _far_comparison(name, tracers, inputs[0])
     operands = [as_dtype(t, d) for t, d in zip(tracers, inputs, strict=True)]
     function = _ON_BOOL.get(name, name) if inputs[0] == bool_ else name
     return combine(tracers[0].state, function, operands)
@@ -51,6 +58,22 @@ def logical(name: str, *values: ArrayLike) -> Tracer:
     """logical_and and its kin: on truth values."""
     tracers = lift_all(*values)
     return combine(tracers[0].state, _LOGICAL[name], [nodes.logical(t.node) for t in tracers])
+
+
+def _is_beyond(x: Tracer, dtype: DType) -> bool:
+    """A Python integer that `dtype` does not hold."""
+    if x.weak is not int or not isinstance(x.node, expr.Constant) or dtype.kind not in "iu":
+        return False
+    limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+    return not limits.min <= x.node.value <= limits.max
+
+
+def _far_comparison(name: str, tracers: Sequence[Tracer], dtype: DType) -> Tracer:
+    """Every number of `dtype` compares alike with a Python integer beyond its range: as zero does."""
+    a, b = (t.node.value if _is_beyond(t, dtype) else 0 for t in tracers)  # type: ignore[union-attr]
+    state = tracers[0].state
+    shape = broadcast_shapes(state, *(t.sizes for t in tracers))
+    return Tracer(state, nodes.full(shape, bool(_COMPARISONS[name](a, b)), bool_))
 
 
 def _mixed_comparison(name: str, tracers: Sequence[Tracer]) -> Tracer:
@@ -101,9 +124,8 @@ def fabs(x: ArrayLike) -> Tracer:
 
 
 def conjugate(x: ArrayLike) -> Tracer:
-    """The number itself; NumPy makes int8 of bool."""
-    (x,) = lift_all(x)
-    return Tracer(x.state, nodes.cast(x.node, i8)) if x.element == bool_ else positive(x)
+    """The number itself."""
+    return positive(_number_of_truth(x))
 
 
 def imaginary(x: ArrayLike) -> Tracer:
@@ -113,11 +135,18 @@ def imaginary(x: ArrayLike) -> Tracer:
 
 
 def square(x: ArrayLike) -> Tracer:
+    x = _number_of_truth(x)
     return ufunc("multiply", x, x)
 
 
-def reciprocal(x: ArrayLike) -> Tracer:
+def _number_of_truth(x: ArrayLike) -> Tracer:
+    """`x`; truth values as int8, which NumPy takes where a function has no loop for them."""
     (x,) = lift_all(x)
+    return Tracer(x.state, nodes.cast(x.node, i8)) if x.element == bool_ and x.weak is None else x
+
+
+def reciprocal(x: ArrayLike) -> Tracer:
+    x = _number_of_truth(x)
     if x.element.is_float:
         return ufunc("divide", Tracer(x.state, expr.constant(1, x.element)), x)
     one = Tracer(x.state, expr.constant(1, x.element))
@@ -139,6 +168,8 @@ def operator_power(x: ArrayLike, y: ArrayLike) -> Tracer:
             return ufunc("sqrt", a)
         if exponent == -1:
             return reciprocal(a)
+    if a.element == bool_ and a.weak is None and isinstance(b.node, expr.Constant) and b.weak and b.node.value == 2:
+        return square(a)
     return power(a, b)
 
 
@@ -171,6 +202,8 @@ def modf(x: ArrayLike) -> tuple[Tracer, Tracer]:
 def round_(x: ArrayLike, decimals: int = 0) -> Tracer:
     """Half to even; NumPy scales by a power of ten."""
     (x,) = lift_all(x)
+    if x.element == bool_:
+        return astype(x, np.float16)
     if not x.element.is_float:
         if decimals >= 0:
             return positive(x)
@@ -276,8 +309,10 @@ def signbit(x: ArrayLike) -> Tracer:
 
 
 def astype(x: ArrayLike, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
-    """A cast; always a fresh array, as the result of NumPy's default ``copy=True``."""
+    """A cast; a fresh array, but with ``copy=False`` the array itself where it has the dtype."""
     (x,) = lift_all(x)
+    if not copy and x.weak is None and x.element == numpy_dtype(dtype):
+        return x
     return Tracer(x.state, as_dtype(x, numpy_dtype(dtype)))
 
 
@@ -291,7 +326,7 @@ def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
             f"x.view from {x.dtype} to {wanted.numpy} changes the number of elements",
             advice="View as a dtype of the same width.",
         )
-    return Tracer(x.state, same_bits(x.node, wanted))
+    return Tracer(x.state, Reinterpreted(Tracer(x.state, x.buffer, x.path), wanted))
 
 
 def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:

@@ -62,7 +62,7 @@ def lift(trace: Trace, value: Any) -> Tracer:
             return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
         case bool() | int() | float():
             return _number(trace, value)
-        case list() | tuple():
+        case list() | tuple() | range():
             return _sequence(trace, value)
     if isinstance(value, Masked):
         raise refusal()

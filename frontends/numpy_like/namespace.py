@@ -14,7 +14,7 @@ from polyfuse.frontends.index_notation.terms import has_terms
 from polyfuse.frontends.numpy_like.lifting import lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
-from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE
+from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, is_scalar
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -29,6 +29,23 @@ def refuse_random(name: str, *_: Any, **__: Any) -> NoReturn:
             advice="Write pf.random.normal(key, shape) with a key as an argument, or draw outside of it.",
         )
     )
+
+
+class _KindOfArrays(type):
+    """What makes arrays of the trace instances of `ArrayType`."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, np.ndarray) or (isinstance(value, Tracer) and not value.is_number)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return np.ndarray(*args, **kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(np.ndarray, name)
+
+
+class ArrayType(metaclass=_KindOfArrays):
+    """``np.ndarray`` inside a jitted function: ``isinstance(x, np.ndarray)`` decides as it does outside."""
 
 
 class RandomStandIn:
@@ -58,6 +75,10 @@ class Namespace:
             return Info
         if full == "random" and self._module is np:
             return RandomStandIn("np.random")
+        if full == "ndarray" and self._module is np:
+            return ArrayType
+        if full == "isscalar" and self._module is np:
+            return is_scalar
         if full in CREATION:
             return partial(self._trace.run, CREATION[full], self._trace)
         value = getattr(self._module, name, _EMPTY)
@@ -168,7 +189,17 @@ class Function:
             return self._original(*args, **kwargs)
         if isinstance(self._original, np.ufunc):
             return self._trace.call("ufunc", self._original, "__call__", args, kwargs)
-        return self._trace.call("with_out", TABLE[self._name], args, kwargs)
+        return self._trace.call("call_function", self._name, self._original, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
+        found = getattr(self._original, name)
+        if not isinstance(self._original, np.ufunc) or not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            """A method of a ufunc; NumPy itself finds no tracers inside of lists."""
+            if any(True for _ in traces_in(args)):
+                return self._trace.call("ufunc", self._original, name, args, kwargs)
+            return found(*args, **kwargs)
+
+        return call

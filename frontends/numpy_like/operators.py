@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 Result = TypeVar("Result")
 
 
@@ -44,8 +46,11 @@ class Operators(Generic[Result]):
     def __rdivmod__(self, other: Any) -> Any:
         return self._call("divmod", other, self)
 
-    def __round__(self, digits: int = 0) -> Any:
-        return self._call("round", self, digits)
+    def __round__(self, digits: int | None = None) -> Any:
+        """``round(x)`` of a number is an integer, in Python as in NumPy."""
+        rounded = self._call("round", self, digits or 0)
+        is_whole = digits is None and not getattr(self, "ndim", 1)
+        return self._call("astype", rounded, np.int64) if is_whole else rounded
 
     def __eq__(self, other: Any) -> Result:  # type: ignore[override]
         return self._binary("equal", other)

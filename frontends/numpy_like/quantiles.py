@@ -52,7 +52,7 @@ def _rows(x: Tracer, axis: Axis) -> Rows:
     if len(reduced) != 1:
         moved = moved.reshape(*moved.shape[: len(kept)], -1)
     if not x.state.decide(moved.sizes[-1] - 1):
-        raise ShapeError("there is no quantile of no elements")
+        raise ShapeError("there is no quantile of no elements", advice="Write np.nan for it where that is wanted.")
     return Rows(moved, sizes, reduced)
 
 

@@ -7,7 +7,9 @@ To add a function: write it in the file of its topic, over the functions that ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
+from inspect import signature
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -50,20 +52,61 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
     found = TABLE.get(name) or TABLE.get(name.rpartition("stride_tricks.")[2])
     if found is None:
         raise unsupported(name)
-    return with_out(found, args, dict(kwargs))
+    return with_out(found, *_by_name(function, args, dict(kwargs)))
 
 
-def with_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call with NumPy's ``out=``: the result is written into the array given."""
+def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``x.name(...)``: the function with the array as first argument."""
+    return with_out(TABLE[name], *_by_name(getattr(np, name, None), (x, *args), kwargs))
+
+
+def call_function(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of the namespace by its name in the table; `function`: NumPy's, which knows where ``out`` stands."""
+    return with_out(TABLE[name], *_by_name(function, args, kwargs))
+
+
+def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with a positional ``out`` of NumPy's function, and what follows it, by name."""
+    names = _parameters(function) if len(args) > 1 else ()
+    if "out" not in names[: len(args)]:
+        return args, kwargs
+    behind = names.index("out")
+    return args[:behind], {**dict(zip(names[behind:], args[behind:], strict=False)), **kwargs}
+
+
+@lru_cache(maxsize=256)
+def _parameters(function: Any) -> tuple[str, ...]:
+    try:
+        known = signature(function).parameters.values()
+        return tuple(p.name for p in takewhile(lambda p: p.kind <= p.POSITIONAL_OR_KEYWORD, known))
+    except (TypeError, ValueError):  # no function of NumPy's, or one that does not say
+        return ()
+
+
+def with_out(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], casting: str = "same_kind"
+) -> Any:
+    """Call with NumPy's ``out=``: the result is written into the array given, each of several into its own."""
     out = kwargs.pop("out", None)
-    out = out[0] if isinstance(out, tuple) else out
     result = function(*args, **kwargs)
+    if isinstance(result, tuple) and isinstance(out, tuple):
+        return tuple(_written(r, o, casting) for r, o in zip(result, out, strict=True))
+    return _written(result, out[0] if isinstance(out, tuple) else out, casting)
+
+
+def _written(result: Any, out: Any, casting: str) -> Any:
+    """`out` holding `result`, or `result` itself without one.  Raises DTypeError where NumPy does not cast."""
     if out is None:
         return result
     if not isinstance(out, Tracer):
         raise UnsupportedError(
             "out= is a real NumPy array, which a traced function cannot write",
             advice="Make it inside the function with np.empty, or return the result.",
+        )
+    if isinstance(result, Tracer) and not np.can_cast(result.dtype, out.dtype, casting):  # type: ignore[arg-type]
+        raise DTypeError(
+            f"out= is {out.dtype}, to which a result of {result.dtype} is not cast by the rule {casting!r}",
+            advice=f"Make it with dtype=np.{result.dtype}, or give casting='unsafe' where NumPy takes it.",
         )
     out[...] = result
     return out
@@ -74,17 +117,19 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
     name, options = ufunc.__name__, dict(kwargs)
     match method:
         case "__call__":
-            return _call_ufunc(name, inputs, options)
+            given = inputs[ufunc.nin :]  # arrays for the results, by position
+            return _call_ufunc(name, inputs[: ufunc.nin], options | ({"out": given} if given else {}))
         case "reduce" if name in reductions.BY_UFUNC:
+            options = dict(zip(("axis", "dtype", "out", "keepdims"), inputs[1:], strict=False)) | options
             options.setdefault("axis", 0)
-            return with_out(reductions.BY_UFUNC[name], inputs, options)
+            return with_out(reductions.BY_UFUNC[name], inputs[:1], options)
         case "accumulate":
             return with_out(partial(scans.accumulate, name), inputs, options)
         case "outer" if name in TABLE:
             a, b = (lift(trace_of(*inputs), v) for v in inputs)
             return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
         case "at" if isinstance(inputs[0], Tracer):
-            return updates.ufunc_at(name, *inputs)
+            return updates.ufunc_at(ufunc, *inputs)
     raise UnsupportedError(
         f"np.{name}.{method} is not supported in a jitted function", advice="Write it with whole-array functions."
     )
@@ -95,17 +140,18 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     if found is None:
         raise unsupported(name)
     casting = options.pop("casting", "same_kind")
-    options.pop("subok", None)
+    for ignored in ("subok", "order"):  # how the result is stored is decided by the plan
+        options.pop(ignored, None)
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
     if dtype is not None and name not in ("matmul",):
         inputs = tuple(_cast_to(name, lift(trace_of(*inputs), v), dtype, casting) for v in inputs)
     if mask is True:
-        return with_out(found, inputs, options)
+        return with_out(found, inputs, options, casting)
     out = options.pop("out", None)
     base = (out[0] if isinstance(out, tuple) else out) if out is not None else 0
     result = found(*inputs, **options)
     chosen = elementwise.where(mask, result, base).astype(result.dtype)
-    return chosen if out is None else with_out(lambda: chosen, (), {"out": out})
+    return chosen if out is None else with_out(lambda: chosen, (), {"out": out}, casting)
 
 
 def _cast_to(name: str, x: Tracer, dtype: Any, casting: Any) -> Tracer:
@@ -154,6 +200,11 @@ CREATION: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 
 
+def is_scalar(value: Any) -> bool:
+    """``np.isscalar``."""
+    return value.is_number if isinstance(value, Tracer) else np.isscalar(value)
+
+
 def metadata(name: str) -> Callable[[Any], Any]:
     return lambda x: getattr(lift(trace_of(x), x), name)
 
@@ -166,10 +217,12 @@ TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "size": lambda x, axis=None: lift(trace_of(x), x).size if axis is None else lift(trace_of(x), x).shape[axis],
         "iscomplexobj": lambda x: False,
         "isrealobj": lambda x: True,
-        "isscalar": lambda x: False,
+        "isscalar": is_scalar,
         "iterable": lambda x: bool(lift(trace_of(x), x).ndim),
         "function": dispatch_function,
         "ufunc": dispatch_ufunc,
-        "with_out": with_out,
+        "method": method,
+        "refill": editing.refill,
+        "call_function": call_function,
     }
 )

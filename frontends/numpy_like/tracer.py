@@ -15,7 +15,7 @@ import numpy as np
 from polyfuse.affine import Affine, dimensions
 from polyfuse.dtypes import DType
 from polyfuse.errors import TraceError
-from polyfuse.expr import Node, Shape
+from polyfuse.expr import Input, Node, Shape
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.locations import here
 from polyfuse.frontends.numpy_like.operators import Operators
@@ -143,9 +143,22 @@ class Tracer(Operators["Tracer"]):
     def shape(self) -> tuple[Size, ...]:
         return tuple(size_of(self.state, n) for n in self.sizes)
 
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        """``x.shape = (3, 4)``: the same memory seen through another shape."""
+        seen = self.state.call("reshape", self, shape)
+        if seen.buffer is not self.buffer:
+            self._refuse("this shape needs a copy of the array", "Write x = x.reshape(shape), which may be a copy.")
+        self.path, self._seen = seen.path, None
+
     @property
     def ndim(self) -> int:
         return len(self.sizes)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether NumPy would have a scalar here: of rank 0, and no array that was passed in."""
+        return not self.sizes and not (self.path is None and self.weak is None and isinstance(self.node, Input))
 
     @property
     def size(self) -> Size:
@@ -183,6 +196,11 @@ class Tracer(Operators["Tracer"]):
     def flat(self) -> Tracer:
         return self.state.call("ravel", self)  # type: ignore[no-any-return]
 
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        """``x.flat = values``: in C order, over and over where they are fewer."""
+        self.state.call("refill", self, values)
+
     @property
     def at(self) -> Updater:
         """``x.at[index].set(value)`` and friends: a changed copy."""
@@ -207,7 +225,7 @@ class Tracer(Operators["Tracer"]):
     def __getattr__(self, name: str) -> Callable[..., Tracer]:
         """Methods: the public functions with the array as first argument."""
         if name in METHODS and name in self.state.functions:
-            return lambda *args, **kwargs: self.state.call(name, self, *args, **kwargs)
+            return lambda *args, **kwargs: self.state.call("method", name, self, args, kwargs)
         if name in ("tolist", "item", "tobytes", "tofile", "dump", "dumps"):
             self._refuse(f"x.{name}() needs the values of an array", ATTRIBUTES[name])
         if name in ATTRIBUTES:

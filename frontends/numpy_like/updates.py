@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import dimensions
-from polyfuse.errors import DTypeError, ShapeError, TraceError
+from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
@@ -188,10 +188,23 @@ def put_along_axis(x: Tracer, indices: ArrayLike, values: ArrayLike, axis: int) 
     x[tuple(items)] = values
 
 
-def ufunc_at(name: str, x: Tracer, index: Any, value: ArrayLike = None) -> None:
-    """``np.add.at(x, index, value)``."""
-    changed = update(x, index, name, value)
-    write(x, changed.node)
+def ufunc_at(function: np.ufunc, x: Tracer, index: Any, *values: ArrayLike) -> None:
+    """``np.add.at(x, index, value)``: where indices repeat, once for each.  Raises UnsupportedError for functions whose
+    repetition is no reduction."""
+    name, items = function.__name__, items_of(index)
+    once = all(is_basic(i) for i in items) or any(is_mask(i) for i in items)
+    if name in _REPEATED:
+        write(x, update(x, index, name, values[0]).node)
+    elif once:
+        x[index] = x.state.functions[name](x[index], *values)
+    else:
+        raise UnsupportedError(
+            f"np.{name}.at with an array of indices is not supported: indices may repeat",
+            advice=f"Write x[i] = np.{name}(x[i], ...) where none does; {', '.join(_REPEATED)} work.",
+        )
+
+
+_REPEATED = ("add", "subtract", "multiply", "minimum", "maximum")
 
 
 def fill(x: Tracer, value: ArrayLike) -> None:

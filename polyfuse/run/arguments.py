@@ -31,6 +31,8 @@ _IMMUTABLE = (
     np.dtype,
     types.FunctionType,
     types.BuiltinFunctionType,
+    np.ufunc,
+    type(np.sum),  # NumPy's own kind of function
     types.ModuleType,
     types.EllipsisType,
     range,

@@ -1,0 +1,147 @@
+"""Spellings that NumPy takes beside the usual ones: results by position, casts of results, shapes and elements set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import DTypeError, TraceError, UnsupportedError
+from tests.frontend.ops import assert_same, run
+
+X = np.random.default_rng(0).standard_normal((4, 6))
+BYTES = np.arange(-6, 6, dtype=np.int8)
+
+
+def written(call: Callable[[Any, Any], Any], *shape: int, dtype: Any = float) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        out = np.zeros(shape, dtype)
+        result = call(x, out)
+        return result, out + 1
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        written(lambda x, o: np.multiply(x, 2, o), 4, 6),
+        written(lambda x, o: np.multiply(x, 2, None), 4, 6),
+        written(lambda x, o: np.add(x, x, order="F", out=(o,)), 4, 6),
+        written(lambda x, o: np.sum(x, 1, None, o), 4),
+        written(lambda x, o: np.std(x, 1, None, o, 1), 4),
+        written(lambda x, o: np.argmax(x, 1, o), 4, dtype=int),
+        written(lambda x, o: np.clip(x, -1, 1, o), 4, 6),
+        written(lambda x, o: x.sum(axis=1, out=o), 4),
+        written(lambda x, o: x.mean(0, None, o), 6),
+        written(lambda x, o: x.round(1, o), 4, 6),
+        written(lambda x, o: np.add(x, 1, out=o), 4, 6, dtype=np.float32),
+        written(lambda x, o: np.add(x, 1, out=o, casting="unsafe"), 4, 6, dtype=np.int32),
+        written(lambda x, o: np.maximum.reduce(x, 0, None, o), 6),
+        written(lambda x, o: np.divmod(x, 0.5, out=(o, None))[1], 4, 6),
+        lambda x: np.maximum.reduce([x, 2 * x, x - 1]),
+        lambda x: np.logical_and.reduce([x > 0, x < 1]),
+        lambda x: np.add.accumulate([x[0], x[1]]),
+        lambda x: np.add.outer([x[0, 0], 1.0], x[1]),
+        lambda x: x[range(2)],
+        lambda x: round(x[0, 0]),
+        lambda x: round(x[0, 0], 1),
+        lambda x: (isinstance(x, np.ndarray), isinstance(x[0, 0], np.ndarray), isinstance(x.sum(), (np.ndarray, list))),
+        lambda x: (np.isscalar(x.sum()), np.isscalar(x), np.isscalar(2.0)),
+    ],
+)
+def test_against_numpy(function: Callable[..., Any]) -> None:
+    got, wanted = run(function, X), function(X)
+    assert_same(got, wanted)
+
+
+def shape_set(x: Any) -> Any:
+    a = x.copy()
+    a.shape = (6, 4)
+    a[0] = 7
+    a.shape = -1
+    return a
+
+
+def flat_set(x: Any) -> Any:
+    a, b = x.copy(), x.copy()
+    a.flat = 3
+    b.flat = [1, 2, 3, 4, 5]
+    return a, b
+
+
+def cast_without_copy(x: Any) -> Any:
+    a = x.copy()
+    same, other = a.astype(float, copy=False), a.astype(np.float32, copy=False)
+    same[0], other[1] = 1, 2
+    return a, same, other
+
+
+def bits_written(x: Any) -> Any:
+    """The sign bit cleared through a view of the bits, rows of a view of a view."""
+    a = x.copy()
+    bits = a.view(np.int64)
+    bits &= 0x7FFFFFFFFFFFFFFF
+    a[1:].view(np.int64)[0] = 0
+    return a, bits
+
+
+def ufunc_at(x: Any) -> Any:
+    a = x.copy()
+    np.negative.at(a, (slice(None), 1))
+    np.power.at(a, 2, 2)
+    np.subtract.at(a, [0, 0], 1.0)
+    np.minimum.at(a, ([3, 3], [2, 2]), [5.0, -5.0])
+    return a
+
+
+@pytest.mark.parametrize("function", [shape_set, flat_set, cast_without_copy, bits_written, ufunc_at])
+def test_what_is_written_is_seen_as_in_numpy(function: Callable[..., Any]) -> None:
+    assert_same(run(function, X), function(X), exact=function is not ufunc_at)
+
+
+@pytest.mark.parametrize("number", [300, -300, 128, -129, 127, -128, 5])
+def test_comparisons_with_integers_of_any_size(number: int) -> None:
+    def compared(x: Any) -> Any:
+        return x < number, x <= number, x > number, x >= number, x == number, x != number, number < x, number == x
+
+    assert_same(run(compared, BYTES), compared(BYTES))
+
+
+def test_truth_values_where_numpy_counts_in_small_numbers() -> None:
+    def function(b: Any) -> Any:
+        return np.square(b), b**2, np.round(b), np.reciprocal(b | True)
+
+    mask = X > 0
+    assert_same(run(function, mask), function(mask))
+
+
+def test_functions_of_numpy_are_arguments() -> None:
+    def applied(x: Any, f: Any, g: Any) -> Any:
+        return g(f(x))
+
+    jitted = pf.jit(applied)
+    for f, g in ((np.sin, np.sum), (np.cos, np.max), (np.exp, np.median)):
+        np.testing.assert_allclose(jitted(X, f, g), applied(X, f, g))
+
+
+def refused(function: Callable[..., Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        run(function, X)
+
+
+def test_what_numpy_refuses_or_cannot_be_known_is_an_error() -> None:
+    refused(written(lambda x, o: np.add(x, 1, out=o), 4, 6, dtype=int), DTypeError, "not cast by the rule 'same_kind'")
+    refused(written(lambda x, o: np.sum(x, 1, None, o), 4, dtype=int), DTypeError, "a result of float64 is not cast")
+    refused(lambda x: np.negative.at(x.copy(), [0, 0]), UnsupportedError, "indices may repeat")
+    refused(lambda x: np.divide.at(x.copy(), [0, 0], 2.0), UnsupportedError, "indices may repeat")
+
+    def transposed(x: Any) -> Any:
+        a = x.copy().T
+        a.shape = (24,)
+        return a
+
+    refused(transposed, TraceError, "needs a copy")
