@@ -18,7 +18,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib import import_module
@@ -82,8 +82,9 @@ def runner(library: str, backend: str) -> Callable[[Callable[..., Any], dict[str
     return call
 
 
-def outcome(row: int, library: str, backend: str, seed: int) -> Outcome:
-    """One row with one library; a program that runs without fusion after an internal failure has failed."""
+def outcome(row: int, library: str, backend: str, seed: int, times: int = 1) -> Outcome:
+    """One row with one library, on so many arguments that NumPy takes; a program that runs without fusion after an
+    internal failure has failed."""
     told: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
@@ -91,10 +92,11 @@ def outcome(row: int, library: str, backend: str, seed: int) -> Outcome:
     log.addHandler(handler)
     found, text = "refused", ""
     try:
-        for turn in range(DRAWS):
+        for turn in range(DRAWS * times):
             dice = random.Random(f"{seed} {turn} {library} {case.text} {case.arrays}")
-            found = check(case, dice, runner(library, backend))
-            if found == "ok":
+            if check(case, dice, runner(library, backend)) == "ok":
+                found, times = "ok", times - 1
+            if not times:
                 break
     except Exception as error:
         found, text = "failed", f"{type(error).__name__}: {error}"
@@ -107,7 +109,9 @@ def outcome(row: int, library: str, backend: str, seed: int) -> Outcome:
 # ---------------------------------------------------------------------------------------------- processes
 
 
-def work(tasks: Sequence[tuple[int, str]], turn: Any, backend: str, seed: int, path: Path) -> None:
+def work(
+    tasks: Sequence[tuple[int, str]], turn: Any, backend: str, settings: Mapping[str, int], path: Path
+) -> None:
     """Take tasks until none is left, a line of JSON before and behind each; stop where the device is lost."""
     os.environ["POLYFUSE_CACHE"] = "off"
     with path.open("a", buffering=1) as log:
@@ -117,16 +121,16 @@ def work(tasks: Sequence[tuple[int, str]], turn: Any, backend: str, seed: int, p
             if mine >= len(tasks):
                 return
             print(json.dumps({"begins": mine}), file=log)
-            done = outcome(*tasks[mine], backend, seed)
+            done = outcome(*tasks[mine], backend, **settings)
             print(json.dumps({"ends": mine, **asdict(done)}), file=log)
             if any(word in done.text for word in LOST):
                 return
 
 
 def outcomes(
-    tasks: Sequence[tuple[int, str]], backend: str, seed: int, processes: int, seconds: float
+    tasks: Sequence[tuple[int, str]], backend: str, settings: Mapping[str, int], processes: int, seconds: float
 ) -> list[Outcome]:
-    """Of all tasks that the time allows.  A process that dies is the failure of the row that it was at."""
+    """Of all tasks that the time allows; `settings`: seed and times.  A process that dies is the failure of the row that it was at."""
     context = multiprocessing.get_context("spawn")
     turn, deadline = context.Value("i", 0), time.monotonic() + seconds
     found: list[Outcome] = []
@@ -136,7 +140,7 @@ def outcomes(
         def begin() -> tuple[Any, Path]:
             path = next(logs)
             path.touch()
-            process = context.Process(target=work, args=(tasks, turn, backend, seed, path))
+            process = context.Process(target=work, args=(tasks, turn, backend, settings, path))
             process.start()
             return process, path
 
@@ -179,9 +183,9 @@ def record(found: Sequence[Outcome], options: argparse.Namespace, seconds: float
         }
     names = f"--libraries {' '.join(options.libraries)}"
     return {
-        "what": "every row of the operation table once per array library, random arguments, against NumPy in float64",
+        "what": f"every row of the operation table, {options.times} random arguments per array library, against NumPy in float64",
         "command": f"python -m tests.frontend.op_table_on_gpu --backend {options.backend} {names}"
-        f" --processes {options.processes} --seconds {options.seconds:g} --seed {options.seed}",
+        f" --processes {options.processes} --seconds {options.seconds:g} --times {options.times} --seed {options.seed}",
         "date": date.today().isoformat(),
         "commit": options.commit or commit(),
         "device": _device(options.backend),
@@ -218,6 +222,7 @@ def main() -> int:
     parser.add_argument("--libraries", nargs="+", default=["torch", "cupy"], choices=("torch", "cupy", "numpy"))
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=110)
+    parser.add_argument("--times", type=int, default=1, help="arguments per row and library")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="the record, as JSON")
     parser.add_argument("--commit", default="", help="what runs, where git cannot say")
@@ -225,7 +230,8 @@ def main() -> int:
     options = parser.parse_args()
     rows = [k for k, row in enumerate(CASES) if not options.words or any(word in row.text for word in options.words)]
     tasks, started = [(row, library) for library in options.libraries for row in rows], time.monotonic()
-    found = outcomes(tasks, options.backend, options.seed, options.processes, options.seconds)
+    settings = {"seed": options.seed, "times": options.times}
+    found = outcomes(tasks, options.backend, settings, options.processes, options.seconds)
     text = json.dumps(record(found, options, time.monotonic() - started), indent=1) + "\n"
     if options.out is not None:
         options.out.write_text(text)
