@@ -2,8 +2,8 @@
 
     python -m tests.frontend.op_table_on_gpu --processes 16 --seconds 110 --out benchmarks/results/op_table_h200.json
 
-A row runs `--times` times with each library, on arguments that NumPy does not refuse.  torch knows no negative strides: arrays
-that have one are CuPy's in either round.  ``--backend numba_cpu --libraries numpy torch`` tries the same on a CPU.
+A row runs `--times` times with each library, on arguments that NumPy does not refuse.  torch knows no negative strides:
+arrays that have one are CuPy's in either round.  ``--backend numba_cpu --libraries numpy torch`` tries the same on a CPU.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def work(
 def outcomes(
     tasks: Sequence[tuple[int, str]], backend: str, settings: Mapping[str, int], processes: int, seconds: float
 ) -> list[Outcome]:
-    """Of all tasks that the time allows; `settings`: seed and times.  A process that dies is the failure of the row that it was at."""
+    """Of all tasks that the time allows; `settings`: seed and times.  A process that dies is the failure of the row
+    that it was at."""
     context = multiprocessing.get_context("spawn")
     turn, deadline = context.Value("i", 0), time.monotonic() + seconds
     found: list[Outcome] = []
@@ -183,7 +184,8 @@ def record(found: Sequence[Outcome], options: argparse.Namespace, seconds: float
         }
     names = f"--libraries {' '.join(options.libraries)}"
     return {
-        "what": f"every row of the operation table, {options.times} random arguments per array library, against NumPy in float64",
+        "what": f"every row of the operation table, {options.times} times with each array library on random arguments,"
+        " against NumPy in float64",
         "command": f"python -m tests.frontend.op_table_on_gpu --backend {options.backend} {names}"
         f" --processes {options.processes} --seconds {options.seconds:g} --times {options.times} --seed {options.seed}",
         "date": date.today().isoformat(),
