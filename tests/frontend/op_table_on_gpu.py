@@ -2,8 +2,9 @@
 
     python -m tests.frontend.op_table_on_gpu --processes 16 --seconds 110 --out benchmarks/results/op_table_h200.json
 
-A row runs `--times` times with each library, on arguments that NumPy does not refuse.  torch knows no negative strides:
-arrays that have one are CuPy's in either round.  ``--backend numba_cpu --libraries numpy torch`` tries the same on a CPU.
+A row runs `--times` times with each library, on arguments that NumPy does not refuse.  torch knows no negative
+strides: arrays that have one are CuPy's in either round.  ``--backend numba_cpu --libraries numpy torch`` tries the
+same on a CPU.
 """
 
 from __future__ import annotations
