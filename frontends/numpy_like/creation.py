@@ -243,8 +243,13 @@ def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, co
 # ---------------------------------------------------------------------------------------------- conversion
 
 
-def array(trace: Trace, value: Any, dtype: Any = None, copy: bool | None = True, **_: Any) -> Any:
+def array(trace: Trace, value: Any, dtype: Any = None, copy: bool | None = True, *, ndmin: int = 0, **_: Any) -> Any:
     """``np.array``: of tracers a copy or a stack; of constants a real array stays one until it meets a tracer."""
+    found = _array(trace, value, dtype, copy)
+    return found[(None,) * (ndmin - found.ndim)] if found.ndim < ndmin else found
+
+
+def _array(trace: Trace, value: Any, dtype: Any, copy: bool | None) -> Any:
     if isinstance(value, (list, tuple)) and any(True for _ in traces_in(value)):
         value = trace.functions["stack"]([array(trace, v) for v in value])
         copy = False

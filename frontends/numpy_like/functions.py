@@ -41,7 +41,7 @@ def public(name: str) -> Callable[..., Any]:
             return TABLE[name](*args, **kwargs) if has_terms(args) else _eager(name, args, kwargs)
         if name in CREATION:
             return found.run(CREATION[name], found, *args, **kwargs)
-        return found.call("with_out", TABLE[name], args, kwargs)
+        return found.call("call_function", name, getattr(np, name, None), args, kwargs)
 
     function.__name__ = function.__qualname__ = name
     found = CREATION.get(name) or LIBRARY[name]

@@ -31,21 +31,32 @@ def refuse_random(name: str, *_: Any, **__: Any) -> NoReturn:
     )
 
 
-class _KindOfArrays(type):
-    """What makes arrays of the trace instances of `ArrayType`."""
+class ArrayType(type):
+    """What ``np.ndarray`` is inside a jitted function: ``isinstance`` decides as it does outside, calling it gives an
+    array of the trace, and everything else is NumPy's."""
+
+    trace: Trace
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, np.ndarray) or (isinstance(value, Tracer) and not value.is_number)
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return np.ndarray(*args, **kwargs)
+    def __call__(cls, shape: Any, dtype: Any = float, *memory: Any, **options: Any) -> Any:
+        if memory or options.keys() - {"order"}:
+            raise located(
+                UnsupportedError(
+                    "np.ndarray over memory that exists is not supported in a jitted function",
+                    advice="Use slices, reshape and x.view(dtype).",
+                )
+            )
+        return cls.trace.run(CREATION["empty"], cls.trace, shape, dtype)
 
     def __getattr__(cls, name: str) -> Any:
         return getattr(np.ndarray, name)
 
 
-class ArrayType(metaclass=_KindOfArrays):
-    """``np.ndarray`` inside a jitted function: ``isinstance(x, np.ndarray)`` decides as it does outside."""
+def array_type(trace: Trace) -> ArrayType:
+    """``np.ndarray`` for one trace."""
+    return ArrayType("ndarray", (), {"trace": trace})
 
 
 class RandomStandIn:
@@ -76,7 +87,7 @@ class Namespace:
         if full == "random" and self._module is np:
             return RandomStandIn("np.random")
         if full == "ndarray" and self._module is np:
-            return ArrayType
+            return array_type(self._trace)
         if full == "isscalar" and self._module is np:
             return is_scalar
         if full in CREATION:

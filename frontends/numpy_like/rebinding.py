@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontends.numpy_like import random
-from polyfuse.frontends.numpy_like.namespace import ArrayType, Namespace, RandomStandIn
+from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -54,7 +54,7 @@ class Rebinder:
         if type(value).__module__.startswith("numpy.random"):
             return RandomStandIn(type(value).__name__)
         if value is np.ndarray:
-            return ArrayType
+            return array_type(self.trace)
         name = getattr(value, "__name__", None)
         if callable(value) and isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
             return getattr(Namespace(self.trace), name)

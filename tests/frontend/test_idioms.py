@@ -47,6 +47,10 @@ def written(call: Callable[[Any, Any], Any], *shape: int, dtype: Any = float) ->
         lambda x: np.add.accumulate([x[0], x[1]]),
         lambda x: np.add.outer([x[0, 0], 1.0], x[1]),
         lambda x: x[range(2)],
+        lambda x: np.array(x, ndmin=3),
+        lambda x: np.array([x[0], x[1]], dtype=np.float32, ndmin=4),
+        lambda x: np.linalg.lstsq(x, x[:, 0])[1],
+        lambda x: np.linalg.lstsq(x.T, x[0])[1],
         lambda x: round(x[0, 0]),
         lambda x: round(x[0, 0], 1),
         lambda x: (isinstance(x, np.ndarray), isinstance(x[0, 0], np.ndarray), isinstance(x.sum(), (np.ndarray, list))),
@@ -80,6 +84,13 @@ def cast_without_copy(x: Any) -> Any:
     return a, same, other
 
 
+def memory_filled(x: Any) -> Any:
+    a = np.ndarray((x.shape[0], 3), dtype=np.float32)
+    a[:, 0] = x[:, 0]
+    a[:, 1:] = 1
+    return a
+
+
 def bits_written(x: Any) -> Any:
     """The sign bit cleared through a view of the bits, rows of a view of a view."""
     a = x.copy()
@@ -98,7 +109,7 @@ def ufunc_at(x: Any) -> Any:
     return a
 
 
-@pytest.mark.parametrize("function", [shape_set, flat_set, cast_without_copy, bits_written, ufunc_at])
+@pytest.mark.parametrize("function", [shape_set, flat_set, cast_without_copy, memory_filled, bits_written, ufunc_at])
 def test_what_is_written_is_seen_as_in_numpy(function: Callable[..., Any]) -> None:
     assert_same(run(function, X), function(X), exact=function is not ufunc_at)
 
@@ -138,6 +149,8 @@ def test_what_numpy_refuses_or_cannot_be_known_is_an_error() -> None:
     refused(written(lambda x, o: np.sum(x, 1, None, o), 4, dtype=int), DTypeError, "a result of float64 is not cast")
     refused(lambda x: np.negative.at(x.copy(), [0, 0]), UnsupportedError, "indices may repeat")
     refused(lambda x: np.divide.at(x.copy(), [0, 0], 2.0), UnsupportedError, "indices may repeat")
+
+    refused(lambda x: np.ndarray((2,), float, x), UnsupportedError, "over memory that exists")
 
     def transposed(x: Any) -> Any:
         a = x.copy().T
