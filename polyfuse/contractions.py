@@ -77,16 +77,18 @@ class Contraction:
         extents = [e.evaluate(sizes) for e in self.extents]
         both, rows, columns, summed = ([extents[k] for k in group] for group in self.letters())
         batch, m, n, k = prod(both), prod(rows), prod(columns), prod(summed)
+        deep = -(-k // DEPTH) * DEPTH if target.kind == "cuda" else k
         rates = target.library
         rate = {f16: rates.half, bf16: rates.half, f64: rates.double}.get(dtype, rates.single)
         tile = TILE if target.kind == "cuda" else 1
         waves = -(-batch * -(-m // tile) * -(-n // tile) // target.processors)
-        compute = waves * target.processors * 2 * tile * tile * k / rate
+        compute = waves * target.processors * 2 * tile * tile * deep / rate
         moved = batch * (m * k + k * n) * dtype.itemsize + batch * m * n * self.result.itemsize
         return target.launch + max(compute, moved / target.bandwidth)
 
 
 TILE = 128  # rows and columns of a block of the usual library kernel
+DEPTH = 8  # that it sums at a time: 10 million rows of 3 times a 3 x 3 matrix take 476 us on an H200
 
 
 @dataclass(frozen=True, slots=True)

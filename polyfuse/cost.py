@@ -78,8 +78,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         "compute": max(flops, 2 * issued) / (target.flops * busy),  # a fused multiply-add is two operations
     }
     terms["memory"] += again / (target.l2_bandwidth * fill)
-    terms["memory"] *= _overlap(scop, schedule, target, occupancy)
-    if _in_phases(scop, schedule, target):
+    terms["memory"] *= _overlap(scop, schedule, target, sizes, occupancy)
+    if _in_phases(scop, schedule, target, sizes):
         terms["memory"] += PHASES * _collective_operations(scop, schedule) * threads * blocks / (target.flops * busy)
     elif schedule.of_kind("loop") and resident < 2 * target.processors <= 2 * blocks:
         terms["memory"] *= LONE
@@ -130,7 +130,7 @@ def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints:
     if target.kind == "cpu" or asked > 1:
         return asked
     sizes = Sizes(schedule, hints)
-    if not _in_phases(scop, schedule, target) and not _waiting(scop, schedule, target, sizes):
+    if not _in_phases(scop, schedule, target, sizes) and not _waiting(scop, schedule, target, sizes):
         return asked
     threads, shared = schedule.block_threads, box_bytes(scop, schedule)
     if target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
@@ -170,11 +170,12 @@ def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
     return frozenset(name[1:] for e in entries for name in e.names() if name.startswith("$"))
 
 
-def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target) -> bool:
+def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> bool:
     """Every thread loads all that it needs, then warps combine, then it stores: no loop runs these side by side."""
     statements = [scop.statements[value] for value in schedule.body]
     combines = any(isinstance(s, Statement) and s.is_reduction for s in statements)
-    return combines and not schedule.of_kind("loop") and schedule.block_threads > target.warp
+    once = all(sizes.extent[d.name] == 1 for d in schedule.of_kind("loop"))
+    return combines and once and schedule.block_threads > target.warp
 
 
 WAIT, CLUSTER_WAIT = 1.2e-6, 1.6e-6
@@ -195,9 +196,9 @@ def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes)
     return seconds
 
 
-def _overlap(scop: Scop, schedule: KernelSchedule, target: Target, occupancy: int) -> float:
+def _overlap(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, occupancy: int) -> float:
     """By how much the phases of a kernel that loads all before it combines stretch its memory time."""
-    alone = schedule.cluster == 1 and occupancy < 2 and _in_phases(scop, schedule, target)
+    alone = schedule.cluster == 1 and occupancy < 2 and _in_phases(scop, schedule, target, sizes)
     return ALONE if alone and _comes_back(scop, schedule) else 1.0
 
 
@@ -215,7 +216,7 @@ def _comes_back(scop: Scop, schedule: KernelSchedule) -> bool:
 
 def _in_clusters(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """What a wave of clusters takes longer than one of blocks, in kernels that run in phases."""
-    if schedule.cluster == 1 or not _in_phases(scop, schedule, target):
+    if schedule.cluster == 1 or not _in_phases(scop, schedule, target, sizes):
         return 0.0
     sums = [p for p in schedule.placed if _summed(scop, p)]
     several = any(sizes.product(p.digits() - _summed(scop, p), ("slot",)) > 1 for p in sums)

@@ -65,11 +65,12 @@ def _proposal(
         splits[axis.number] = mixed((b, step), (ty if k == 0 else None, 1))
     summed = [slot(f"s{k}", count) for k, count in enumerate(counts)]
     splits |= {axis.number: mixed((s, 1)) for axis, s in zip(over, summed, strict=True)}
+    slots = [v, *summed] if situation.inner in over else [*summed, v]  # what lies side by side in memory comes last
     few = tuple(Guard(Affine.of(FEW) - a.extent) for a in over if not a.extent.is_constant)
     return Proposal(
         "in_thread",
         (("threads", threads), ("vector", width)),
-        kept_digits([*digits, tx, ty, v, *summed], keep_threads=True),
+        kept_digits([*digits, tx, ty, *slots], keep_threads=True),
         anchors(situation, splits),
         guards=(*(situation.divisible(inner.extent, width) if others else ()), *few),
     )

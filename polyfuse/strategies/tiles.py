@@ -16,6 +16,9 @@ from polyfuse.strategies.situation import Situation, block, mixed, power_below, 
 
 TILE = 64
 THREADS = 256
+TRANSPOSING = 512
+"""Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
+vector, 190 against 190 to 212 for x + y.T of 8192 x 8192."""
 STENCIL_ROWS, STENCIL_COLUMNS = 32, 64
 
 
@@ -69,7 +72,7 @@ def _transposed(
     width = min(4, situation.width(inner.extent, flat=False))
     tile = max(4, power_below(situation.tiles.get("tile", TILE)))
     lanes = tile // 4
-    rows = min(tile, max(1, power_below(situation.tiles.get("threads", THREADS)) // lanes))
+    rows = min(tile, max(1, power_below(situation.tiles.get("threads", TRANSPOSING)) // lanes))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     q, v = slot("q", tile // rows), slot("v", 4)
     digits: list[Digit] = []

@@ -74,3 +74,16 @@ def test_long_or_symbolic_reductions_are_dealt_to_threads() -> None:
     for spec in ("f32[N~100000, 33]", "f32[N~100000, M~5]"):
         (kernel,) = planned(lengths, [spec]).kernels
         assert kernel.strategy != "in_thread"
+
+
+def test_short_sums_down_columns_are_read_as_vectors_and_not_combined() -> None:
+    """Three channels of an image: with the number of channels a size of the call."""
+    plan = planned(lambda x: x.mean(axis=1), ["f32[B~64, C~3, 512, 512]"])
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "in_thread"
+    assert re.search(r"load\(x_in, .*, TILE4X4", plan.source()) and "vector=4" in plan.source()
+
+
+def test_a_library_is_not_called_for_products_of_a_few_elements() -> None:
+    plan = planned(turned, ["f32[N~10000000, M~3]", "f32[M, 3]"])
+    assert not plan.library_calls and [kernel.strategy for kernel in plan.kernels] == ["in_thread"]
