@@ -14,7 +14,7 @@ from polyfuse.codegen.closures import function_of
 
 
 def prepared(
-    kernel: LoadedKernel, blocks: int, block_elements: int, constants: Sequence[int | None]
+    kernel: LoadedKernel, blocks: int, block_elements: int, constants: Sequence[int | float | None]
 ) -> Callable[..., None]:
     """`LoadedKernel.run` for a grid of one axis, as a function of a stream, which the host has not, and the arguments
     that vary.

@@ -87,7 +87,7 @@ class Launcher:
         )
         return int(status) and status
 
-    def prepared(self, blocks: int, constants: Sequence[int | None]) -> Callable[..., None]:
+    def prepared(self, blocks: int, constants: Sequence[int | float | None]) -> Callable[..., None]:
         """`launch` for a grid of one axis, as a function of the stream and the arguments that vary.
 
         `constants`: per parameter its value in every launch, None where it varies.  Everything but the varying
@@ -170,7 +170,7 @@ class _Packing:
     initial: bytes
 
     @staticmethod
-    def of(formats: str, constants: Sequence[int | None]) -> _Packing:
+    def of(formats: str, constants: Sequence[int | float | None]) -> _Packing:
         """For parameters of these formats, with the value of each that is constant."""
         order = sorted(range(len(formats)), key=lambda k: constants[k] is not None)  # stable
         ordered = "".join(formats[k] for k in order)

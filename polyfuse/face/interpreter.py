@@ -30,7 +30,7 @@ class InterpretedKernel:
             del stream
             values = iter(varying)
             pairs = zip(parameters, bound.constants, strict=True)
-            given = {p.name: next(values) if constant is None else constant for p, constant in pairs}
+            given: dict[str, Any] = {p.name: next(values) if constant is None else constant for p, constant in pairs}
             arrays = {p.name: _array(p, given[p.name], bound) for p in parameters if isinstance(p, ArrayParameter)}
             scalars = {p.name: given[p.name] for p in parameters if isinstance(p, ScalarParameter)}
             run_kernel(kernel, arrays, bound.numbers, scalars)

@@ -299,7 +299,7 @@ def _launch(launch: Launch, kernel: Compiled, call: Call, values: _Values, devic
     constants = tuple(values.constant(binding, call) for binding in launch.bindings)
     varying = [binding for binding, known in zip(launch.bindings, constants, strict=True) if known is None]
     bound = Bound(launch, math.prod(extents), constants, numbers, device)
-    return KernelLaunch(kernel.launcher(bound), tuple(map(values.slot, varying)))
+    return KernelLaunch.of(kernel, bound, tuple(map(values.slot, varying)))
 
 
 def _numbers(launch: Launch, call: Call) -> dict[str, int]:

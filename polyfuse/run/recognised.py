@@ -26,12 +26,13 @@ of every number.  The text holds nothing else::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from polyfuse.codegen.closures import function_of
 from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS
 from polyfuse.run.arrays import VECTOR_ALIGNMENT
+from polyfuse.run.locks import PLANNING
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import KernelLaunch
 from polyfuse.run.signature import Default, Parameters
@@ -108,9 +109,11 @@ def rerun(record: Record, values: Sequence[Any], outputs: Sequence[Any]) -> Call
     """A function that launches `record` again and again with these arrays; None where it does more than launch."""
     if not _is_straight(record):
         return None
-    pointers = [*values, *map(record.library.pointer, outputs)]
-    text = _Text({f"p{k}": value for k, value in enumerate(pointers)})
-    text.launches(record, list(text.names))
+    known = dict(enumerate([*values, *map(record.library.pointer, outputs)]))
+    with PLANNING:
+        steps = [step.fixed(known) for step in record.steps if isinstance(step, KernelLaunch)]
+    text = _Text({f"p{k}": value for k, value in known.items()})  # of arguments in which an intermediate lies
+    text.launches(replace(record, steps=tuple(steps)), list(text.names))
     return function_of(text.whole("run()"), "run", text.names)
 
 

@@ -6,7 +6,7 @@ The public face joins the real ones; tests join their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from polyfuse.bindings import AnyGuard, Layout
@@ -98,23 +98,12 @@ class Bound:
 
     launch: Launch
     blocks: int
-    constants: tuple[int | None, ...]
+    constants: tuple[int | float | None, ...]
     numbers: Mapping[str, int] = field(hash=False)
     device: Device
 
 
 Launcher = Callable[[list[Any], int], object]  # called with the record's values and the stream
-
-
-@dataclass(frozen=True, slots=True)
-class KernelLaunch:
-    """A step that starts one kernel: `launch` takes the stream and the values at `slots`, the arguments that vary."""
-
-    launch: Callable[..., object]
-    slots: tuple[int, ...]
-
-    def __call__(self, values: list[Any], stream: int) -> None:
-        self.launch(stream, *[values[k] for k in self.slots])
 
 
 class Compiled(Protocol):
@@ -126,6 +115,30 @@ class Compiled(Protocol):
 
     def to_bytes(self) -> bytes:
         """The object code, for the disk cache; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """A step that starts one kernel: `launch` takes the stream and the values at `slots`, the arguments that vary."""
+
+    kernel: Compiled
+    bound: Bound
+    slots: tuple[int, ...]
+    launch: Callable[..., object]
+
+    @staticmethod
+    def of(kernel: Compiled, bound: Bound, slots: tuple[int, ...]) -> KernelLaunch:
+        return KernelLaunch(kernel, bound, slots, kernel.launcher(bound))
+
+    def __call__(self, values: list[Any], stream: int) -> None:
+        self.launch(stream, *[values[k] for k in self.slots])
+
+    def fixed(self, values: Mapping[int, Any]) -> KernelLaunch:
+        """The same with these values, by slot, in every launch."""
+        slots = iter(self.slots)
+        constants = tuple([values.get(next(slots)) if c is None else c for c in self.bound.constants])
+        left = tuple([slot for slot in self.slots if slot not in values])
+        return KernelLaunch.of(self.kernel, replace(self.bound, constants=constants), left)
 
 
 class Job(Protocol):
