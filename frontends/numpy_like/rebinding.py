@@ -7,6 +7,7 @@ rebuilt methods and share their attributes.  Nothing of the user's modules is mo
 from __future__ import annotations
 
 import builtins
+import operator
 import os
 import sys
 import sysconfig
@@ -20,6 +21,7 @@ import numpy as np
 from polyfuse.frontends.numpy_like import random
 from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.registry import CREATION
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -119,6 +121,8 @@ class Rebinder:
         found = dict(original if isinstance(original, dict) else vars(original))
         importer = found["__import__"]
         found["len"] = length
+        for name, is_better in (("min", operator.lt), ("max", operator.gt)):
+            found[name] = partial(extreme, found[name], is_better)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
 
@@ -218,6 +222,23 @@ def _holds_code(value: Any) -> bool:
     if type(value) in (list, tuple):
         return any(map(_holds_code, value))
     return isinstance(value, (FunctionType, MethodType, partial)) or _is_users_object(value)
+
+
+def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], *values: Any, **options: Any) -> Any:
+    """`min` or `max` that chooses among numbers of the trace as Python does: the first of those that none is better
+    than; what is no number is for the `original`."""
+    given = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple, Tracer)) else list(values)
+    numbers = [v for v in given if isinstance(v, Tracer)]
+    if not numbers or options or any(v.sizes for v in numbers) or not all(map(_is_number, given)):
+        return original(*values, **options)
+    chosen = given[0]
+    for value in given[1:]:
+        chosen = numbers[0].state.call("where", is_better(value, chosen), value, chosen)
+    return chosen
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Tracer, SymbolicSize, bool, int, float, np.generic))
 
 
 def length(value: Any) -> Any:

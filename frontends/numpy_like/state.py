@@ -6,9 +6,12 @@ sizes equal, a size or scalar fixed) raises `Retrace`; `tracing.trace` starts ag
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
+from types import CodeType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +26,8 @@ from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 
 LARGE = 1 << 20  # the size of a letter without a hint, for Python branches: "large enough to fill the device"
+_log = logging.getLogger("polyfuse.trace")
+
 Result = TypeVar("Result")
 
 
@@ -37,6 +42,11 @@ class Retrace(BaseException):
     ) -> None:
         super().__init__()
         self.symbols, self.guards, self.position = dict(symbols or {}), guards, position
+
+
+MANY = 256
+"""Times that one operation of the user's code runs before a word is said: where loops over cells have a few hundred
+statements, planning takes 10 seconds and more (benchmarks/results/planning.json)."""
 
 
 @dataclass(slots=True)
@@ -55,6 +65,8 @@ class Trace:
     locations: dict[bytes, Location] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     inside: bool = False
+    repeats: Counter[tuple[CodeType, int]] = field(default_factory=Counter)
+    told: bool = False
 
     # ------------------------------------------------------------------------------------------ calls
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -83,6 +95,7 @@ class Trace:
         location = here()
         if location is None:
             return
+        self._count(location)
         values = list(result) if isinstance(result, (tuple, list)) else [result]
         for k, value in enumerate(values):
             node = getattr(value, "node", None)
@@ -93,6 +106,20 @@ class Trace:
                 self.locations.setdefault(node.source.digest, location)
             if len(location.targets) == len(values):
                 self.call_it(node, location.targets[k])
+
+    def _count(self, location: Location) -> None:
+        """Say, once and while it happens, that a loop unrolls into more statements than are planned in seconds."""
+        at = location.code, location.instruction
+        self.repeats[at] += 1
+        if self.told or self.repeats[at] < MANY:
+            return
+        self.told = True
+        _log.warning(
+            "a line of %s has run %d times while it is traced, because Python loops unroll\n%s\n  Planning takes"
+            " seconds for hundreds of statements, minutes for thousands. Write the loop with whole arrays (slices,"
+            " np.cumsum, np.einsum), or jit one step and leave the loop outside.",
+            location.code.co_name, MANY, location.source(),
+        )  # fmt: skip
 
     def call_it(self, node: Node, name: str) -> None:
         """Name a value; a view also names the value it looks at, which is what becomes a statement."""

@@ -103,6 +103,7 @@ class _Assumptions:
     scalars: set[int] = field(default_factory=set)
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     origin: dict[str, Affine] = field(default_factory=dict)
+    told: bool = False
 
     def add(self, request: Retrace) -> None:
         if request.position is not None:
@@ -148,6 +149,7 @@ def trace(
             return attempt.run()
         except Retrace as request:
             assumptions.add(request)
+            assumptions.told = attempt.state.told
     raise TraceError("tracing does not come to an end: every attempt needs another assumption about sizes")
 
 
@@ -179,6 +181,7 @@ class _Attempt:
             dict.fromkeys(fresh, 2),
             len(self.specs),
             {k: s.value for k, s in enumerate(self.specs) if isinstance(s, ScalarSpec) and s.value is not None},
+            told=assumptions.told,
         )
         self.arguments: list[Argument] = []
         self.buffers: list[tuple[int, Buffer, Node]] = []

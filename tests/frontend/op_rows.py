@@ -104,6 +104,10 @@ ELEMENTWISE = (
     *table("x:*:number", "np.add(x, 1, where=x > 0, out=np.zeros_like(x))", "np.negative(x, dtype=dt)", domain="small"),
     *table("x:*:number y:*:number", "np.add(x, y, dtype='float64')", "np.maximum(x, y, dtype='float64')"),
     *table("x:+:double", "np.unwrap(x)", "np.unwrap(x, axis=a)", "np.angle(x)"),
+    *table("x:*:number", "np.add(x, 1, np.zeros_like(x))", "np.multiply(x, x, order='F')", domain="small"),
+    *table("x:*:bool", "np.square(x)", "x**2", "np.round(x)", "np.reciprocal(x)"),
+    *table("x:*:integer", "x < 300", "x >= -1", "x == 1000", "-200 < x", "x != 70000"),
+    *table("x:*:float", "x.astype(x.dtype, copy=False) + x.astype('float64', copy=False)"),
 )
 
 REDUCTIONS = (
@@ -149,6 +153,9 @@ REDUCTIONS = (
     *table("x:*:bits", "np.{}.reduce(x, axis=A)", names="bitwise_or bitwise_and bitwise_xor"),
     *table("x:+:any", "np.{}.accumulate(x, axis=a)", names="add maximum minimum logical_or logical_and", loose=8),
     *table("x:+:float", "np.multiply.accumulate(x)", "np.fmax.accumulate(x, a)", loose=8),
+    *table("x:*:number", "np.maximum.reduce([x, x * 2])", "np.add.reduce([x, x], 0)", "np.minimum.reduce((x, x), 0)"),
+    *table("x:ij:number", "np.sum(x, 1, 'f8', np.zeros(x.shape[0]))", "x.mean(1, 'f8', np.zeros(x.shape[0]))", loose=8),
+    *table("x:ij:number", "np.any(x, 0, np.zeros(x.shape[1], bool))", "x.all(axis=0, out=np.ones(x.shape[1], bool))"),
     *table("x:*:any y:+:any", "np.{}.outer(x, y)", names="add multiply less maximum logical_and"),
     *table(
         "x:+:any",

@@ -48,6 +48,10 @@ def written(call: Callable[[Any, Any], Any], *shape: int, dtype: Any = float) ->
         lambda x: np.add.outer([x[0, 0], 1.0], x[1]),
         lambda x: x[range(2)],
         lambda x: np.array(x, ndmin=3),
+        lambda x: (max(x[0, 0], x[0, 1], 0.1), min(x.sum(), 0.0), max([x[1, 1], 0]), min(2, 1), max(x.shape)),
+        lambda x: (min(x[0] - x[0] + k for k in range(3))[0] if x.ndim == 1 else max(k * 2 for k in x.shape)),
+        lambda x: max([(1, 2), (3, 1)], key=lambda p: p[1])[0] * x,
+        lambda x: (max(x[0, 0], np.nan), max(np.nan, x[0, 0]), min(x[0])),
         lambda x: np.array([x[0], x[1]], dtype=np.float32, ndmin=4),
         lambda x: np.linalg.lstsq(x, x[:, 0])[1],
         lambda x: np.linalg.lstsq(x.T, x[0])[1],
@@ -137,6 +141,26 @@ def test_functions_of_numpy_are_arguments() -> None:
     jitted = pf.jit(applied)
     for f, g in ((np.sin, np.sum), (np.cos, np.max), (np.exp, np.median)):
         np.testing.assert_allclose(jitted(X, f, g), applied(X, f, g))
+
+
+def recurrence(n: int) -> Callable[[Any], Any]:
+    def steps(x: Any) -> Any:
+        for _ in range(n):
+            x = np.sin(x)
+        return x
+
+    return steps
+
+
+def test_a_loop_that_unrolls_into_many_statements_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    run(recurrence(255), X)
+    assert not caplog.records
+    run(recurrence(300), X)
+    (record,) = caplog.records
+    first, where, code, marks, advice = record.getMessage().splitlines()
+    assert first == "a line of steps has run 256 times while it is traced, because Python loops unroll"
+    assert where.endswith(f'test_idioms.py", line {recurrence.__code__.co_firstlineno + 3}')
+    assert code.strip() == "x = np.sin(x)" and marks.strip() == "^" * len("np.sin(x)") and "jit one step" in advice
 
 
 def refused(function: Callable[..., Any], kind: type[Exception], text: str) -> None:
