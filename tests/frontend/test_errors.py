@@ -27,7 +27,7 @@ CASES: list[tuple[str, str, str]] = [
     ("not of a value", "f32[]", "return not x"),
     ("assert on a value", "f32[N]", "assert np.all(x > 0)\nreturn x"),
     ("truth of an array", "f32[N]", "return x if x else -x"),
-    ("max of arrays", "f32[N]", "return max(x[0], x[1])"),
+    ("max of arrays", "f32[N]", "return max(x, 2 * x)"),
     ("float()", "f32[N]", "s = float(x.sum())\nreturn x / s"),
     ("int()", "f32[N]", "return x[: int(x[0])]"),
     ("math.sqrt", "f32[N]", "import math\nreturn x / math.sqrt(x[0])"),
