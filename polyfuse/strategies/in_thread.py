@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from polyfuse.affine import Affine
 from polyfuse.bindings import Guard
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
@@ -22,12 +21,13 @@ MOST = 32
 
 
 FEW = 4
-"""Elements up to which their number may be a symbol, where only sums are stored: of coordinates, say, or colours.  (All
-that is stored of short rows has a kernel among those for longer rows, which are few.)"""
+"""Elements up to which their number may be a symbol, where only sums are stored: of coordinates or colours; with a
+kernel for each.  (All that is stored of short rows has a kernel among those for longer rows, which are few.)  Windows,
+reductions over several dimensions, may have `MOST`: a program has few kinds of them."""
 
 
 def in_thread(situation: Situation) -> list[Proposal]:
-    """A proposal for groups with reductions over few elements, of a constant number or very few."""
+    """A proposal for groups with reductions over few elements."""
     axes = situation.axes
     over = [a for a in axes if a.reduced_by]
     kept = [a for a in situation.classes.statement(situation.lead) if a not in over]
@@ -35,11 +35,12 @@ def in_thread(situation: Situation) -> list[Proposal]:
         return []
     if any(a not in over and a not in kept for a in axes):
         return []
-    if any(not a.extent.is_constant and _is_stored(situation, a) for a in over):
+    symbolic = [a for a in over if not a.extent.is_constant]
+    if any(_is_stored(situation, a) for a in symbolic):
         return []
-    counts = [a.size(situation.hints) if a.extent.is_constant else FEW for a in over]
-    fits = all(a.size(situation.hints) <= count for a, count in zip(over, counts, strict=True))
-    return [_proposal(situation, kept, over, counts)] if fits and 1 <= prod(counts) <= MOST else []
+    counts = [a.size(situation.hints) for a in over]
+    most = FEW if symbolic and len(over) == 1 else MOST
+    return [_proposal(situation, kept, over, counts)] if 1 <= prod(counts) <= most else []
 
 
 def _is_stored(situation: Situation, axis: AxisClass) -> bool:
@@ -66,11 +67,12 @@ def _proposal(
     summed = [slot(f"s{k}", count) for k, count in enumerate(counts)]
     splits |= {axis.number: mixed((s, 1)) for axis, s in zip(over, summed, strict=True)}
     slots = [v, *summed] if situation.inner in over else [*summed, v]  # what lies side by side in memory comes last
-    few = tuple(Guard(Affine.of(FEW) - a.extent) for a in over if not a.extent.is_constant)
+    off = [a.extent - count for a, count in zip(over, counts, strict=True) if not a.extent.is_constant]
+    exact = tuple(Guard(side) for difference in off for side in (difference, -difference))
     return Proposal(
         "in_thread",
         (("threads", threads), ("vector", width)),
         kept_digits([*digits, tx, ty, *slots], keep_threads=True),
         anchors(situation, splits),
-        guards=(*(situation.divisible(inner.extent, width) if others else ()), *few),
+        guards=(*(situation.divisible(inner.extent, width) if others else ()), *exact),
     )

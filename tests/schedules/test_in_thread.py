@@ -26,6 +26,10 @@ def depthwise(x: Any, w: Any) -> Any:
     return np.maximum(nn.conv(x, w, padding=1, groups=6), 0)
 
 
+def windowed(x: Any, w: Any) -> Any:
+    return nn.conv(x, w, groups=6)
+
+
 def turned(p: Any, r: Any) -> Any:
     return p @ r
 
@@ -41,7 +45,8 @@ CASES = [
     (depthwise, [IMAGES, KERNELS], {"N": 1}),
     (turned, ["f32[N~10000000, 3]", "f32[3, 3]"], {"N": 300}),
     (lengths, ["f32[N~10000000, 3]"], {"N": 517}),
-    (lengths, ["f32[N~10000000, M~3]"], {"N": 300, "M": 2}),
+    (lengths, ["f32[N~10000000, M~3]"], {"N": 300, "M": 3}),
+    (windowed, ["f32[N~32, 6, 112, 112]", "f32[6, 1, P~3, Q~3]"], {"N": 1, "P": 3, "Q": 3}),
     (turned, ["f32[N~10000000, M~3]", "f32[M, 4]"], {"N": 100, "M": 3}),
 ]
 
@@ -81,7 +86,7 @@ def test_short_sums_down_columns_are_read_as_vectors_and_not_combined() -> None:
     plan = planned(lambda x: x.mean(axis=1), ["f32[B~64, C~3, 512, 512]"])
     (kernel,) = plan.kernels
     assert kernel.strategy == "in_thread"
-    assert re.search(r"load\(x_in, .*, TILE4X4", plan.source()) and "vector=4" in plan.source()
+    assert re.search(r"load\(x_in, .*, TILE3X4", plan.source()) and "vector=4" in plan.source()
 
 
 def test_a_library_is_not_called_for_products_of_a_few_elements() -> None:
