@@ -232,7 +232,7 @@ def _product(program: Program, extents: tuple[Affine, Affine]) -> tuple[Program,
         constant, other = (first, second) if first.is_constant else (second, first)
         return program, other * constant.constant
     known = dict(program.derived)
-    factors = tuple(f for e in extents for f in _factors(e, known))
+    factors = tuple(f for e in extents for f in factors_of(e, known))
     for name, existing in program.derived:
         if existing == factors:
             return program, Affine.symbol(name)
@@ -246,9 +246,15 @@ def _product(program: Program, extents: tuple[Affine, Affine]) -> tuple[Program,
     return replace(program, derived=derived, hints={**program.hints, name: hint}), Affine.symbol(name)
 
 
-def _factors(extent: Affine, known: Mapping[str, tuple[Affine, ...]]) -> tuple[Affine, ...]:
-    name = str(extent)
-    return known.get(name, (extent,))
+def factors_of(extent: Affine, products: Mapping[str, Shape]) -> Shape:
+    """What multiplies to `extent`, where that is a multiple of a product of sizes: ``2*MN`` is ``2*M`` times N."""
+    if len(extent.terms) != 1 or extent.constant:
+        return (extent,)
+    atom, factor = extent.terms[0]
+    if not isinstance(atom, str) or atom not in products:
+        return (extent,)
+    first, *others = products[atom]
+    return (first * factor, *others)
 
 
 def _shape(shape: Shape, q: int, extent: Affine) -> Shape:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from polyfuse.affine import Affine
 from polyfuse.bindings import VolumeGuard
 from polyfuse.choose import Choice
+from polyfuse.collapse import factors_of
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 
@@ -88,6 +89,6 @@ def _extents(chosen: list[Choice]) -> Iterator[Shape]:
 def _in_full(shape: Shape, scop: Scop) -> Shape:
     """The shape with products of sizes spelled out."""
     products = dict(scop.program.derived)
-    factors = [products[name] for extent in shape for name in sorted(extent.names() & products.keys())]
     plain = [extent for extent in shape if not extent.names() & products.keys()]
-    return (*plain, *(f for product in factors for f in product))
+    others = [extent for extent in shape if extent.names() & products.keys()]
+    return (*plain, *(factor for extent in others for factor in factors_of(extent, products)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
@@ -61,10 +62,15 @@ fusion_log = logging.getLogger("polyfuse.fusion")
 
 
 def plan_program(
-    program: Program, target: Target, options: Options, layouts: Sequence[Layout], pricer: Pricer = price
+    program: Program,
+    target: Target,
+    options: Options,
+    layouts: Sequence[Layout],
+    pricer: Pricer = price,
+    effort: int | None = None,
 ) -> Plan:
     """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
-    proved.  Raises PolyfuseError subclasses."""
+    proved.  `effort`: of the search, see `grouping.search`.  Raises PolyfuseError subclasses."""
     _refuse(options, target)
     options = settled(options, program)
     hints = size_hints(program)
@@ -75,8 +81,10 @@ def plan_program(
     if not options.batch_invariant:
         program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
-    grouping = _grouping(costs)  # the cheapest partition of stored values
-    costs, grouping = _in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, where that is cheaper
+    grouping = _grouping(costs, effort)  # the cheapest partition of stored values
+    costs, grouping = _in_one_pass(
+        costs, grouping, tuple(layouts), effort
+    )  # dependent reductions, where that is cheaper
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     _check_wishes(costs, packing)
@@ -130,11 +138,11 @@ def size_classes(program: Program, hints: Mapping[str, int]) -> tuple[Guard, ...
     return tuple(found)
 
 
-def _grouping(costs: ProgramCosts) -> Grouping:
+def _grouping(costs: ProgramCosts, effort: int | None) -> Grouping:
     """The cheapest partition that respects the user's options, but for wishes that are illegal."""
     wishes, steering = costs.steering.wishes(), costs.steering
     limit = costs.options.max_fusion_size
-    return search(costs, together=wishes, apart=steering.apart, max_size=limit, fusible=steering.fusible)
+    return search(costs, together=wishes, apart=steering.apart, max_size=limit, fusible=steering.fusible, effort=effort)
 
 
 def _check_wishes(costs: ProgramCosts, packing: Packing) -> None:
@@ -151,7 +159,9 @@ GAIN = 0.97
 finer than that, and every other form of a kernel is one more to compile."""
 
 
-def _in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> tuple[ProgramCosts, Grouping]:
+def _in_one_pass(
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...], effort: int | None
+) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one that takes sums with what they are relative to, where kernels of the first
     pass more than once over what both reduce.  What the user steers by name, or rounds step by step, stays as it is."""
     options, scop = costs.options, costs.scop
@@ -165,7 +175,7 @@ def _in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout,
         return costs, grouping
     program = cascaded(scop.program, chosen)
     others = other_form(costs, program, layouts)
-    other = _grouping(others)
+    other = _grouping(others, effort)
     fusion_log.info("%d sums in one pass: %d us, %d without", len(chosen), other.time // 10**6, grouping.time // 10**6)
     others.work += costs.work
     least = max((1 - GAIN) * grouping.time, costs.target.launch * 1e12)
@@ -184,6 +194,10 @@ def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
 DEARER = 2
 """A kernel whose best proved schedule costs this many times its price is taken apart: the search weighs it again."""
 
+PATIENCE = 6
+"""Rounds of proof after which the values that most refused kernels had become kernels of their own.  What is refused
+because of them would else be tried with ever other statements, for as many rounds as those have subsets."""
+
 
 def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
     """Every final kernel through isl; a refuted one is marked and the search goes on without it.
@@ -191,7 +205,8 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
     No plan leaves with a kernel that was not proved: raises ScheduleError instead.
     """
     refused: dict[KernelGroup, Verdict] = {}
-    for _ in range(8 + 2 * costs.count):  # each round marks kernels that the next one cannot form again
+    often: Counter[int] = Counter()  # how often each value was in a kernel that was refused
+    for number in range(PATIENCE + 2 + costs.count):  # each round marks kernels that the next one cannot form again
         refused = {}
         for kernel in grouping.kernels:
             choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
@@ -219,7 +234,9 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
                 refused[kernel] = verdict
         if not refused:
             return grouping
-        grouping = grouping.refute(refused)
+        often.update(value for kernel in refused for value in kernel.body)
+        worst = {v for k in refused for v in k.body if often[v] == max(often[u] for u in k.body)}
+        grouping = grouping.refute(refused, worst if number >= PATIENCE else frozenset())
     verdict = next(iter(refused.values()))
     raise ScheduleError(f"no schedule of {costs.scop.program.name} was proved: {verdict}", verdict=verdict)
 

@@ -180,8 +180,10 @@ class Evaluation:
             return _cascade(node, operands)
         ufunc = _MONOID_UFUNCS[node.monoid]
         options: dict[str, Any] = {}
-        if node.monoid in ("max", "min", "fmax", "fmin"):
-            options["initial"] = _worst(node.dtype, node.monoid.endswith("max"))
+        if node.monoid in ("max", "min"):
+            options["initial"] = _worst(node.dtype, node.monoid == "max")
+        if node.monoid in ("fmax", "fmin"):
+            options["initial"] = np.nan
         return ufunc.reduce(operands[0], axis=node.axes, dtype=operands[0].dtype, **options)
 
     def scan(self, node: Scan) -> Any:

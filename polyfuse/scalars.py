@@ -95,7 +95,7 @@ class Monoid:
 
     `state`: values carried per partial result.  ``argmax`` carries (value, index): the first NaN wins, else the larger
     value, else the lower index.  `neutral` per component: a number, or ``lowest`` / ``highest`` of the dtype
-    (infinities for floats), or ``last`` for the largest index.
+    (infinities for floats), ``nan``, or ``last`` for the largest index.
     """
 
     name: str
@@ -115,8 +115,8 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("prod", "multiply", ("1",)),
         Monoid("max", "maximum", ("lowest",), "biuf"),
         Monoid("min", "minimum", ("highest",), "biuf"),
-        Monoid("fmax", "fmax", ("lowest",), "f"),
-        Monoid("fmin", "fmin", ("highest",), "f"),
+        Monoid("fmax", "fmax", ("nan",), "f"),
+        Monoid("fmin", "fmin", ("nan",), "f"),
         Monoid("any", "bitwise_or", ("0",), "b"),
         Monoid("all", "bitwise_and", ("1",), "b"),
         Monoid("bitor", "bitwise_or", ("0",), "iu"),

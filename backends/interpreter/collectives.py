@@ -46,7 +46,7 @@ def neutral(monoid: str, dtype: np.dtype[np.generic]) -> Array:
     """The neutral element of a monoid with one component."""
     word = MONOIDS[monoid].neutral[0]
     if word not in ("lowest", "highest"):
-        return np.asarray(int(word)).astype(dtype)
+        return np.asarray(float(word) if dtype.kind == "f" else int(word)).astype(dtype)
     if dtype.kind == "f":
         return np.asarray(-np.inf if word == "lowest" else np.inf, dtype)
     if dtype.kind == "b":

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyfuse.dtypes import DType, bool_
+from polyfuse.dtypes import DType, bool_, f64
 from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
@@ -71,6 +71,8 @@ def _largest(dtype: DType) -> float:
 
 def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tracer:
     a, b = lift_all(a, b)
+    if not b.element.is_float:
+        b = as_dtype(b, f64)  # a difference of integers may not be one
     near = ufunc("less_equal", absolute(a - b), atol + rtol * absolute(b))
     result = (near & isfinite(b)) | equal(a, b)
     return result | (isnan(a) & isnan(b)) if equal_nan else result

@@ -81,6 +81,17 @@ def evaluate_with_bounds(
     return [(run.results[o], run.errors[o]) for o in program.outputs]
 
 
+def has_common_factor(node: Reduce) -> bool:
+    """Whether terms of a sum have a factor in common, which NumPy may take out of it: inf*0 + 1*0 is NaN or inf."""
+    (terms,) = node.operands
+    factors = terms.operands if isinstance(terms, Map) and terms.function == "multiply" else ()
+    return any(
+        isinstance(factor, View) and not any(f"%{axis}" in entry.names() for entry in factor.index)
+        for factor in factors
+        for axis in node.axes
+    )
+
+
 class Bounded(Evaluation):
     """One evaluation with the bound of every value so far."""
 
@@ -145,6 +156,9 @@ class Bounded(Evaluation):
             unknown = unknown | (np.isinf(value) & finite)
         if node.function in ("signbit", "copysign", "bitcast") and not self.is_moved(node.operands[-1]):
             unknown = unknown | (operands[-1] != operands[-1])  # the sign of a NaN that was computed
+        if node.function == "power":  # 1 to the power of NaN is 1, and so is NaN to the power of 0
+            one = (errors[0] > 0) & (np.abs(operands[0] - 1) <= errors[0]) & np.isnan(operands[1])
+            unknown = unknown | one | ((errors[1] > 0) & (np.abs(operands[1]) <= errors[1]) & np.isnan(operands[0]))
         if node.function == "fma":  # the oracle rounds twice
             rounding = rounding + epsilon(node.dtype) * np.where(np.isfinite(value), np.abs(operands[2]), 0.0)
         moved = self.deviation(node, value, operands, errors)
@@ -235,6 +249,8 @@ class Bounded(Evaluation):
             case "sum":
                 size = np.where(np.isfinite(values), np.abs(values), 0.0).sum(node.axes)
                 found = errors.sum(node.axes) + self.sum_rounding(node.dtype, size, count, result)
+                if has_common_factor(node):
+                    found = np.where(np.isfinite(result), found, np.inf)
             case "prod":
                 found = self.product_error(node, values, errors, count)
             case _:

@@ -201,9 +201,7 @@ def run(program: WrittenProgram, way: Way, expected: Expected, carrier: Carrier)
     return planned
 
 
-def _targets(
-    program: WrittenProgram, way: Way, expected: Expected, arguments: Sequence[Any], carrier: Carrier
-) -> Any:
+def _targets(program: WrittenProgram, way: Way, expected: Expected, arguments: Sequence[Any], carrier: Carrier) -> Any:
     """Memory for the results, as `Way.out` says; None for new arrays."""
     count = len(expected.values) - len(expected.donated)
     if way.out == "new" or program.donate or any(d is None for d in expected.dtypes[:count]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from polyfuse.fuzz.program import RandomProgram, WrittenProgram
 from polyfuse.fuzz.record import Record
 from polyfuse.fuzz.script import save
 from polyfuse.fuzz.shrink import shrunk
+from polyfuse.fuzz.ways import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,26 @@ def written_down(
         "text": failure.text.strip()[-300:],
         "program": as_data(program.written),
         "shrunk": small.written.source,
+        "way": None if failure.way is None else _way_data(failure.way),
     }
+
+
+def _way_data(way: Way) -> dict[str, Any]:
+    return {**asdict(way), "options": [list(option) for option in way.options]}
+
+
+def ways_of(entry: Mapping[str, Any]) -> list[Way]:
+    """The way in which a program failed, where that was written down."""
+    if not entry.get("way"):
+        return []
+    data = dict(entry["way"])
+    options = tuple((name, _tuples(value)) for name, value in data.pop("options"))
+    return [Way(options=options, **data)]
+
+
+def _tuples(value: Any) -> Any:
+    """Lists that JSON made of tuples, as tuples again."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def as_data(written: WrittenProgram) -> dict[str, Any]:
@@ -110,14 +130,18 @@ def smaller(corpus: Corpus, seed: int, failure: Failure, seconds: float) -> dict
 
 
 def replayed(entries: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(those that still fail, those that do not): every failure of a record run again, all of its ways."""
+    """(those that still fail, those that do not): every failure of a record run again, in the ways of its seed and the
+    one in which it failed."""
     failing: list[dict[str, Any]] = []
     mended: list[dict[str, Any]] = []
     for entry in entries:
         if "program" not in entry:
             failing.append(dict(entry))
             continue
-        report = check(from_data(entry["program"]), entry["seed"], entry["backend"])
+        written, seed, backend = from_data(entry["program"]), entry["seed"], entry["backend"]
+        report = check(written, seed, backend)
+        if report.failure is None and not report.refused and (ways := ways_of(entry)):
+            report = check(written, seed, backend, ways)
         if report.failure is None and not report.refused:
             mended.append(dict(entry))
         else:

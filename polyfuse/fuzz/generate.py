@@ -85,11 +85,29 @@ def _accepted(pool: Pool, line: Line, arguments: int) -> bool:
         return False
     if line.op == "in place" and line.operands[0] not in pool.private:
         return False
-    shared = any(np.shares_memory(value, pool.values[k]) for k in range(arguments) if k not in pool.private)
+    shared = any(np.shares_memory(value, array) for array in pool.frozen) or any(
+        np.shares_memory(value, pool.values[k]) for k in range(arguments) if k not in pool.private
+    )
+    if line.op == "reshape" and not _owner(pool.values[line.operands[0]]).flags.c_contiguous:
+        _freeze(pool, value, pool.values[line.operands[0]])
     pool.values.append(value)
     if value.ndim and value.flags.writeable and not shared:
         pool.private.add(len(pool.values) - 1)
     return True
+
+
+def _owner(array: Array) -> Array:
+    """The array whose memory a view shows."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _freeze(pool: Pool, *arrays: Array) -> None:
+    """No line may write what shares memory with these.  NumPy gives results the order of operands in memory, so that
+    reshaping copies some of them; for polyfuse every result is in C order, and the new shape a view."""
+    pool.private -= {k for k in pool.private if any(np.shares_memory(pool.values[k], array) for array in arrays)}
+    pool.frozen += arrays
 
 
 def _outputs(dice: Random, arguments: int, lines: list[Line]) -> tuple[int, ...]:
@@ -218,9 +236,9 @@ def _memory(dice: Random, shape: tuple[int, ...]) -> tuple[tuple[int, ...] | Non
 
 
 def wide(array: Array) -> Array:
-    """A copy with every float in float64; integers and booleans as they are."""
+    """A copy in C order with every float in float64; integers and booleans as they are."""
     is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-    return np.array(array.astype(np.float64) if is_float else array)
+    return np.array(array.astype(np.float64) if is_float else array, order="C")
 
 
 def run_wide(program: WrittenProgram) -> tuple[list[Array], list[Array]]:

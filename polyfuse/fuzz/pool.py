@@ -17,11 +17,13 @@ Proposal = Callable[["Pool"], "Line | None"]
 
 @dataclass(slots=True)
 class Pool:
-    """Values by number, floats as float64.  `private`: values whose memory a line may write."""
+    """Values by number, floats as float64.  `private`: values whose memory a line may write.  `frozen`: arrays
+    whose memory none may write any more."""
 
     dice: Random
     values: list[Array] = field(default_factory=list)
     private: set[int] = field(default_factory=set)
+    frozen: list[Array] = field(default_factory=list)
 
     def some(self, kinds: str = "biuf", rank: int = 0, where: Callable[[Array], Any] = lambda a: True) -> int | None:
         """A value of one of these kinds and of at least that rank; late ones are likelier."""

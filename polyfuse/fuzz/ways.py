@@ -32,18 +32,21 @@ from polyfuse.target import Target
 FAVOURED = ("contraction", "contraction", "stencil", "one_pass", "tiles", "planes", "panels", *("",) * 7)
 STEERED = "serial serial rows columns tiles tiles pointwise contraction contraction stencil one_pass held_rows".split()
 """Strategies by name, those that few programs reach more than once."""
+EFFORT = 4  # of so many programs one is fused with all the effort that the planner has
 INTERPRETED = ("cpu", "sm_90", "sm_80", "generic")
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """`options`: of `jit`.  `prices`: seed of random prices, or None.  `out`: where results go: ``new``, ``strided``
-    memory of the caller's, or ``onto`` an argument's."""
+    memory of the caller's, or ``onto`` an argument's.  `effort`: rounds in which the search starts again, which take
+    half of the time of a run and add no kind of plan; None: as many as users get."""
 
     name: str
     options: tuple[tuple[str, Any], ...]
     prices: int | None = None
     out: str = "new"
+    effort: int | None = None
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ def jitted(written: WrittenProgram, way: Way) -> tuple[Jitted, Planned]:
     pricer = price if way.prices is None else random_pricer(way.prices)
 
     def plan(program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
-        made = plan_program(program, target, options, layouts, pricer)
+        made = plan_program(program, target, options, layouts, pricer, way.effort)
         planned.plans.append(made)
         return made
 
@@ -88,7 +91,8 @@ def basic_ways(seed: int, name: str) -> tuple[Way, Way]:
     """Unfused and fused, for one target."""
     common = _common(Random(seed), name)
     out = Random(seed + 1).choices(["new", "strided", "onto"], [8, 1, 1])[0]
-    return Way("unfused", (*common, ("fuse", False))), Way("fused", common, out=out)
+    effort = None if seed % EFFORT == 0 else 0
+    return Way("unfused", (*common, ("fuse", False))), Way("fused", common, out=out, effort=effort)
 
 
 def _common(dice: Random, name: str) -> tuple[tuple[str, Any], ...]:
@@ -103,24 +107,24 @@ def other_way(seed: int, name: str, fused: Plan) -> Way:
     common = _common(dice, name)
     held = _held(dice, fused)
     if held is not None and dice.random() < 0.5:
-        return Way("held", (*fused_options(common, fused), *held))
+        return Way("held", (*fused_options(common, fused), *held), effort=0)
     kind = dice.choices(
         ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles"], [7, 0.8, 0.8, 0.8, 0.8, 2, 1.2]
     )
     match kind[0]:
         case "pointwise":
-            return Way("pointwise", (*common, ("fuse", "pointwise")))
+            return Way("pointwise", (*common, ("fuse", "pointwise")), effort=0)
         case "size":
-            return Way("limited", (*common, ("max_fusion_size", dice.randint(1, 4))))
+            return Way("limited", (*common, ("max_fusion_size", dice.randint(1, 4))), effort=0)
         case "apart" | "together":
             names = value_names(fused)
             if len(names) >= 2:
-                return Way(kind[0], (*common, (kind[0], (tuple(dice.sample(names, 2)),))))
+                return Way(kind[0], (*common, (kind[0], (tuple(dice.sample(names, 2)),))), effort=0)
         case "strategy" | "tiles":
             steered = _steered(dice, fused.schedules and dice.choice(fused.schedules), fused, kind[0])
             if steered is not None:
-                return Way(kind[0], (*fused_options(common, fused), steered))
-    return Way("prices", common, prices=dice.randrange(10**6))
+                return Way(kind[0], (*fused_options(common, fused), steered), effort=0)
+    return Way("prices", common, prices=dice.randrange(10**6), effort=0)
 
 
 def fused_options(common: Sequence[tuple[str, Any]], fused: Plan) -> tuple[tuple[str, Any], ...]:

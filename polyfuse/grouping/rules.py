@@ -16,13 +16,15 @@ Identity = tuple[frozenset[int], frozenset[int]]  # body and roots of a kernel
 class Rules:
     """together: groups that one kernel computes, or none.  apart: groups of which a kernel computes one at most.
     max_size: statements per kernel, 0 for no limit.  fusible: whether the user's options let one kernel compute these
-    values (None: always).  refuted: kernels that the proof refused after they were planned."""
+    values (None: always).  refuted: kernels that the proof refused after they were planned.  alone: values that are
+    kernels of their own, because kernel after kernel with them was refused; with the last refusal."""
 
     together: tuple[frozenset[int], ...] = ()
     apart: tuple[frozenset[int], ...] = ()
     max_size: int = 0
     fusible: Callable[[frozenset[int]], bool] | None = None
     refuted: Mapping[Identity, Verdict] = field(default_factory=dict)
+    alone: Mapping[int, Verdict] = field(default_factory=dict)
 
     def allows(self, body: frozenset[int], roots: frozenset[int]) -> Verdict:
         """Whether a kernel respects all of them; a single statement always does."""
@@ -38,6 +40,8 @@ class Rules:
         for group in self.together:
             if not group.isdisjoint(body) and not group <= body:
                 return _steered("the kernel would hold only a part of what the user keeps together")
+        if not self.alone.keys().isdisjoint(body):
+            return self.alone[min(self.alone.keys() & body)]
         return self.refuted.get((body, roots), LEGAL) if self.refuted else LEGAL
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from polyfuse.grouping.allowance import allowance, further
@@ -67,20 +67,22 @@ class Grouping:
         """Why `value` is written to memory; legal if it is not."""
         return storing(self._queue(self._rules), value)
 
-    def refute(self, refused: Mapping[KernelGroup, Verdict]) -> Grouping:
+    def refute(self, refused: Mapping[KernelGroup, Verdict], alone: Set[int] = frozenset()) -> Grouping:
         """The search gone on after a later proof refused some kernels: they are marked and taken apart.
 
-        Raises ValueError for a kernel of one statement: there is nothing smaller to fall back to.
+        alone: values of those kernels that become kernels of their own and stay it.  Raises ValueError for a kernel of
+        one statement: there is nothing smaller to fall back to.
         """
-        marks = dict(self._rules.refuted)
+        marks, single = dict(self._rules.refuted), dict(self._rules.alone)
         for kernel, verdict in refused.items():
             if len(kernel.body) == 1:
                 raise ValueError(f"the kernel of value {kernel.name} alone was refused: {verdict}")
             marks[kernel.body, kernel.roots] = verdict
+            single |= dict.fromkeys(sorted(kernel.body & alone), verdict)
         broken = _entangled(self.kernels, frozenset().union(*[kernel.body for kernel in refused]))
         lost = tuple(wish for wish in self._rules.together if not wish.isdisjoint(broken))
         kept = tuple(wish for wish in self._rules.together if wish not in lost)
-        queue = self._queue(replace(self._rules, refuted=marks, together=kept))
+        queue = self._queue(replace(self._rules, refuted=marks, together=kept, alone=single))
         move = taken_apart(queue.state, frozenset(k for value in broken for k in queue.state.users[value]))
         queue.state.replace(move.old, queue.trial(move).kernels)
         queue.log.update(self.log)

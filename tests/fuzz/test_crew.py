@@ -10,9 +10,11 @@ from pathlib import Path
 from polyfuse.fuzz.arrays import ArrayValue
 from polyfuse.fuzz.check import Failure
 from polyfuse.fuzz.crew import Crew, Limits
-from polyfuse.fuzz.findings import Corpus, as_data, from_data, group_of, replayed
+from polyfuse.fuzz.findings import Corpus, as_data, from_data, group_of, replayed, ways_of, written_down
+from polyfuse.fuzz.generate import random_program
 from polyfuse.fuzz.program import WrittenProgram
 from polyfuse.fuzz.record import Record, from_json, to_json
+from polyfuse.fuzz.ways import Way
 
 CORPUS = Corpus("interpreter", Path("unused"))
 
@@ -47,6 +49,14 @@ def test_a_run_ends_in_time_whatever_its_programs_do() -> None:
         total.absorb(record)
     assert time.monotonic() - started < 25
     assert {e["seed"] for e in total.unfinished} == {5, 6}
+
+
+def test_the_way_of_a_failure_survives_the_record(tmp_path: Path) -> None:
+    options = (("backend", "interpreter"), ("together", (("v1", "v2"),)), ("tiles", {"v1": {"vector": 2}}))
+    failure = Failure("wrong", "told", Way("tiles", options, prices=3, out="onto", effort=0))
+    program = random_program(5)
+    found = written_down(program, program, failure, 5, Corpus("interpreter", tmp_path))
+    assert ways_of(json.loads(json.dumps(found))) == [failure.way]
 
 
 def entry(source: str) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.arithmetic import Op, by_kind, compare, extremum, is_nan, libdevice
@@ -55,8 +55,8 @@ MONOIDS: dict[str, FragmentMonoid] = {
         FragmentMonoid("prod", "iuf", _single(by_kind("fmul", "mul")), 1),
         FragmentMonoid("max", "biuf", _single(extremum("max")), "lowest"),
         FragmentMonoid("min", "biuf", _single(extremum("min")), "highest"),
-        FragmentMonoid("fmax", "f", _single(libdevice("fmax")), "lowest"),
-        FragmentMonoid("fmin", "f", _single(libdevice("fmin")), "highest"),
+        FragmentMonoid("fmax", "f", _single(libdevice("fmax")), "nan"),
+        FragmentMonoid("fmin", "f", _single(libdevice("fmin")), "nan"),
         FragmentMonoid("any", "b", _single(by_kind("or_", "or_")), 0),
         FragmentMonoid("all", "b", _single(by_kind("and_", "and_")), 1),
         FragmentMonoid("bitor", "iu", _single(by_kind("or_", "or_")), 0),
@@ -76,11 +76,11 @@ def accepts(monoid: FragmentMonoid, dtype: DType) -> None:
 
 def neutral(monoid: FragmentMonoid, dtype: DType, exact: bool) -> Value:
     """The neutral value.  `exact`: the one that changes no operand at all, so -0.0 for a sum of floats (0.0 + -0.0 is
-    0.0) and NaN for fmax and fmin; otherwise the value that an exclusive scan starts with."""
+    0.0); otherwise the value that an exclusive scan starts with."""
     if is_float(dtype):
         llvm = ir.DoubleType() if dtype == float64 else ir.FloatType()
-        if exact and monoid.name in ("sum", "fmax", "fmin"):
-            return ir.Constant(llvm, -0.0 if monoid.name == "sum" else nan)
+        if exact and monoid.name == "sum":
+            return ir.Constant(llvm, -0.0)
         named: dict[Any, float] = {"lowest": -inf, "highest": inf}
         return ir.Constant(llvm, float(named.get(monoid.neutral, monoid.neutral)))
     if dtype == boolean:
