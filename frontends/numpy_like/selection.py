@@ -72,7 +72,7 @@ def _largest(dtype: DType) -> float:
 def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tracer:
     a, b = lift_all(a, b)
     if not b.element.is_float:
-        b = as_dtype(b, f64)  # a difference of integers may not be one
+        b = Tracer(b.state, as_dtype(b, f64))  # a difference of integers may not be one
     near = ufunc("less_equal", absolute(a - b), atol + rtol * absolute(b))
     result = (near & isfinite(b)) | equal(a, b)
     return result | (isnan(a) & isnan(b)) if equal_nan else result

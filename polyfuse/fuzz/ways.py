@@ -32,6 +32,9 @@ from polyfuse.target import Target
 FAVOURED = ("contraction", "contraction", "stencil", "one_pass", "tiles", "planes", "panels", *("",) * 7)
 STEERED = "serial serial rows columns tiles tiles pointwise contraction contraction stencil one_pass held_rows".split()
 """Strategies by name, those that few programs reach more than once."""
+HEAVY = 3e-5
+"""Seconds over which a random price is no longer blind: a reduction that every element computes again takes the
+interpreter minutes."""
 EFFORT = 4  # of so many programs one is fused with all the effort that the planner has
 INTERPRETED = ("cpu", "sm_90", "sm_80", "generic")
 
@@ -82,7 +85,8 @@ def random_pricer(seed: int) -> Pricer:
         key = repr((seed, schedule.strategy, schedule.parameters, schedule.body, schedule.roots))
         drawn = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
         drawn *= 0.01 if schedule.strategy == favoured else 1
-        return replace(price(scop, schedule, target, hints), seconds=launch + spread * drawn)
+        own = price(scop, schedule, target, hints)
+        return replace(own, seconds=launch + spread * drawn + 10 * max(0.0, own.seconds - HEAVY))
 
     return pricer
 
