@@ -23,6 +23,8 @@ from polyfuse.fuzz.record import Record
 
 ALIKE = 2  # failures of one group that are made smaller
 GRACE = 8.0  # seconds behind the end for programs under way
+STARTING = 120.0  # seconds that a process may take to import everything
+READY = "ready"
 RETIRED = 400, 3 << 20  # programs, KiB of memory: compiled code is never given back
 
 
@@ -55,12 +57,13 @@ class Answer:
 
 @dataclass(slots=True)
 class Worker:
-    """A process, the task it is at, and the time by which it must answer."""
+    """A process, the task it is at, and the time by which it must answer.  `ready`: it has told that it runs."""
 
     process: BaseProcess
     pipe: Connection
+    due: float
     task: Task | None = None
-    due: float = 0.0
+    ready: bool = False
 
     def start(self, task: Task, due: float) -> None:
         self.task, self.due = task, due
@@ -80,6 +83,7 @@ Work = Callable[[Corpus, int], tuple[Record, Failure | None]]
 
 def serve(pipe: Connection, corpus: Corpus, work: Work) -> None:
     """What a process does: answer tasks."""
+    pipe.send(READY)
     done = 0
     while True:
         task: Task = pipe.recv()
@@ -117,7 +121,7 @@ class Crew:
         try:
             while True:
                 self._assign()
-                busy = [w for w in self.workers if w is not None and w.task is not None]
+                busy = [w for w in self.workers if w is not None and (w.task is not None or not w.ready)]
                 if not busy or time.monotonic() > self.end + GRACE:
                     break
                 ready = wait([w.pipe for w in busy], 0.2)
@@ -134,12 +138,12 @@ class Crew:
 
     def _assign(self) -> None:
         for index, worker in enumerate(self.workers):
-            if worker is not None and worker.task is not None:
-                continue
             if self.next == self.behind or time.monotonic() >= self.end:
                 continue
             if worker is None:
                 worker = self.workers[index] = self._hired()
+            if not worker.ready or worker.task is not None:
+                continue
             worker.start(Task(self.next), time.monotonic() + self.limits.program)
             self.next += 1
 
@@ -148,20 +152,26 @@ class Crew:
         process = self.context.Process(target=serve, args=(there, self.corpus, self.work), daemon=True)
         process.start()
         there.close()
-        return Worker(process, here)
+        return Worker(process, here, time.monotonic() + STARTING)
 
     def _dismiss(self, index: int) -> int | None:
         worker, self.workers[index] = self.workers[index], None
         return worker.end() if worker is not None else None
 
-    def _answered(self, worker: Worker) -> Record:
+    def _answered(self, worker: Worker) -> Record | None:
         index, task = self.workers.index(worker), worker.task
-        assert task is not None
         try:
-            answer: Answer = worker.pipe.recv()
+            answer: Answer | str = worker.pipe.recv()
         except (EOFError, ConnectionError):
             worker.process.join(1.0)
-            return self._died(task, self._dismiss(index))
+            code = self._dismiss(index)
+            if task is None:
+                raise RuntimeError(f"a process for programs ended with {code} before it had one") from None
+            return self._died(task, code)
+        if isinstance(answer, str):
+            worker.ready = True
+            return None
+        assert task is not None
         worker.task = None
         if answer.last:
             self._dismiss(index)
@@ -182,11 +192,11 @@ class Crew:
             worker.start(Task(seed, failure, seconds), due)
 
     def _overdue(self, worker: Worker) -> Record | None:
-        if time.monotonic() < worker.due or worker.task is None:
+        if time.monotonic() < worker.due:
             return None
         task = worker.task
         self._dismiss(self.workers.index(worker))
-        if task.failure is not None:
+        if task is None or task.failure is not None:
             return None  # the failure is in the record as it was found
         why = f"no answer after {self.limits.program:g} seconds"
         return Record(unfinished=[{"seed": task.seed, "why": why}])

@@ -35,7 +35,7 @@ def hang(corpus: Corpus, seed: int) -> tuple[Record, Failure | None]:
 
 def test_a_process_that_dies_or_hangs_loses_only_its_program() -> None:
     total = Record()
-    for _, record in Crew(CORPUS, 0, 2, 8, Limits(60.0, program=6.0), trouble).records():
+    for _, record in Crew(CORPUS, 0, 2, 8, Limits(200.0, program=12.0), trouble).records():
         total.absorb(record)
     assert total.programs == 6
     assert [(e["seed"], e["kind"]) for e in total.failures] == [(2, "death")]
@@ -45,9 +45,9 @@ def test_a_process_that_dies_or_hangs_loses_only_its_program() -> None:
 
 def test_a_run_ends_in_time_whatever_its_programs_do() -> None:
     started, total = time.monotonic(), Record()
-    for _, record in Crew(CORPUS, 5, 2, 0, Limits(1.0), hang).records():
+    for _, record in Crew(CORPUS, 5, 2, 0, Limits(10.0), hang).records():
         total.absorb(record)
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < 60
     assert {e["seed"] for e in total.unfinished} == {5, 6}
 
 
