@@ -82,9 +82,7 @@ def plan_program(
         program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = _grouping(costs, effort)  # the cheapest partition of stored values
-    costs, grouping = _in_one_pass(
-        costs, grouping, tuple(layouts), effort
-    )  # dependent reductions, where that is cheaper
+    costs, grouping = _in_one_pass(costs, grouping, tuple(layouts), effort)  # dependent reductions, if that is cheaper
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     _check_wishes(costs, packing)
