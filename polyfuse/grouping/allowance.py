@@ -1,6 +1,6 @@
 """How much the search may cost: a bound that grows linearly with the program, whatever the program is.
 
-Work is what `Costs.work` counts.  Over the first limit only small kernels are weighed: neighbours still meet, while
+Work is what `Costs.work` counts, and `TRIAL` for every move that is tried.  Over the first limit only small kernels are weighed: neighbours still meet, while
 large ones, which cost most to price and are most often refused, stay as they are.  Over the second nothing new is.
 """
 
@@ -14,6 +14,10 @@ BASE, EACH = 150_000, 60
 """Work of a search, and more per statement.  A unit takes about a tenth of a millisecond of a busy core; of 15 kinds of
 programs of 1,000 statements five reached it with a base of 40,000 (benchmarks/results/planning.json), and so did the
 random bits of a dropout, which are to stay one kernel (docs/what-blocks-fusion.md)."""
+
+TRIAL = 2
+"""Work of trying one move whose kernels have prices already: 13 reductions of one array over different axes tried 40,000
+moves, and took longer over them than over the 44,000 statements they placed."""
 
 SMALL = 12  # statements of the kernels of a move that is weighed over the first limit
 SMALLER = 0.5  # of the first limit: what small kernels may take beyond it
@@ -31,12 +35,14 @@ class Allowance:
         return work <= self.large or (work <= self.all and size <= SMALL)
 
 
-AGAIN = 5_000  # work of a search that goes on after a proof refused a kernel: most prices are remembered
+AGAIN = 10_000  # work of a search that goes on after a proof refused a kernel: most prices are remembered
+AGAIN_IN_ALL = 50_000  # of all of them: what proofs refuse after that is taken apart and stays so
 
 
-def further(done: int) -> Allowance:
-    """Of a search that goes on, when `done` work lies behind it."""
-    return Allowance(done + AGAIN, done + AGAIN * (1 + SMALLER))
+def further(done: int, left: int = AGAIN_IN_ALL) -> Allowance:
+    """Of a search that goes on, when `done` work lies behind it and `left` may be spent on all that follow."""
+    most = max(0, min(AGAIN, left))
+    return Allowance(done + most, done + most * (1 + SMALLER))
 
 
 def allowance(statements: int, done: int = 0) -> Allowance:

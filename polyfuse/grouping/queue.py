@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
 
-from polyfuse.grouping.allowance import SPENT, Allowance
+from polyfuse.grouping.allowance import SPENT, TRIAL, Allowance
 from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
@@ -54,7 +54,7 @@ class Queue:
     last reason against the move.
     """
 
-    __slots__ = ("state", "judge", "log", "window", "salt", "allowance", "unweighed", "_heap", "_trials")
+    __slots__ = ("state", "judge", "log", "window", "salt", "allowance", "unweighed", "tried", "_heap", "_trials")
 
     def __init__(self, state: Partition, judge: Judge, allowed: Allowance) -> None:
         self.state = state
@@ -64,6 +64,7 @@ class Queue:
         self.salt = 0
         self.allowance = allowed
         self.unweighed = 0  # moves that were refused for what they would cost to price
+        self.tried = 0  # moves, each once
         self._heap: list[Entry] = []
         self._trials: dict[tuple[Move, frozenset[int]], Trial] = {}
 
@@ -73,8 +74,14 @@ class Queue:
         key = self._key(move)
         known = self._trials.get(key)
         if known is None:
+            self.tried += 1
             known = self._trials[key] = self._tried(move)
         return known
+
+    @property
+    def work(self) -> int:
+        """What planning has cost so far, in the units of the allowance."""
+        return self.state.costs.work + TRIAL * self.tried
 
     def weighed(self, move: Move) -> Trial:
         """The trial of a move, but forbidden where learning it would exceed what the search may cost."""
@@ -89,7 +96,7 @@ class Queue:
 
     def _permitted(self, move: Move) -> bool:
         kernels = self.state.kernels
-        return self.allowance.permits(self.state.costs.work, sum([len(kernels[k].body) for k in move.old]))
+        return self.allowance.permits(self.work, sum([len(kernels[k].body) for k in move.old]))
 
     def _tried(self, move: Move) -> Trial:
         """The outcome of a move; rules are asked before the price, because they cost nothing."""

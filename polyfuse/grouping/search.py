@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from polyfuse.grouping.allowance import allowance, further
+from polyfuse.grouping.allowance import AGAIN_IN_ALL, allowance, further
 from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
@@ -24,9 +24,9 @@ from polyfuse.verdict import Verdict
 ROUNDS = 12  # shakes of a small program
 BUDGET = 800  # statements shaken in all: larger programs get fewer rounds, so that time stays near-linear
 
-SHAKEN = 20_000
+SHAKEN = 24_000
 """Work that shakes may do in any case, else as much as was done before them.  Of 15 kinds of programs of 30 and 60
-statements they win something on two, on stencils within 16,000."""
+statements they win something on two, on stencils within 16,000 placed statements."""
 
 Unmet = tuple[tuple[frozenset[int], Verdict], ...]
 
@@ -49,6 +49,7 @@ class Grouping:
     _costs: Costs = field(repr=False, compare=False)
     _rules: Rules = field(repr=False, compare=False)
     _effort: int | None = field(repr=False, compare=False)
+    _left: int = field(default=AGAIN_IN_ALL, repr=False, compare=False)  # work, of searches after refusals
 
     @property
     def time(self) -> int:
@@ -86,10 +87,12 @@ class Grouping:
         move = taken_apart(queue.state, frozenset(k for value in broken for k in queue.state.users[value]))
         queue.state.replace(move.old, queue.trial(move).kernels)
         queue.log.update(self.log)
-        return _finish(queue, lost, self.unmet, self.unfused, self._effort)
+        before = queue.work
+        found = _finish(queue, lost, self.unmet, self.unfused, self._effort)
+        return replace(found, unweighed=self.unweighed + found.unweighed, _left=self._left - (queue.work - before))
 
     def _queue(self, rules: Rules) -> Queue:
-        allowed = further(self._costs.work)
+        allowed = further(self._costs.work, self._left)
         return Queue(Partition.of(self._costs, self.kernels), Judge(self._costs, rules), allowed)
 
 
@@ -124,10 +127,10 @@ def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfuse
     rounds = min(ROUNDS, BUDGET // max(1, len(state.owner))) if effort is None else effort
     for number in sorted(state.kernels):
         queue.offer_around(number)
-    done, before = set[int](), state.costs.work
+    done, before = set[int](), queue.work
     _converge(queue, done)
-    spent = state.costs.work - before
-    limit = math.inf if effort is not None else state.costs.work + max(SHAKEN, spent)
+    spent = queue.work - before
+    limit = math.inf if effort is not None else queue.work + max(SHAKEN, spent)
     limit = min(limit, queue.allowance.large)
     for queue.salt in range(1, rounds + 1):
         shake(queue, done, limit)

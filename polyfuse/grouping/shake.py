@@ -21,7 +21,7 @@ def shake(queue: Queue, done: set[int], limit: float) -> None:
     state, tried = queue.state, set[int]()
     for name in sorted(state.names.values()):
         number = state.owner.get(name)
-        if state.costs.work > limit:
+        if queue.work > limit:
             return
         if number is None or number in tried:
             continue
