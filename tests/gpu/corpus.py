@@ -70,6 +70,16 @@ def planes(x):
     return centred / np.sqrt((centred * centred).mean(axis=(0, 2), keepdims=True) + 1)
 
 
+def lengths(x):
+    return np.sqrt((x * x).sum(axis=1))
+
+
+def rotated(x, c, s):
+    half = x.shape[1] // 2
+    low, high = x[:, :half], x[:, half:]
+    return np.concatenate([low * c - high * s, high * c + low * s], axis=1)
+
+
 S = strategies
 CORPUS = (
     Sample("polynomial", S.polynomial, ((63, 129),) * 2, "pointwise"),
@@ -84,6 +94,8 @@ CORPUS = (
     Sample("plus transposed", S.plus_transposed, ((97, 130), (130, 97)), "tiles"),
     Sample("softmax", S.softmax, ((37, 509),), "rows"),
     Sample("softmax of vectors", S.softmax, ((5, 4096),), "rows"),
+    Sample("lengths of points", lengths, ((1001, 3),), "in_thread"),
+    Sample("rotated", rotated, ((65, 128), (65, 64), (65, 64)), "pointwise"),
     Sample("softmax in a loop", S.softmax, ((3, 3001),), "rows"),
     Sample("row positions", S.row_positions, ((50, 37),), "rows"),
     Sample("sum by the last block", S.whole_sum, ((251, 401),), "rows", {"share": 4096}),

@@ -14,7 +14,7 @@ from tests.gpu.corpus import CORPUS, Sample
 from tests.gpu.sanitizer import Run, verdict
 
 STRATEGIES = {
-    *("pointwise", "windows", "tiles", "stencil", "rows", "columns"),
+    *("pointwise", "windows", "tiles", "stencil", "rows", "columns", "in_thread"),
     *("held_rows", "planes", "panels", "one_pass", "contraction", "serial"),
 }
 
