@@ -1,7 +1,8 @@
 """How much the search may cost: a bound that grows linearly with the program, whatever the program is.
 
-Work is what `Costs.work` counts, and `TRIAL` for every move that is tried.  Over the first limit only small kernels are weighed: neighbours still meet, while
-large ones, which cost most to price and are most often refused, stay as they are.  Over the second nothing new is.
+Work is what `Costs.work` counts, and `TRIAL` for every move that is tried.  Over the first limit only small kernels are
+weighed: neighbours still meet, while large ones, which cost most to price and are most often refused, stay as they are.
+Over the second nothing new is.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ programs of 1,000 statements five reached it with a base of 40,000 (benchmarks/r
 random bits of a dropout, which are to stay one kernel (docs/what-blocks-fusion.md)."""
 
 TRIAL = 2
-"""Work of trying one move whose kernels have prices already: 13 reductions of one array over different axes tried 40,000
-moves, and took longer over them than over the 44,000 statements they placed."""
+"""Work of trying one move whose kernels have prices already: 13 reductions of one array over different axes tried
+40,000 moves, and took longer over them than over the 44,000 statements they placed."""
 
 SMALL = 12  # statements of the kernels of a move that is weighed over the first limit
 SMALLER = 0.5  # of the first limit: what small kernels may take beyond it
