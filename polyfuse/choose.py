@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
@@ -33,6 +34,12 @@ class Choice:
     work: int = 0  # statements that were placed, over all proposals that were built
 
 
+Header = tuple[str, tuple[tuple[str, int], ...]]
+"""Strategy and parameters of a proposal."""
+MOST_REFUTED = 4
+"""Schedules of one strategy refuted for a group, after which its others are not tried: a proof costs 10 to 100 ms."""
+
+
 def kernel_name(group: Group, limit: int = 4) -> str:
     """Names list what the kernel holds: ``max_exp_sum_divide``."""
     names = [s.name for s in group.statements()]
@@ -48,14 +55,14 @@ def choose(
     max_registers: int = 0,
     strategy: str = "",
     flat: bool = True,
-    avoided: frozenset[str] = frozenset(),
+    avoided: frozenset[Header] = frozenset(),
     pricer: Pricer = price,
     number: int | None = None,
 ) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
     The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.  `flat`:
-    contiguous dimensions are collapsed first.  `avoided`: strategies whose schedule of this group was refuted.
+    contiguous dimensions are collapsed first.  `avoided`: schedules of this group that were refuted.
     `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.  `number`: of
     the only proposal that counts.
     """
@@ -66,9 +73,11 @@ def choose(
     unasked: list[Verdict] = []
     others: dict[str, None] = {}
     numbers, work = count(), 0
+    refuted = Counter(strategy for strategy, _ in avoided)
     for tier in propose(situation):
         numbered = [(next(numbers), p) for p in tier]
-        usable = [(k, p) for k, p in numbered if p.strategy not in avoided and number in (None, k)]
+        usable = [(k, p) for k, p in numbered if (p.strategy, p.parameters) not in avoided and number in (None, k)]
+        usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
         wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
         candidates = ((p, _priced(situation, p, k, name, max_registers, refusals, pricer)) for k, p in wanted)
         priced = [(p, c) for p, c in candidates if c is not None]

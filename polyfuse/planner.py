@@ -189,9 +189,6 @@ def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
     return not choice.schedule.of_kind("loop") and choice.cost.occupancy > 1
 
 
-DEARER = 2
-"""A kernel whose best proved schedule costs this many times its price is taken apart: the search weighs it again."""
-
 PATIENCE = 6
 """Rounds of proof after which the values that most refused kernels had become kernels of their own.  What is refused
 because of them would else be tried with ever other statements, for as many rounds as those have subsets."""
@@ -207,28 +204,17 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
     for number in range(PATIENCE + 2 + costs.count):  # each round marks kernels that the next one cannot form again
         refused = {}
         for kernel in grouping.kernels:
-            choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-            schedule = choice.schedule
-            if schedule is None or choice.group is None:
-                if choice.verdict is not None and len(kernel.body) > 1:  # alike ones have a schedule: of other sizes
-                    refused[kernel] = choice.verdict
+            promised = costs.choice(kernel.body, kernel.roots, kernel.loads)
+            if promised.schedule is None or promised.group is None:
+                if promised.verdict is not None and len(kernel.body) > 1:  # alike ones have a schedule: of other sizes
+                    refused[kernel] = promised.verdict
                     continue
-                _check_single(costs, kernel, choice)
+                _check_single(costs, kernel, promised)
                 continue
-            verdict, promised = prove(choice.group.scop, schedule), choice
-            while not verdict:
-                fusion_log.info("refuted %s by %s: %s", schedule.name, schedule.strategy, verdict)
-                if not costs.avoid(kernel.body, kernel.roots, kernel.loads, schedule.strategy):
-                    break
-                choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-                assert choice.schedule is not None and choice.group is not None
-                if len(kernel.body) > 1 and _dearer(choice, promised):
-                    break  # the search joined them for a price that no proved schedule has
-                schedule = choice.schedule
-                verdict = prove(choice.group.scop, schedule)
-            if not verdict:
-                if len(kernel.body) == 1:
-                    raise ScheduleError(f"no schedule of {schedule.name} was proved: {verdict}", verdict=verdict)
+            verdict, is_proved = _proved_kernel(costs, kernel, promised)
+            if not is_proved and len(kernel.body) == 1:
+                raise ScheduleError(f"no schedule of {promised.schedule.name} was proved: {verdict}", verdict=verdict)
+            if not is_proved or not verdict and _is_better_apart(costs, grouping, kernel, promised, verdict):
                 refused[kernel] = verdict
         if not refused:
             return grouping
@@ -239,9 +225,32 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
     raise ScheduleError(f"no schedule of {costs.scop.program.name} was proved: {verdict}", verdict=verdict)
 
 
-def _dearer(choice: Choice, promised: Choice) -> bool:
+def _proved_kernel(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> tuple[Verdict, bool]:
+    """The first refutation of a schedule of a kernel, if there was one, and whether it is left with a proved one."""
+    first: Verdict | None = None
+    while True:
+        schedule, group = choice.schedule, choice.group
+        assert schedule is not None and group is not None
+        verdict = prove(group.scop, schedule)
+        if verdict:
+            return verdict if first is None else first, True
+        first = verdict if first is None else first
+        fusion_log.info("refuted %s by %s: %s", schedule.name, schedule.strategy, verdict)
+        if not costs.avoid(kernel.body, kernel.roots, kernel.loads, (schedule.strategy, schedule.parameters)):
+            return first, False
+        choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+
+
+def _is_better_apart(
+    costs: ProgramCosts, grouping: Grouping, kernel: KernelGroup, promised: Choice, verdict: Verdict
+) -> bool:
+    """Whether a kernel that the search joined for a price that no proved schedule has is dearer than its parts."""
+    choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
     assert choice.cost is not None and promised.cost is not None
-    return choice.cost.seconds > DEARER * promised.cost.seconds
+    risen = choice.cost.seconds - promised.cost.seconds
+    if risen <= 0 or len(kernel.body) == 1:
+        return False
+    return grouping.refute({kernel: verdict}).time < grouping.time + risen * 1e12
 
 
 def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> None:

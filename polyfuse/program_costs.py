@@ -9,7 +9,7 @@ from math import prod
 
 from polyfuse.affine import dimensions
 from polyfuse.bindings import Layout
-from polyfuse.choose import Choice, Pricer, choose
+from polyfuse.choose import Choice, Header, Pricer, choose
 from polyfuse.cost import READ, WRITTEN, price
 from polyfuse.counts import box_of_rows
 from polyfuse.expr import Program
@@ -83,7 +83,7 @@ class ProgramCosts:
     steering: Steering
     pricer: Pricer = price
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
-    avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[str]] = field(default_factory=dict)
+    avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[Header]] = field(default_factory=dict)
     judged: dict[Hashable, Judgement] = field(default_factory=dict)
     keys: dict[tuple[frozenset[int], frozenset[int]], Hashable] = field(default_factory=dict)
     kinds: dict[Hashable, int] = field(default_factory=dict)
@@ -195,10 +195,10 @@ class ProgramCosts:
             found = self.choices[key] = found or self._choose(body, roots, loads)
         return found
 
-    def avoid(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], strategy: str) -> bool:
-        """Choose again without a strategy whose schedule was refuted; whether there is another."""
+    def avoid(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], refuted: Header) -> bool:
+        """Choose again without a schedule that was refuted; whether there is another."""
         key = (body, roots)
-        self.avoided[key] = self.avoided.get(key, frozenset()) | {strategy}
+        self.avoided[key] = self.avoided.get(key, frozenset()) | {refuted}
         self.choices[key] = self._choose(body, roots, loads)
         return self.choices[key].schedule is not None
 

@@ -110,3 +110,15 @@ def test_a_quotient_by_a_total_is_no_serial_kernel() -> None:
     found = pf.jit(lambda x: x / x.sum()).plan(pf.spec("f32[N~16777216]"), target="h200")
     assert 1 < len(found.kernels) <= 2
     assert "serial" not in {kernel.strategy for kernel in found.kernels}
+
+
+def normalisation_gradient(dy, xh):
+    centred = dy - dy.mean(axis=-1, keepdims=True)
+    return centred - xh * (dy * xh).mean(axis=-1, keepdims=True), (dy * xh).sum(axis=0), dy.sum(axis=0)
+
+
+@pytest.mark.parametrize("shape", ["65536, 1024", "8192, 1024", "65536, 768"])
+def test_a_refuted_schedule_leaves_the_others_of_its_strategy(shape: str) -> None:
+    """A tile narrower than the rows has the best price, and no proof: one as wide as the rows has both."""
+    plan = pf.jit(normalisation_gradient).plan(*[pf.spec(f"f32[{shape}]")] * 2, target="h200")
+    assert [kernel.strategy for kernel in plan.kernels] == ["one_pass"]
