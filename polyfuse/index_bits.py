@@ -87,8 +87,11 @@ def _extents(chosen: list[Choice]) -> Iterator[Shape]:
 
 
 def _in_full(shape: Shape, scop: Scop) -> Shape:
-    """The shape with products of sizes spelled out."""
+    """The shape with products of sizes spelled out; of parts of a product, the whole of it, which is no less."""
     products = dict(scop.program.derived)
-    plain = [extent for extent in shape if not extent.names() & products.keys()]
-    others = [extent for extent in shape if extent.names() & products.keys()]
-    return (*plain, *(factor for extent in others for factor in factors_of(extent, products)))
+    found: list[Affine] = []
+    for extent in shape:
+        factors = factors_of(extent, products)
+        parts = sorted({name for f in factors for name in f.names() & products.keys()})
+        found += [f for name in parts for f in products[name]] if parts else factors
+    return tuple(found)
