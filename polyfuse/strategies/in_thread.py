@@ -21,7 +21,7 @@ MOST = 32
 
 
 FEW = 4
-"""Elements up to which their number may be a symbol, where only sums are stored: of coordinates or colours; with a
+"""Elements up to which their number may be a symbol, where only sums are stored: of coordinates or colours, with a
 kernel for each.  (All that is stored of short rows has a kernel among those for longer rows, which are few.)  Windows,
 reductions over several dimensions, may have `MOST`: a program has few kinds of them."""
 

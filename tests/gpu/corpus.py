@@ -107,6 +107,7 @@ CORPUS = (
     Sample("panels", S.standardised_columns, ((301, 67),), "panels"),
     Sample("panels of a cluster", S.standardised_columns, ((901, 67),), "panels", {"cluster": 2}),
     Sample("planes", planes, ((21, 7, 301),), "planes"),
+    Sample("pooled", S.pooled, ((2, 67, 131),), "in_thread"),
     Sample("both products", both_products, ((130, 259), (259,), (130,)), "one_pass"),
     Sample("normal equations", normal_equations, ((67, 900), (900,)), "one_pass"),
     Sample("normal equations, cluster", normal_equations, ((67, 4096), (4096,)), "one_pass", {"cluster": 4}),
