@@ -67,7 +67,7 @@ def known_sizes(program: Program) -> tuple[Constraint, ...]:
 
 def between_values(scop: Scop, dependence: Dependence) -> Map:
     """From elements of the producer's value to the elements of the consumer's value that depend on them: all that the
-    instances are summed into, or that lie behind them in the order of a scan."""
+    instances are summed into, or that lie behind them in the order of a scan, in its run."""
     consumer = scop.statements[dependence.consumer]
     assert isinstance(consumer, Statement)
     results = _names("k", len(consumer.kept))
@@ -78,6 +78,8 @@ def between_values(scop: Scop, dependence: Dependence) -> Map:
             constraints.append(sets.equal(result, instance))
             continue
         constraints.append(Constraint(instance - result if consumer.reverse else result - instance))
+        if consumer.run:
+            constraints.append(sets.equal(result // consumer.run, instance // consumer.run))
         constraints += sets.box([name], [consumer.extents[dim]])
     relation = Relation((*dependence.elements, *results), tuple(constraints), dependence.instances)
     return Map.of(relation, results, scop.program.symbols)

@@ -9,7 +9,7 @@ Constant   one number (rank 0)
 Iota       the affine expression `index` of the output point, as an integer
 Map        a scalar function (`polyfuse.scalars`) of the operands at the same point; rank-0 operands broadcast
 Reduce     a monoid over `axes` of the operands (tuple state: component `component` of the result); axes vanish
-Scan       a monoid over the prefix along `axis`
+Scan       a monoid over the prefix along `axis`, or along each run of so many elements
 View       ``source[index]``: one affine index map; every transpose, slice, flip, broadcast, reshape, window
 Region     the first piece whose condition holds: concatenate, pad, roll, functional slice update
 Gather     ``source[index]`` where some entries are data: values of integer operands at the output point
@@ -106,6 +106,7 @@ class Scan(_Node):
     axis: int
     exclusive: bool
     reverse: bool
+    run: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -286,8 +287,12 @@ def reduce_(monoid: str, operands: Sequence[Node], axes: Sequence[int], componen
     return _intern(Reduce, shape, dtype, monoid=monoid, **fields)  # type: ignore[no-any-return]
 
 
-def scan(monoid: str, operand: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Scan:
-    fields: dict[str, Any] = dict(operand=operand, axis=axis, exclusive=exclusive, reverse=reverse)
+def scan(
+    monoid: str, operand: Node, axis: int, exclusive: bool = False, reverse: bool = False, run: int = 0
+) -> Scan:
+    """`run`: the prefix starts anew at every multiple of so many elements; 0: never."""
+    assert not (run and reverse), "runs go forwards"
+    fields: dict[str, Any] = dict(operand=operand, axis=axis, exclusive=exclusive, reverse=reverse, run=run)
     return _intern(Scan, operand.shape, operand.dtype, monoid=monoid, **fields)  # type: ignore[no-any-return]
 
 

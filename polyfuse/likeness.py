@@ -93,7 +93,8 @@ class Likeness:
             reads = tuple([(_without_offsets(r), r.where, r.component, r.bounds) for r in s.reads])
             body = tuple([rewrite(b, _without_value) for b in s.body])
             self.of_statement[value] = self._kind((
-                "statement", s.extents, reads, body, s.dtypes, s.monoid, s.reduced, s.scanned, s.exclusive, s.reverse
+                "statement", s.extents, reads, body, s.dtypes, s.monoid, s.reduced,
+                s.scanned, s.exclusive, s.reverse, s.run,
             ))  # fmt: skip
         return self.of_statement[value]
 

@@ -51,6 +51,7 @@ from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.sharing import share_memory
 from polyfuse.split import split_reductions
+from polyfuse.split_scans import split_scans
 from polyfuse.target import Target
 from polyfuse.verdict import Verdict
 from polyfuse.verify.kernel import verify_kernel
@@ -77,8 +78,9 @@ def plan_program(
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
-    split: tuple[Guard, ...] = ()
+    runs, split = tuple[Guard, ...](), tuple[Guard, ...]()
     if not options.batch_invariant:
+        program, runs = split_scans(program, target, hints, pricer)  # few long prefixes become scans of their parts
         program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = _grouping(costs, effort)  # the cheapest partition of stored values
@@ -87,7 +89,7 @@ def plan_program(
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     _check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
-    return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *split, *size_classes(program, hints)))))
+    return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *runs, *split, *size_classes(program, hints)))))
 
 
 def _refuse(options: Options, target: Target) -> None:

@@ -45,7 +45,7 @@ def with_operands(node: Node, operands: list[Node]) -> Node:
         case expr.Reduce():
             return expr.reduce_(node.monoid, operands, node.axes, node.component)
         case expr.Scan():
-            return expr.scan(node.monoid, operands[0], node.axis, node.exclusive, node.reverse)
+            return expr.scan(node.monoid, operands[0], node.axis, node.exclusive, node.reverse, node.run)
         case expr.View():
             return expr.view(operands[0], node.shape, node.index)
         case expr.Region():

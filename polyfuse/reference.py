@@ -189,11 +189,9 @@ class Evaluation:
     def scan(self, node: Scan) -> Any:
         operand = self.results[node.operand]
         operand = np.flip(operand, node.axis) if node.reverse else operand
-        result = _MONOID_UFUNCS[node.monoid].accumulate(operand, axis=node.axis, dtype=operand.dtype)
-        if node.exclusive:
-            first = np.zeros_like(np.take(result, [0], node.axis)) + _MONOID_UFUNCS[node.monoid].identity
-            shorter = np.delete(result, -1, node.axis)
-            result = np.concatenate([first, shorter], node.axis)
+        starts = range(node.run, operand.shape[node.axis], node.run) if node.run else ()
+        runs = [_prefix(node, part) for part in np.split(operand, list(starts), node.axis)]
+        result = runs[0] if len(runs) == 1 else np.concatenate(runs, node.axis)
         return np.flip(result, node.axis) if node.reverse else result
 
     def region(self, node: Region) -> Any:
@@ -242,6 +240,17 @@ class Evaluation:
 
 
 # ---------------------------------------------------------------------------------------------- scalar functions
+
+
+def _prefix(node: Scan, operand: Array) -> Array:
+    """The prefixes of one run of a scan."""
+    ufunc = _MONOID_UFUNCS[node.monoid]
+    result: Array = ufunc.accumulate(operand, axis=node.axis, dtype=operand.dtype)
+    if not node.exclusive:
+        return result
+    start = _worst(node.dtype, node.monoid.endswith("max")) if ufunc.identity is None else ufunc.identity
+    first = np.full_like(np.take(result, [0], node.axis), start)
+    return np.concatenate([first, np.delete(result, -1, node.axis)], node.axis)
 
 
 def _vector(function: Callable[[float], float]) -> Callable[..., Any]:

@@ -66,8 +66,9 @@ class Statement:
 
     `body`: one term per component of the state, over ``r0, r1, ...`` (the reads) and ``s3`` (scalar argument 3).
     `reduced`: the reduced dimensions (empty unless `monoid` and no scan).  `scanned`: the dimension of a prefix scan,
-    which is kept.  `digest`: structural identity, independent of names.  `kept`: the dimensions of the domain that
-    index the value, in order; `shape`: their extents.
+    which is kept; with `run` its prefixes start anew at every multiple of so many elements.  `digest`: structural
+    identity, independent of names.  `kept`: the dimensions of the domain that index the value, in order; `shape`: their
+    extents.
     """
 
     id: int
@@ -82,6 +83,7 @@ class Statement:
     scanned: int | None = None
     exclusive: bool = False
     reverse: bool = False
+    run: int = 0
     source: Source | None = None
     kept: tuple[int, ...] = field(init=False, compare=False, repr=False)
     shape: Shape = field(init=False, compare=False, repr=False)
@@ -204,6 +206,7 @@ class _Builder:
             case expr.Scan():
                 term = self._read(body, node.operand, dimensions(node.rank), ())
                 scan = dict(monoid=node.monoid, scanned=node.axis, exclusive=node.exclusive, reverse=node.reverse)
+                scan["run"] = node.run
             case expr.Scatter():
                 return self._scatter(node)
             case _:

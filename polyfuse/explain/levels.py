@@ -33,6 +33,8 @@ def combine_level(scop: Scop, schedule: KernelSchedule, placed: Placed) -> str:
     if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid is None:
         return ""
     digits = [schedule.digit(name) for name in reduced_digits(scop, placed)]
+    if statement.run:  # blocks hold runs of their own
+        digits = [d for d in digits if d.kind != "block"]
     if any(d.kind == "block" for d in digits) or any(g.reduction == placed.name for g in schedule.grid_combine):
         return "grid"
     threads = [d for d in digits if d.kind == "thread" and d.count > 1]

@@ -2,7 +2,7 @@
 
 A prefix runs through loops in their order, then through threads by their index, then through one slot; each level adds
 the exclusive prefix of its predecessors' totals.  A reverse scan runs through threads and slots from the last to the
-first, so its loops must visit the last elements first.
+first, so its loops must visit the last elements first.  A scan of runs starts anew in each: blocks may divide them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 def scanned(proof: Proof) -> Verdict:
     """Levels: the machine's prefix can run through them.  Increasing: what runs before an element lies before it, in
-    the same row.  Complete: every element before one that is held runs with it."""
+    the same row and run.  Complete: every element of these before one that is held runs with it."""
     for placed in proof.schedule.placed:
         statement = proof.statement(placed)
         if statement is None or statement.scanned is None:
@@ -86,6 +86,9 @@ def _increasing(proof: Proof, placed: Placed, statement: Statement, together: fr
     for dim, distance in enumerate(ahead):
         if dim != statement.scanned and proof.used(place[dim]) & together:
             wrong += [distance - 1, -distance - 1]  # another row
+    if statement.run:
+        apart = prime(element, moving) // statement.run - element // statement.run
+        wrong += [apart - 1, -apart - 1]  # another run
     before: list[Constraint] = []
     for d, earlier in _sequence(proof, placed, statement, together):
         for fault in wrong:
@@ -111,7 +114,8 @@ def _complete(proof: Proof, placed: Placed, statement: Statement, together: froz
     mine, other = Affine.symbol(own), Affine.symbol(at)
     in_front = Constraint(other - mine - 1 if statement.reverse else mine - other - 1)
     held = (*equalities(names, place), *proof.box(proof.digits_of(placed) | blocks), *proof.valid(placed))
-    need = (*held, Constraint(other), Constraint(extent - other - 1), in_front)
+    same_run = (sets.equal(mine // statement.run, other // statement.run),) if statement.run else ()
+    need = (*held, Constraint(other), Constraint(extent - other - 1), in_front, *same_run)
     have = (sets.equal(other, element), *proof.box(together | blocks))
     every = (*names, at, *fixed)
     point = sets.difference_point(proof.relation(every, need), proof.relation(every, have))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from polyfuse.affine import Affine, Atom, digit
+from polyfuse.affine import Affine, Atom, FloorDiv, digit
 from polyfuse.schedule import Digit
 
 
@@ -76,6 +76,30 @@ def _can_hold(condition: Affine, digits: Mapping[str, Digit]) -> bool:
     except Unbounded:
         return True
     return reach.upper >= 0 or not reach.base.is_constant
+
+
+def without_floors(index: Affine, digits: Mapping[str, Digit]) -> Affine:
+    """`index` with the floors that the ranges of its digits decide replaced by their value.
+
+    floor((256*r + t) / 4096), r < 16, t < 256:   0
+    """
+    if index.is_linear:
+        return index
+    decided = Affine((), index.constant)
+    for atom, factor in index.terms:
+        value = _floor_value(atom, digits) if isinstance(atom, FloorDiv) else None
+        decided = decided + (Affine(((atom, factor),)) if value is None else value * factor)
+    return decided
+
+
+def _floor_value(floor: FloorDiv, digits: Mapping[str, Digit]) -> int | None:
+    """The only value of a floor division in every thread of every block; None where it has several."""
+    try:
+        reach = span(floor.numerator, digits)
+    except Unbounded:
+        return None
+    least, most = reach.lower // floor.denominator, reach.upper // floor.denominator
+    return least if not reach.base.terms and least == most else None
 
 
 def enclosing_box(places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit], pinned: Collection[str]) -> Box:

@@ -21,7 +21,7 @@ from graphlib import CycleError
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.expr import DataIndex
-from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots
+from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, without_floors
 from polyfuse.places.grid import dealt, dealt_over, finished_in
 from polyfuse.places.order import order_tree, with_barriers
 from polyfuse.places.proposal import Group, Proposal, Staging
@@ -301,7 +301,8 @@ class _Builder:
             raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
         for atom, factor in place[statement.scanned].terms:
             digit = self.digits.get(atom[1:]) if isinstance(atom, str) else None
-            if digit is not None and (digit.kind == "block" or factor < 0):
+            apart = statement.run and factor % statement.run == 0  # a block of its own for every run
+            if digit is not None and (digit.kind == "block" and not apart or factor < 0):
                 where = "crosses blocks" if digit.kind == "block" else "runs from the last element to the first"
                 sentence = f"the prefix {statement.name} is needed at {place[statement.scanned]}, where it {where}"
                 raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
@@ -329,7 +330,9 @@ class _Builder:
                 where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
             entries: tuple[PlaceEntry, ...] = tuple(
                 [
-                    f"{name}?{entry.operand}" if isinstance(entry, DataIndex) else entry.substitute(where)
+                    f"{name}?{entry.operand}"
+                    if isinstance(entry, DataIndex)
+                    else without_floors(entry.substitute(where), self.digits)
                     for entry in read.index
                 ]
             )

@@ -21,7 +21,8 @@ Key = tuple[int, int]  # (statement or array, dimension); arrays that are only l
 @dataclass(frozen=True, slots=True)
 class AxisClass:
     """Dimensions that run together.  `reduced_by`: reductions that sum over it.  `weight`: bytes of arrays whose last
-    dimension (unit stride) it is."""
+    dimension (unit stride) it is.  `run`: scans along it start anew at every multiple of so many elements; 0 where one
+    does not, or something sums over it."""
 
     number: int
     extent: Affine
@@ -29,6 +30,7 @@ class AxisClass:
     reduced_by: frozenset[int]
     scanned_by: frozenset[int]
     weight: int
+    run: int = 0
 
     def size(self, hints: Mapping[str, int]) -> int:
         return max(0, self.extent.evaluate(hints))
@@ -157,6 +159,7 @@ def classify(group: Group, hints: Mapping[str, int]) -> Classes:
                 frozenset(k[0] for k in keys if _role(group, k) == "reduced"),
                 frozenset(k[0] for k in keys if _role(group, k) == "scanned"),
                 weights.get(root, 0),
+                _run(group, keys),
             )
             axes.append(axis)
             of.update((k, axis) for k in keys)
@@ -171,6 +174,13 @@ def _extent(group: Group, keys: list[Key], hints: Mapping[str, int]) -> Affine:
         assert isinstance(statement, Statement)
         extents.append(statement.extents[d])
     return max(extents, key=lambda e: (e.evaluate(hints), str(e)))
+
+
+def _run(group: Group, keys: list[Key]) -> int:
+    statements = [(group.scop.statements[owner], d) for owner, d in keys]
+    along = [s for s, d in statements if isinstance(s, Statement) and (s.scanned == d or d in s.reduced)]
+    runs = {0 if s.is_reduction else s.run for s in along}
+    return runs.pop() if len(runs) == 1 else 0
 
 
 def _role(group: Group, key: Key) -> str:

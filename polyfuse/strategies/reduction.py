@@ -116,7 +116,7 @@ def _shared_rows(
         return None
     b, steps = found
     rest = [a for a in over if a is not long and a is not inner]
-    loops, loop_splits = _outer_loops(rest)
+    loops, loop_splits = _outer_loops(rest, digits)
     r = loop("r", Affine.of(steps) if long is inner else inner.extent.ceildiv(span))
     if long is not inner:
         k = loop(f"k{len(rest)}", Affine.of(steps))
@@ -167,9 +167,22 @@ def _blocks(
     return digits, splits
 
 
-def _outer_loops(axes: list[AxisClass]) -> tuple[list[Digit], dict[int, Affine]]:
-    digits = [loop(f"k{n}", axis.extent) for n, axis in enumerate(axes)]
-    return digits, {axis.number: mixed((d, 1)) for axis, d in zip(axes, digits, strict=True)}
+def _outer_loops(axes: list[AxisClass], blocks: list[Digit]) -> tuple[list[Digit], dict[int, Affine]]:
+    """A loop per class; for one that is scanned in runs, in a run of the block's own, whose digit joins `blocks`."""
+    digits, splits = list[Digit](), dict[int, Affine]()
+    for n, axis in enumerate(axes):
+        run = _run_block(axis, blocks)
+        digits.append(loop(f"k{n}", Affine.of(axis.run) if run is not None else axis.extent))
+        splits[axis.number] = mixed((run, axis.run), (digits[-1], 1))
+    return digits, splits
+
+
+def _run_block(axis: AxisClass, blocks: list[Digit]) -> Digit | None:
+    """The block digit that deals the runs of a scan, added to `blocks`; None where the scan goes along the whole."""
+    if not axis.run:
+        return None
+    blocks.append(block(f"b{len(blocks)}", axis.extent.ceildiv(axis.run)))
+    return blocks[-1]
 
 
 def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped: bool = False) -> Proposal:
@@ -180,10 +193,11 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped:
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
     digits, splits = _blocks(situation, parallel, shape.rows, ty)
-    loops, loop_splits = _outer_loops([a for a in over if a is not inner])
+    loops, loop_splits = _outer_loops([a for a in over if a is not inner], digits)
     span = shape.lanes * shape.width
     if inner.scanned_by:  # prefix order: loop, thread, slot
-        splits[inner.number] = mixed((r if looped else None, span), (tx, shape.width), (v, 1))
+        run = _run_block(inner, digits)
+        splits[inner.number] = mixed((run, inner.run), (r if looped else None, span), (tx, shape.width), (v, 1))
     else:
         splits[inner.number] = mixed((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
     splits |= loop_splits
@@ -200,6 +214,7 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped:
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
         guards=shape.guards,
+        border=inner.run > 0 and not parallel,
     )
 
 
@@ -219,7 +234,9 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: b
         width = situation.width(extent, flat=False)
         while width > 1 and width >= 2 * n:
             width //= 2
-        return _RowShape(1, 1, 1, width, extent.ceildiv(width), ())
+        return _RowShape(1, 1, 1, width, (Affine.of(inner.run) if inner.run else extent).ceildiv(width), ())
+    if inner.run and not has_rows:  # one row: its end is masked in the last block alone
+        return _scan_shape(situation, inner, situation.width(extent, flat=True), ())
     width = _row_width(situation, extent)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
@@ -275,12 +292,13 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
 
 
 def _scan_shape(situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]) -> _RowShape:
-    n = inner.size(situation.hints)
+    extent = Affine.of(inner.run) if inner.run else inner.extent
+    n = situation.size(extent)
     lanes = min(1024, max(32, power_above(-(-n // (4 * width)))))
     lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", lanes)))
-    trips = inner.extent.ceildiv(lanes * width)
+    trips = extent.ceildiv(lanes * width)
     if lanes * width >= n:
-        guards = (*guards, *_bucket(inner.extent, 0, lanes * width))
+        guards = (*guards, *_bucket(extent, 0, lanes * width))
         trips = Affine.of(1)
     return _RowShape(lanes, 1, 1, width, trips, guards)
 
@@ -300,14 +318,14 @@ def _columns(
     lanes, rows, unroll = _column_shape(situation, inner, main, width, most_lanes, threads)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v = slot("u", unroll), slot("v", width)
-    r = loop("r", main.extent.ceildiv(rows * unroll))
+    r = loop("r", (Affine.of(main.run) if main.run else main.extent).ceildiv(rows * unroll))
     digits, splits = _blocks(situation, parallel, 1, None)
     digits.append(block(f"b{len(parallel)}", inner.extent.ceildiv(lanes * width)))
-    loops, loop_splits = _outer_loops(rest)
+    loops, loop_splits = _outer_loops(rest, digits)
     splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
     parameters = [("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)]
     combines: dict[str, Combination] = {}
-    outer, share = None, 0
+    outer, share = _run_block(main, digits), main.run
     if waves:
         found = _share(situation, main, digits, rows * unroll, waves)
         if found is None:

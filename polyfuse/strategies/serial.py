@@ -36,9 +36,11 @@ def serial(situation: Situation) -> list[Proposal]:
         digits.append(thread("t", 1, 32))
     threads = next((d.count for d in digits if d.kind == "thread"), 1)
     for k, axis in enumerate(over):
-        r = loop(f"r{k}", axis.extent)
+        run = block(f"b{len(kept) + k}", axis.extent.ceildiv(axis.run)) if axis.run else None
+        r = loop(f"r{k}", Affine.of(axis.run) if axis.run else axis.extent)
+        digits += [run] if run else []
         loops.append(r)
-        splits[axis.number] = mixed((r, 1))
+        splits[axis.number] = mixed((run, axis.run), (r, 1))
     return [
         Proposal(
             "serial",

@@ -53,6 +53,7 @@ def _statement_text(scop: Scop, statement: Statement) -> str:
     parts = [writer.term(term) for term in statement.body]
     if statement.scanned is not None:
         flags = [f"{flag}=True" for flag in ("exclusive", "reverse") if getattr(statement, flag)]
+        flags += [f"run={statement.run}"] if statement.run else []
         return f"scan_{statement.monoid}({', '.join([*parts, f'axis={statement.scanned}', *flags])})"
     axes = statement.reduced
     axis = str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"

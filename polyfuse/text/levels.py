@@ -55,6 +55,7 @@ def _node_text(node: Node, names: dict[bytes, str], program: Program) -> str:
             return f"reduce {node.monoid}({', '.join(reads)}, axes={list(node.axes)}){component}"
         case expr.Scan():
             flags = "".join(f", {flag}" for flag in ("exclusive", "reverse") if getattr(node, flag))
+            flags += f", run={node.run}" if node.run else ""
             return f"scan {node.monoid}({reads[0]}, axis={node.axis}{flags})"
         case expr.View():
             return f"{reads[0]}[{_index_text(node.index, node.rank)}]"

@@ -346,7 +346,8 @@ class Block:
                 state[instances[lane]] += 1
             if active[lane]:
                 own = instances[lane]
-                span = range(own[scanned], extent) if statement.reverse else range(own[scanned] + 1)
+                first = own[scanned] - own[scanned] % statement.run if statement.run else 0
+                span = range(own[scanned], extent) if statement.reverse else range(first, own[scanned] + 1)
                 if state != Counter((*own[:scanned], e, *own[scanned + 1 :]) for e in span):
                     machine.fault("scan", f"{placed.name} at {own}")
         self.frames[-1].live[placed.name] = [self._index(placed)]

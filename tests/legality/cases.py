@@ -104,7 +104,8 @@ def _program(random: Random) -> tuple[str, Program]:
 
 def _scan(random: Random, m: Affine, n: Affine) -> Program:
     exclusive, reverse = random.random() < 0.3, random.random() < 0.3
-    return programs.prefix(m, n, random.randint(0, 1), exclusive=exclusive, reverse=reverse)
+    run = random.choice((0, 2, 3, 4, 8)) if not reverse else 0
+    return programs.prefix(m, n, random.randint(0, 1), exclusive=exclusive, reverse=reverse, run=run)
 
 
 # ---------------------------------------------------------------------------------------------- schedules

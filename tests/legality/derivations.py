@@ -104,7 +104,8 @@ def _results(scop: Scop, consumer: Statement, instance: Element, sizes: Mapping[
         if d != consumer.scanned:
             spans.append(range(at, at + 1))
         else:
-            spans.append(range(at + 1) if consumer.reverse else range(at, extent))
+            end = min(extent, at - at % consumer.run + consumer.run) if consumer.run else extent
+            spans.append(range(at + 1) if consumer.reverse else range(at, end))
     return product(*spans)
 
 

@@ -158,9 +158,11 @@ def transposed_sum(m: Size, n: Size) -> Program:
     return program([x, y], [add(x, transposed(y))])
 
 
-def prefix(m: Size, n: Size, axis: int, *, exclusive: bool = False, reverse: bool = False) -> Program:
+def prefix(
+    m: Size, n: Size, axis: int, *, exclusive: bool = False, reverse: bool = False, run: int = 0
+) -> Program:
     x = array(0, m, n)
-    return program([x], [exp(expr.scan("sum", exp(x), axis, exclusive, reverse))])
+    return program([x], [exp(expr.scan("sum", exp(x), axis, exclusive, reverse, run))])
 
 
 def every_second_prefix(n: int) -> Program:

@@ -396,6 +396,17 @@ def prefix_across_blocks() -> Refusal:
     return Refusal(scop, legal, tampered, "scan", Hazard.COMBINE, words, "sum[0, 0] -> sum[0, 1] at M = 1")
 
 
+def prefix_into_another_run() -> Refusal:
+    """One block goes through two runs, the first in front of the second."""
+    digits = [block("b", M), block("b1", Affine.of(2)), thread("t", 1, 8), slot("v", 4)]
+    place = [b, 32 * b1 + 4 * t + v]
+    program = programs.prefix(M, 64, 1, run=32)
+    scop, legal = schedule(program, digits, {"exp": place, "sum": place, "exp_1": place})
+    tampered = reordered(resized(legal, "b1", kind="loop"), nest("b1", *legal.order))
+    words = "the prefix of sum[0, 32] would take in sum[0, 0]"
+    return Refusal(scop, legal, tampered, "scan", Hazard.RAW, words, "sum[0, 0] -> sum[0, 32] at M = 1")
+
+
 # ---------------------------------------------------------------------------------------------- who holds what
 
 
@@ -648,6 +659,7 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         prefix_across_a_cluster,
         prefix_out_of_order,
         prefix_across_blocks,
+        prefix_into_another_run,
         wrong_provider,
         wrong_component,
         gather_of_what_the_kernel_computes,

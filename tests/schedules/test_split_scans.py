@@ -1,0 +1,240 @@
+"""Long prefixes of few rows in parts: what is planned, what is not, and the right numbers wherever runs end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import dtypes, expr, split_scans
+from polyfuse.affine import Affine
+from polyfuse.expr import Argument, Program
+from polyfuse.plan import Plan
+from polyfuse.reference import evaluate
+from polyfuse.split_scans import in_runs
+from polyfuse.testing import assert_legal, assert_schedule
+from tests.run.conftest import Jit
+
+INTERPRETED: dict[str, Any] = {"backend": "interpreter", "target": "h200"}
+BANDWIDTH = {"h200": 4.28e12, "cpu": 20e9}
+LENGTHS = (0, 1, 64, 65, 128, 131, 1000)
+"""Nothing to split, one more than a run of 64, whole runs, a prime, many runs."""
+
+
+def running(x: Any) -> Any:
+    y = np.cumsum(x, axis=-1)
+    return y
+
+
+def down(x: Any) -> Any:
+    y = np.cumsum(x, axis=0)
+    return y
+
+
+def largest(x: Any) -> Any:
+    return np.maximum.accumulate(x, axis=0)
+
+
+def weighted(x: Any) -> Any:
+    y = np.cumsum(np.exp(x)) / 3
+    return y
+
+
+def positives(x: Any) -> Any:
+    y = (x > 0).cumsum()
+    return y
+
+
+def plan_of(function: Any, spec: str, target: str) -> Plan:
+    return pf.jit(function).plan(pf.spec(spec), target=target)
+
+
+# ---------------------------------------------------------------------------------------------- plans
+
+
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+@pytest.mark.parametrize("spec", ["f32[67108864]", "f32[N~67000003]"])
+@pytest.mark.parametrize("function", [running, weighted])
+def test_a_long_row_takes_two_reads_and_a_write(function: Any, spec: str, target: str) -> None:
+    plan = plan_of(function, spec, target)
+    assert len(plan.kernels) == 3
+    passes = 3 * 4 * 67e6 / BANDWIDTH[target]
+    assert passes < plan.cost_analysis().seconds < 1.25 * passes
+    assert all(plan.kernels[k].launch.kernel.grid != (1,) for k in (0, 2))
+    assert_legal(plan)
+
+
+def test_the_neighbours_of_a_split_scan_are_fused_with_its_parts() -> None:
+    assert_schedule(
+        plan_of(weighted, "f32[67108864]", "h200"),
+        """
+        kernel exp_sum   rows lanes=512 chunks=4 vector=4   grid 1023   block 512
+          exp = exp(x)                            register
+          sum = sum(exp[65536*i + j], axis=1)     global, combine block
+        kernel region_sum_1   rows lanes=64 chunks=1 vector=4   grid 1   block 64
+          region = where(i <= 1022, sum, 0.0)                 register
+          sum_1  = scan_sum(region, axis=0, exclusive=True)   global, combine block
+        kernel exp_sum_2_add_y   rows lanes=1024 chunks=1 vector=4   grid 1024   block 1024
+          exp   = exp(x)                              register
+          sum_2 = scan_sum(exp, axis=0, run=65536)    register, combine block
+          add   = sum_1[floor(i/65536)] + sum_2       register
+          y     = add / 3.0                           global
+        """,
+    )
+
+
+@pytest.mark.parametrize("spec", ["f32[4, 16777216]", "i32[16, N~4000000]", "bf16[2, 5000011]"])
+def test_a_few_rows_are_shared_by_the_device(spec: str) -> None:
+    plan = plan_of(running, spec, "h200")
+    assert len(plan.kernels) == 3
+    assert_legal(plan)
+
+
+def test_many_rows_and_short_rows_are_left_whole() -> None:
+    for spec, target in (("f32[4096, 65536]", "h200"), ("f32[1024]", "h200"), ("f32[N~1000]", "cpu")):
+        assert len(plan_of(running, spec, target).kernels) == 1
+    assert len(plan_of(running, "f32[8, 1000000]", "cpu").kernels) == 1  # as many rows as cores
+
+
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+def test_columns_are_shared_by_the_device(target: str) -> None:
+    for spec in ("f32[1048576, 16]", "f32[1000000, 3]"):
+        plan = plan_of(down, spec, target)
+        assert len(plan.kernels) == 3
+        assert_legal(plan)
+
+
+def test_the_plan_of_a_symbolic_length_says_for_which_it_is() -> None:
+    plan = plan_of(running, "f32[N~1000000]", "h200")
+    assert all(guard.holds({"N": 1000000}) for guard in plan.guards)
+    assert not all(guard.holds({"N": 1000}) for guard in plan.guards)
+
+
+def test_ignoring_nan_is_left_whole() -> None:
+    assert len(plan_of(lambda x: np.fmax.accumulate(x), "f32[1000000]", "h200").kernels) == 1
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+
+@contextmanager
+def runs_of(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every scan of more elements is split, whatever it costs."""
+
+    def run(prices: Any, node: expr.Scan) -> int:
+        return count if node.shape[node.axis].evaluate(prices.hints) > count else 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(split_scans._Prices, "best_run", run)
+        yield
+
+
+def values(shape: tuple[int, ...], dtype: str) -> Any:
+    random = np.random.default_rng(len(shape))
+    if dtype.startswith("f"):
+        return random.standard_normal(shape).astype(dtype)
+    return random.integers(0, 2 if dtype == "?" else 100, shape).astype(dtype)
+
+
+PROGRAMS: dict[str, Any] = {
+    "sum": lambda x: np.cumsum(x, axis=-1),
+    "sum of columns": lambda x: np.cumsum(x, axis=0),
+    "largest": largest,
+    "smallest from the end": lambda x: np.minimum.accumulate(x[::-1], axis=0)[::-1],
+    "positives": lambda x: (x > 0).cumsum(axis=-1),
+    "fused": lambda x: np.cumsum(x * 2, axis=0) / 3 + x,
+    "differences": lambda x: np.diff(np.cumsum(x, axis=0), axis=0),
+    "both axes": lambda x: np.cumsum(np.cumsum(x, axis=0), axis=-1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_length(jit: Jit, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = PROGRAMS[name]
+    with runs_of(64, monkeypatch):
+        compiled = jit(function, **INTERPRETED)
+        shapes = [(n,) for n in LENGTHS if n or name != "differences"]
+        for shape in (*shapes, (200, 3), (2, 70, 5)):
+            x = values(shape, "f8")
+            np.testing.assert_allclose(compiled(x), function(x), rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["sum of columns", "smallest from the end", "fused"])
+def test_on_the_cpu(jit: Jit, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = PROGRAMS[name]
+    with runs_of(64, monkeypatch):
+        compiled = jit(function, backend="numba_cpu")
+        for shape in ((0,), (64,), (131,), (1000,), (200, 3)):
+            x = values(shape, "f4")
+            np.testing.assert_allclose(compiled(x), function(x.astype("f8")), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "numba_cpu"])
+def test_every_dtype(jit: Jit, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integers wrap around as NumPy's; 16-bit floats add up in 32 bits."""
+    options = INTERPRETED if backend == "interpreter" else {"backend": backend}
+    with runs_of(64, monkeypatch):
+        for dtype, function in (("u1", running), ("i8", largest), ("f2", running), ("f4", largest), ("?", running)):
+            x = values((201,), dtype)
+            want = function(x.astype("f8") if dtype == "f2" else x).astype(function(x).dtype)
+            np.testing.assert_allclose(jit(function, **options)(x), want, rtol=2e-3 if dtype == "f2" else 1e-5)
+        wraps = np.full(200, 2**62, np.int64)
+        np.testing.assert_array_equal(jit(running, **options)(wraps), running(wraps))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "numba_cpu"])
+def test_nan_and_infinity(jit: Jit, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = INTERPRETED if backend == "interpreter" else {"backend": backend}
+    x = np.ones(300, np.float32)
+    x[70], x[140], x[200] = np.inf, -np.inf, np.nan
+    with runs_of(64, monkeypatch):
+        for function in (running, largest):
+            with np.errstate(invalid="ignore"):
+                want = function(x)
+            np.testing.assert_array_equal(jit(function, **options)(x), want)
+
+
+def test_the_sum_of_a_long_row_of_floats_errs_little_on_the_cpu(jit: Jit) -> None:
+    """One addition after the other, as NumPy adds, loses every tenth in the end."""
+    x = np.full(1 << 22, 0.1, np.float32)
+    want = np.cumsum(x.astype(np.float64))
+    got = jit(running, backend="numba_cpu")(x)
+    assert np.max(np.abs(got - want) / want) < 1e-5 < 1e-3 < np.max(np.abs(np.cumsum(x) - want) / want)
+
+
+def test_exclusive_and_in_runs_in_the_reference() -> None:
+    n = Affine.of(130)
+    x = expr.input_(0, (n,), dtypes.f64)
+    for monoid in ("sum", "max"):
+        for exclusive in (False, True):
+            scan = expr.scan(monoid, x, 0, exclusive)
+            assert isinstance(scan, expr.Scan)
+            whole, _ = in_runs(scan, 32)
+            program = Program("p", (Argument("x", (n,), dtypes.f64),), (scan, whole), ("a", "b"))
+            given = np.random.default_rng(1).standard_normal(130)
+            one, other = evaluate(program, [given])
+            np.testing.assert_allclose(one, other)
+
+
+# ---------------------------------------------------------------------------------------------- PTX
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize(("function", "spec"), [(running, "f32[1000003]"), (positives, "i32[N~3000017]")])
+def test_ptx(function: Any, spec: str) -> None:
+    from polyfuse.backends.numba_cuda.compile import compile_kernel
+    from polyfuse.codegen.names import function_name
+    from polyfuse.codegen.printer import print_kernel
+
+    plan = plan_of(function, spec, "h200")
+    assert len(plan.launches) == 3
+    for launch in plan.launches:
+        k = launch.kernel
+        compiled = compile_kernel(
+            print_kernel(k), function_name(k.name), k.parameters, k.threads, (9, 0), index_bits=k.index_bits
+        )
+        assert ".local" not in compiled.ptx
