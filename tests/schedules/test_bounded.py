@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.grouping.allowance import Allowance, allowance
+from polyfuse.grouping.allowance import AGAIN, Allowance, allowance, further
+from polyfuse.grouping.queue import Queue
 from polyfuse.testing import assert_equivalent
 
 
@@ -62,6 +65,35 @@ def many_outputs(x: Any) -> Any:
     return tuple((x[k:] * x[: 4096 - k]).sum() for k in range(60))
 
 
+def recurrence(x: Any, h: Any, w: Any, u: Any) -> Any:
+    """A gated recurrent unit."""
+    n, states = h.shape[1], []
+    for t in range(x.shape[0]):
+        given, carried = x[t] @ w, h @ u
+        update, reset = (
+            1 / (1 + np.exp(-(given[:, k * n : (k + 1) * n] + carried[:, k * n : (k + 1) * n]))) for k in (0, 1)
+        )
+        h = update * h + (1 - update) * np.tanh(given[:, 2 * n :] + reset * carried[:, 2 * n :])
+        states.append(h)
+    return np.stack(states)
+
+
+def different_axes(count: int) -> Callable[[Any], Any]:
+    """Reductions of one array over every set of its axes: each pair of them may or may not share a kernel."""
+    axes = [a for r in range(1, 5) for a in itertools.combinations(range(4), r)]
+
+    def function(x: Any) -> Any:
+        return tuple((x * (k + 1)).sum(axis=axes[k % len(axes)]) for k in range(count))
+
+    return function
+
+
+def deep_sharing(x: Any) -> Any:
+    for _ in range(60):
+        x = np.tanh(x * x + x) * x
+    return x
+
+
 PROGRAMS: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
     (fourier, ("f32[8]",)),
     (coprime_strides, ("f32[100003]",)),
@@ -70,12 +102,19 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
     (triangle, ("f32[8, 8]", "f32[8, 32]")),
     (shrinking, ("f32[100000]",)),
     (many_outputs, ("f32[4096]",)),
+    (recurrence, ("f32[2, 32, 128]", "f32[32, 64]", "f32[128, 192]", "f32[64, 192]")),
+    (different_axes(7), ("f32[16, 24, 32, 40]",)),
+    (deep_sharing, ("f32[N, M]",)),
 ]
+SECONDS = 60
+"""Of a core, which no program of PROGRAMS takes a tenth of: a search without a bound takes minutes."""
 
 
 @pytest.mark.parametrize(("function", "specs"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
 def test_work_is_bounded_by_the_number_of_statements(function: Callable[..., Any], specs: tuple[str, ...]) -> None:
-    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    start = time.process_time()
+    plan = pf.jit(function, library=False).plan(*map(pf.spec, specs), target="h200")
+    assert time.process_time() - start < SECONDS
     count = len(plan.scop.statements)
     allowed = allowance(count)
     assert not plan.fallback
@@ -87,6 +126,30 @@ def stingy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that may cost next to nothing."""
     module = sys.modules["polyfuse.grouping.search"]  # the package has a function of that name
     monkeypatch.setattr(module, "allowance", lambda statements, done=0: Allowance(done + 20, done + 40))
+
+
+@pytest.mark.usefixtures("stingy")
+def test_moves_that_cost_nothing_to_price_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 reductions over different axes there are kernels of one price in thousands of places."""
+    tried = 0
+    original = Queue._tried
+
+    def counted(self: Queue, move: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return original(self, move)
+
+    monkeypatch.setattr(Queue, "_tried", counted)
+    monkeypatch.setattr(sys.modules["polyfuse.grouping.search"], "further", lambda done, left: Allowance(done, done))
+    plan = pf.jit(different_axes(60)).plan(pf.spec("f32[16, 24, 32, 40]"), target="h200")
+    assert plan.unweighed > 100
+    assert tried < 1000, tried
+
+
+def test_searches_after_refusals_share_an_allowance() -> None:
+    assert further(100, 10**9) == further(100, AGAIN)
+    assert further(100, 7) == Allowance(107, 100 + 7 * 1.5)
+    assert further(100, -3) == Allowance(100, 100)
 
 
 @pytest.mark.usefixtures("stingy")
