@@ -18,7 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyfuse.dtypes import DType
+from polyfuse.dtypes import DType, bf16, f16, f32
 from polyfuse.expr import (
     Constant,
     DataIndex,
@@ -49,6 +49,7 @@ EXACT = frozenset(
 )
 STEPS = frozenset("floor ceil trunc rint sign remainder fmod floor_divide copysign tgamma bitcast".split())
 """Functions that jump: known only where every corner of the box gives the same."""
+FOLDED = 4  # roundings of a constant that was computed from others while tracing
 PERIODIC = frozenset("sin cos".split())
 OVERFLOWING = frozenset("multiply square fma power".split())
 """Functions whose infinity of finite operands a contraction with what follows avoids."""
@@ -70,6 +71,13 @@ def smallest(dtype: DType) -> float:
 
 def largest(dtype: DType) -> float:
     return float(limits_of(dtype).max)
+
+
+def digits_of(value: Array, dtype: DType) -> float:
+    """The epsilon of the narrowest dtype that holds a constant: a trace computes with constants in their own dtypes
+    and widens the result, where the oracle has more digits from the start."""
+    held = [t for t in (bf16, f16, f32) if epsilon(t) > epsilon(dtype) and value == value.astype(t.numpy)]
+    return epsilon(held[0] if held else dtype)
 
 
 def evaluate_with_bounds(
@@ -115,7 +123,7 @@ class Bounded(Evaluation):
                 if node.dtype.is_float and node.dtype.itemsize < 8 and abs(value) == largest(node.dtype):
                     return np.inf  # the limit of a dtype: NumPy's own program, in float64, has another one
                 is_short = not node.dtype.is_float or value * 1024 == np.rint(value * 1024) or not np.isfinite(value)
-                return 0.0 if is_short else epsilon(node.dtype) * abs(value)  # the oracle's has more digits
+                return 0.0 if is_short else FOLDED * digits_of(value, node.dtype) * abs(value)
             case Map():
                 return self.map_error(node)
             case Reduce():

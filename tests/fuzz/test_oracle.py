@@ -38,6 +38,10 @@ OPEN = {
         "return np.exp(v2 - v2.max(axis=-1, keepdims=True))",
         arrays=(ArrayValue((17, 2), "f64", "extreme", 358),),
     ),
+    "a constant that was computed in float32": program(
+        "return np.fmin(x0, pf.rsqrt(np.sign(np.full((8,), 2.5, f32)) + 1))",
+        arrays=(ArrayValue((8,), "f64", "special", 756),),
+    ),
     "fma of float64": program("return pf.fma(x0, x0, x0)", arrays=(ArrayValue((4, 4, 4), "f64", "normal", 575),)),
 }
 
