@@ -64,9 +64,10 @@ class _Parameters:
 
     def blocks(self, name: str, parts: Sequence[Part]) -> Affine:
         """The blocks of `parts` together: a number, or a parameter."""
-        binding = FromBlocks(tuple(k.grid for k, _ in parts), tuple(_products(*part) for part in parts))
-        if all(extent.is_constant for grid in binding.grids for extent in grid):
-            return Affine.of(binding.value({}))
+        grids = tuple(k.grid for k, _ in parts)
+        if all(extent.is_constant for grid in grids for extent in grid):
+            return Affine.of(FromBlocks(grids, ((),) * len(grids)).value({}))
+        binding = FromBlocks(grids, tuple(_products(*part) for part in parts))
         return Affine.symbol(self.parameters[self._position(SizeParameter(name), binding)].name)
 
     def _position(self, parameter: Parameter, binding: Binding) -> int:

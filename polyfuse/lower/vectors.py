@@ -25,7 +25,7 @@ def vector_slot(index: Sequence[PlaceEntry], slots: Sequence[Digit]) -> Digit | 
         return None
     if not all(isinstance(a, str) for a, _ in index[-1].terms):
         return None
-    return slot if slot.count > 1 else None
+    return slot if slot.count > 1 and slot.count & (slot.count - 1) == 0 else None  # no access has three elements
 
 
 def divides(width: int, expression: Affine, context: Context) -> bool:
