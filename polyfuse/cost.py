@@ -170,6 +170,15 @@ def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
     return frozenset(name[1:] for e in entries for name in e.names() if name.startswith("$"))
 
 
+def _scanned(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits that a placed scan runs through; none for other statements."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or statement.scanned is None:
+        return frozenset()
+    entry = placed.place[statement.scanned]
+    return frozenset(name[1:] for name in entry.names()) if isinstance(entry, Affine) else frozenset()
+
+
 def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> bool:
     """Every thread loads all that it needs, then warps combine, then it stores: no loop runs these side by side."""
     statements = [scop.statements[value] for value in schedule.body]
@@ -188,9 +197,11 @@ def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes)
     """What warps wait for each other in the trips of the loops of one block."""
     seconds = 0.0
     for placed in schedule.placed:
-        reach = max((d.stride * d.count for d in _dealt_to(scop, schedule, placed)), default=1)
+        along = _summed(scop, placed) | _scanned(scop, placed)
+        dealt = [d for d in schedule.of_kind("thread") if d.name in along]
+        reach = max((d.stride * d.count for d in dealt), default=1)
         loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"}
-        if reach > target.warp and loops and not loops & _summed(scop, placed):
+        if reach > target.warp and loops and not loops & _summed(scop, placed):  # a prefix combines in every trip
             across = reach > schedule.block_threads
             seconds += sizes.product(loops) * (CLUSTER_WAIT * schedule.cluster.bit_length() if across else WAIT)
     return seconds

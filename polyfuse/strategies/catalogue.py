@@ -11,6 +11,7 @@ from polyfuse.strategies.held import held
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pointwise import pointwise
+from polyfuse.strategies.prefix import prefix
 from polyfuse.strategies.reduction import reduction
 from polyfuse.strategies.serial import serial
 from polyfuse.strategies.situation import Situation
@@ -26,6 +27,7 @@ STRATEGIES = (
     in_thread,  # reductions over a few elements: windows of a pooling
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
+    prefix,  # scans in fewer threads than a block could have
     one_pass,  # results along both dimensions of a matrix
     contraction,  # sums of products with reuse
 )

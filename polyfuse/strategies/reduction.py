@@ -171,13 +171,13 @@ def _outer_loops(axes: list[AxisClass], blocks: list[Digit]) -> tuple[list[Digit
     """A loop per class; for one that is scanned in runs, in a run of the block's own, whose digit joins `blocks`."""
     digits, splits = list[Digit](), dict[int, Affine]()
     for n, axis in enumerate(axes):
-        run = _run_block(axis, blocks)
+        run = run_block(axis, blocks)
         digits.append(loop(f"k{n}", Affine.of(axis.run) if run is not None else axis.extent))
         splits[axis.number] = mixed((run, axis.run), (digits[-1], 1))
     return digits, splits
 
 
-def _run_block(axis: AxisClass, blocks: list[Digit]) -> Digit | None:
+def run_block(axis: AxisClass, blocks: list[Digit]) -> Digit | None:
     """The block digit that deals the runs of a scan, added to `blocks`; None where the scan goes along the whole."""
     if not axis.run:
         return None
@@ -196,7 +196,7 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped:
     loops, loop_splits = _outer_loops([a for a in over if a is not inner], digits)
     span = shape.lanes * shape.width
     if inner.scanned_by:  # prefix order: loop, thread, slot
-        run = _run_block(inner, digits)
+        run = run_block(inner, digits)
         splits[inner.number] = mixed((run, inner.run), (r if looped else None, span), (tx, shape.width), (v, 1))
     else:
         splits[inner.number] = mixed((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
@@ -237,7 +237,7 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: b
         return _RowShape(1, 1, 1, width, (Affine.of(inner.run) if inner.run else extent).ceildiv(width), ())
     if inner.run and not has_rows:  # one row: its end is masked in the last block alone
         return _scan_shape(situation, inner, situation.width(extent, flat=True), ())
-    width = _row_width(situation, extent)
+    width = row_width(situation, extent)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards)
@@ -258,7 +258,7 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: b
     return _RowShape(lanes, rows, chunks, width, trips, guards)
 
 
-def _row_width(situation: Situation, extent: Affine) -> int:
+def row_width(situation: Situation, extent: Affine) -> int:
     """Whole vectors or single words, so that many shapes share few kernels."""
     width = situation.width(extent, flat=False)
     if width == situation.widest or "vector" in situation.tiles:
@@ -325,7 +325,7 @@ def _columns(
     splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
     parameters = [("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)]
     combines: dict[str, Combination] = {}
-    outer, share = _run_block(main, digits), main.run
+    outer, share = run_block(main, digits), main.run
     if waves:
         found = _share(situation, main, digits, rows * unroll, waves)
         if found is None:

@@ -78,7 +78,7 @@ def test_the_neighbours_of_a_split_scan_are_fused_with_its_parts() -> None:
         kernel region_sum_1   rows lanes=64 chunks=1 vector=4   grid 1   block 64
           region = where(i <= 1022, sum, 0.0)                 register
           sum_1  = scan_sum(region, axis=0, exclusive=True)   global, combine block
-        kernel exp_sum_2_add_y   rows lanes=1024 chunks=1 vector=4   grid 1024   block 1024
+        kernel exp_sum_2_add_y   rows lanes=256 chunks=1 vector=4   grid 1024   block 256
           exp   = exp(x)                              register
           sum_2 = scan_sum(exp, axis=0, run=65536)    register, combine block
           add   = sum_1[floor(i/65536)] + sum_2       register
@@ -224,7 +224,9 @@ def test_exclusive_and_in_runs_in_the_reference() -> None:
 
 
 @pytest.mark.ptx
-@pytest.mark.parametrize(("function", "spec"), [(running, "f32[1000003]"), (positives, "i32[N~3000017]")])
+@pytest.mark.parametrize(
+    ("function", "spec"), [(running, "f32[1000003]"), (positives, "i32[N~3000017]"), (down, "f32[1048576, 16]")]
+)
 def test_ptx(function: Any, spec: str) -> None:
     from polyfuse.backends.numba_cuda.compile import compile_kernel
     from polyfuse.codegen.names import function_name

@@ -1,0 +1,93 @@
+"""Groups with scans and no reductions, where a whole block per trip would wait for itself: fewer threads, or one warp.
+
+    rows      y[i, :]: i = b0,  j = R*b1 + T*V*r + V*tx + v       T threads: other blocks work while they wait
+    columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + 32*U*r + U*ty + u      a warp per V columns: no barrier
+
+R, the length of a run, deals the runs of a scan to blocks (`polyfuse/split_scans.py`).  On a CPU there are no threads
+to wait for.
+"""
+
+from __future__ import annotations
+
+from polyfuse.affine import Affine
+from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.reduction import row_width, run_block
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
+
+ROW_THREADS = (256, 512)
+COLUMN_LANES = (4, 8)  # warps of a block, side by side along the kept class
+COLUMN_STEPS = (4, 1)  # consecutive elements of a prefix that a thread holds
+
+
+def prefix(situation: Situation) -> list[Proposal]:
+    """Proposals for a group of scans along one class, and what is fused with them."""
+    if not situation.scans or situation.reductions or situation.target.kind == "cpu" or situation.inner is None:
+        return []
+    over = [a for a in situation.axes if a.scanned_by]
+    if len(over) != 1:
+        return []
+    axis, inner = over[0], situation.inner
+    if axis is inner:
+        found = [_rows(situation, axis, threads) for threads in ROW_THREADS]
+        return [p for p in found if p.loops]  # else one trip serves, which `reduction` proposes
+    return [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in COLUMN_STEPS]
+
+
+def _blocks(situation: Situation, apart: list[AxisClass], axis: AxisClass) -> tuple[list[Digit], dict[int, Affine]]:
+    """A block digit per class that nothing scans but for those `apart`, and one for the runs along `axis`, if any."""
+    parallel = [a for a in situation.axes if a not in apart]
+    parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
+    digits = [block(f"b{k}", a.extent) for k, a in enumerate(parallel)]
+    splits = {a.number: mixed((d, 1)) for a, d in zip(parallel, digits, strict=True)}
+    splits[axis.number] = mixed((run_block(axis, digits), axis.run))
+    return digits, splits
+
+
+def _length(axis: AxisClass) -> Affine:
+    """Elements of a prefix that one block runs through."""
+    return Affine.of(axis.run) if axis.run else axis.extent
+
+
+def _rows(situation: Situation, axis: AxisClass, threads: int) -> Proposal:
+    digits, splits = _blocks(situation, [axis], axis)
+    flat = bool(axis.run) and len(situation.axes) == 1
+    width = situation.width(axis.extent, flat=True) if flat else row_width(situation, axis.extent)
+    tx, v = thread("tx", 1, threads), slot("v", width)
+    r = loop("r", _length(axis).ceildiv(threads * width))
+    splits[axis.number] += mixed((r, threads * width), (tx, width), (v, 1))
+    kept = kept_digits([*digits, tx, r, v], keep_threads=True)
+    return Proposal(
+        "rows",
+        (("threads", threads), ("lanes", threads), ("chunks", 1), ("vector", width)),
+        kept,
+        anchors(situation, splits),
+        loops=("r",) if r in kept else (),
+        guards=() if flat else situation.divisible(axis.extent, width),
+        border=flat,
+    )
+
+
+def _columns(situation: Situation, inner: AxisClass, axis: AxisClass, most: int, steps: int) -> Proposal:
+    """The bits of a scan are the lowest of the thread index, so the lanes of a warp lie along the scanned class."""
+    digits, splits = _blocks(situation, [axis, inner], axis)
+    width = situation.width(inner.extent, flat=False)
+    lanes = min(most, power_above(-(-inner.size(situation.hints) // width)))
+    warp = situation.target.warp
+    ty, tx = thread("ty", 1, warp), thread("tx", warp, lanes)
+    u, v = slot("u", steps), slot("v", width)
+    r = loop("r", _length(axis).ceildiv(warp * steps))
+    digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
+    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
+    splits[axis.number] += mixed((r, warp * steps), (ty, steps), (u, 1))
+    kept = kept_digits([*digits, ty, tx, r, u, v], keep_threads=True)
+    return Proposal(
+        "columns",
+        (("threads", warp * lanes), ("lanes", lanes), ("unroll", steps), ("vector", width)),
+        kept,
+        anchors(situation, splits),
+        loops=("r",) if r in kept else (),
+        guards=situation.divisible(inner.extent, width),
+    )
