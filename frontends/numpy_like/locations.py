@@ -48,6 +48,11 @@ class Location:
         """Whether the instruction is an assignment ``a[index] = value``."""
         return _operation(self.code, self.instruction) in ("STORE_SUBSCR", "STORE_SLICE")
 
+    @property
+    def reads_item(self) -> bool:
+        """Whether the instruction is ``a[index]``."""
+        return _operation(self.code, self.instruction) in ("BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP")
+
 
 def _operation(code: CodeType, offset: int) -> str:
     return dis.opname[code.co_code[offset]]

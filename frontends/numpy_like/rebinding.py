@@ -50,6 +50,10 @@ class Rebinder:
         if isinstance(value, FunctionType):
             if _is_spelled_in_numpy(value.__module__):
                 return self._library(value)
+            home = sys.modules.get(value.__module__ or "")
+            if home is not None and value.__module__.partition(".")[0] == "numpy":  # from numpy import ones
+                is_public = getattr(home, value.__name__, None) is value
+                return getattr(self._module(home), value.__name__) if is_public else value
             return self.function(value) if _is_users(value.__code__.co_filename, value.__module__) else value
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
@@ -116,11 +120,12 @@ class Rebinder:
                 cell.cell_contents = self.value(content)
 
     def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:
-        """Builtins with a `len` that knows symbolic sizes, and imports that give stand-ins."""
+        """Builtins that know sizes, numbers and arrays of the trace, and imports that give stand-ins."""
         original = names.get("__builtins__", builtins)
         found = dict(original if isinstance(original, dict) else vars(original))
         importer = found["__import__"]
         found["len"] = length
+        found["isinstance"] = partial(is_instance, found["isinstance"])
         for name, is_better in (("min", operator.lt), ("max", operator.gt)):
             found[name] = partial(extreme, found[name], is_better)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
@@ -203,7 +208,8 @@ def _is_spelled_in_numpy(module: str | None) -> bool:
 
 def _is_users(file: str, module: str | None) -> bool:
     """Code outside the standard library and installed packages."""
-    return not (os.path.realpath(file) + os.sep).startswith(_LIBRARIES) and not (module or "").startswith(_MODULES)
+    is_library = (os.path.realpath(file) + os.sep).startswith(_LIBRARIES)
+    return not is_library and (module or "").partition(".")[0] not in _MODULES
 
 
 def _is_users_object(value: Any) -> bool:
@@ -235,6 +241,19 @@ def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], 
     for value in given[1:]:
         chosen = numbers[0].state.call("where", is_better(value, chosen), value, chosen)
     return chosen
+
+
+def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
+    """`isinstance` that decides as outside of a trace: a size is an int there, an argument a number or an array, and
+    the sum of an array a scalar of NumPy's."""
+    if type(value) is SymbolicSize:
+        stand_in: Any = 2
+    elif type(value) is Tracer:
+        number = value.weak or value.dtype.type
+        stand_in = number(0) if value.weak or value.is_number else np.empty(0, value.dtype)
+    else:
+        return original(value, kinds)  # type: ignore[no-any-return]
+    return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
 
 
 def _is_number(value: Any) -> bool:

@@ -256,6 +256,11 @@ class Tracer(Operators["Tracer"]):
                 "this writes a traced array into a real NumPy array, which is not part of the program",
                 "Make the array inside the jitted function, with np.zeros or pf.zeros.",
             )
+        if location is not None and location.reads_item:
+            self._refuse(
+                "a real NumPy array cannot be indexed with a traced one",
+                "Write np.take(a, index, axis=0), or pass the array as an argument of the jitted function.",
+            )
         self._refuse(
             "a real NumPy array is needed here, but this array has no values while the function is traced",
             "Use np.* functions of whole arrays and casts such as x.astype(np.float32); call other libraries outside.",

@@ -121,6 +121,12 @@ CASES: list[tuple[str, str, str]] = [
     ("unsupported accumulate", "f32[4]", "return np.hypot.accumulate(x)"),
     ("pad mode", "f32[4]", "return np.pad(x, 1, mode='maximum')"),
     ("no such attribute", "f32[4]", "return x.frobnicate()"),
+    ("real array indexed", "i64[4]", "return np.ones((9, 2)) + REAL[x]"),
+    (
+        "as_strided by name",
+        "f32[8]",
+        "from numpy.lib.stride_tricks import as_strided\nreturn as_strided(x, (2, 2), (4, 4))",
+    ),
     ("equal letters", "f32[N] f32[M]", "return x if x.shape == y.shape else y"),
     ("real array written whole", "f32[4]", "REAL[:] = x\nreturn REAL"),
     ("compare with None", "f32[4]", "return x if x == None else -x"),

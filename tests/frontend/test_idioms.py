@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import collections.abc
+import importlib
+import numbers
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy import full, isscalar, linspace, ones, tile
 
 import polyfuse as pf
 from polyfuse.errors import DTypeError, TraceError, UnsupportedError
@@ -134,6 +139,25 @@ def test_truth_values_where_numpy_counts_in_small_numbers() -> None:
     assert_same(run(function, mask), function(mask))
 
 
+def test_isinstance_decides_as_outside() -> None:
+    kinds: list[Any] = [int, float, bool, tuple, np.ndarray, np.generic, np.floating, np.integer, numbers.Number]
+    kinds += [(int, float), (list, np.ndarray), collections.abc.Iterable]
+
+    def checked(x: Any, k: Any, s: Any) -> Any:
+        total = x.sum() if isinstance(x, np.ndarray) else x
+        values = (x, k, s, x.shape, x.shape[0], total, total.astype(np.int64), x[0], x[0, 0], x > 0, "a", [x], len(x))
+        return [[isinstance(value, kind) for kind in kinds] for value in values]
+
+    assert pf.jit(checked)(X, 2, 0.5) == checked(X, 2, 0.5)
+
+
+def test_functions_of_numpy_by_their_own_names() -> None:
+    def function(x: Any) -> Any:
+        return ones(x.shape) + x, full((2, x.shape[1]), 3.0), tile(linspace(0, 1, 3), 2), isscalar(x.sum())
+
+    assert_same(run(function, X), function(X))
+
+
 def test_functions_of_numpy_are_arguments() -> None:
     def applied(x: Any, f: Any, g: Any) -> Any:
         return g(f(x))
@@ -182,3 +206,15 @@ def test_what_numpy_refuses_or_cannot_be_known_is_an_error() -> None:
         return a
 
     refused(transposed, TraceError, "needs a copy")
+
+
+def test_a_module_of_the_users_may_have_numpy_in_its_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["import numpy as np", "def grown(x):", "    return np.zeros(x.shape) + x"]
+    (tmp_path / "numpy_of_mine.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = importlib.import_module("numpy_of_mine")
+    wrapped = pf.jit(lambda x: mine.grown(x) * 2)
+    np.testing.assert_allclose(wrapped(X), X * 2)
+    assert "captured" not in str(wrapped.plan(X).program)
