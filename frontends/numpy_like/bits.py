@@ -130,10 +130,11 @@ def integer_function(name: str, x: ArrayLike, y: ArrayLike) -> Tracer:
 
 
 def i0(x: ArrayLike) -> Tracer:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of order 0; NaN at infinity, as NumPy's."""
     x = as_float(x)
     found = library("i0", [_cast(x, x.element.compute)], x.sizes, x.element.compute)
-    return _cast(found, x.element)
+    known = where(ufunc("isinf", x), float("nan"), found)  # inf is what CuPy gives there
+    return _cast(known, x.element)
 
 
 def infinite(sign: int, x: ArrayLike) -> Tracer:

@@ -96,7 +96,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike = None, dx: ArrayLike = 1.0, axis: int 
 def ediff1d(x: ArrayLike, to_end: ArrayLike = None, to_begin: ArrayLike = None) -> Tracer:
     """Differences of neighbours of the flattened array, with values before and after them."""
     (x,) = lift_all(x)
-    middle = diff(x.reshape(-1))
+    line = x.reshape(-1)
+    middle = line[1:] - line[:-1]  # not `diff`, which takes truth values
     ends = [None if v is None else _cast_safely(lift(x.state, v), x).reshape(-1) for v in (to_begin, to_end)]
     parts = [p for p in (ends[0], middle, ends[1]) if p is not None]
     return concatenate(parts) if len(parts) > 1 else middle

@@ -50,10 +50,11 @@ class Rebinder:
         if isinstance(value, FunctionType):
             if _is_spelled_in_numpy(value.__module__):
                 return self._library(value)
-            home = sys.modules.get(value.__module__ or "")
-            if home is not None and value.__module__.partition(".")[0] == "numpy":  # from numpy import ones
+            root, _, rest = (value.__module__ or "").partition(".")
+            if root == "numpy":  # from numpy import ones
+                home = sys.modules[value.__module__]
                 is_public = getattr(home, value.__name__, None) is value
-                return getattr(self._module(home), value.__name__) if is_public else value
+                return getattr(Namespace(self.trace, home, rest and f"{rest}."), value.__name__) if is_public else value
             return self.function(value) if _is_users(value.__code__.co_filename, value.__module__) else value
         if isinstance(value, (MethodType, partial)):
             return self.function(value)

@@ -195,6 +195,7 @@ def refused(function: Callable[..., Any], kind: type[Exception], text: str) -> N
 def test_what_numpy_refuses_or_cannot_be_known_is_an_error() -> None:
     refused(written(lambda x, o: np.add(x, 1, out=o), 4, 6, dtype=int), DTypeError, "not cast by the rule 'same_kind'")
     refused(written(lambda x, o: np.sum(x, 1, None, o), 4, dtype=int), DTypeError, "a result of float64 is not cast")
+    refused(lambda x: np.ediff1d(x > 0), DTypeError, "does not accept bool")
     refused(lambda x: np.negative.at(x.copy(), [0, 0]), UnsupportedError, "indices may repeat")
     refused(lambda x: np.divide.at(x.copy(), [0, 0], 2.0), UnsupportedError, "indices may repeat")
 
