@@ -36,19 +36,25 @@ def compiled(function: Any, *specs: str) -> CompiledKernel:
     return CudaBackend().job(launch, plan).kernel()
 
 
-def test_layernorm_has_four_blocks_on_a_processor_and_spills_nothing() -> None:
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_layernorm_has_five_blocks_on_a_processor_and_spills_nothing() -> None:
     kernel = compiled(layernorm, "f32[N~16384, 4096]", "f32[4096]", "f32[4096]")
     assert kernel.resources is not None
-    assert kernel.minimum_blocks == 4 and kernel.resources.registers <= 64
+    assert kernel.minimum_blocks == 5 and kernel.resources.registers <= 48
     assert kernel.resources.spilled_bytes == kernel.resources.local_bytes == 0
-    assert ".minnctapersm 4" in kernel.ptx
+    assert ".minnctapersm 5" in kernel.ptx
 
 
 def test_what_would_spill_stays_as_it_is() -> None:
     from polyfuse.backends.numba_cuda.resident import denser
 
-    kernel = compiled(layernorm, "f32[N~16384, 4096]", "f32[4096]", "f32[4096]")
-    assert denser(kernel, H200) is kernel  # a fifth block leaves 48 registers
+    kernel = compiled(softmax, "f32[N~16384, 4096]")
+    assert kernel.minimum_blocks == 6
+    assert denser(kernel, H200) is kernel  # a seventh block leaves 32 registers
     spilling = replace(kernel, resources=Resources(64, 8, 8))
     assert denser(spilling, H200) is spilling
     unassembled = replace(kernel, resources=None)
