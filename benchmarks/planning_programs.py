@@ -225,16 +225,34 @@ def many_inputs(inputs: int) -> Case:
     return Case(program, ("f32[1024, 1024]",) * max(inputs, 2))
 
 
+def triangular_solve(size: int) -> Case:
+    """Forward substitution, unrolled: every unknown needs all those before it."""
+
+    def program(matrix: Any, right: Any) -> Any:
+        found: list[Any] = []
+        for i in range(size):
+            rest = right[i]
+            for j in range(i):
+                rest = rest - matrix[i, j] * found[j]
+            found.append(rest / matrix[i, i])
+        return np.stack(found)
+
+    return Case(program, (f"f32[{size}, {size}, 65536]", f"f32[{size}, 65536]"))
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Programs of one kind by their number of repetitions, and the statements that one repetition adds."""
+    """Programs of one kind by their number of repetitions, and the statements that one repetition adds; where
+    repetitions are `nested`, that many add their square."""
 
     make: Callable[[int], Case]
     statements: int
+    nested: bool = False
 
     def of(self, operations: int) -> Case:
         """The program of about that many statements."""
-        return self.make(max(1, round(operations / self.statements)))
+        count = operations / self.statements
+        return self.make(max(1, round(count**0.5 if self.nested else count)))
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -253,4 +271,5 @@ FAMILIES: Mapping[str, Family] = {
     "small sums": Family(small_sums, 2),
     "deep sharing": Family(deep_sharing, 2),
     "many inputs": Family(many_inputs, 2),
+    "triangular solve": Family(triangular_solve, 1, nested=True),
 }

@@ -63,8 +63,9 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     shared = box_bytes(scop, schedule)
     registers, spilled = _registers(scop, schedule, target, sizes)
     occupancy = target.occupancy(threads, min(registers, target.registers_per_thread), shared)
-    read, wasted, again, cache_read, in_flight = _loads(scop, schedule, target, sizes, blocks, occupancy)
-    written, wasted_writes, stored = _stores(scop, schedule, target, sizes)
+    summed = frozenset[str]().union(*[_summed(scop, p) for p in schedule.placed])
+    read, wasted, again, cache_read, in_flight = _loads(scop, schedule, target, sizes, blocks, occupancy, summed)
+    written, wasted_writes, stored = _stores(scop, schedule, target, sizes, summed)
     flops = sum(placed_operations(scop, p, sizes, schedule.threads) for p in schedule.placed)
     folded = folded_products(scop, schedule)
     issued = sum(placed_instructions(scop, p, sizes, schedule.threads, folded) for p in schedule.placed)
@@ -101,13 +102,15 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     return Cost(read, written, cache_read, flops, registers, shared, occupancy, blocks, seconds, bound)
 
 
-def _stores(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[int, int, int]:
+def _stores(
+    scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, summed: frozenset[str]
+) -> tuple[int, int, int]:
     """(bytes written, bytes as good as written beside them, bytes through the cache)."""
     written = wasted = stored = 0
     for store in (p for p in schedule.placed if p.role == "store"):
         moved = moved_bytes(scop, store, sizes)
         written += moved
-        wasted += int(moved * _scattering(scop, store, schedule, sizes))
+        wasted += int(moved * _scattering(scop, store, schedule, sizes, summed))
         stored += int(moved * _waste(store, schedule, target, scop.dtype(store.value, store.component).itemsize))
     return written, wasted, stored
 
@@ -257,31 +260,36 @@ Key = tuple[int, int, tuple[tuple[str, int], ...]]  # value, component, path
 
 
 def _loads(
-    scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, blocks: int, occupancy: int
+    scop: Scop,
+    schedule: KernelSchedule,
+    target: Target,
+    sizes: Sizes,
+    blocks: int,
+    occupancy: int,
+    summed: frozenset[str],
 ) -> tuple[int, int, int, int, int]:
     """(bytes from main memory, bytes that it moves beside them, bytes of later passes that the cache serves, bytes
     through the cache, bytes a thread has in flight)."""
-    passes: dict[tuple[int, int], set[tuple[tuple[str, int], ...]]] = defaultdict(set)
+    passes: dict[tuple[int, int], dict[tuple[tuple[str, int], ...], list[Placed]]] = defaultdict(dict)
     touched: dict[Key, int] = defaultdict(int)
     stretch: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
     in_flight: dict[tuple[tuple[str, int], ...], int] = defaultdict(int)  # passes follow each other
     for load in (p for p in schedule.placed if p.role == "load"):
         key = (load.value, load.component)
         itemsize = scop.dtype(load.value, load.component).itemsize
-        used, stretch[key] = load.digits(), max(stretch[key], _granules(scop, load, schedule, sizes))
+        used, stretch[key] = load.digits(), max(stretch[key], _granules(scop, load, schedule, sizes, summed))
         executed = sizes.product(
             used | {n for n in sizes.extent if sizes.kind[n] == "block"}, ("block", "thread", "slot", "loop")
         )
         executed //= max(1, blocks // (sizes.blocks(load) * schedule.cluster))
         bytes_ = min(executed, sizes.volume(scop.shape(load.value)) * blocks) * itemsize
         touched[load.value, load.component, load.path] += int(bytes_ * _waste(load, schedule, target, itemsize))
-        passes[key].add(load.path)
+        passes[key].setdefault(load.path, []).append(load)
         in_flight[load.path] += sizes.product(used, ("slot",)) * itemsize
-    cache = sum([_through_cache(scop, schedule, sizes, key, moved) for key, moved in touched.items()])
+    cache = sum([_through_cache(scop, schedule, sizes, passes[k[:2]][k[2]], moved) for k, moved in touched.items()])
     read = wasted = served = 0
     for (value, component), paths in passes.items():
-        loads = [p for p in schedule.placed if p.role == "load" and (p.value, p.component) == (value, component)]
-        volume = touched_bytes(scop, loads, sizes)
+        volume = touched_bytes(scop, [load for loads in paths.values() for load in loads], sizes)
         resident = volume * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         *others, _ = sorted(min(volume, touched[value, component, path]) for path in paths)
         cached = resident <= target.l2_bytes * 0.7
@@ -296,15 +304,14 @@ REREAD = 0.7
 """Of the bandwidth of the last-level cache, what reads of several blocks reach: 6.2 TB/s (H200, 7-point stencil)."""
 
 
-def _through_cache(scop: Scop, schedule: KernelSchedule, sizes: Sizes, key: Key, moved: int) -> int:
+def _through_cache(
+    scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed], moved: int
+) -> int:
     """Bytes of one array in one pass of loops.  What several threads of a block read, its processor keeps."""
-    value, component, path = key
+    value, component = loads[0].value, loads[0].component
     itemsize = scop.dtype(value, component).itemsize
     if moved <= 1.1 * sizes.volume(scop.shape(value)) * itemsize:
         return moved
-    loads = [
-        p for p in schedule.placed if p.role == "load" and (p.value, p.component, p.path) == (value, component, path)
-    ]
     return int(min(moved, block_bytes(schedule, loads, itemsize, sizes) / REREAD))
 
 
@@ -365,22 +372,24 @@ SCATTERED = (512, 0.5)
 middle axis of 64 x 512 x 4096 takes 1.26 times its bytes' time on an H200, with pieces of 128 bytes."""
 
 
-def _scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
+def _scattering(
+    scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes, summed: frozenset[str]
+) -> float:
     """What short pieces add to the writes of blocks that reduce over many rows and write as many."""
     if len(store.place) < 2 or not isinstance(store.place[-1], Affine):
         return 0.0
     itemsize = scop.dtype(store.value, store.component).itemsize
     piece = _run(store.place[-1], schedule, schedule.threads) * itemsize
     pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints)) * itemsize
-    over = frozenset().union(*(_summed(scop, p) for p in schedule.placed))
-    rows = any(f"${name}" in e.names() for e in store.place[:-1] if isinstance(e, Affine) for name in over)
+    rows = any(f"${name}" in e.names() for e in store.place[:-1] if isinstance(e, Affine) for name in summed)
     return SCATTERED[1] if rows and piece < min(SCATTERED[0], pitch) else 0.0
 
 
-def _granules(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
+def _granules(
+    scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes, summed: frozenset[str]
+) -> float:
     """What pieces of rows stretch the reads of a reduction by, from one sector up; scattered elements, and what other
     blocks read as well, are the cache's matter."""
-    summed = any(_summed(scop, p) for p in schedule.placed)
     if len(load.place) < 2 or not isinstance(load.place[-1], Affine) or not summed:
         return 1.0
     itemsize = scop.dtype(load.value, load.component).itemsize

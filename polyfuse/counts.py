@@ -216,15 +216,17 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
     whole = {provider for placed in order if not _sums(scop, placed) for provider in placed.providers}
     alive: dict[str, int] = {}
-    widest = 0
+    words = widest = 0
     for k, placed in enumerate(order):
         for provider in placed.providers:
             if last[provider] == k:
-                alive.pop(provider, None)
+                words -= alive.pop(provider, 0)
         if placed.role in ("load", "get", "compute") and placed.name not in folded:
             kept = placed.role != "compute" or placed.name in whole
-            alive[placed.name] = _words(scop, placed, sizes) if kept else 1
-        widest = max(widest, sum(alive.values()))
+            words -= alive.get(placed.name, 0)
+            alive[placed.name] = own = _words(scop, placed, sizes) if kept else 1
+            words += own
+        widest = max(widest, words)
     return BASE_REGISTERS + widest
 
 

@@ -80,11 +80,12 @@ def _moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
             if read.affine and read.index:
                 reads.setdefault(read.source, []).append((situation.classes.statement(statement), read))
     for same in reads.values():
+        several = [len(set(entries)) > 1 for entries in zip(*(read.index for _, read in same), strict=True)]
         for axes, read in same:
             moved = _moved(read.index[-1])
             found |= {inner} if inner in [axes[d] for d in moved] else set()
-            for d, entry in enumerate(read.index):
-                if any(r.index[d] != entry for _, r in same):
+            for entry, differ in zip(read.index, several, strict=True):
+                if differ:
                     found |= {axes[k] for k in _dims(entry)}
     return found
 
