@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
-from polyfuse.affine import dimensions
+from polyfuse.affine import Affine, dimensions
 from polyfuse.bindings import Layout
 from polyfuse.choose import Choice, Header, Pricer, choose
 from polyfuse.cost import READ, WRITTEN, price
@@ -115,6 +115,17 @@ class ProgramCosts:
         own = dimensions(len(other.extents))
         reads = [read for read in other.reads if read.source == value]
         return one.extents == other.extents and all(r.index == own and not r.where for r in reads)
+
+    def blocks_apart(self, one: frozenset[int], other: frozenset[int]) -> bool:
+        if self.target.members < 2 or self.steering.fuse != "all":
+            return False
+        extents = [{self._space(v) for v in roots} for roots in (one, other)]
+        return extents[0].isdisjoint(extents[1])
+
+    def _space(self, value: int) -> tuple[Affine, ...]:
+        """The extents of the domain of what makes a value."""
+        statement = self.scop.statements[value]
+        return statement.extents if isinstance(statement, Statement) else statement.shape
 
     def must_store(self, value: int) -> bool:
         return isinstance(self.scop.statements[value], OpaqueStatement) or any(

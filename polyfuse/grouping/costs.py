@@ -37,6 +37,11 @@ class Costs(Protocol):
         """Whether both are elementwise over the same domain and `reader` needs `value` at its own element alone."""
         ...
 
+    def blocks_apart(self, one: frozenset[int], other: frozenset[int]) -> bool:
+        """Whether kernels that store these, and share no value, save a launch side by side, each in blocks of its own,
+        and would fill no blocks together."""
+        ...
+
     def must_store(self, value: int) -> bool:
         """True for values that may be computed only once: effects, results of opaque calls."""
         ...

@@ -1,4 +1,4 @@
-"""Kernels that need share no value: side by side in one launch they save a launch."""
+"""Kernels that need share no value: as one body over the same blocks they save a launch."""
 
 from __future__ import annotations
 
@@ -15,5 +15,13 @@ def pack(queue: Queue) -> None:
     sequence = sorted(inside, key=lambda k: (depth[k], state.names[k]))
     for index, number in enumerate(sequence):
         for other in sequence[index + 1 : index + 1 + NEAR]:
-            queue.offer_join(number, other)
+            if not _apart(queue, number, other):
+                queue.offer_join(number, other)
     queue.drain()
+
+
+def _apart(queue: Queue, number: int, other: int) -> bool:
+    """Whether two kernels share nothing, not even a size, so that blocks of their own are better than one body."""
+    one, two = (queue.state.kernels[k] for k in (number, other))
+    shares = not one.body.isdisjoint(two.body) or not one.loads.isdisjoint(two.loads)
+    return not shares and queue.state.costs.blocks_apart(one.roots, two.roots)

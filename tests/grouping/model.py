@@ -123,6 +123,9 @@ class Model:
     def is_output(self, value: int) -> bool:
         return value in self.program.outputs
 
+    def blocks_apart(self, one: Values, other: Values) -> bool:
+        return False
+
     def is_elementwise(self, value: int, reader: int) -> bool:
         one, other = self.program.ops[value], self.program.ops[reader]
         return one.kind == other.kind == "map" and (one.axes, one.scale) == (other.axes, other.scale)

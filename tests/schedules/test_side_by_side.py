@@ -134,7 +134,7 @@ def test_nothing_to_run_beside_is_an_error_with_its_line() -> None:
     [
         ({"apart": ("a", "b")}, "keeps these values apart"),
         ({"max_fusion_size": 3}, "max_fusion_size is 3"),
-        ({"tiles": {"a": {"threads": 512}, "b": {"threads": 128}}}, "threads = 512 and threads = 128"),
+        ({"tiles": {"a": {"threads": 512}, "b": {"threads": 128}}}, "blocks of 512 threads"),
     ],
 )
 def test_wishes_keep_kernels_in_launches_of_their_own(options: dict[str, Any], says: str) -> None:
@@ -304,3 +304,10 @@ def test_what_no_body_can_compute_is_kept_together_in_a_launch() -> None:
     given = [pf.spec("f32[N~100000]"), pf.spec("f32[M~30000000]")]
     plan = pf.jit(far).plan(*given, target="h200", together=("a", "b"))
     assert len(plan.launches) == 1 and plan.why_not("a", "b")
+
+
+def test_sums_of_different_arrays_are_not_one_body_over_the_product_of_their_spaces() -> None:
+    given = specs([(1000 + 700 * k,) for k in range(12)])
+    plan = pf.jit(lambda xs: [(x * x).sum() for x in xs]).plan(given, target="h200")
+    assert len(plan.launches) == 1 and len(plan.kernels) == 12
+    assert all(len(kernel.loads) == 1 for kernel in plan.kernels)
