@@ -244,7 +244,8 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: b
     whole = width > 1 and width == situation.widest
     lanes, chunks, floor, capacity = _looped(width, whole) if looped else _capacity(extent, n, width, whole)
     threads = power_below(situation.tiles.get("threads", max(256, lanes)))
-    asked = min(threads, power_below(situation.tiles.get("lanes", lanes)))
+    usual = lanes if has_rows else situation.tiles.get("threads", lanes)  # one row takes all threads of its block
+    asked = min(threads, power_below(situation.tiles.get("lanes", usual)))
     if (asked, situation.tiles.get("chunks", chunks)) != (lanes, chunks):
         lanes, chunks = asked, situation.tiles.get("chunks") or min(8, max(1, -(-n // (asked * width))))
         floor, capacity = 0, lanes * chunks * width
