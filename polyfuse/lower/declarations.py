@@ -91,7 +91,8 @@ def parameters(
     """Arrays, what blocks leave each other, the flag of faults, then the sizes and the scalars that the body names."""
     arrays, sizes = array_parameters(env, scratch)
     wanted = affine_names(body) | names_of(grid[:-1])  # several grid axes are decoded in the kernel
-    wanted |= names_of(grid) & {name for name, _ in env.scop.program.derived}  # and the launch evaluates products
+    products = {name for name, _ in env.scop.program.derived}  # which the launch evaluates, with grid and shapes
+    wanted |= (names_of(grid) | names_of(n for a in arrays for n in a.shape)) & products
     if any(isinstance(op, ir.AtomicUpdate) and op.array == FAULT for op in flatten(body)):
         arrays.append(ir.ArrayParameter(FAULT, i32, (Affine.of(1),), readonly=False))
     sizes |= dict.fromkeys(sorted(n for n in wanted if not n.startswith("$")))
