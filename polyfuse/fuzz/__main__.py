@@ -28,7 +28,8 @@ def main() -> int:
     if options.merge:
         record = merged(_read(path) for path in options.merge)
         for run in record.runs:
-            run["commit"] = run["commit"] or options.commit
+            if options.commit and (not run["commit"] or run["commit"].endswith("+")):
+                run["commit"] = options.commit
         _write(record, options.out)
         return 0
     if options.replay:

@@ -34,7 +34,7 @@ def lines() -> list[str]:
         commits = ", ".join(dict.fromkeys(run["commit"] for run in record["runs"]))
         ran = f"{record['programs']:,} of {WANTED[machine]:,} programs wanted, at {commits}"
         command = f"{record['runs'][0]['command']}`, seeds in the record"
-        found.append(f"| [{machine}](../benchmarks/results/{name}) | {ran} | {len(record['failures'])} | `{command} |")
+        found.append(f"| [{machine}](../benchmarks/results/{name}) | {ran} | {wrong(record)} | `{command} |")
     record = read("legality_brute_force.json")
     verdicts = f"{record['schedules']:,} schedules, {record['verdicts']:,} verdicts"
     link = "[enumeration](../benchmarks/results/legality_brute_force.json)"
@@ -56,6 +56,19 @@ def tools() -> list[str]:
     ran = f"bytes of main memory of {len(apart)} kernels, at most {100 * max(apart):.1f} % from the price's"
     local = sum(kernel["local_requests"] > 0 for kernel in record["kernels"])
     return [*rows, f"| {link} | {ran} | {local} with local memory | `{record['command']}` |"]
+
+
+def wrong(record: Any) -> str:
+    """How many programs are wrong, were wrong when they ran, and came to no end in the time of one program."""
+    told = [str(len(record["failures"]))]
+    mended = record.get("mended", [])
+    if mended:
+        commits = ", ".join(dict.fromkeys(entry["mended at"] for entry in mended))
+        told.append(f"{len(mended)} when they ran, right again at {commits}")
+    slow = [entry for entry in record.get("unfinished", []) if entry["why"] != "the run was over"]
+    if slow:
+        told.append(f"{len(slow)} not finished")
+    return "; ".join(told)
 
 
 def page() -> str:
