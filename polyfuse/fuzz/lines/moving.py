@@ -209,11 +209,12 @@ def scattered(pool: Pool) -> Line | None:
         if pool.values[value].dtype != np.uint64:  # which NumPy takes through float64 to meet the int64 of 1
             texts += [f"{{v}} = {{0}}.copy()\nnp.{name}.at({{v}}, {at}, 1)" for name in ("add", "maximum", "minimum")]
         return Line("scatter", pool.dice.choice(texts), (value, index))
+    updates = f"np.broadcast_to({{2}}, {{v}}[{at}].shape)"  # for NumPy's `at` reads behind operands that it broadcasts
     text = pool.dice.choice(
         [
             f"{{v}} = {{0}}.copy()\n{{v}}[{at}] = {{2}}",
-            f"{{v}} = {{0}}.copy()\nnp.add.at({{v}}, {at}, {{2}})",
-            f"{{v}} = {{0}} * 0\nnp.add.at({{v}}, {at}, {{2}})",
+            f"{{v}} = {{0}}.copy()\nnp.add.at({{v}}, {at}, {updates})",
+            f"{{v}} = {{0}} * 0\nnp.add.at({{v}}, {at}, {updates})",
         ]
     )
     return Line("scatter", text, (value, index, other))
