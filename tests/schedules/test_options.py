@@ -150,6 +150,17 @@ def test_bounds() -> None:
 BOUNDS = ("raise", "clip", "assume")
 
 
+def test_batch_invariant() -> None:
+    """Few long rows are not shared by blocks, and nothing is contracted (tests/run/test_batch_invariance.py)."""
+    usual, alike = (
+        plan_of("f32[2, 10000000]", function=lambda x: x.sum(axis=1), batch_invariant=how) for how in (False, True)
+    )
+    assert ["share" in dict(p.launches[0].schedule.parameters) for p in (usual, alike)] == [True, False]
+    assert usual.options.contract and not alike.options.contract
+    with pytest.raises(OptionError, match="batch_invariant='rows'"):
+        pf.jit(softmax, batch_invariant="rows")
+
+
 def test_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Kernel] = []
     monkeypatch.setattr(planner, "verify_kernel", seen.append)
