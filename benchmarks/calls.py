@@ -1,9 +1,8 @@
-"""What a steady call costs on the host: `python -m benchmarks.calls`.
+"""What a steady call costs on the host: `python -m benchmarks.calls`, on a GPU `python -m benchmarks.calls --cuda`.
 
 Arrays of 64 elements, so that next to nothing is computed.  Rounds of all calls alternate, and the fastest round of
 each counts: other work on the machine only ever adds.  "CUDA path": tensors of the host go the way of CUDA tensors, and
-the launch returns at once (`benchmarks.standin`): what a call costs us but for the driver.  Calls on a GPU are in
-`tests/gpu/test_calls.py`.
+the launch returns at once (`benchmarks.standin`): what a call costs us but for the driver.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ import polyfuse as pf
 from benchmarks.standin import standin_jit
 
 RESULTS = Path(__file__).parent / "results" / "calls.json"
+CUDA_RESULTS = RESULTS.with_name("calls_cuda.json")
 ROUNDS, CALLS = 200, 50
 Run = Callable[[], object]
 
@@ -53,14 +53,13 @@ def unfused(x: Any) -> Any:
     return (x - x.mean()) / (x.std() + 1)
 
 
-def calls_of(library: str, jit: Callable[..., Any] = pf.jit) -> dict[str, Run]:
-    """Calls with arrays of ``numpy`` or ``torch``."""
+def calls_of(library: str, jit: Callable[..., Any] = pf.jit, **where: str) -> dict[str, Run]:
+    """Calls with arrays of ``numpy``, ``torch`` or ``cupy``.  `where`: ``device="cuda"`` for torch's on a GPU."""
     module = importlib.import_module(library)
-    x, y, z = (module.ones((8, 8), dtype=module.float32) for _ in range(3))
-    many = [module.ones((8, 8), dtype=module.float32) for _ in range(64)]
+    many = [module.ones((8, 8), dtype=module.float32, **where) for _ in range(64)]
+    x, y, z, out = (module.ones((8, 8), dtype=module.float32, **where) for _ in range(4))
     tree = {"a": x, "b": {"c": y, "d": [z]}}
     one, several, deep, scale = jit(chain), jit(total), jit(nested), jit(scaled)
-    out = module.empty((8, 8), dtype=module.float32)
     loose = jit(unfused, fuse=False)
     return {
         "two arrays": lambda: one(x, y),
@@ -77,17 +76,52 @@ def calls_of(library: str, jit: Callable[..., Any] = pf.jit) -> dict[str, Run]:
     }
 
 
-def microseconds(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
-    """The fastest round of each call, per call."""
+def microseconds(runs: Mapping[str, Run], rounds: int, wait: Callable[[], object] = lambda: None) -> dict[str, float]:
+    """The fastest round of each call, per call; `wait` for the device before each."""
     best = dict.fromkeys(runs, float("inf"))
     for number in range(rounds + 3):
         for name, run in runs.items():
+            wait()
             start = time.perf_counter()
             for _ in range(CALLS):
                 run()
             if number >= 3:  # the first rounds compile
                 best[name] = min(best[name], (time.perf_counter() - start) / CALLS)
     return {name: round(1e6 * seconds, 2) for name, seconds in best.items()}
+
+
+def measure_cuda(rounds: int) -> dict[str, Any]:
+    """Calls with arrays on a GPU, beside one call of their library."""
+    import torch
+
+    found: dict[str, dict[str, float]] = {}
+    for library, where in (("torch", {"device": "cuda"}), ("cupy", {})):
+        if importlib.util.find_spec(library):
+            module = importlib.import_module(library)
+            x = module.ones((8, 8), dtype=module.float32, **where)
+            f = pf.jit(chain)
+            more = {"graph": f.graph(x, x), f"{library}.add itself": lambda m=module, x=x: m.add(x, x)}
+            more |= {"kernel launch alone": launch_of(f, x)}
+            found[f"{library} arrays"] = microseconds(calls_of(library, **where) | more, rounds, torch.cuda.synchronize)
+    rows = dict.fromkeys(name for times in found.values() for name in times)
+    versions = [f"{n} {importlib.metadata.version(n)}" for n in ("torch", "cuda-bindings")]
+    return {
+        "machine": f"{torch.cuda.get_device_name()}, {platform.machine()}, load {os.getloadavg()[0]:.1f}",
+        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+        "date": str(datetime.date.today()),
+        "command": "python -m benchmarks.calls --cuda",
+        "unit": "microseconds of host time per call, everything included",
+        "columns": ["call", *found],
+        "rows": [[name, *(times.get(name, "") for times in found.values())] for name in rows],
+    }
+
+
+def launch_of(f: Any, x: Any) -> Run:
+    """One kernel of `f` with its arguments, launched with nothing around it."""
+    bound = f.bind(x, x)
+    known = dict(enumerate([*bound.values, *map(bound.record.library.pointer, bound.outputs)]))
+    launch, stream = bound.record.steps[0].fixed(known).launch, bound.record.stream()
+    return lambda: launch(stream)
 
 
 def measure(rounds: int) -> dict[str, Any]:
@@ -113,10 +147,12 @@ def measure(rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--cuda", action="store_true", help="calls with arrays on a GPU")
+    parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
-    found = measure(chosen.rounds)
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    found = measure_cuda(chosen.rounds) if chosen.cuda else measure(chosen.rounds)
+    out = chosen.out or (CUDA_RESULTS if chosen.cuda else RESULTS)
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for row in [found["columns"], *found["rows"]]:
         print("  ".join(f"{cell!s:>16s}" for cell in row))
 
