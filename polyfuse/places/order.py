@@ -28,7 +28,8 @@ def order_tree(
     `collective`: values whose making all threads wait for (reductions, scans).  A load that only serves statements
     after one is left until its first reader: it would hold its registers meanwhile, and fewer blocks would fill the
     gaps that waiting leaves (layernorm of rows of 4096: 56 registers, where loads at once after the sum make it 78).
-    `finishes`: block digits, in paths the parts that elected blocks run.
+    In a loop all loads come first: their latencies overlap.  `finishes`: block digits, in paths the parts that elected
+    blocks run.
     """
     by_name = {p.name: p for p in placed}
     stage = _stages(placed, by_name, collective)
@@ -96,7 +97,7 @@ def _level(
         sorter.done(key)
         items.append(key if isinstance(key, str) else LoopNest(key[0], _level(members[key], by_name, rank, depth + 1)))
     late = [item for item in items if isinstance(item, str) and by_name[item].role == "load" and rank[item][1]]
-    for load in reversed(late):  # of those with the same reader the first stays first
+    for load in reversed(late if depth == 0 else []):  # of those with the same reader the first stays first
         items.remove(load)
         items.insert(next((k for k, item in enumerate(items) if _uses(item, load, by_name)), len(items)), load)
     return tuple(items)
