@@ -15,6 +15,7 @@ from polyfuse import target as targets
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import ScheduleError
 from polyfuse.face.interpreted import run_plan
+from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.testing import assert_equivalent, assert_legal, assert_refused, assert_schedule
 from polyfuse.verdict import Hazard, Kind
 
@@ -311,3 +312,50 @@ def test_sums_of_different_arrays_are_not_one_body_over_the_product_of_their_spa
     plan = pf.jit(lambda xs: [(x * x).sum() for x in xs]).plan(given, target="h200")
     assert len(plan.launches) == 1 and len(plan.kernels) == 12
     assert all(len(kernel.loads) == 1 for kernel in plan.kernels)
+
+
+def test_members_share_scalars_and_take_strided_and_misaligned_arrays() -> None:
+    def step(ps: Any, gs: Any, rate: float) -> Any:
+        return [p - rate * g for p, g in zip(ps, gs, strict=True)]
+
+    function = pf.jit(step, backend="interpreter", target="h200")
+    wide, long = np.arange(60 * 40, dtype=np.float32).reshape(60, 40), np.arange(1001, dtype=np.float32)
+    ps = [wide[::2, ::-1], long[1:], wide.T, long[::3]]
+    gs = [np.ones_like(p) for p in ps]
+    plan = function.plan(ps, gs, 0.25)
+    assert len(plan.launches) == 1
+    scalars = [p for p in plan.launches[0].kernel.parameters if isinstance(p, ScalarParameter)]
+    assert len(scalars) == 1
+    for found, expected in zip(function(ps, gs, 0.25), step(ps, gs, 0.25), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_each_member_reports_its_own_data_indices() -> None:
+    def picked(x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
+        a = x[i] * 2
+        b = y[j] + 1
+        return a, b
+
+    function = pf.jit(picked, backend="interpreter", target="h200")
+    x, i, y, j = np.ones(50, np.float32), np.arange(30), np.ones((7, 9), np.float32), np.arange(5)
+    plan = function.plan(x, i, y, j)
+    assert len(plan.launches) == 1 and len(plan.sites) == 2
+    for found, expected in zip(function(x, i, y, j), picked(x, i, y, j), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(IndexError, match="an index into y"):
+        function(x, i, y, j + 4)
+    with pytest.raises(IndexError, match="an index into x"):
+        function(x, i + 40, y, j)
+
+
+def test_an_input_that_members_share_is_one_parameter() -> None:
+    plan = pf.jit(lambda x, y: (np.exp(x) + y[:, None], x.sum(), np.sqrt(y))).plan(
+        pf.spec("f32[64, 48]"), pf.spec("f32[64]"), target="h200"
+    )
+    for launch in plan.launches:
+        bound = [
+            (b, p.shape)
+            for p, b in zip(launch.kernel.parameters, launch.bindings, strict=True)
+            if isinstance(p, ArrayParameter) and p.readonly
+        ]
+        assert len(bound) == len(set(bound))
