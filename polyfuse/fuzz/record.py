@@ -20,16 +20,17 @@ from polyfuse.strategies.catalogue import FALLBACKS, STRATEGIES
 
 ENOUGH = 100
 NODES = "Input Constant Iota Map Reduce Scan View Region Gather Scatter Opaque".split()
-SCOPES = ("register", "shared", "global", "combine over the grid")
-NOT_ON = {"cpu": ("windows", "tiles", "held", "contraction"), "cuda": ("tiles_cpu",)}
+SCOPES = ("register", "shared", "global", "combine over the grid", "beside others in a launch")
+NOT_ON = {"cpu": ("windows", "tiles", "held", "contraction", "in_thread"), "cuda": ("tiles_cpu",)}
 """Strategies that propose nothing for a kind of machine."""
 NAMES = {
     "tiles": ("tiles", "stencil"),
     "tiles_cpu": ("tiles",),
     "held": ("held_rows", "planes", "panels"),
     "reduction": ("rows", "columns"),
+    "prefix": (),
 }
-"""What schedules are called, where a strategy proposes several kinds."""
+"""What schedules are called, where a strategy proposes several kinds, or one that has the name of another's."""
 
 
 @dataclass
@@ -94,6 +95,8 @@ class Record:
     def _add_plan(self, name: str, plan: Plan) -> None:
         self.ways[f"{name} on {plan.target.name}"] += 1
         self.kernels[f"{name}: {min(len(plan.steps), 12)}"] += 1
+        beside = sum(len(launch.schedules) for launch in plan.launches if len(launch.schedules) > 1)
+        self.scopes.update(["beside others in a launch"] * beside)
         for schedule in plan.schedules:
             self.strategies[f"{plan.target.kind} {schedule.strategy}"] += 1
             shared = {box.value for box in schedule.shared}

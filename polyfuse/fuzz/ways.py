@@ -29,7 +29,7 @@ from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.target import Target
 
-FAVOURED = ("contraction", "contraction", "stencil", "one_pass", "tiles", "planes", "panels", *("",) * 7)
+FAVOURED = ("contraction", "contraction", "stencil", "one_pass", "tiles", "planes", "in_thread", *("",) * 7)
 STEERED = "serial serial rows columns tiles tiles pointwise contraction contraction stencil one_pass held_rows".split()
 """Strategies by name, those that few programs reach more than once."""
 HEAVY = 3e-5
