@@ -119,7 +119,7 @@ class _Prices:
         assert isinstance(alone, expr.Scan)
         found, best = 0, self._seconds([alone], source, 0)
         moved = prod(n.evaluate(self.hints) for n in node.shape) * node.dtype.itemsize
-        if best <= 3 * moved / self.target.bandwidth:  # no split could be faster
+        if best <= 3 * (self.target.launch + moved / self.target.bandwidth):  # no split could be faster
             return 0
         for run in runs:
             whole, ((total, _), (before, _), _) = in_runs(alone, run)

@@ -115,6 +115,8 @@ def _nodes(plan: Plan) -> Iterable[str]:
                 yield f"reduce {node.monoid}"
             case Scan():
                 yield f"scan {node.monoid}"
+                if node.run:
+                    yield "scan in runs"
             case Scatter():
                 yield f"scatter {node.monoid}"
             case _:

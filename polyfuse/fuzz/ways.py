@@ -26,7 +26,7 @@ from polyfuse.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
 from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import Scop
+from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 
 FAVOURED = ("contraction", "contraction", "stencil", "one_pass", "tiles", "planes", "in_thread", *("",) * 7)
@@ -35,6 +35,8 @@ STEERED = "serial serial rows columns tiles tiles pointwise contraction contract
 HEAVY = 3e-5
 """Seconds over which a random price is no longer blind: a reduction that every element computes again takes the
 interpreter minutes."""
+IN_LINE = 1e-6
+"""Seconds for each element of a prefix in a random price that favours scans in parts."""
 EFFORT = 4  # of so many programs one is fused with all the effort that the planner has
 INTERPRETED = ("cpu", "sm_90", "sm_80", "generic")
 
@@ -80,15 +82,23 @@ def random_pricer(seed: int) -> Pricer:
     dice = Random(seed)
     launch, spread = dice.choice([0.0, 1e-6, 1e-5]), 1e-5
     favoured = dice.choice(FAVOURED)
+    element = 0.0 if seed % 3 else IN_LINE
 
     def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
         key = repr((seed, schedule.strategy, schedule.parameters, schedule.body, schedule.roots))
         drawn = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
         drawn *= 0.01 if schedule.strategy == favoured else 1
         own = price(scop, schedule, target, hints)
-        return replace(own, seconds=launch + spread * drawn + 10 * max(0.0, own.seconds - HEAVY))
+        line = element * _longest_prefix(scop, schedule, hints)
+        return replace(own, seconds=launch + spread * drawn + 10 * max(0.0, own.seconds - HEAVY) + line)
 
     return pricer
+
+
+def _longest_prefix(scop: Scop, schedule: KernelSchedule, hints: Mapping[str, int]) -> int:
+    statements = [scop.statements[value] for value in schedule.body]
+    scans = [s for s in statements if isinstance(s, Statement) and s.scanned is not None]
+    return max((s.run or s.extents[s.scanned or 0].evaluate(hints) for s in scans), default=0)
 
 
 def basic_ways(seed: int, name: str) -> tuple[Way, Way]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from polyfuse.expr import Scan, topological
 from polyfuse.fuzz.arrays import ArrayValue
 from polyfuse.fuzz.check import Disagreement, check, compare, expectation
 from polyfuse.fuzz.generate import counts, random_program
 from polyfuse.fuzz.program import WrittenProgram
+from polyfuse.fuzz.ways import Way
 
 SUM = WrittenProgram("def program(x0):\n    return x0.sum(axis=1)\n", (ArrayValue((3, 50)),))
 
@@ -31,6 +33,16 @@ def test_an_answer_outside_its_bound_is_told() -> None:
     compare(value + bound, value, bound, "sum")
     with pytest.raises(Disagreement, match="sum: at"):
         compare(value + np.array([0, 3 * bound[1], 0]), value, bound, "sum")
+
+
+def test_some_random_prices_scan_in_runs() -> None:
+    program = WrittenProgram("def program(x0):\n    return np.cumsum(x0, axis=0)\n", (ArrayValue((300, 3)),))
+    common = (("backend", "interpreter"), ("target", "sm_90"))
+    for seed in (3, 4):
+        report = check(program, seed, "interpreter", [Way("prices", common, prices=seed)])
+        assert report.failure is None
+        scans = [n for _, plan in report.plans for n in topological(plan.program.outputs) if isinstance(n, Scan)]
+        assert any(scan.run for scan in scans) == (seed == 3)
 
 
 SLICE = [("interpreter", seed) for seed in range(30)] + [("numba_cpu", seed) for seed in range(100, 115)]
