@@ -27,7 +27,8 @@ reductions over several dimensions, may have `MOST`: a program has few kinds of 
 
 
 def in_thread(situation: Situation) -> list[Proposal]:
-    """A proposal for groups with reductions over few elements."""
+    """Proposals for groups with reductions over few elements: neighbouring threads have neighbouring results, or each
+    has whole rows of a few of them and reads what these share once."""
     axes = situation.axes
     over = [a for a in axes if a.reduced_by]
     kept = [a for a in situation.classes.statement(situation.lead) if a not in over]
@@ -40,7 +41,13 @@ def in_thread(situation: Situation) -> list[Proposal]:
         return []
     counts = [a.size(situation.hints) for a in over]
     most = FEW if symbolic and len(over) == 1 else MOST
-    return [_proposal(situation, kept, over, counts)] if 1 <= prod(counts) <= most else []
+    if not 1 <= prod(counts) <= most:
+        return []
+    found = [_proposal(situation, kept, [], over, counts)]
+    short = kept[-1].size(situation.hints)
+    if len(kept) > 1 and 1 < short <= FEW and short * prod(counts) <= MOST:
+        found.append(_proposal(situation, kept[:-1], kept[-1:], over, counts))
+    return found
 
 
 def _is_stored(situation: Situation, axis: AxisClass) -> bool:
@@ -50,10 +57,16 @@ def _is_stored(situation: Situation, axis: AxisClass) -> bool:
 
 
 def _proposal(
-    situation: Situation, kept: Sequence[AxisClass], over: Sequence[AxisClass], counts: Sequence[int]
+    situation: Situation,
+    kept: Sequence[AxisClass],
+    rows: Sequence[AxisClass],
+    over: Sequence[AxisClass],
+    counts: Sequence[int],
 ) -> Proposal:
+    """Threads along the last of `kept`; each has all of `rows`, one class or none, and of what is summed `over`."""
     inner, others = kept[-1], list(kept[:-1])
     width = min(situation.width(inner.extent, flat=not others), power_below(max(1, MOST // prod(counts))))
+    width = 1 if rows else width  # rows lie between the elements of neighbours
     threads = power_below(situation.tiles.get("threads", THREADS))
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
     tx, ty, v = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes), slot("v", width)
@@ -64,14 +77,15 @@ def _proposal(
         b = block(f"b{k + 1}", axis.extent.ceildiv(step))
         digits.insert(0, b)
         splits[axis.number] = mixed((b, step), (ty if k == 0 else None, 1))
+    whole = [slot(f"o{k}", axis.size(situation.hints)) for k, axis in enumerate(rows)]
     summed = [slot(f"s{k}", count) for k, count in enumerate(counts)]
-    splits |= {axis.number: mixed((s, 1)) for axis, s in zip(over, summed, strict=True)}
-    slots = [v, *summed] if situation.inner in over else [*summed, v]  # what lies side by side in memory comes last
-    off = [a.extent - count for a, count in zip(over, counts, strict=True) if not a.extent.is_constant]
-    exact = tuple(Guard(side) for difference in off for side in (difference, -difference))
+    splits |= {axis.number: mixed((s, 1)) for axis, s in zip((*rows, *over), (*whole, *summed), strict=True)}
+    slots = [v, *whole, *summed] if situation.inner in over else [*summed, v, *whole]  # neighbours in memory last
+    few = [(a, s.count) for a, s in zip((*rows, *over), (*whole, *summed), strict=True) if not a.extent.is_constant]
+    exact = tuple(Guard(side) for a, count in few for side in (a.extent - count, -a.extent + count))
     return Proposal(
         "in_thread",
-        (("threads", threads), ("vector", width)),
+        (("threads", threads), *[("columns", s.count) for s in whole], ("vector", width)),
         kept_digits([*digits, tx, ty, *slots], keep_threads=True),
         anchors(situation, splits),
         guards=(*(situation.divisible(inner.extent, width) if others else ()), *exact),

@@ -92,3 +92,14 @@ def test_short_sums_down_columns_are_read_as_vectors_and_not_combined() -> None:
 def test_a_library_is_not_called_for_products_of_a_few_elements() -> None:
     plan = planned(turned, ["f32[N~10000000, M~3]", "f32[M, 3]"])
     assert not plan.library_calls and [kernel.strategy for kernel in plan.kernels] == ["in_thread"]
+
+
+def test_points_are_read_once_for_all_their_results() -> None:
+    plan = planned(turned, ["f32[N~10000000, M~3]", "f32[M, K~3]"])
+    (kernel,) = plan.kernels
+    assert dict(kernel.schedule.parameters)["columns"] == 3
+    loads = [p for p in kernel.schedule.placed if p.role == "load"]
+    assert sorted(len(p.digits() & {"s0", "o0"}) for p in loads) == [1, 2]  # of a point its elements, of the matrix all
+    assert_legal(plan)
+    loose = planned(turned, ["f32[N~10000000, M~3]", "f32[M, K~3]"], strategies={"sum": "rows"})
+    assert_equivalent(loose, plan, seeds=(0,), sizes=[{"N": 200, "M": 3, "K": 3}])
