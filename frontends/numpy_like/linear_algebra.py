@@ -226,6 +226,7 @@ def matrix_rank(x: ArrayLike, tol: Any = None, hermitian: bool = False, *, rtol:
 
 def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
     """Norms by singular values here, all others as reductions.  Raises ShapeError as NumPy does."""
+    ord = float(ord) if isinstance(ord, Tracer) else ord
     (array,) = lift_all(x)
     reduced = axes.sequence(axis, array.ndim)
     if ord is not None and len(reduced) > 2:

@@ -7,19 +7,21 @@ rebuilt methods and share their attributes.  Nothing of the user's modules is mo
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 import os
 import sys
 import sysconfig
 from collections.abc import Callable
 from functools import partial, wraps
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from polyfuse.frontends.numpy_like import random
 from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn, array_type
+from polyfuse.frontends.numpy_like.python_math import MathStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.state import Trace
@@ -60,6 +62,8 @@ class Rebinder:
             return self.function(value)
         if type(value).__module__.startswith("numpy.random"):
             return RandomStandIn(type(value).__name__)
+        if isinstance(value, BuiltinFunctionType) and value.__module__ == "math":  # from math import sqrt
+            return getattr(MathStandIn(self.trace), value.__name__)
         if value is np.ndarray:
             return array_type(self.trace)
         name = getattr(value, "__name__", None)
@@ -75,6 +79,8 @@ class Rebinder:
         return self.instance(value) if _is_users_object(value) else value
 
     def _module(self, module: ModuleType) -> Any:
+        if module is math:
+            return MathStandIn(self.trace)
         if module is random:
             return Namespace(self.trace, module, "random.")
         root, _, rest = module.__name__.partition(".")

@@ -328,6 +328,9 @@ class Tracer(Operators["Tracer"]):
     def _binary(self, name: str, other: Any, swap: bool = False) -> Tracer:
         if not isinstance(other, _OPERANDS) and not is_array(other):
             return NotImplemented  # type: ignore[no-any-return]
+        if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
+            differs = name == "not_equal"  # no number is None, or a text
+            return differs if self.weak else self.state.call("full_like", self, differs, np.bool_)  # type: ignore[return-value]
         left, right = (other, self) if swap else (self, other)
         python = type(other) in (bool, int, float) or isinstance(other, SymbolicSize) or getattr(other, "weak", None)
         weak = self.weak is not None and python

@@ -30,7 +30,7 @@ CASES: list[tuple[str, str, str]] = [
     ("max of arrays", "f32[N]", "return max(x, 2 * x)"),
     ("float()", "f32[N]", "s = float(x.sum())\nreturn x / s"),
     ("int()", "f32[N]", "return x[: int(x[0])]"),
-    ("math.sqrt", "f32[N]", "import math\nreturn x / math.sqrt(x[0])"),
+    ("math.sqrt", "f32[N]", "import math\nreturn x / math.sqrt(x)"),
     ("item()", "f32[N]", "return x / x.sum().item()"),
     ("tolist()", "f32[N]", "return sum(x.tolist())"),
     ("range of a value", "i64[N]", "for k in range(x[0]):\n    x = x + k\nreturn x"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import collections.abc
 import importlib
+import math
 import numbers
 import pathlib
 from collections.abc import Callable
+from math import sqrt as root
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,9 @@ def written(call: Callable[[Any, Any], Any], *shape: int, dtype: Any = float) ->
         lambda x: np.add.accumulate([x[0], x[1]]),
         lambda x: np.add.outer([x[0, 0], 1.0], x[1]),
         lambda x: x[range(2)],
+        lambda x: (x[:, ()], x[[]], x == None, x != "a"),  # noqa: E711
+        lambda x: (x * math.sqrt(x[0, 1] ** 2 + 1), math.atan2(x[0, 0], 2), math.floor(x[1, 1] * 9), math.log(3.0)),
+        lambda x: (math.log(abs(x[0, 0]), 2), math.pow(2, x[0, 1]), math.isnan(x[0, 0]), math.pi, root(x[2, 2] ** 2)),
         lambda x: np.array(x, ndmin=3),
         lambda x: (max(x[0, 0], x[0, 1], 0.1), min(x.sum(), 0.0), max([x[1, 1], 0]), min(2, 1), max(x.shape)),
         lambda x: (min(x[0] - x[0] + k for k in range(3))[0] if x.ndim == 1 else max(k * 2 for k in x.shape)),
@@ -149,6 +154,24 @@ def test_isinstance_decides_as_outside() -> None:
         return [[isinstance(value, kind) for kind in kinds] for value in values]
 
     assert pf.jit(checked)(X, 2, 0.5) == checked(X, 2, 0.5)
+
+
+def test_numbers_of_pythons_math_take_the_dtype_of_arrays() -> None:
+    def function(x: Any) -> Any:
+        return x / math.exp(x[0, 0]), x * math.ceil(x[0, 0]), x // math.floor(x[0, 1] * 8 + 20)
+
+    narrow = X.astype(np.float32)
+    assert_same(run(function, narrow), function(narrow))
+
+
+def test_defaults_that_say_how_are_known_while_tracing() -> None:
+    def normalized(x: Any, axis: int = -1, order: int = 2, mode: Any = "full", k: int = 3) -> Any:
+        if k == None or k == "same" or mode in ("same", k):  # noqa: E711
+            return x
+        return x / np.linalg.norm(x, order, axis)[:, None]
+
+    np.testing.assert_allclose(pf.jit(normalized)(X), normalized(X))
+    np.testing.assert_allclose(pf.jit(normalized)(X, order=1, k=4), normalized(X, order=1))
 
 
 def test_functions_of_numpy_by_their_own_names() -> None:
