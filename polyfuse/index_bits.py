@@ -2,7 +2,8 @@
 
 A thread past the end of a dimension computes its index before it is masked: ``i = share*b + span*r + t`` reaches up to
 one block's share behind the extent.  The largest weight of a digit bounds that, so arrays and extents that come closer
-than it to 2**31 take 64 bits as well.  Sums that wrap in an address do no harm: the address itself fits.
+than it to 2**31 take 64 bits as well.  So do positions that are values or conditions (``70000*i + j``), whatever arrays
+there are.  Sums that wrap in an address do no harm: the address itself fits.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import VolumeGuard
 from polyfuse.choose import Choice
 from polyfuse.collapse import factors_of
 from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import Scop
+from polyfuse.scop import Scop, Statement
+from polyfuse.terms import Apply, Index, Inside
 
 RANGE = 2**31
 PADDING = 2**16  # elements at least that are left for padding, so that most plans have the same bound
@@ -79,11 +81,38 @@ def _shares(choice: Choice) -> Iterator[Shape]:
 
 
 def _extents(chosen: list[Choice]) -> Iterator[Shape]:
-    """Extents of what the kernels compute, contiguous runs of several dimensions among them."""
+    """Extents of what the kernels compute, contiguous runs of several dimensions among them, and of positions."""
     for choice in chosen:
         assert choice.group is not None
         for statement in choice.group.statements():
-            yield from (_in_full((extent,), choice.group.scop) for extent in statement.extents)
+            reaches = [_reach(affine, statement) for affine in _positions(statement)]
+            yield from (_in_full((extent,), choice.group.scop) for extent in (*statement.extents, *reaches))
+
+
+def _positions(statement: Statement) -> Iterator[Affine]:
+    """Positions that a statement computes with: as values, and in conditions."""
+    pending = list(statement.body)
+    while pending:
+        match pending.pop():
+            case Index(affine):
+                yield affine
+            case Inside(where):
+                yield from where
+            case Apply(operands=operands):
+                pending += operands
+    yield from (affine for read in statement.reads for affine in read.where)
+
+
+def _reach(affine: Affine, statement: Statement) -> Affine:
+    """At least the largest magnitude of any part of a position."""
+    found = Affine.of(abs(affine.constant))
+    for atom, factor in affine.terms:
+        if isinstance(atom, FloorDiv):
+            part = _reach(atom.numerator, statement).ceildiv(atom.denominator)
+        else:
+            part = statement.extents[int(atom[1:])] if atom[0] == "%" else Affine.symbol(atom)
+        found += part * abs(factor)
+    return found
 
 
 def _in_full(shape: Shape, scop: Scop) -> Shape:

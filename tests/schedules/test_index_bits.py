@@ -100,6 +100,20 @@ def test_a_plan_for_all_sizes_says_up_to_which() -> None:
     assert bits(wide) == {64}
 
 
+def test_positions_that_are_values_count() -> None:
+    """Rows and columns are few, and no array has the elements whose numbers are computed."""
+
+    def numbered(x):
+        rows = x.shape[0]
+        return (np.arange(rows * 70000).reshape(rows, 70000) % 7).sum(axis=0)
+
+    assert bits(plan_of(numbered, "f32[N~60000]")) == {64}
+    small = plan_of(numbered, "f32[N~20000]")
+    assert bits(small) == {32}
+    assert any(not g.holds({"N": 32000}) and "70000*N" in str(g) for g in small.guards)
+    assert bits(plan_of(lambda x: (np.arange(0, x.shape[0] * 1000, 1000) % 7).sum(), "f32[N~10000000]")) == {64}
+
+
 def test_indices_that_no_array_has_are_guarded() -> None:
     """The reduced dimension exists in the program only."""
     plan = plan_of(lambda x: (np.arange(2 * x.shape[0]) % 7).sum(), "f32[N]")
