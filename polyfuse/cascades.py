@@ -46,7 +46,7 @@ def sites(program: Program) -> tuple[Site, ...]:
 
 def _exponentials(total: Reduce) -> Site | None:
     match _narrow(total.operands[0]):
-        case Map(function="exp", operands=(Map(function="subtract", operands=(x, View() as repeated)),)):
+        case Map(function="exp", operands=(Map(function="subtract", operands=(x, repeated)),)):
             first = _per_result(repeated, total)
             if isinstance(first, Reduce) and first.monoid == "max":
                 alike = _elements(first.operands[0], first.axes) == _elements(x, total.axes)
@@ -60,14 +60,14 @@ def _products(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
         case Map(
             function="multiply",
             operands=(
-                Map(function="subtract", operands=(x, View() as d)) as left,
-                Map(function="subtract", operands=(y, View() as e)) as right,
+                Map(function="subtract", operands=(x, d)) as left,
+                Map(function="subtract", operands=(y, e)) as right,
             ),
         ):
             if _per_result(d, total) is None or _per_result(e, total) is None:
                 return None
             known = [sums.get(_elements(operand, total.axes)) for operand in dict.fromkeys((x, y))]
-            below = {node.digest for node in expr.topological((d.source, e.source))}
+            below = {node.digest for node in expr.topological((d, e))}
             firsts = tuple(first for first in known if first is not None and first.digest in below)
             return Site("moments" if left is right else "comoments", firsts, total) if firsts else None
     return None
@@ -96,8 +96,12 @@ def _as(node: Node, dtype: DType) -> Node:
     return node if node.dtype == dtype else expr.map_("cast", (node,), dtype)
 
 
-def _per_result(repeated: View, total: Reduce) -> Node | None:
-    """What a view repeats along the reduced axes, at the points of the result; None where it varies along them."""
+def _per_result(repeated: Node, total: Reduce) -> Node | None:
+    """What is repeated along the reduced axes, at the points of the result; None for what varies along them."""
+    if not repeated.shape:
+        return repeated
+    if not isinstance(repeated, View):
+        return None
     kept = [k for k in range(repeated.rank) if k not in total.axes]
     if any(f"%{axis}" in names_of(repeated.index) for axis in total.axes):
         return None
@@ -151,9 +155,7 @@ def _around(node: Reduce, state: tuple[Reduce, ...] | None) -> Node:
     count, *means, spread = state
     distances = []
     for factor, mean in zip(factors, means, strict=True):
-        repeated = factor.operands[1]
-        assert isinstance(repeated, View)
-        point = _per_result(repeated, node)
+        point = _per_result(factor.operands[1], node)
         assert point is not None
         distances.append(expr.map_("subtract", (mean, _as(point, node.dtype))))
     apart = expr.map_("multiply", (distances[0], distances[-1]))

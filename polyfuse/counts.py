@@ -10,7 +10,7 @@ from math import gcd, prod
 from polyfuse.affine import Affine
 from polyfuse.expr import IndexEntry
 from polyfuse.places.products import folded_products
-from polyfuse.scalars import FUNCTIONS, merge_cost
+from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, window_index
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr
@@ -170,7 +170,7 @@ def placed_instructions(scop: Scop, placed: Placed, sizes: Sizes, threads: int, 
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement) or placed.name in folded:
         return 0
-    each = sum([applications(b) for b in statement.body]) + merge_cost(statement.monoid)
+    each = sum([applications(b) for b in statement.body]) + merge_steps(statement.monoid)
     count = sizes.product(placed.digits() | {loop for loop, _ in placed.path}, ("slot", "loop"))
     return each * count * threads * sizes.blocks(placed)
 
@@ -204,7 +204,13 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
             for source in (provider, *(by_name[provider].providers if by_name[provider].role == "take" else ())):
                 if last.get(source) == k:
                     words -= alive.pop(source, 0)
-    return BASE_REGISTERS + widest
+    return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
+
+
+def _words_ahead(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """Registers for what is loaded a trip before it is used."""
+    early = [p for p in schedule.placed if p.role == "load" and p.digits() & set(schedule.ahead)]
+    return sum([_words(scop, p, sizes) for p in early])
 
 
 def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
@@ -227,7 +233,7 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
             alive[placed.name] = own = _words(scop, placed, sizes) if kept else 1
             words += own
         widest = max(widest, words)
-    return BASE_REGISTERS + widest
+    return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
 
 
 def _sums(scop: Scop, placed: Placed) -> bool:

@@ -131,22 +131,24 @@ MONOIDS: dict[str, Monoid] = {
 @dataclass(frozen=True, slots=True)
 class Cascade(Monoid):
     """A monoid whose states meet in rounds of single ones: first what the others are relative to, then those.  Kernels
-    know the single monoids only (`polyfuse.lower.cascades`).  `cost`: operations per element.
+    know the single monoids only (`polyfuse.lower.cascades`).  `steps`: functions applied per element; `cost`: their
+    operations.
 
     ``max_sumexp`` carries (m, sum of w * exp(x - m)) with m the maximum of x, ``moments`` (n, mean, sum of squared
     distances from the mean), ``comoments`` (n, two means, sum of products of distances from them).  They merge without
     cancellation, the latter as Chan, Golub and LeVeque have it (1983).
     """
 
+    steps: int = 1
     cost: int = 1
 
 
 CASCADES: dict[str, Cascade] = {
     c.name: c
     for c in (
-        Cascade("max_sumexp", "", ("lowest", "0"), "f", FUNCTIONS["exp"].cost + 3),
-        Cascade("moments", "", ("0", "0", "0"), "f", 5),
-        Cascade("comoments", "", ("0", "0", "0", "0"), "f", 7),
+        Cascade("max_sumexp", "", ("lowest", "0"), "f", 4, FUNCTIONS["exp"].cost + 3),
+        Cascade("moments", "", ("0", "0", "0"), "f", 4, 5),
+        Cascade("comoments", "", ("0", "0", "0", "0"), "f", 6, 7),
     )
 }
 
@@ -159,3 +161,8 @@ def monoid_named(name: str) -> Monoid:
 def merge_cost(name: str | None) -> int:
     """Operations per element beyond a reduction's operands; 0 for no reduction."""
     return CASCADES[name].cost if name in CASCADES else int(bool(name))
+
+
+def merge_steps(name: str | None) -> int:
+    """Functions applied per element beyond a reduction's operands; 0 for no reduction."""
+    return CASCADES[name].steps if name in CASCADES else int(bool(name))

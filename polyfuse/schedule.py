@@ -147,7 +147,8 @@ class KernelSchedule:
     stored.  `order`: the order tree.  `guards`: sizes for which it was made.  `cluster`: that many blocks of the
     device, which run together and reach each other's shared memory, make up one block; they share its threads evenly,
     in their order.  `border`: test once
-    per block whether it lies inside, and leave the masks out there.  `reuses`: pairs (argument, root) where the
+    per block whether it lies inside, and leave the masks out there.  `ahead`: loops whose arrays are loaded one trip
+    before they are used.  `reuses`: pairs (argument, root) where the
     root is stored into the argument's buffer.
     """
 
@@ -166,6 +167,7 @@ class KernelSchedule:
     minimum_blocks: int = 1
     cluster: int = 1
     border: bool = False
+    ahead: tuple[str, ...] = ()
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 

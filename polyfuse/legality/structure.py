@@ -15,7 +15,7 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 def executed(proof: Proof) -> Verdict:
     """The first fault found by the checks below, in their order."""
-    for check in (_digits, _cluster, _tree, _paths, _finishes, _combinations, _places, _boxes):
+    for check in (_digits, _cluster, _ahead, _tree, _paths, _finishes, _combinations, _places, _boxes):
         for hazard, sentence in check(proof):
             return illegal(hazard, sentence, rule="executed")
     return LEGAL
@@ -64,6 +64,13 @@ def _cluster(proof: Proof) -> Iterator[Fault]:
         statement = proof.statement(placed)
         if statement is not None and statement.scanned is not None:
             yield Hazard.COMBINE, f"the prefix {placed.name} would cross the {cluster} blocks of a cluster"
+
+
+def _ahead(proof: Proof) -> Iterator[Fault]:
+    """Loads run ahead of loops.  That they may is no question of order: a kernel loads what was there before it."""
+    for name in proof.schedule.ahead:
+        if name not in proof.names("loop"):
+            yield Hazard.EFFECT, f"loads run a trip ahead of {name}, which is not a loop digit"
 
 
 def _tree(proof: Proof) -> Iterator[Fault]:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from polyfuse import kernel as ir
-from polyfuse.dtypes import DType, bool_
+from polyfuse.dtypes import DType, bool_, f32
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 
 Collect = Callable[[str, str, Expr], ir.Op]
@@ -43,7 +43,7 @@ def gathered(
     apart = apply.times(count, apply("multiply", distances[0], distances[-1]))
     ops: list[ir.Op] = [collect(every.name, "sum", count)]
     for mean, centre in zip(means, centres, strict=True):
-        average = apply("divide", centre, apply.at_least_one(every))
+        average = apply.quotient(centre, every)
         ops += [collect(centre.name, "sum", apply.times(count, mean)), ir.Let(centre.name, average)]
     ops.append(collect(names[-1], "sum", apply.plus(spread, apart)))
     return [*ops, *[ir.Let(name, value) for name, value in zip(names, (every, *centres), strict=False)]]
@@ -67,7 +67,7 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
     apart = apply("multiply", apply("multiply", steps[0], steps[-1]), apply("multiply", old[0], share))
     ops: list[ir.Op] = [
         ir.Let(every.name, apply("add", old[0], new[0])),
-        ir.Let(share.name, apply("divide", new[0], apply.at_least_one(every))),
+        ir.Let(share.name, apply.quotient(new[0], every)),
     ]
     for step, mean, other in zip(steps, old[1:-1], new[1:-1], strict=True):
         ops.append(ir.Let(step.name, apply("subtract", other, mean)))
@@ -108,5 +108,7 @@ class _Arithmetic:
         nothing = Apply("equal", (top, Const(-math.inf, self.dtype)), bool_)
         return self("where", nothing, Const(0.0, self.dtype), top)
 
-    def at_least_one(self, count: Ref) -> Expr:
-        return self("maximum", count, Const(1.0, self.dtype))
+    def quotient(self, part: Expr, count: Ref) -> Expr:
+        """``part / count``, to the last place or two of float32: what is summed relative to a mean forgives that."""
+        function = "divide_short" if self.dtype == f32 else "divide"
+        return self(function, part, self("maximum", count, Const(1.0, self.dtype)))

@@ -96,6 +96,7 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         minimum_blocks=proposal.minimum_blocks,
         cluster=proposal.cluster,
         border=proposal.border,
+        ahead=proposal.ahead,
     )
 
 

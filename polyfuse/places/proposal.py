@@ -83,3 +83,4 @@ class Proposal:
     finished: Mapping[tuple[int, int], Affine] = field(default_factory=dict)
     windows: Windows = field(default_factory=lambda: Windows((), {}))
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there
+    ahead: tuple[str, ...] = ()  # loops whose arrays are loaded one trip before they are used
