@@ -39,7 +39,17 @@ def lines() -> list[str]:
     verdicts = f"{record['schedules']:,} schedules, {record['verdicts']:,} verdicts"
     link = "[enumeration](../benchmarks/results/legality_brute_force.json)"
     found.append(f"| {link} | {verdicts} | {len(record['disagreements'])} | `{record['command']}` |")
-    return [*found, *tools(), ""]
+    return [*found, operations(), *tools(), ""]
+
+
+def operations() -> str:
+    """What the table of operations did on the H200."""
+    record = read("op_table_h200.json")
+    counts = record["libraries"].values()
+    ran = f"{record['rows_of_the_table']} operations with arrays of {' and of '.join(record['libraries'])}, on the H200"
+    link = "[table of operations](../benchmarks/results/op_table_h200.json)"
+    assert all(c["ok"] + c["failed"] + c["refused"] == record["rows_of_the_table"] for c in counts)
+    return f"| {link} | {ran}, at {record['commit']} | {len(record['failed'])} | `{record['command']}` |"
 
 
 def tools() -> list[str]:
