@@ -122,7 +122,8 @@ class Bounded(Evaluation):
                 value = np.asarray(self.results[node], np.float64)
                 if node.dtype.is_float and node.dtype.itemsize < 8 and abs(value) == largest(node.dtype):
                     return np.inf  # the limit of a dtype: NumPy's own program, in float64, has another one
-                is_short = not node.dtype.is_float or value * 1024 == np.rint(value * 1024) or not np.isfinite(value)
+                parts = value * (1024 if node.dtype.itemsize > 2 else 4)  # what 16 bits round to is often short
+                is_short = not node.dtype.is_float or parts == np.rint(parts) or not np.isfinite(value)
                 return 0.0 if is_short else FOLDED * digits_of(value, node.dtype) * abs(value)
             case Map():
                 return self.map_error(node)

@@ -42,6 +42,9 @@ OPEN = {
         "return np.fmin(x0, pf.rsqrt(np.sign(np.full((8,), 2.5, f32)) + 1))",
         arrays=(ArrayValue((8,), "f64", "special", 756),),
     ),
+    "a short constant that was computed in bfloat16": program(
+        "return pf.gelu_tanh(np.ones_like(x0)) + x0", arrays=(ArrayValue((8,), "bf16", "whole", 256),)
+    ),
     "fma of float64": program("return pf.fma(x0, x0, x0)", arrays=(ArrayValue((4, 4, 4), "f64", "normal", 575),)),
 }
 

@@ -230,7 +230,7 @@ def made(pool: Pool) -> Line | None:
         [
             "np.arange({0}.shape[0])",
             "np.arange({0}.shape[-1], dtype=f32) * 0.5",
-            "np.ones_like({0})",
+            "np.ones({0}.shape, f32)",
             "np.zeros({0}.shape, i32)",
             "np.full({0}.shape, 2.5, f32)",
             "np.eye({0}.shape[0], dtype=f32)",
