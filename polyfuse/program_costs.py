@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 
 from polyfuse.affine import Affine, dimensions
 from polyfuse.bindings import Layout
@@ -17,7 +18,7 @@ from polyfuse.likeness import Likeness
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, build_scop
-from polyfuse.steering import Steering, steering
+from polyfuse.steering import Steering, Tiles, steering
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
@@ -216,8 +217,13 @@ class ProgramCosts:
     def with_threads(
         self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], threads: int
     ) -> Choice:
-        """The best schedule of a group whose blocks have that many threads, if the user leaves the choice."""
-        return self._choose(body, roots, loads, threads=threads)
+        """The best schedule of a group whose blocks have that many threads, if the user leaves the choice: the one that
+        all of its parameters name, as a text would."""
+        found = self._choose(body, roots, loads, tiles={"threads": threads})
+        if found.schedule is None:
+            return found
+        named = {"threads": threads, **dict(found.schedule.parameters)}
+        return self._choose(body, roots, loads, tiles=named, strategy=found.schedule.strategy)
 
     def _choose(
         self,
@@ -225,7 +231,8 @@ class ProgramCosts:
         roots: frozenset[int],
         loads: frozenset[int],
         number: int | None = None,
-        threads: int = 0,
+        tiles: Tiles = MappingProxyType({}),
+        strategy: str = "",
     ) -> Choice:
         if self._holds_a_call(body):
             return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
@@ -233,12 +240,11 @@ class ProgramCosts:
         request = self.steering.request(body)
         if isinstance(request, Verdict):
             return Choice(None, None, request)
-        tiles = {**({"threads": threads} if threads else {}), **request.tiles}
-        situation = replace(situation, tiles=tiles, invariant=self.options.batch_invariant)
+        situation = replace(situation, tiles={**tiles, **request.tiles}, invariant=self.options.batch_invariant)
         found = choose(
             situation,
             max_registers=self.options.max_registers,
-            strategy=request.strategy,
+            strategy=request.strategy or strategy,
             avoided=self.avoided.get((body, roots), frozenset()),
             pricer=self.pricer,
             number=number,

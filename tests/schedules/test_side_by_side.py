@@ -359,3 +359,36 @@ def test_an_input_that_members_share_is_one_parameter() -> None:
             if isinstance(p, ArrayParameter) and p.readonly
         ]
         assert len(bound) == len(set(bound))
+
+
+KINDS: list[Any] = [
+    lambda x: np.exp(x) * 2,
+    lambda x: np.abs(x).max(axis=1),
+    lambda x: (x * x).sum(axis=0),
+    lambda x: x.sum(),
+    lambda x: np.cumsum(x, axis=1),
+    lambda x: x.T * 2 + 1,
+    lambda x: x - x.mean(axis=1, keepdims=True),
+    lambda x: x[1:-1] + x[2:] - x[:-2],
+    lambda x: np.argmax(x, axis=1),
+]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_members_compute_what_numpy_does(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    kinds = random.choice(len(KINDS), 5)
+    shapes = [(int(random.integers(3, 90)), int(random.integers(2, 300))) for _ in kinds]
+
+    def all_of(xs: Any) -> Any:
+        return [KINDS[k](x) for k, x in zip(kinds, xs, strict=True)]
+
+    function = pf.jit(all_of, backend="interpreter", target="h200")
+    xs = [random.standard_normal(shape, dtype=np.float32) for shape in shapes]
+    plan = function.plan(xs)
+    assert len(plan.launches) < len(plan.kernels), str(plan)
+    assert_legal(plan)
+    for found, expected in zip(function(xs), all_of(xs), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
+    printed = pf.parse_schedule(str(plan), function, [xs])
+    assert str(printed) == str(plan)
