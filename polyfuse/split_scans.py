@@ -12,6 +12,7 @@ A sum of floats also rounds less: its carries run through the parts of a row ins
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -34,6 +35,8 @@ PARTS = {"cuda": (8, 2, 32), "cpu": (256, 32, 4)}
 on a CPU many leave runs that stay in a core's cache and round little."""
 SHORTEST = 64  # elements of a run
 IGNORE_NAN = ("fmax", "fmin")  # a row that begins with NaN keeps them, which no neutral number of a part does
+
+_log = logging.getLogger("polyfuse.fusion")
 
 
 def split_scans(
@@ -117,7 +120,8 @@ class _Prices:
         source = expr.input_(0, node.shape, node.operand.dtype)
         alone = expr.scan(node.monoid, source, node.axis, node.exclusive)
         assert isinstance(alone, expr.Scan)
-        found, best = 0, self._seconds([alone], source, 0)
+        best = self._seconds([alone], source, 0)
+        found, in_one = 0, best
         moved = prod(n.evaluate(self.hints) for n in node.shape) * node.dtype.itemsize
         if best <= 3 * (self.target.launch + moved / self.target.bandwidth):  # no split could be faster
             return 0
@@ -125,6 +129,9 @@ class _Prices:
             whole, ((total, _), (before, _), _) = in_runs(alone, run)
             seconds = self._seconds([before, total, whole], source, best)
             found, best = (run, seconds) if seconds < 0.98 * best else (found, best)
+        if found:
+            times = best * 1e6, in_one * 1e6
+            _log.info("scan of %s: in runs of %d, %.1f us instead of %.1f", node.monoid, found, *times)
         return found
 
     def _runs(self, node: expr.Scan) -> list[int]:
