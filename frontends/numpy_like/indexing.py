@@ -94,7 +94,11 @@ def _affine_index(trace: Trace, node: Node, size: Affine) -> Affine | None:
     if trace.known(-highest(index, node.shape) - 1):
         index = index + size
     low, high = lowest(index, node.shape), size - 1 - highest(index, node.shape)
-    return index if trace.known(low) and trace.known(high) else None
+    if not trace.known(low):
+        return None
+    if isinstance(node, Iota) and not trace.known(high):  # ``np.arange(len(labels))`` into an array of as many rows
+        return index if trace.equal(size, highest(index, node.shape) + 1) or trace.decide(high) else None
+    return index if trace.known(high) else None
 
 
 def wrap_negative(trace: Trace, node: Node, size: Affine) -> Node:

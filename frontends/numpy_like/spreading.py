@@ -9,7 +9,7 @@ reach it, and the write fuses like any elementwise operation.  Other writes thro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
@@ -19,9 +19,13 @@ from polyfuse.frontends.numpy_like import nodes
 
 
 def spread(
-    base: Node, updates: Node, operands: Sequence[Node], entries: Sequence[IndexEntry], bounds: str
+    base: Node, updates: Node, operands: Sequence[Node], entries: Sequence[IndexEntry], bounds: str, own: Node
 ) -> tuple[Node, Node] | None:
-    """(reached: bool, update) over the points of `base`; None where an element may be reached twice."""
+    """(reached: bool, update) over the points of `base`; None where an element may be reached twice.
+
+    `own`: what stood at the index, of which updates such as those of ``a[i, k] -= 1`` are a function.  There an element
+    has it at hand: nothing is gathered, so that `base` needs no memory.
+    """
     axes = _axes_of(updates.rank, entries)
     if axes is None:
         return None
@@ -48,7 +52,23 @@ def spread(
             met = nodes.apply("equal", [chosen, nodes.iota(base.shape, dimension(axis))])
             everywhere = nodes.constant_value(reached) is True
             reached = met if everywhere else nodes.apply("bitwise_and", [reached, met])
-    return reached, over_base(updates, base)
+    return reached, _of_own(updates, own, base, lambda node: over_base(node, base if node is updates else _zero(node)))
+
+
+def _of_own(updates: Node, own: Node, base: Node, over_base: Callable[[Node], Node]) -> Node:
+    """The updates over the points of `base`: elementwise functions of `own` are taken of `base` itself."""
+    done: dict[bytes, Node] = {own.digest: base}
+    holds = {own.digest}
+    for node in expr.topological([updates]):
+        if isinstance(node, expr.Map) and any(o.digest in holds for o in node.operands):
+            holds.add(node.digest)
+            operands = [done.get(o.digest) or (over_base(o) if o.rank else o) for o in node.operands]
+            done[node.digest] = expr.map_(node.function, operands, node.dtype)
+    return done.get(updates.digest) or over_base(updates)
+
+
+def _zero(node: Node) -> Node:
+    return nodes.full((), 0, node.dtype)
 
 
 def _axes_of(rank: int, entries: Sequence[IndexEntry]) -> list[int] | None:

@@ -16,7 +16,7 @@ from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
-from polyfuse.frontends.numpy_like.indexing import is_mask, select
+from polyfuse.frontends.numpy_like.indexing import gather, is_mask, select
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
@@ -125,7 +125,7 @@ def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds:
     shape, operands, entries = selection.over_result()
     updates = nodes.broadcast(_value_for(shape, x, value), shape)
     part = selection.source
-    once = spread(part.node, updates, operands, entries, bounds)
+    once = spread(part.node, updates, operands, entries, bounds, gather(part.node, shape, operands, entries))
     if once is not None:
         reached, changed = once
         if how != "set":

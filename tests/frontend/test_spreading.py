@@ -94,3 +94,37 @@ def test_an_index_into_a_broadcast_array_is_checked(index: list[int]) -> None:
         np.testing.assert_allclose(jitted(good, x), function(good, x))
         with pytest.raises(IndexError):
             jitted(np.array(index), x)
+
+
+def cross_entropy_gradient(labels, x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    s = e / e.sum(axis=1, keepdims=True)
+    s[np.arange(len(labels)), labels] -= 1
+    return s / len(labels)
+
+
+def test_an_update_of_what_stands_there_gathers_nothing() -> None:
+    generator = np.random.default_rng(0)
+    labels, x = generator.integers(-30, 30, 40), generator.standard_normal((40, 30)).astype(np.float32)
+    function = pf.jit(cross_entropy_gradient)
+    for target in ("h200", "cpu"):
+        plan = function.plan(labels, x, target=target)
+        assert len(plan.kernels) == 1 and not plan.library_calls, plan
+    np.testing.assert_allclose(function(labels, x), cross_entropy_gradient(labels, x.astype(np.float64)), atol=1e-6)
+    assert function(labels[:39], x[:39]).shape == (39, 30)
+    with pytest.raises(IndexError, match="out of bounds"):
+        function(labels + 30, x)
+
+
+def test_fewer_positions_than_rows_are_no_scatter_either() -> None:
+    def some_rows(labels, x):
+        y = x * 2
+        y[np.arange(len(labels)), labels] *= 3
+        return y
+
+    labels, x = np.array([1, 0, 2]), np.arange(20.0).reshape(5, 4)
+    function = pf.jit(some_rows)
+    np.testing.assert_array_equal(function(labels, x), some_rows(labels, x))
+    assert not function.plan(labels, x).library_calls
+    with pytest.raises(IndexError):
+        function(np.zeros(6, dtype=np.int64), x)
