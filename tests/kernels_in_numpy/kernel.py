@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 class Kernel:
     """`function` of the named arguments that `arguments` makes, floats in single precision.
 
-    `h200`, `cpu`: kernels of its plans for these targets; `calls`: library calls between them.  `options`: of the
+    `h200`, `cpu`: launches of its plans for these targets; `calls`: library calls between them.  `options`: of the
     decorator, where the function writes into its arguments, say.  `tolerance`: relative to the largest result.
     """
 

@@ -54,7 +54,7 @@ def test_right_and_fused(kernel: Kernel) -> None:
     jitted = pf.jit(**kernel.options)(kernel.function)
     lowered = jitted.lower(**arguments)
     plans = [pf.jit(target="h200", **kernel.options)(kernel.function).plan(**arguments), lowered.plan]
-    assert [len(p.kernels) for p in plans] == [kernel.h200, kernel.cpu], "\n\n".join(map(str, plans))
+    assert [len(p.launches) for p in plans] == [kernel.h200, kernel.cpu], "\n\n".join(map(str, plans))
     assert len(plans[0].library_calls) == kernel.calls
     found = leaves(lowered.compile()(**copy.deepcopy(dict(arguments))))
     for f, e in zip(found, expected, strict=True):
