@@ -55,7 +55,7 @@ KERNELS = (
     Kernel(
         sgd_momentum,
         lambda rng: {"params": tree(rng), "velocity": tree(rng), "grads": tree(rng)},
-        2,
+        1,
         2,
         options={"donate": ("params", "velocity")},
     ),
