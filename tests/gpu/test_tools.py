@@ -63,7 +63,10 @@ def test_counters_are_read_per_kernel() -> None:
     assert kernel["bytes_per_second"] == pytest.approx(402653184e4)
     assert kernel["sectors_per_store"] == 15.5
     assert "1.000 of predicted" in counters.line(kernel)
+    others = [{"Kernel Name": name} for name in ("fill", "a", "fill", "b", "a")]
+    assert counters.of_plans(others, ["a", "b", "a"]) == [others[1], others[3], others[4]]
+    assert len(counters.of_plans(others, ["a", "b", "b"])) == 2
 
 
 def test_counted_programs_exist() -> None:
-    assert counters.PROGRAMS.keys() <= {program.name for program in PROGRAMS}
+    assert set(counters.PROGRAMS) <= {program.name for program in PROGRAMS}
