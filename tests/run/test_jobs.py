@@ -117,10 +117,10 @@ def test_an_error_of_a_job_is_raised(is_concurrent: bool) -> None:
 
 def test_processes_are_started_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs_module, "_cores", lambda: 16)
-    counts = [helpers_for(jobs) for jobs in range(1, 100)]
-    assert counts[:10] == [0] * 10 and counts[40] == 8 and counts == sorted(counts)
+    counts = [helpers_for(jobs) for jobs in range(1, 200)]
+    assert counts[:60] == [0] * 60 and counts[120] == 8 and counts == sorted(counts)
     monkeypatch.setattr(jobs_module, "_cores", lambda: 1)
-    assert not any(helpers_for(jobs) for jobs in range(1, 100))
+    assert not any(helpers_for(jobs) for jobs in range(1, 200))
 
 
 def steps(x):
