@@ -45,6 +45,9 @@ OPEN = {
     "a short constant that was computed in bfloat16": program(
         "return pf.gelu_tanh(np.ones_like(x0)) + x0", arrays=(ArrayValue((8,), "bf16", "whole", 256),)
     ),
+    "a whole number that was computed in float32": program(
+        "return np.arctanh(np.tanh(np.ones(x0.shape, f32)))", arrays=(ArrayValue((8,), "f32", "whole", 256),)
+    ),
     "fma of float64": program("return pf.fma(x0, x0, x0)", arrays=(ArrayValue((4, 4, 4), "f64", "normal", 575),)),
 }
 
