@@ -447,6 +447,8 @@ def neutral(monoid: str, dtypes: Sequence[DType]) -> tuple[Const, ...]:
                 value = bool(int(number))
             case (number, "f"):
                 value = float(number)
+            case ("-1", "u"):  # all bits
+                value = int(np.iinfo(compute.numpy).max)  # type: ignore[type-var]
             case (number, _):
                 value = int(number)
         out.append(Const(value, compute))

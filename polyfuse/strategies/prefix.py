@@ -14,7 +14,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.reduction import row_width, run_block
+from polyfuse.strategies.reduction import is_ragged, row_width, run_block
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
 
 ROW_THREADS = (256, 512)
@@ -53,7 +53,7 @@ def _length(axis: AxisClass) -> Affine:
 
 def _rows(situation: Situation, axis: AxisClass, threads: int) -> Proposal:
     digits, splits = _blocks(situation, [axis], axis)
-    flat = bool(axis.run) and len(situation.axes) == 1
+    flat = len(situation.axes) == 1 and is_ragged(situation, axis)
     width = situation.width(axis.extent, flat=True) if flat else row_width(situation, axis.extent)
     tx, v = thread("tx", 1, threads), slot("v", width)
     r = loop("r", _length(axis).ceildiv(threads * width))

@@ -218,7 +218,7 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped:
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
         guards=shape.guards,
-        border=inner.run > 0 and not parallel,
+        border=not parallel and is_ragged(situation, inner),
     )
 
 
@@ -239,7 +239,7 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: b
         while width > 1 and width >= 2 * n:
             width //= 2
         return _RowShape(1, 1, 1, width, (Affine.of(inner.run) if inner.run else extent).ceildiv(width), ())
-    if inner.run and not has_rows:  # one row: its end is masked in the last block alone
+    if not has_rows and is_ragged(situation, inner):
         return _scan_shape(situation, inner, situation.width(extent, flat=True), ())
     width = row_width(situation, extent)
     guards = situation.divisible(extent, width)
@@ -264,6 +264,11 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: b
         guards = (*guards, *_bucket(extent, floor, capacity))
     rows = threads // lanes if has_rows else 1
     return _RowShape(lanes, rows, chunks, width, trips, guards)
+
+
+def is_ragged(situation: Situation, row: AxisClass) -> bool:
+    """Whether a lone row in runs is no whole number of vectors: its end is masked in the last block alone."""
+    return row.run > 0 and situation.width(row.extent, flat=True) > row_width(situation, row.extent)
 
 
 def row_width(situation: Situation, extent: Affine) -> int:
