@@ -143,13 +143,16 @@ def trace(
     user's line.
     """
     assumptions = _Assumptions()
-    for _ in range(ATTEMPTS):
+    left = ATTEMPTS
+    while left:
         attempt = _Attempt(function, arguments, keywords or {}, name, frozenset(donate), assumptions)
         try:
             return attempt.run()
         except Retrace as request:
             assumptions.add(request)
             assumptions.told = attempt.state.told
+            if request.guards or not request.symbols:  # sizes found equal are fewer symbols: that comes to an end
+                left -= 1
     raise TraceError("tracing does not come to an end: every attempt needs another assumption about sizes")
 
 
