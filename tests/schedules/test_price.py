@@ -34,7 +34,7 @@ def test_most_predictions_are_within_a_fifth_of_the_record() -> None:
     assert predicted.keys() == found.keys()
     off = {name: predicted[name] / found[name] for name in found}
     assert len([name for name, ratio in off.items() if not 0.8 <= ratio <= 1.2]) <= FAR, off
-    assert sorted(abs(ratio - 1) for ratio in off.values())[len(off) // 2] < 0.05
+    assert sorted(abs(ratio - 1) for ratio in off.values())[len(off) // 2] < 0.1
 
 
 @pytest.mark.parametrize(
