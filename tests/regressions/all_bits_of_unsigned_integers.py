@@ -12,5 +12,5 @@ def program(x0):
 agree(
     PROGRAM,
     [ArrayValue((70, 2), "u16", "whole", 266, None, 0)],
-    Way("fused", (("backend", "interpreter"), ("target", "cpu"))),
+    Way("fused", (("backend", "interpreter"), ("target", "sm_90"))),
 )
