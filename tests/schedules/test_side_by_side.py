@@ -15,7 +15,7 @@ from polyfuse import target as targets
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import ScheduleError
 from polyfuse.face.interpreted import run_plan
-from polyfuse.frontends.numpy_like.tracing import trace
+from polyfuse.frontends.numpy_like import specs_of_arrays, trace
 from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.testing import assert_equivalent, assert_legal, assert_refused, assert_schedule
 from polyfuse.verdict import Hazard, Kind
@@ -397,6 +397,6 @@ def test_random_members_compute_what_numpy_does(seed: int) -> None:
 
 def test_a_list_of_many_parameters_is_traced_to_its_end() -> None:
     """Each pair of sizes found equal is one more attempt: lists of a network's length need hundreds."""
-    lists = [[pf.spec(f"f32[{letter}{k}]") for k in range(68)] for letter in "ABCD"]
-    traced = trace(lambda *given: [p * g + m - v for p, g, m, v in zip(*given, strict=True)], lists)
+    lists = [[np.ones(5 + k, np.float32) for k in range(68)] for _ in range(4)]
+    traced = trace(lambda *of: [p * g + m - v for p, g, m, v in zip(*of, strict=True)], specs_of_arrays(lists))
     assert len(traced.program.symbols) == 68
