@@ -165,7 +165,7 @@ KERNELS = (
     Kernel(two_mm, matrices(alpha=None, beta=None, a=(12, 17), b=(17, 9), c=(9, 11), d=(12, 11)), 1, 1),
     Kernel(three_mm, matrices(a=(8, 9), b=(9, 7), c=(7, 6), d=(6, 11)), 1, 1),
     Kernel(atax, matrices(a=(18, 13), x=(13,)), 1, 1),
-    Kernel(bicg, matrices(a=(18, 13), p=(13,), r=(18,)), 2, 1),
+    Kernel(bicg, matrices(a=(18, 13), p=(13,), r=(18,)), 1, 1),
     Kernel(
         mvt,
         matrices(x1=(15,), x2=(15,), y1=(15,), y2=(15,), a=(15, 15)),

@@ -70,7 +70,7 @@ def test_refusals() -> None:
     given = plan(gathered, "f32[M, 64]", "i32[K]")
     assert assert_refused(given, "e", "y", hazard=Hazard.SCOPE, says="gathered").witness is not None
     assert_refused(lambda: plan(gathered, "f32[M, 64]", "i32[K]", together=("e", "y")), hazard=Hazard.SCOPE)
-    apart = plan(programs.rows_then_columns, "f32[M~4096, N~4096]")
+    apart = plan(programs.rows_then_columns, "f32[M~4096, N~65536]")
     assert_refused(apart.why_not("sum", "c"), kind=Kind.UNPROFITABLE)
     for subject in (LEGAL, lambda: None, lambda: apply_text("", apart)):
         with pytest.raises(AssertionError):
