@@ -20,7 +20,7 @@ from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, 
 from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.tracer import Tracer, number
 
 ArrayLike = object
 
@@ -34,10 +34,17 @@ def getitem(x: Tracer, index: Any) -> Any:
         return masked.Masked(x, items[0])
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
-        return x.through(basic_path(x, expanded))
+        part = x.through(basic_path(x, expanded))
+        return number(part) if is_element(x, items) else part
     selection = select(x, items)
     shape, operands, entries = selection.over_result()
     return Tracer(x.state, gather(selection.source.node, shape, operands, entries))
+
+
+def is_element(x: Tracer, items: Sequence[Any]) -> bool:
+    """Whether a basic index has an integer for every axis: NumPy gives a scalar for ``a[i, j]``, a view of rank 0 for
+    ``a[i, j, ...]``."""
+    return len(items) == x.ndim and not any(i is None or i is Ellipsis or isinstance(i, slice) for i in items)
 
 
 def is_mask(item: Any) -> bool:
@@ -213,7 +220,7 @@ def take(
         axis = 0
     axis = axes.one(axis, x.ndim)
     if mode == "raise" and bounds is None:
-        return x[(slice(None),) * axis + (chosen,)]
+        return Tracer(trace, x[(slice(None),) * axis + (chosen,)].node)  # a copy, where an index would be a view
     wrapped, check = _by_mode(x, chosen, x.sizes[axis], "clip" if bounds == "clip" else mode)
     selection = Selection(x, (axis,), (wrapped.node,), chosen.sizes, axis)
     shape, operands, entries = selection.over_result()

@@ -90,6 +90,11 @@ def whole(shape: Shape) -> Path:
     return Path(shape, points, points)
 
 
+def number(x: Tracer) -> Tracer:
+    """What `x` of rank 0 holds now, as NumPy's scalars: in memory of its own, which later writes do not reach."""
+    return Tracer(x.state, x.node, whole(()))
+
+
 class Tracer(Operators["Tracer"]):
     """An array of unknown values.  Operators, methods and NumPy functions build the tensor DAG.
 

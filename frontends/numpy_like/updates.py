@@ -159,9 +159,10 @@ def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str,
 
 
 def in_place(name: str, x: Tracer, other: ArrayLike) -> Tracer:
-    """``x += other``: NumPy computes in the common dtype and casts back if the kind allows it."""
+    """``x += other``: NumPy computes in the common dtype and casts back if the kind allows it.  Scalars are
+    immutable, so the result is another one; a part of rank 0 of an array (``a[i, ...]``) is written."""
     value = x.state.functions[name](x, other)
-    if not x.ndim:
+    if not (x.ndim or (x.path is not None and x.buffer.node.rank)):
         return value  # type: ignore[no-any-return]
     if not np.can_cast(value.dtype, x.dtype, "same_kind"):
         raise DTypeError(
