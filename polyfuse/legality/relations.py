@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from polyfuse import sets
 from polyfuse.affine import Affine, names_of
+from polyfuse.bindings import Guard
 from polyfuse.lower.context import size_constraints
 from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
 from polyfuse.scop import Read, Scop, Statement
@@ -35,6 +36,7 @@ class Proof:
     digits: Mapping[str, Digit] = field(init=False)
     boxes: Mapping[int, SharedBox] = field(init=False)
     sizes: tuple[Constraint, ...] = field(init=False)
+    stated: frozenset[str] = field(init=False)
     times: Mapping[str, Time] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,7 +46,26 @@ class Proof:
         object.__setattr__(self, "digits", {d.name: d for d in schedule.digits})
         object.__setattr__(self, "boxes", {b.value: b for b in schedule.shared})
         object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "stated", self._stated())
         object.__setattr__(self, "times", dict(positions(schedule.order)))
+
+    def _stated(self) -> frozenset[str]:
+        """The sizes in facts that bear on those which the kernel mentions.  A program over many arrays has hundreds of
+        others, and isl's cost grows with the square of their number."""
+        scop, schedule = self.scop, self.schedule
+        values = {*schedule.roots, *schedule.loads, *(p.value for p in schedule.placed)}
+        found: list[Affine] = [d.extent for d in schedule.digits]
+        found += [e for p in schedule.placed for e in p.place if isinstance(e, Affine)]
+        found += [guard.expression for guard in schedule.guards if isinstance(guard, Guard)]
+        for value in values:
+            found += scop.shape(value)
+            statement = scop.statements[value]
+            if isinstance(statement, Statement):
+                found += statement.extents
+                for read in statement.reads:
+                    found += [*read.where, *(e for e in read.index if isinstance(e, Affine))]
+        near = names_of(c.expression for c in sets.connected(names_of(found), self.sizes))
+        return names_of(scop.program.facts) & near
 
     # ---------------------------------------------------------------- digits
     def kind(self, name: str) -> str:
@@ -157,12 +178,12 @@ class Proof:
         """A relation over `names`, at the sizes that the kernel is made for; every other digit and coordinate is
         existential, sizes are parameters.
 
-        Facts about sizes stand in every relation: a need that does not mention n is still one at sizes n >= 5, where
-        the loop of n - 4 trips that meets it runs.
+        Facts about sizes of the kernel stand in every relation: a need that does not mention n is still one at sizes
+        n >= 5, where the loop of n - 4 trips that meets it runs.
         """
         found = dict.fromkeys(c for c in constraints if c.truth is not True)
         used = names_of(c.expression for c in found)
-        every = (*found, *sets.connected(used | names_of(self.scop.program.facts), self.sizes))
+        every = (*found, *sets.connected(used | self.stated, self.sizes))
         exists = tuple(sorted(n for n in used - set(names) if n[0] in "$@"))
         return Relation(tuple(names), every, exists)
 
