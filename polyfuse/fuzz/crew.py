@@ -12,6 +12,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -20,6 +21,8 @@ from typing import Any
 from polyfuse.fuzz.check import Failure
 from polyfuse.fuzz.findings import Corpus, group_of, is_sticky, run_one, smaller
 from polyfuse.fuzz.record import Record
+
+THREADS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 ALIKE = 2  # failures of one group that are made smaller
 GRACE = 8.0  # seconds behind the end for programs under way
@@ -100,6 +103,19 @@ def serve(pipe: Connection, corpus: Corpus, work: Work) -> None:
             return
 
 
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """The environment of a process that is started meanwhile.  This process keeps its own: Numba reads it at every
+    compilation, and refuses another number of threads than it has started."""
+    missing = [name for name in THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(missing, str(count)))
+    try:
+        yield
+    finally:
+        for name in missing:
+            del os.environ[name]
+
+
 class Crew:
     """Processes at work on the seeds from `first` on.  `work`: what they do with a seed, a function of a module."""
 
@@ -111,9 +127,7 @@ class Crew:
         self.end = time.monotonic() + limits.run
         self.groups: Counter[str] = Counter()
         self.context = multiprocessing.get_context("spawn")
-        share = max(1, min(2, (os.cpu_count() or 1) // processes))
-        for name in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ.setdefault(name, str(share))  # of every process, not of the machine
+        self.threads = max(1, min(2, (os.cpu_count() or 1) // processes))  # of every process, not of the machine
         self.workers: list[Worker | None] = [None] * processes
 
     def records(self) -> Iterator[tuple[int, Record]]:
@@ -150,7 +164,8 @@ class Crew:
     def _hired(self) -> Worker:
         here, there = self.context.Pipe()
         process = self.context.Process(target=serve, args=(there, self.corpus, self.work), daemon=True)
-        process.start()
+        with _threads(self.threads):
+            process.start()
         there.close()
         return Worker(process, here, time.monotonic() + STARTING)
 

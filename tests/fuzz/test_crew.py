@@ -45,9 +45,11 @@ def test_a_process_that_dies_or_hangs_loses_only_its_program() -> None:
 
 def test_a_run_ends_in_time_whatever_its_programs_do() -> None:
     started, total = time.monotonic(), Record()
+    before = dict(os.environ)
     for _, record in Crew(CORPUS, 5, 2, 0, Limits(10.0), hang).records():
         total.absorb(record)
     assert time.monotonic() - started < 60
+    assert dict(os.environ) == before, "other numbers of threads are for the processes alone"
     assert {e["seed"] for e in total.unfinished} <= {5, 6}  # none where the machine had not even started them
 
 
