@@ -138,8 +138,10 @@ store(y, 8 * thread(), ROW, v)
 
 def scan_checks(t: str) -> Iterator[Check]:
     x = random_values(t, 256 * 4, 15, small=True)
-    names = {"b": ["any", "all", "bitxor"], "f": ["sum", "max", "fmin"], "i": ["sum", "min"], "u": ["sum", "max"]}
-    neutral = {"sum": 0, "any": False, "all": True, "bitxor": False, "fmin": inf}
+    names = {"b": ["any", "all", "bitxor"], "i": ["sum", "min"], "u": ["sum", "max"]}
+    names["f"] = ["sum", "max", "fmax", "fmin"]
+    neutral = {"sum": 0, "any": False, "all": True, "bitxor": False}
+    neutral |= {"fmax": nan, "fmin": nan}  # what they ignore; an infinity would hide that there was nothing but NaN
     bounds = None if t[0] in "bf" else np.iinfo(x.dtype)
     neutral["max"] = -inf if bounds is None else bounds.min
     neutral["min"] = inf if bounds is None else bounds.max
@@ -148,7 +150,9 @@ def scan_checks(t: str) -> Iterator[Check]:
         for mask, count in ((0, 256), (7, 256), (31, 256), (255, 256), (63, 256), (1023, 1024)):
             if mask not in (255, 31) and name != "sum":
                 continue
-            data = random_values(t, count * 4, 16, small=True) if count != 256 else x
+            data = random_values(t, count * 4, 16, small=True) if count != 256 else x.copy()
+            if name in ("fmax", "fmin"):
+                data[[0, 1, 130, 513]] = nan
             body, expected = ["v = load(x, 4 * thread(), V)"], {}
             group = (mask + 1) * 4
             lines = data.reshape(-1, group)
