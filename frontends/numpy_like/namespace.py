@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from polyfuse.errors import UnsupportedError
-from polyfuse.frontends.index_notation.terms import has_terms
+from polyfuse.frontends.index_notation.terms import Term, has_terms
 from polyfuse.frontends.numpy_like.lifting import lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
@@ -208,8 +208,8 @@ class Function:
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            """A method of a ufunc; NumPy itself finds no tracers inside of lists."""
-            if any(True for _ in traces_in(args)):
+            """A method of a ufunc; NumPy itself finds no tracers inside of lists.  Elements refuse it by its name."""
+            if any(True for _ in traces_in(args)) and not any(isinstance(a, Term) for a in args):
                 return self._trace.call("ufunc", self._original, name, args, kwargs)
             return found(*args, **kwargs)
 

@@ -28,13 +28,14 @@ def test_arrays_keep_their_strides(array: Array) -> None:
 
 def test_every_row_has_an_outcome_and_the_record_counts_them() -> None:
     rows = [k for k, row in enumerate(CASES) if row.text in ("np.fabs(x)", "np.reciprocal(x)", "np.triu(x)")]
+    assert len(rows) >= 3
     found = op_table_on_gpu.outcomes([(row, "numpy") for row in rows], "numba_cpu", {"seed": 0, "times": 2}, 2, 300)
     assert [(o.row, o.outcome, o.text) for o in found] == [(row, "ok", "") for row in rows]
     options = argparse.Namespace(
         libraries=["numpy"], backend="numba_cpu", processes=2, seconds=300, seed=0, times=2, commit="0123"
     )
     written = op_table_on_gpu.record(found, options, 1.0)
-    assert written["libraries"] == {"numpy": {"rows": 3, "ok": 3, "refused": 0, "failed": 0}}
+    assert written["libraries"] == {"numpy": {"rows": len(rows), "ok": len(rows), "refused": 0, "failed": 0}}
     assert written["failed"] == [] and written["rows_of_the_table"] == len(CASES)
 
 
