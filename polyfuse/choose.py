@@ -173,6 +173,9 @@ def _no_strategy(situation: Situation, strategy: str, others: tuple[str, ...]) -
 
 def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_registers: int) -> Verdict | None:
     target = situation.target
+    broken = next((g for g in schedule.guards if not g.holds(situation.hints)), None)
+    if broken is not None:  # of what the user asked for: the plan would exclude the call that it is made for
+        return illegal(Hazard.CAPACITY, f"{schedule.strategy} is for sizes with {broken}", rule="capacity")
     if cost.shared > target.shared_per_block:
         sentence = f"shared memory {cost.shared} > {target.shared_per_block} bytes"
         return illegal(Hazard.CAPACITY, sentence, rule="capacity")

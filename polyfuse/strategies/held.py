@@ -89,10 +89,12 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass) -> Proposal
     """Rows that are reduced together, dealt to groups of lanes."""
     width = situation.width(inner.extent, flat=False)
     size, asked = inner.size(situation.hints), situation.tiles
-    shapes = [(lanes, max(1, -(-size // (lanes * width)))) for lanes in (1024, 512, 256, 128, 64, 32)]
+    usual = (power_below(asked["lanes"]),) if "lanes" in asked else (1024, 512, 256, 128, 64, 32)
+    shapes = [(lanes, asked.get("chunks") or max(1, -(-size // (lanes * width)))) for lanes in usual]
+    shapes = [(lanes, chunks) for lanes, chunks in shapes if lanes * chunks * width >= size]
+    if not shapes:
+        return None
     lanes, chunks = min(shapes, key=lambda shape: (shape[1] * width > HELD, shape[0] * shape[1], shape[1]))
-    lanes = power_below(asked.get("lanes", lanes))
-    chunks = asked.get("chunks") or max(1, -(-size // (lanes * width)))
     unroll = asked.get("unroll") or max(1, HELD // (chunks * width))
     shape = _cluster(situation, lanes * power_above(-(-outer.size(situation.hints) // unroll)))
     if shape is None or shape[0] < lanes or chunks * width > HELD:
