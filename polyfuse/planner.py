@@ -37,7 +37,7 @@ from polyfuse.grouping.side_by_side import Launched
 from polyfuse.index_bits import index_bits
 from polyfuse.index_ranges import settle_bounds
 from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
-from polyfuse.legality import prove, prove_side_by_side
+from polyfuse.legality import prove, prove_at_length, prove_side_by_side
 from polyfuse.library_contractions import give_to_library
 from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.kernel import Lowered, lower
@@ -53,7 +53,7 @@ from polyfuse.sharing import share_memory
 from polyfuse.split import split_reductions
 from polyfuse.split_scans import split_scans
 from polyfuse.target import Target
-from polyfuse.verdict import Verdict
+from polyfuse.verdict import Kind, Verdict
 from polyfuse.verify.kernel import verify_kernel
 from polyfuse.witness import with_witness
 
@@ -245,6 +245,7 @@ def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
 def _proved_kernel(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> tuple[Verdict, bool]:
     """The first refutation of a schedule of a kernel, if there was one, and whether it is left with a proved one."""
     first: Verdict | None = None
+    undecided: list[Choice] = []
     while True:
         schedule, group = choice.schedule, choice.group
         assert schedule is not None and group is not None
@@ -253,9 +254,20 @@ def _proved_kernel(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> 
             return verdict if first is None else first, True
         first = verdict if first is None else first
         fusion_log.info("refuted %s by %s: %s", schedule.name, schedule.strategy, verdict)
+        undecided += [choice] if verdict.kind is Kind.UNKNOWN else []
         if not costs.avoid(kernel.body, kernel.roots, kernel.loads, (schedule.strategy, schedule.parameters)):
-            return first, False
+            return first, len(kernel.body) == 1 and _proved_at_length(costs, kernel, undecided)
         choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+
+
+def _proved_at_length(costs: ProgramCosts, kernel: KernelGroup, undecided: Sequence[Choice]) -> bool:
+    """Whether a lone statement, which cannot be taken apart, has a schedule that a larger budget proves."""
+    for choice in undecided:
+        assert choice.schedule is not None and choice.group is not None
+        if prove_at_length(choice.group.scop, choice.schedule):
+            costs.choices[kernel.body, kernel.roots] = choice
+            return True
+    return False
 
 
 def _is_better_apart(

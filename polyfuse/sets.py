@@ -9,7 +9,8 @@ whole process, so queries hold one lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -66,19 +67,31 @@ class _Budget:
     """Limits the isl operations of the queries inside; re-entrant for nested calls."""
 
     entered = 0
+    times = 1
 
     def __enter__(self) -> None:
         _lock.acquire()
         _Budget.entered += 1
         isl.DEFAULT_CONTEXT.reset_operations()
-        isl.DEFAULT_CONTEXT.set_max_operations(BUDGET)
+        isl.DEFAULT_CONTEXT.set_max_operations(BUDGET * _Budget.times)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         isl.DEFAULT_CONTEXT.set_max_operations(0)
         isl.DEFAULT_CONTEXT.reset_operations()
         _lock.release()
         if isinstance(error, isl.Error):
-            raise BudgetExceeded(f"the query needs more than {BUDGET} isl operations") from None
+            raise BudgetExceeded(f"the query needs more than {BUDGET * _Budget.times} isl operations") from None
+
+
+@contextmanager
+def at_length(times: int) -> Iterator[None]:
+    """Queries inside have so many budgets each; other threads wait."""
+    with _lock:
+        _Budget.times = times
+        try:
+            yield
+        finally:
+            _Budget.times = 1
 
 
 def _parameters(*relations: Relation) -> tuple[str, ...]:

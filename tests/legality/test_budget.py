@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse import sets
 from polyfuse.affine import Affine
 from polyfuse.legality import RULES, guard_of, may_reuse, prove
@@ -71,3 +73,14 @@ def test_rules_other_than_on_form_ask_isl_only_through_the_budget() -> None:
     """A legal schedule without any digit needs no question that a budget could refuse."""
     scop, kernel = schedule(programs.chain(1), [], {"exp": [Affine.of(0)]})
     assert all(rule.check(Proof(scop, kernel)) for rule in RULES.values())
+
+
+def test_a_lone_statement_that_no_budget_decides_is_asked_about_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be taken apart, and a program without a schedule for it has none at all."""
+    monkeypatch.setattr(sets, "BUDGET", 800)
+    for known in (sets._parse, sets._difference, sets._single_valued, sets._implied):
+        known.cache_clear()
+    x = np.ones((300, 500), np.float32)
+    plan = pf.jit(lambda x: x.sum(axis=1), target="h200").lower(x).plan
+    monkeypatch.setattr(sets, "BUDGET", 60_000)
+    assert prove(plan.scop, plan.launches[0].schedule)
