@@ -21,6 +21,7 @@ from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.reduction import block_digits
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
 
 VECTOR = 4  # elements of any dtype that a lane takes side by side, where they divide the row
@@ -96,13 +97,7 @@ def _rows(situation: Situation, kind: Kind) -> Proposal:
     rows = max(1, 256 // lanes) if parallel and situation.target.kind != "cpu" and not kind.scans else 1
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     c, v, r = slot("c", chunks), slot("v", width), loop("r", trips)
-    digits: list[Digit] = []
-    splits: dict[int, Affine] = {}
-    for k, axis in enumerate(parallel):
-        step = rows if k == 0 else 1
-        b = block(f"b{k}", axis.extent.ceildiv(step))
-        digits.append(b)
-        splits[axis.number] = mixed((b, step), (ty if k == 0 else None, 1))
+    digits, splits = block_digits(situation, parallel, rows, ty)
     loops, loop_splits = _others(kind, main)
     span = lanes * width
     splits |= loop_splits
@@ -150,10 +145,7 @@ def _columns(situation: Situation, kind: Kind) -> Proposal | None:
         lanes = lanes if not kind.scans else min(128, power_above(-(-inner.size(situation.hints) // width)))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v, r = slot("u", unroll), slot("v", width), loop("r", main.extent.ceildiv(rows * unroll))
-    digits = [block(f"b{k}", axis.extent) for k, axis in enumerate(a for a in parallel if a is not inner)]
-    splits = {
-        axis.number: mixed((b, 1)) for axis, b in zip((a for a in parallel if a is not inner), digits, strict=True)
-    }
+    digits, splits = block_digits(situation, [a for a in parallel if a is not inner], 1, None)
     digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
     loops, loop_splits = _others(kind, main)
     splits |= loop_splits

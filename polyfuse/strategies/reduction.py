@@ -113,7 +113,7 @@ def _shared_rows(
     width = situation.width(inner.extent, flat=False)
     lanes, most = _lanes_of(situation, inner, width)
     tx, c, v = thread("tx", 1, lanes), slot("c", most), slot("v", width)
-    digits, splits = _blocks(situation, parallel, 1, None)
+    digits, splits = block_digits(situation, parallel, 1, None)
     span = lanes * width * c.count
     found = _share(situation, long, digits, span if long is inner else 1, waves)
     if found is None:
@@ -157,7 +157,7 @@ def _warps(n: int, width: int) -> int:
     return max(32, power_above(-(-n // width)))
 
 
-def _blocks(
+def block_digits(
     situation: Situation, axes: list[AxisClass], first_step: int, ty: Digit | None
 ) -> tuple[list[Digit], dict[int, Affine]]:
     """One block digit per parallel class; the first takes `first_step` rows, dealt to `ty`."""
@@ -196,7 +196,7 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped:
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
-    digits, splits = _blocks(situation, parallel, shape.rows, ty)
+    digits, splits = block_digits(situation, parallel, shape.rows, ty)
     loops, loop_splits = _outer_loops([a for a in over if a is not inner], digits)
     span = shape.lanes * shape.width
     if inner.scanned_by:  # prefix order: loop, thread, slot
@@ -326,7 +326,7 @@ def _columns(
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v = slot("u", unroll), slot("v", width)
     r = loop("r", (Affine.of(main.run) if main.run else main.extent).ceildiv(rows * unroll))
-    digits, splits = _blocks(situation, parallel, 1, None)
+    digits, splits = block_digits(situation, parallel, 1, None)
     digits.append(block(f"b{len(parallel)}", inner.extent.ceildiv(lanes * width)))
     loops, loop_splits = _outer_loops(rest, digits)
     splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))

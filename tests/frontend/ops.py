@@ -61,3 +61,16 @@ def assert_same(got: Any, wanted: Any, exact: bool = False) -> None:
     else:
         tolerance = {2: 2e-2, 4: 2e-5, 8: 1e-12}[wanted.dtype.itemsize]
         np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), tolerance, tolerance)
+
+
+def collector(cases: dict[str, Case]) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """A decorator with arguments that enters functions of arrays into `cases` by their names."""
+
+    def case(*shapes: tuple[int, ...], dtypes: str = "f8") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            cases[function.__name__] = Case(function, shapes, dtypes)
+            return function
+
+        return add
+
+    return case

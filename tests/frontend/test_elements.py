@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from polyfuse.frontends.numpy_like import spec, trace
-from tests.frontend.ops import Case, assert_same, run
+from tests.frontend.ops import Case, assert_same, collector, run
 
 CASES: dict[str, Case] = {}
-
-
-def case(*shapes: tuple[int, ...], dtypes: str = "f8") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[function.__name__] = Case(function, shapes, dtypes)
-        return function
-
-    return add
+case = collector(CASES)
 
 
 @case((16,))

@@ -210,26 +210,30 @@ def test_a_loop_that_unrolls_into_many_statements_says_so_once(caplog: pytest.Lo
     assert code.strip() == "x = np.sin(x)" and marks.strip() == "^" * len("np.sin(x)") and "jit one step" in advice
 
 
-def refused(function: Callable[..., Any], kind: type[Exception], text: str) -> None:
+def assert_refused(function: Callable[..., Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         run(function, X)
 
 
 def test_what_numpy_refuses_or_cannot_be_known_is_an_error() -> None:
-    refused(written(lambda x, o: np.add(x, 1, out=o), 4, 6, dtype=int), DTypeError, "not cast by the rule 'same_kind'")
-    refused(written(lambda x, o: np.sum(x, 1, None, o), 4, dtype=int), DTypeError, "a result of float64 is not cast")
-    refused(lambda x: np.ediff1d(x > 0), DTypeError, "does not accept bool")
-    refused(lambda x: np.negative.at(x.copy(), [0, 0]), UnsupportedError, "indices may repeat")
-    refused(lambda x: np.divide.at(x.copy(), [0, 0], 2.0), UnsupportedError, "indices may repeat")
+    assert_refused(
+        written(lambda x, o: np.add(x, 1, out=o), 4, 6, dtype=int), DTypeError, "not cast by the rule 'same_kind'"
+    )
+    assert_refused(
+        written(lambda x, o: np.sum(x, 1, None, o), 4, dtype=int), DTypeError, "a result of float64 is not cast"
+    )
+    assert_refused(lambda x: np.ediff1d(x > 0), DTypeError, "does not accept bool")
+    assert_refused(lambda x: np.negative.at(x.copy(), [0, 0]), UnsupportedError, "indices may repeat")
+    assert_refused(lambda x: np.divide.at(x.copy(), [0, 0], 2.0), UnsupportedError, "indices may repeat")
 
-    refused(lambda x: np.ndarray((2,), float, x), UnsupportedError, "over memory that exists")
+    assert_refused(lambda x: np.ndarray((2,), float, x), UnsupportedError, "over memory that exists")
 
     def transposed(x: Any) -> Any:
         a = x.copy().T
         a.shape = (24,)
         return a
 
-    refused(transposed, TraceError, "needs a copy")
+    assert_refused(transposed, TraceError, "needs a copy")
 
 
 def test_a_module_of_the_users_may_have_numpy_in_its_name(

@@ -11,17 +11,10 @@ import pytest
 from polyfuse.expr import Gather, Region, Scatter, topological
 from polyfuse.frontends.numpy_like import spec, specs_of_arrays, trace
 from polyfuse.reference import evaluate
-from tests.frontend.ops import Case, assert_same, run
+from tests.frontend.ops import Case, assert_same, collector, run
 
 CASES: dict[str, Case] = {}
-
-
-def case(*shapes: tuple[int, ...], dtypes: str = "f8") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[function.__name__] = Case(function, shapes, dtypes)
-        return function
-
-    return add
+case = collector(CASES)
 
 
 @case((6, 5))
