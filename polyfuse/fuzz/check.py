@@ -18,8 +18,10 @@ from polyfuse.fuzz.bounds import FOLDED, epsilon, evaluate_with_bounds
 from polyfuse.fuzz.carriers import Carrier, NoSuchArray, carrier_of
 from polyfuse.fuzz.generate import run_wide, wide
 from polyfuse.fuzz.program import WrittenProgram
-from polyfuse.fuzz.ways import Planned, Way, basic_ways, jitted, other_way
+from polyfuse.fuzz.rows import batch_of, bits, put_rows
+from polyfuse.fuzz.ways import Planned, Way, alike_way, basic_ways, jitted, other_way
 from polyfuse.plan import Plan
+from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Traced
 
 
@@ -98,7 +100,8 @@ def _run_ways(
         except Disagreement as error:
             return Report(Failure("wrong", str(error), way), plans=tuple(plans), known=expected.known)
         except (ScheduleError, OptionError) as error:
-            if way.name in ("unfused", "fused", "prices", "pointwise", "limited"):
+            granted = way.name in ("unfused", "fused", "prices", "pointwise", "limited")
+            if granted or way.is_alike and isinstance(error, ScheduleError):
                 return Report(Failure("crash", traceback.format_exc(), way), plans=tuple(plans))
             wishes.append(f"{way.name}: {error.message[:80]}")
             continue
@@ -111,6 +114,8 @@ def _run_ways(
         plans += [(way.name, plan) for plan in planned.plans]
         if ways is None and way.name == "fused" and planned.plans:
             pending.append(other_way(seed, backend, planned.plans[0]))
+            if batch_of(program) is not None:
+                pending.append(alike_way(seed, backend))
     return Report(plans=tuple(plans), wishes=tuple(wishes), known=expected.known)
 
 
@@ -208,7 +213,32 @@ def run(program: WrittenProgram, way: Way, expected: Expected, carrier: Carrier)
             _unchanged(program, [carrier.get(a) for a in arguments])
         if program.donate or way.out == "onto":
             break
+    if way.is_alike:
+        _rows_alike(program, function, carrier)
     return planned
+
+
+def _rows_alike(program: WrittenProgram, function: Jitted, carrier: Carrier) -> None:
+    """Rows of calls with all rows and with fewer.  Raises Disagreement where bits differ, and what calls raise."""
+    batch = batch_of(program)
+    if batch is None:
+        return
+
+    def called(rows: range) -> list[Array]:
+        given = [
+            put_rows(carrier, a, rows) if k in batch.arguments else carrier.put(a) for k, a in enumerate(program.arrays)
+        ]
+        found = function(*given)
+        return [bits(carrier.get(r)) for r in (found if isinstance(found, tuple) else (found,))]
+
+    whole = called(range(batch.count))
+    for rows in batch.parts:
+        for k, (part, all_of_it) in enumerate(zip(called(rows), whole, strict=True)):
+            same = part.shape[0] == len(rows) and part == all_of_it[rows.start : rows.stop]
+            if not np.all(same):
+                raise Disagreement(
+                    f"result {k}: rows {rows.start} to {rows.stop} of {batch.count} alone have other bits"
+                )
 
 
 def _targets(program: WrittenProgram, way: Way, expected: Expected, arguments: Sequence[Any], carrier: Carrier) -> Any:

@@ -16,6 +16,7 @@ from polyfuse.fuzz.program import WIDE, Line, RandomProgram, WrittenProgram
 from polyfuse.fuzz.shrink import without_dead
 
 PROPOSALS: Mapping[Proposal, float] = {**pointwise.PROPOSALS, **reducing.PROPOSALS, **moving.PROPOSALS}
+IN_PLACE: Mapping[Proposal, float] = {**pointwise.PROPOSALS, **reducing.PROPOSALS}
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129)
 LONG = (255, 256, 257, 300, 511, 512, 513, 1000, 1023, 1024, 1025, 1500, 2047, 2048, 2049, 3000, 4100)
 ELEMENTS = 4200  # of a value
@@ -44,7 +45,7 @@ def _attempt(dice: Random) -> RandomProgram | None:
     theme = dice.choices(list(THEMES), list(THEMES.values()))[0]
     arrays, first = theme(dice)
     donate = tuple(k for k, a in enumerate(arrays) if a.is_plain and dice.random() < 0.08)
-    pool = Pool(dice, [wide(a.made()) for a in arrays], set(donate))
+    pool = Pool(dice, [wide(a.made()) for a in arrays], set(donate), last=theme is batches)
     lines: list[Line] = []
     (wanted,) = dice.choices(list(LINES), list(LINES.values()))
     for _ in range(6 * wanted):
@@ -66,7 +67,8 @@ def _attempt(dice: Random) -> RandomProgram | None:
 
 
 def _proposed(pool: Pool) -> Line | None:
-    (proposal,) = pool.dice.choices(list(PROPOSALS), list(PROPOSALS.values()))
+    table = IN_PLACE if pool.last else PROPOSALS
+    (proposal,) = pool.dice.choices(list(table), list(table.values()))
     return proposal(pool)
 
 
@@ -155,6 +157,17 @@ def rows(dice: Random) -> Theme:
     return (_placed(dice, shape, dtype, dice.choice(("normal", "positive"))),), [reducing.row_normalised] * 2
 
 
+def batches(dice: Random) -> Theme:
+    """Rows that lines leave apart, and what meets each of them."""
+    m = dice.choice((*SIZES[1:], 200, 300, 520))
+    n = dice.choice([n for n in (2, 3, 5, 8, 17, 33, 64, 100) if m * n <= ELEMENTS])
+    k = dice.choice([k for k in SIZES[:16] if k * m <= ELEMENTS])
+    dtype = dice.choice(("f32", "f32", "f32", "f64", "f16", "bf16", "i32"))
+    shapes = ((n, m), dice.choice(((m,), (1, m), (m, k), (n, m), (n, 1))))[: dice.randint(1, 2)]
+    first: list[Proposal] = [reducing.row_normalised] if dtype != "i32" else []
+    return tuple(_placed(dice, shape, dtype, "normal") for shape in shapes), first
+
+
 def both_sides(dice: Random) -> Theme:
     """A matrix that meets a vector on either side."""
     m, n = dice.choice(SIZES[8:20]), dice.choice(SIZES[8:20])
@@ -163,7 +176,9 @@ def both_sides(dice: Random) -> Theme:
     return tuple(_placed(dice, shape, dtype, "normal") for shape in shapes), [reducing.both_products] * 2
 
 
-THEMES: Mapping[Callable[[Random], Theme], float] = {anything: 79, matrices: 7, grids: 5, rows: 6, both_sides: 3}
+THEMES: Mapping[Callable[[Random], Theme], float] = {
+    anything: 71, matrices: 7, grids: 5, rows: 6, both_sides: 3, batches: 8,
+}  # fmt: skip
 """What programs begin with, so that each strategy is reached; they go on with anything."""
 
 

@@ -15,12 +15,15 @@ from typing import Any
 from polyfuse.expr import Map, Reduce, Scan, Scatter, topological
 from polyfuse.fuzz.check import Report
 from polyfuse.fuzz.program import RandomProgram
+from polyfuse.fuzz.ways import ALIKE_WAY
 from polyfuse.plan import Plan
+from polyfuse.scalars import CASCADES
 from polyfuse.strategies.catalogue import FALLBACKS, STRATEGIES
 
 ENOUGH = 100
 NODES = "Input Constant Iota Map Reduce Scan View Region Gather Scatter Opaque".split()
-SCOPES = ("register", "shared", "global", "combine over the grid", "beside others in a launch")
+CASCADE, ALIKE = "sums in one pass", "rows alike in every batch"
+SCOPES = ("register", "shared", "global", "combine over the grid", "beside others in a launch", CASCADE, ALIKE)
 NOT_ON = {"cpu": ("windows", "tiles", "held", "contraction", "in_thread"), "cuda": ("tiles_cpu",)}
 """Strategies that propose nothing for a kind of machine."""
 NAMES = {
@@ -73,6 +76,7 @@ class Record:
         self.arguments["donated"] += len(program.donate)
         if seconds > 20:
             self.slow.append({"seed": seed, "seconds": round(seconds, 1)})
+        self.scopes.update([ALIKE] * any(name == ALIKE_WAY for name, _ in report.plans))
         for name, plan in report.plans:
             self._add_plan(name, plan)
         if report.plans:
@@ -97,6 +101,8 @@ class Record:
         self.kernels[f"{name}: {min(len(plan.steps), 12)}"] += 1
         beside = sum(len(launch.schedules) for launch in plan.launches if len(launch.schedules) > 1)
         self.scopes.update(["beside others in a launch"] * beside)
+        reductions = [n for n in topological(plan.program.outputs) if isinstance(n, Reduce)]
+        self.scopes.update([CASCADE] * any(n.monoid in CASCADES for n in reductions))
         for schedule in plan.schedules:
             self.strategies[f"{plan.target.kind} {schedule.strategy}"] += 1
             shared = {box.value for box in schedule.shared}

@@ -37,6 +37,7 @@ HEAVY = 3e-5
 interpreter minutes."""
 IN_LINE = 1e-6
 """Seconds for each element of a prefix in a random price that favours scans in parts."""
+ALIKE_WAY = "alike"
 EFFORT = 4  # of so many programs one is fused with all the effort that the planner has
 INTERPRETED = ("cpu", "sm_90", "sm_80", "generic")
 
@@ -52,6 +53,11 @@ class Way:
     prices: int | None = None
     out: str = "new"
     effort: int | None = None
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether rows are to have the same bits in every batch."""
+        return dict(self.options).get("batch_invariant") is True
 
 
 @dataclass(slots=True)
@@ -115,6 +121,11 @@ def _common(dice: Random, name: str) -> tuple[tuple[str, Any], ...]:
     return ("backend", name), ("target", dice.choices(INTERPRETED, [4, 4, 1, 1])[0])
 
 
+def alike_way(seed: int, name: str) -> Way:
+    """For a program of rows that are apart: with results that do not depend on their number."""
+    return Way(ALIKE_WAY, (*_common(Random(seed), name), ("batch_invariant", True)), effort=0)
+
+
 def other_way(seed: int, name: str, fused: Plan) -> Way:
     """Fused with decisions that the planner would not have made; `fused` is the plan of its own decisions."""
     dice = Random(seed)
@@ -123,11 +134,14 @@ def other_way(seed: int, name: str, fused: Plan) -> Way:
     if held is not None and dice.random() < 0.5:
         return Way("held", (*fused_options(common, fused), *held), effort=0)
     kind = dice.choices(
-        ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles"], [7, 0.8, 0.8, 0.8, 0.8, 2, 1.2]
+        ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles", "invariant"],
+        [7, 0.8, 0.8, 0.8, 0.8, 2, 1.2, 0.6],
     )
     match kind[0]:
         case "pointwise":
             return Way("pointwise", (*common, ("fuse", "pointwise")), effort=0)
+        case "invariant":
+            return Way("invariant", (*common, ("batch_invariant", True)), effort=0)
         case "size":
             return Way("limited", (*common, ("max_fusion_size", dice.randint(1, 4))), effort=0)
         case "apart" | "together":
