@@ -182,12 +182,19 @@ class _Builder:
         if finish := self.over_blocks.get(root) or self.finish[root]:
             moved = (self.proposal.finished.get((root, d)) for d in statement.kept)
             place = tuple(old if new is None else new for old, new in zip(place, moved, strict=True))
+            self._check_elected(statement, place, finish)
         path = (*([(finish, 0)] if finish else []), *self._passes(statement, place))
         for component in range(len(statement.dtypes)):
             suffix = f"_{component}" if component else ""
             name = self._fresh(f"store_{statement.name}{suffix}")
             self.drafts[name] = _Draft(Placed(name, "store", root, place, path, component=component), [""])
             self.needs[root].append(_Need(place, path, component, name, 0))
+
+    def _check_elected(self, statement: Statement, place: tuple[Affine, ...], along: str) -> None:
+        """Any block along a digit may be the last to arrive, and it runs for all of them."""
+        if any(f"${along}" in e.names() for e in place):
+            sentence = f"{statement.name} needs totals over the blocks along {along}, which deal its own elements"
+            raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
 
     def _passes(self, statement: Statement, place: tuple[Affine, ...]) -> Path:
         """The loops that a finished value at `place` needs, in the pass in which it is there."""

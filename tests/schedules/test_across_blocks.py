@@ -122,3 +122,19 @@ def test_a_refuted_schedule_leaves_the_others_of_its_strategy(shape: str) -> Non
     """A tile narrower than the rows has the best price, and no proof: one as wide as the rows has both."""
     plan = pf.jit(normalisation_gradient).plan(*[pf.spec(f"f32[{shape}]")] * 2, target="h200")
     assert [kernel.strategy for kernel in plan.kernels] == ["one_pass"]
+
+
+def standardised_rows(x):
+    d = x - x.mean(axis=0)
+    y = d / np.sqrt((d * d).mean(axis=0) + 1e-5)
+    return y.sum(axis=1)
+
+
+def test_rows_of_what_waits_for_columns_are_a_kernel_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
+    """No block that finishes column sums for all of them has rows of its own, so none is proposed: a refuted kernel
+    would be taken apart, with all that is computed in it."""
+    with caplog.at_level("INFO", logger="polyfuse.fusion"):
+        plan = pf.jit(standardised_rows).plan(pf.spec("f32[M, N]"), target="h200")
+    assert "refuted" not in caplog.text
+    last = [[s.name for s in kernel.statements][-3:] for kernel in plan.kernels]
+    assert last == [["divide_1", "add_1", "sqrt"], ["d", "y", "sum"]]
