@@ -56,14 +56,11 @@ def _exponentials(total: Reduce) -> Site | None:
 
 def _products(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
     """A sum of products of distances from what follows from the sum of either factor's elements."""
-    match _narrow(total.operands[0]):
-        case Map(
-            function="multiply",
-            operands=(
-                Map(function="subtract", operands=(x, d)) as left,
-                Map(function="subtract", operands=(y, e)) as right,
-            ),
-        ):
+    match [_seen(factor) for factor in _factors(total)]:
+        case [
+            Map(function="subtract", operands=(x, d)) as left,
+            Map(function="subtract", operands=(y, e)) as right,
+        ]:
             if _per_result(d, total) is None or _per_result(e, total) is None:
                 return None
             known = [sums.get(_elements(operand, total.axes)) for operand in dict.fromkeys((x, y))]
@@ -71,6 +68,21 @@ def _products(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
             firsts = tuple(first for first in known if first is not None and first.digest in below)
             return Site("moments" if left is right else "comoments", firsts, total) if firsts else None
     return None
+
+
+def _factors(total: Reduce) -> tuple[Node, ...]:
+    """Of the products that a sum takes together."""
+    product = _narrow(total.operands[0])
+    return product.operands if isinstance(product, Map) and product.function == "multiply" else ()
+
+
+def _seen(factor: Node) -> Node:
+    """The same elements as a difference, where they are a view of one."""
+    match factor:
+        case View(source=Map(function="subtract", operands=operands)):
+            return expr.map_("subtract", tuple(expr.view(o, factor.shape, factor.index) for o in operands))
+        case _:
+            return factor
 
 
 def _elements(operand: Node, axes: tuple[int, ...]) -> bytes:
@@ -147,9 +159,7 @@ def _state(monoid: str, elements: tuple[Node, ...], axes: tuple[int, ...]) -> tu
 def _around(node: Reduce, state: tuple[Reduce, ...] | None) -> Node:
     """The sum of products of distances from other points than the means, by the state around the means (by default one
     of its own)."""
-    product = _narrow(node.operands[0])
-    assert isinstance(product, Map)
-    factors = [f for f in dict.fromkeys(product.operands) if isinstance(f, Map)]
+    factors = [f for f in dict.fromkeys(map(_seen, _factors(node))) if isinstance(f, Map)]
     if state is None:
         state = _state("comoments", tuple(_as(f.operands[0], node.dtype) for f in factors), node.axes)
     count, *means, spread = state

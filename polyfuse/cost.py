@@ -48,8 +48,12 @@ loads.  On an H200: softmax of 4096 x 32768 in blocks of 1024 threads 1.17, cros
 PULL = 3.0  # times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200
 CLUSTER = (1.6e-6, 0.8e-6, 1.7)
 """Seconds that a cluster in phases takes longer per wave of blocks after the first, for each doubling of it besides,
-and how many times more where a thread has several results.  On an H200: softmax of rows 2.3 us in clusters of 2, 4.9 of
-16; standardising columns 6.6 of 8, 8.2 of 16."""
+and how many times more where a thread has several results; with two exchanges.  On an H200: softmax of rows 2.3 us in
+clusters of 2, 4.9 of 16; standardising columns 6.6 of 8, 8.2 of 16."""
+EXCHANGES = (0.39, 0.61)
+"""Of that time, what the first exchange takes and what each further one does: softmax of 512 x 262144 in clusters of 16
+blocks of 512 threads with 8 vectors takes 404 us with two exchanges and 311 with one; with one in clusters of 8, 1.6 us
+a wave (H200)."""
 
 
 def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
@@ -243,6 +247,9 @@ def _in_clusters(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     sums = [p for p in schedule.placed if _summed(scop, p)]
     several = any(sizes.product(p.digits() - _summed(scop, p), ("slot",)) > 1 for p in sums)
     once = CLUSTER[0] + CLUSTER[1] * (schedule.cluster.bit_length() - 1)
+    reach = [max((d.stride * d.count for d in _dealt_to(scop, schedule, p)), default=1) for p in sums]
+    exchanges = sum(r > schedule.block_threads for r in reach)
+    once *= EXCHANGES[0] + EXCHANGES[1] * (exchanges - 1)
     return once * (CLUSTER[2] if several else 1.0)
 
 

@@ -8,7 +8,8 @@ Grammar (``?`` optional, ``*`` many)::
 
     Kernel  = name, parameters*, grid*, threads, slots*, shared*, (body: Op* | Member*)
     Member  = Kernel in a range of blocks of the whole
-    Op      = Let | Load | Take | Store | Reduce | Contract | Combine | Scan | For | If | Barrier | Elect | AtomicUpdate
+    Op      = Let | Load | Take | Store | Reduce | Contract | Combine | Exchange | Scan | For | If | Barrier | Elect
+            | AtomicUpdate
     Expr    = Ref | Const | Index | Inside | Apply
     where   = Affine*   a conjunction, each >= 0, over digits and sizes
 
@@ -183,6 +184,18 @@ class Combine:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """What the blocks of a cluster hold, side by side: along the slot axis `slot`, slot k of `names` is the value of
+    the k-th of the threads that differ only in those of the thread-id `bits` that number blocks.  Threads that differ
+    in the other ones hold the same value."""
+
+    names: tuple[str, ...]
+    values: tuple[Expr, ...]
+    bits: int
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """Inclusive (or exclusive) prefix over slot axis `slot` (innermost) and then over thread-id `bits`, which must be
     contiguous and are ordered as the thread id.  `name` holds the prefixes, `total` the sum of the whole extent."""
@@ -246,7 +259,7 @@ class AtomicUpdate:
     mask: Expr | None = None
 
 
-Op = Union[Let, Load, Take, Store, Reduce, Contract, Combine, Scan, For, If, Barrier, Elect, AtomicUpdate]
+Op = Union[Let, Load, Take, Store, Reduce, Contract, Combine, Exchange, Scan, For, If, Barrier, Elect, AtomicUpdate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +269,8 @@ class Kernel:
     `grid`: blocks along each axis, affine in sizes.  Several axes launch as one axis of their product, axis 0 fastest,
     because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `cluster`: that
     many blocks of the device make up one block of this kernel: they run together and share the threads evenly, in their
-    order; then there is no shared memory, no barrier and no scan, only `Combine` and `Elect`.  `index_bits`:
-    32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
+    order; then there is no shared memory, no barrier and no scan, only `Combine`, `Exchange` and `Elect`.
+    `index_bits`: 32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
     `notes`: comments by value name.  `members`: kernels side by side in one launch; then there is no body, no digit and
     no slot, and `shared` holds the buffers of all members in order.
     """

@@ -18,6 +18,7 @@ from polyfuse.kernel import (
     Const,
     Contract,
     Elect,
+    Exchange,
     Expr,
     For,
     If,
@@ -189,6 +190,10 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
             axes = frozenset().union(*(o.axes for o in operands))
             ranked = any(o.ranked for o in operands)
             return [(n, ValueType(o.dtype, axes, ranked)) for n, o in zip(names, operands, strict=False)]
+        case Exchange(names, values, _, slot):
+            operands = [expression_type(v, types, kernel) for v in values]
+            axes = frozenset().union(*(o.axes for o in operands)) | {slot}
+            return [(n, ValueType(o.dtype, axes, True)) for n, o in zip(names, operands, strict=False)]
         case Scan(name, total, _, value, slot, _, _, _):
             operand = expression_type(value, types, kernel)
             extra = frozenset([slot] if slot else [])
@@ -212,7 +217,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
         match op:
             case Let(name) | Load(name) | Take(name) | Contract(name) | Elect(name):
                 found.setdefault(name)
-            case Reduce(names) | Combine(names):
+            case Reduce(names) | Combine(names) | Exchange(names):
                 found.update(dict.fromkeys(names))
             case Scan(name, total):
                 found.setdefault(name)

@@ -115,6 +115,22 @@ def combine_threads(monoid: str, values: Sequence[Array], bits: int, threads: in
     return state
 
 
+def exchanged(values: Sequence[Array], axis: int, bits: int, block_threads: int, threads: int) -> State:
+    """Side by side along array axis `axis`: the values of all blocks of a cluster that differ in the bits of `bits`
+    that number blocks.  Raises ValueError where threads that differ in the other ones hold different values."""
+    thread = np.arange(threads)
+    low, high = bits & (block_threads - 1), bits & ~(block_threads - 1)
+    peers = [m for m in range(0, threads, block_threads) if m & ~high == 0]
+    found = []
+    for value in values:
+        whole = over_threads(value, threads)
+        first = whole[:, thread & ~low]
+        if not np.array_equal(first, whole, equal_nan=whole.dtype.kind == "f"):
+            raise ValueError("threads of a block that hold different values exchange them as one")
+        found.append(np.concatenate([whole[:, thread & ~high | m] for m in peers], axis=axis))
+    return tuple(found)
+
+
 def scan(
     monoid: str, value: Array, axis: int | None, bits: int, threads: int, exclusive: bool, reverse: bool
 ) -> tuple[Array, Array]:

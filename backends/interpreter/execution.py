@@ -32,6 +32,7 @@ from polyfuse.kernel import (
     Const,
     Contract,
     Elect,
+    Exchange,
     Expr,
     For,
     If,
@@ -126,6 +127,13 @@ class Execution:
                 for name, result in zip(
                     names, collectives.combine_threads(monoid, operands, bits, self.kernel.threads), strict=True
                 ):
+                    self._bind(name, result, active)
+            case Exchange(names, values, bits, slot):
+                self._gather_threads(bits, active)
+                operands = [self._value(v) for v in values]
+                kernel, (axis,) = self.kernel, self._axes((slot,))
+                met = collectives.exchanged(operands, axis, bits, kernel.block_threads, kernel.threads)
+                for name, result in zip(names, met, strict=True):
                     self._bind(name, result, active)
             case Scan():
                 self._scan(op, active)

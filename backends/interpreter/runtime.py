@@ -53,7 +53,7 @@ class Runtime:
             names[f"scan_{monoid}"] = partial(self.scan, monoid)
         own = (
             "thread block slots load store atomic advance shared full take constant cast bitcast scalar contract "
-            "barrier warp_barrier cluster_arrive cluster_wait elect inside index64"
+            "barrier warp_barrier cluster_arrive cluster_wait exchange elect inside index64"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -271,6 +271,13 @@ class Runtime:
 
     def cluster_wait(self) -> None:
         self._check_meeting(self.kernel.threads, "a barrier of the cluster")
+
+    def exchange(
+        self, values: tuple[Fragment, ...], axis: int, bits: int, threads: int, blocks: int
+    ) -> tuple[Fragment, ...]:
+        self._meet(bits, threads * blocks)
+        met = collectives.exchanged(lifted(values), 2 + axis, bits, threads, threads * blocks)
+        return tuple(Fragment(m, v.dtype) for m, v in zip(met, values, strict=True))
 
     def elect(self, counter: Pointer, group: Operand, count: Operand, blocks: int = 1) -> Fragment:
         """See `Elections`; blocks that elect run one at a time, so group and count have one value."""

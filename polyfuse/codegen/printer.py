@@ -44,6 +44,7 @@ from polyfuse.kernel import (
     Combine,
     Contract,
     Elect,
+    Exchange,
     Expr,
     For,
     If,
@@ -183,6 +184,10 @@ class _Printer:
                 operands = self._tuple_state(values, frozenset())
                 arguments = (*operands, Literal(bits), *self._meeting())
                 return self._assign(names, Call(f"threads_{monoid}", arguments))
+            case Exchange(names, values, bits, slot):
+                operands = self._tuple_state(values, frozenset(), ranked=True)
+                arguments = (Items(tuple(operands)), Literal(self._axis(slot)), Literal(bits), *self._meeting())
+                return self._assign(names, Call("exchange", arguments))
             case Scan():
                 return self._assign((op.name, op.total), self._scan(op))
             case For(digit, extent, body):
@@ -258,7 +263,7 @@ class _Printer:
 
     def _scan(self, op: Scan) -> Node:
         varying = frozenset([op.slot] if op.slot else [])
-        axis = [s.name for s in self.kernel.slots].index(op.slot) if op.slot else None
+        axis = self._axis(op.slot) if op.slot else None
         arguments = (
             self._over(op.value, varying),
             *(Literal(v) for v in (axis, op.bits, self.kernel.threads, op.exclusive, op.reverse)),
@@ -289,6 +294,9 @@ class _Printer:
     def _axes(self, slots: Sequence[str]) -> Node:
         positions = sorted(k for k, s in enumerate(self.kernel.slots) if s.name in slots)
         return Items(tuple(Literal(k) for k in positions))
+
+    def _axis(self, slot: str) -> int:
+        return [s.name for s in self.kernel.slots].index(slot)
 
     # ------------------------------------------------------------------------------------------ structure
     def _loop(self, digit: str, extent: Affine, body: Sequence[Op]) -> Statement:

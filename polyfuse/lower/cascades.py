@@ -18,22 +18,26 @@ from polyfuse import kernel as ir
 from polyfuse.dtypes import DType, bool_, f32
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 
-Collect = Callable[[str, str, Expr], ir.Op]
+Collect = Callable[[str, str, Expr], Sequence[ir.Op]]
 """``name = monoid of all values``: in registers, or across threads."""
 
 
 def gathered(
-    monoid: str, dtype: DType, names: tuple[str, ...], state: Sequence[Expr], collect: Collect
+    monoid: str, dtype: DType, names: tuple[str, ...], state: Sequence[Expr], collect: Collect, terms: str = ""
 ) -> list[ir.Op]:
-    """All states that `collect` brings together, merged into `names`; `state` may read them."""
+    """All states that `collect` brings together, merged into `names`; `state` may read them.  `terms`: what the
+    exponentials are called, where they are wanted besides."""
     apply = _Arithmetic(dtype)
     if monoid == "max_sumexp":
         top, total = state
         whole, base = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_all_base", dtype)
+        moved: Expr = apply("exp", apply("subtract", top, base))
+        named = [ir.Let(terms, moved)] if terms else []
         return [
-            collect(whole.name, "max", top),
+            *collect(whole.name, "max", top),
             ir.Let(base.name, apply.base(whole)),
-            collect(names[1], "sum", apply.times(total, apply("exp", apply("subtract", top, base)))),
+            *named,
+            *collect(names[1], "sum", apply.times(total, Ref(terms, dtype) if terms else moved)),
             ir.Let(names[0], whole),
         ]
     count, *means, spread = state
@@ -41,11 +45,11 @@ def gathered(
     centres = [Ref(f"{name}_all", dtype) for name in names[1:-1]]
     distances = [apply("subtract", mean, centre) for mean, centre in zip(means, centres, strict=True)]
     apart = apply.times(count, apply("multiply", distances[0], distances[-1]))
-    ops: list[ir.Op] = [collect(every.name, "sum", count)]
+    ops: list[ir.Op] = [*collect(every.name, "sum", count)]
     for mean, centre in zip(means, centres, strict=True):
         average = apply.quotient(centre, every)
-        ops += [collect(centre.name, "sum", apply.times(count, mean)), ir.Let(centre.name, average)]
-    ops.append(collect(names[-1], "sum", apply.plus(spread, apart)))
+        ops += [*collect(centre.name, "sum", apply.times(count, mean)), ir.Let(centre.name, average)]
+    ops += collect(names[-1], "sum", apply.plus(spread, apart))
     return [*ops, *[ir.Let(name, value) for name, value in zip(names, (every, *centres), strict=False)]]
 
 
@@ -75,6 +79,15 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
     for step, mean in zip(steps, old[1:-1], strict=True):
         ops.append(ir.Let(mean.name, apply("add", mean, apply("multiply", step, share))))
     return [*ops, ir.Let(names[0], every)]
+
+
+def moving(dtype: DType, part: Ref, whole: Ref) -> Expr:
+    """What exponentials relative to the maximum `part` are multiplied by to be relative to `whole`.  Those relative to
+    an infinity are 0 or no number already, as they should be."""
+    apply = _Arithmetic(dtype)
+    factor = apply("exp", apply("subtract", part, whole))
+    infinite = Apply("equal", (part, Const(math.inf, dtype)), bool_)
+    return apply("where", infinite, Const(1.0, dtype), factor)
 
 
 class _Arithmetic:

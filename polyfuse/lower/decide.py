@@ -49,7 +49,7 @@ class _Decision:
                 return replace(op, where=self.where(op.where), mask=self.mask(op.mask))
             case ir.Store() | ir.AtomicUpdate():
                 return replace(op, value=self.term(op.value), where=self.where(op.where), mask=self.mask(op.mask))
-            case ir.Reduce() | ir.Combine():
+            case ir.Reduce() | ir.Combine() | ir.Exchange():
                 return replace(op, values=tuple(map(self.term, op.values)))
             case ir.Contract():
                 return replace(op, left=self.term(op.left), right=self.term(op.right))

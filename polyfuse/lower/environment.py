@@ -32,6 +32,7 @@ class Environment:
 
     `arrays`: by (value, component, loaded); `shares`: what the blocks of a sum across blocks leave each other, by
     (value, component); `scalars`: dtypes of the scalar arguments; `folded`: multiplies that a contraction absorbs;
+    `taken`: exponentials that a sum has taken (`places.exponentials`);
     `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation.
     """
 
@@ -43,6 +44,7 @@ class Environment:
     shares: Mapping[tuple[int, int], ArrayUse]
     scalars: Mapping[str, DType]
     folded: Mapping[str, str]
+    taken: Mapping[str, str]
     slots: tuple[Digit, ...]
     sites: Mapping[int, int]
     rounds: bool

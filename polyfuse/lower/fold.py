@@ -37,7 +37,7 @@ def _operation(op: ir.Op) -> tuple[ir.Op, ...]:
             return (replace(op, condition=test, body=folded(body), orelse=folded(orelse)),)
         case ir.Let() | ir.Scan():
             return (replace(op, value=folded_term(op.value)),)
-        case ir.Reduce() | ir.Combine():
+        case ir.Reduce() | ir.Combine() | ir.Exchange():
             return (replace(op, values=tuple(map(folded_term, op.values))),)
         case ir.Contract():
             return (replace(op, left=folded_term(op.left), right=folded_term(op.right)),)

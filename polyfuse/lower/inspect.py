@@ -29,7 +29,7 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
             yield from (*index, value, *where)
             if mask is not None:
                 yield mask
-        case ir.Reduce(values=values) | ir.Combine(values=values):
+        case ir.Reduce(values=values) | ir.Combine(values=values) | ir.Exchange(values=values):
             yield from values
         case ir.Contract(left=left, right=right):
             yield from (left, right)

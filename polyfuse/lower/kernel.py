@@ -14,6 +14,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.bindings import Layout
 from polyfuse.lower.context import kernel_context
+from polyfuse.lower.decide import needed
 from polyfuse.lower.declarations import (
     ScratchUse,
     array_uses,
@@ -26,9 +27,12 @@ from polyfuse.lower.declarations import (
 )
 from polyfuse.lower.environment import ArrayUse, Environment
 from polyfuse.lower.fold import folded
+from polyfuse.lower.inspect import flatten
 from polyfuse.lower.moves import index_sites
+from polyfuse.lower.reductions import PEERS
 from polyfuse.lower.tree import lower_body
 from polyfuse.options import Options
+from polyfuse.places.exponentials import held_exponentials
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
@@ -62,6 +66,7 @@ def lower(
     index never touches memory."""
     env = _environment(scop, schedule, layouts, options, first_site)
     body = folded(lower_body(env))
+    body = needed(body) if env.taken else body  # the differences that exponentials were to be taken of
     grid, scratch = _grid(schedule), scratch_uses(env)
     kernel = ir.Kernel(
         name=schedule.name,
@@ -69,7 +74,7 @@ def lower(
         grid=grid,
         threads=schedule.threads,
         digits=tuple(ir.ThreadDigit(d.name, d.stride, d.count) for d in schedule.of_kind("thread") if d.name != "t"),
-        slots=tuple(ir.Slot(s.name, s.count) for s in env.slots),
+        slots=(*_peers(body), *(ir.Slot(s.name, s.count) for s in env.slots)),
         shared=tuple(shared_buffer(scop, box) for box in schedule.shared),
         body=body,
         index_bits=index_bits,
@@ -93,6 +98,7 @@ def _environment(
         shares=share_uses(scop, schedule),
         scalars=scalar_arguments(scop, schedule),
         folded=folded_products(scop, schedule) if options.contract and not rounds else {},
+        taken=held_exponentials(scop, schedule),
         slots=schedule.of_kind("slot"),
         sites=index_sites(scop, schedule, first_site),
         rounds=rounds,
@@ -103,3 +109,9 @@ def _grid(schedule: KernelSchedule) -> tuple[Affine, ...]:
     """Extents of the block digits ``b0, b1, ...``, 1 where one is missing."""
     extents = {int(d.name[1:]): d.extent for d in schedule.of_kind("block")}
     return tuple(extents.get(k, Affine.of(1)) for k in range(max(extents, default=0) + 1))
+
+
+def _peers(body: tuple[ir.Op, ...]) -> tuple[ir.Slot, ...]:
+    """The slots along which values of other blocks lie."""
+    names = dict.fromkeys(op.slot for op in flatten(body) if isinstance(op, ir.Exchange))
+    return tuple(ir.Slot(name, int(name.removeprefix(PEERS))) for name in names)

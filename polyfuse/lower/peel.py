@@ -62,7 +62,7 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
         case ir.Store() | ir.AtomicUpdate():
             mask = None if op.mask is None else term(op.mask)
             return replace(op, index=index(op.index), value=term(op.value), where=where(op.where), mask=mask)
-        case ir.Reduce() | ir.Combine():
+        case ir.Reduce() | ir.Combine() | ir.Exchange():
             return replace(op, values=tuple(term(v) for v in op.values))
         case ir.Contract():
             return replace(op, left=term(op.left), right=term(op.right))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
-from polyfuse.dtypes import bool_
+from polyfuse.dtypes import DType, bool_
 from polyfuse.lower.bodies import body_term
-from polyfuse.lower.cascades import gathered, merged
+from polyfuse.lower.cascades import gathered, merged, moving
 from polyfuse.lower.environment import (
     Environment,
     affine_entry,
@@ -41,7 +41,7 @@ def reduce_slots(env: Environment, placed: Placed, statement: Statement, names: 
     if statement.monoid in CASCADES and slots:
         dtype = statement.dtypes[0].compute
         return gathered(
-            statement.monoid, dtype, names, values, lambda n, monoid, v: ir.Reduce((n,), monoid, (v,), slots)
+            statement.monoid, dtype, names, values, lambda n, monoid, v: [ir.Reduce((n,), monoid, (v,), slots)]
         )
     if slots:
         return [ir.Reduce(names, statement.monoid, values, slots)]
@@ -109,20 +109,93 @@ def combine(env: Environment, placed: Placed) -> list[ir.Op]:
     assert isinstance(statement, Statement) and statement.monoid is not None
     if statement.scanned is not None:
         return []
-    over, bits = summed_over(env, placed), 0
-    for d in env.schedule.of_kind("thread"):
-        if d.name in over:
-            bits |= (d.count - 1) * d.stride
+    bits = combined_bits(env, placed)
     if not bits:
         return []
     names = result_names(env, placed)
     refs = tuple(Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True))
-    if statement.monoid in CASCADES:
-        dtype = refs[0].dtype
-        return gathered(
-            statement.monoid, dtype, names, refs, lambda n, monoid, v: ir.Combine((n,), monoid, (v,), bits)
+    if statement.monoid not in CASCADES:
+        return [ir.Combine(names, statement.monoid, refs, bits)]
+    low, held = bits & (env.schedule.block_threads - 1), names
+    ops: list[ir.Op] = []
+    if low:
+        held = tuple(f"{n}_block" for n in names) if low != bits else names
+        ops = gathered(
+            statement.monoid,
+            refs[0].dtype,
+            held,
+            refs,
+            lambda n, monoid, v: [ir.Combine((n,), monoid, (v,), low)],
         )
-    return [ir.Combine(names, statement.monoid, refs, bits)]
+    return ops if low == bits else [*ops, *exchanged(env, statement, held, names, bits)]
+
+
+def combined_bits(env: Environment, placed: Placed) -> int:
+    """The bits of the thread index in which threads differ that share what a reduction sums over."""
+    over, bits = summed_over(env, placed), 0
+    for d in env.schedule.of_kind("thread"):
+        if d.name in over:
+            bits |= (d.count - 1) * d.stride
+    return bits
+
+
+PEERS = "peers"
+"""What slots along which the values of other blocks lie are called, with their number behind."""
+
+
+def exchanged(
+    env: Environment, statement: Statement, held: tuple[str, ...], names: tuple[str, ...], bits: int
+) -> list[ir.Op]:
+    """The states `held` of the blocks of a cluster, exchanged all at once and merged into `names`."""
+    assert statement.monoid is not None
+    dtype = statement.dtypes[0].compute
+    slot = f"{PEERS}{1 << (bits // env.schedule.block_threads).bit_count()}"
+    each = tuple(f"{n}_each" for n in names)
+    exchange = ir.Exchange(each, tuple(Ref(n, dtype) for n in held), bits, slot)
+    refs = [Ref(n, dtype) for n in each]
+    collect = lambda n, monoid, v: [ir.Reduce((n,), monoid, (v,), (slot,))]  # noqa: E731
+    return [exchange, *gathered(statement.monoid, dtype, names, refs, collect)]
+
+
+def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
+    """A cascade over values that a block holds: its registers and threads take what is summed relative to the same
+    maximum or mean, that of the block; those of the blocks of a cluster meet in one exchange."""
+    assert statement.monoid is not None
+    names, dtype = result_names(env, placed), statement.dtypes[0].compute
+    slots, bits = reduced_slots(env, placed), combined_bits(env, placed)
+    low = bits & (env.schedule.block_threads - 1)
+
+    def collect(name: str, monoid: str, value: Expr) -> list[ir.Op]:
+        ops: list[ir.Op] = [ir.Reduce((name,), monoid, (value,), slots) if slots else ir.Let(name, value)]
+        return [*ops, ir.Combine((name,), monoid, (Ref(name, dtype),), low)] if low else ops
+
+    held = tuple(f"{n}_block" for n in names)
+    terms = terms_name(placed.name) if placed.name in env.taken.values() else ""
+    values = masked_operands(env, placed, statement)
+    ops = gathered(statement.monoid, dtype, held, values, collect, terms)
+    if low == bits:
+        ops += [ir.Let(n, Ref(h, dtype)) for n, h in zip(names, held, strict=True)]
+    else:
+        ops += exchanged(env, statement, held, names, bits)
+    if terms:
+        ops.append(ir.Let(factor_name(placed.name), moving(dtype, Ref(held[0], dtype), Ref(names[0], dtype))))
+    return ops
+
+
+def terms_name(cascade: str) -> str:
+    """The exponentials that a cascade has summed."""
+    return f"{cascade}_terms"
+
+
+def factor_name(cascade: str) -> str:
+    """What moves them to the maximum of all."""
+    return f"{cascade}_factor"
+
+
+def taken(env: Environment, placed: Placed, dtype: DType) -> Expr:
+    """An exponential that a sum has taken already."""
+    cascade = env.taken[placed.name]
+    return Apply("multiply", (Ref(terms_name(cascade), dtype), Ref(factor_name(cascade), dtype)), dtype)
 
 
 def vector_lanes(env: Environment, placed: Placed, statement: Statement) -> str:

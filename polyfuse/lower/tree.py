@@ -16,8 +16,17 @@ from polyfuse.lower.decide import decided
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, whole_trips
-from polyfuse.lower.reductions import accumulate, combine, finish, initialise, reduce_slots
+from polyfuse.lower.reductions import (
+    accumulate,
+    combine,
+    finish,
+    held_cascade,
+    initialise,
+    reduce_slots,
+    taken,
+)
 from polyfuse.lower.scans import scan
+from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 from polyfuse.scop import Statement
 from polyfuse.sets import at_least_zero
@@ -115,6 +124,8 @@ def statement_ops(env: Environment, placed: Placed, loops: tuple[str, ...]) -> l
 def compute(env: Environment, placed: Placed) -> list[ir.Op]:
     statement = env.scop.statements[placed.value]
     assert isinstance(statement, Statement)
+    if placed.name in env.taken:
+        return [ir.Let(placed.name, taken(env, placed, statement.dtypes[0].compute))]
     if statement.monoid is None:
         value = rounded(env, statement, body_term(env, placed, statement, 0))
         return [ir.Let(placed.name, value), *report_unused(env, placed, statement)]
@@ -122,5 +133,7 @@ def compute(env: Environment, placed: Placed) -> list[ir.Op]:
         return scan(env, placed, statement)
     if reduced_loops(env, placed):
         return accumulate(env, placed, statement)
+    if statement.monoid in CASCADES:
+        return held_cascade(env, placed, statement)
     reduced = reduce_slots(env, placed, statement, result_names(env, placed))
     return [*reduced, *combine(env, placed), *rounded_results(env, placed)]

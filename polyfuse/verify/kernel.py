@@ -20,6 +20,7 @@ from polyfuse.kernel import (
     Combine,
     Contract,
     Elect,
+    Exchange,
     Expr,
     For,
     If,
@@ -198,6 +199,9 @@ class _Verifier:
             case Combine(names, monoid, operands, bits):
                 self._bits(op, bits, region)
                 self._bind(op, values, names, self._state(op, scope, monoid, operands))
+            case Exchange(names, operands):
+                self._exchange(op, region)
+                self._bind(op, values, names, [scope.dtype(v) for v in operands])
             case Scan():
                 self._scan(op, scope, values, region)
             case For():
@@ -269,6 +273,16 @@ class _Verifier:
             self.refuse(f"the thread bits {op.bits:#x} of a scan are not contiguous", op)
         kinds = self._state(op, scope, op.monoid, (op.value,))
         self._bind(op, values, (op.name, op.total), (kinds[0], kinds[0]))
+
+    def _exchange(self, op: Exchange, region: Region) -> None:
+        self._slots(op, (op.slot,))
+        self._bits(op, op.bits, region)
+        peers = 1 << (op.bits // self.kernel.block_threads).bit_count()
+        extent = next(s.extent for s in self.kernel.slots if s.name == op.slot)
+        if self.kernel.cluster == 1 or extent != peers:
+            self.refuse(f"the slot {op.slot} has {extent} places for the values of {peers} blocks of a cluster", op)
+        if any(op.slot in self._type(value).axes for value in op.values):
+            self.refuse(f"a value varies over the slot {op.slot} already", op)
 
     def _elect(self, op: Elect, scope: Scope, region: Region) -> None:
         counter = self.memory.get(op.counter)
@@ -376,7 +390,7 @@ def _described(op: Op) -> str:
             return f"{kind} {name} from {array}"
         case Store(array) | AtomicUpdate(array):
             return f"{kind} to {array}"
-        case Reduce(names) | Combine(names):
+        case Reduce(names) | Combine(names) | Exchange(names):
             return f"{kind} {', '.join(names)}"
         case For(digit):
             return f"{kind} {digit}"

@@ -102,10 +102,18 @@ def between_blocks(
     high: int,
     threads: int,
 ) -> list[State]:
-    """Combine over the bits `high` of the rank in the cluster, after the bits `low` of the thread index have been.
+    """Combine over the bits `high` of the rank in the cluster, after the bits `low` of the thread index have been."""
+    return [tree(b, monoid, dtypes, found) for found in all_told(b, dtypes, states, low, high, threads)]
 
-    Threads that hold the same result deal the peers among them.  Safe to visit again in a loop: arrivals and waits
-    alternate, and begin with the arrival that opens a kernel.
+
+def all_told(
+    b: Builder, dtypes: tuple[DType, ...], states: list[State], low: int, high: int, threads: int
+) -> list[list[State]]:
+    """Per state those of all blocks that differ in the bits `high` of the rank in the cluster, in their order; threads
+    that differ in the bits `low` of their index hold the same state.
+
+    Those deal the peers among them.  Safe to visit again in a loop: arrivals and waits alternate, and begin with the
+    arrival that opens a kernel.
     """
     peers, members = 1 << high.bit_count(), 1 << low.bit_count()
     classes = threads // members
@@ -114,7 +122,7 @@ def between_blocks(
     thread, rank = special_register(b, "tid.x"), _rank(b)
     lane_class = compact(b, thread, ~low & (threads - 1))
     number, mine = compact(b, thread, low), compact(b, rank, high)
-    combined: list[State] = []
+    told: list[list[State]] = []
     for start in range(0, len(states), batch):
         part = states[start : start + batch]
         entries = [b.add(lane_class, i32(k * classes)) for k in range(len(part))]
@@ -127,9 +135,9 @@ def between_blocks(
                     mailbox.push(b, entry, mine, there, state)
         _synchronise(b, "arrive")
         _synchronise(b, "wait")
-        combined += [tree(b, monoid, dtypes, mailbox.read(b, entry)) for entry in entries]
+        told += [mailbox.read(b, entry) for entry in entries]
         _synchronise(b, "arrive")
-    return combined
+    return told
 
 
 def told_by_first(b: Builder, blocks: int, ask: Callable[[], Value]) -> Value:

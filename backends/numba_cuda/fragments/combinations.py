@@ -9,24 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.clusters import between_blocks
+import numpy as np
+
+from polyfuse.backends.numba_cuda.fragments.clusters import all_told, between_blocks
 from polyfuse.backends.numba_cuda.fragments.dealing import dealt_between_warps, pays
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, Rule, literal, named, operation
 from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid
 from polyfuse.backends.numba_cuda.fragments.reductions import pack_states, result_type, state_fragments, states_of
+from polyfuse.backends.numba_cuda.fragments.slots import pack, spread
 from polyfuse.backends.numba_cuda.fragments.threads import between_warps, butterfly
-from polyfuse.backends.numba_cuda.fragments.values import Builder, Value
-from polyfuse.backends.numba_cuda.numba_api import TypingError
+from polyfuse.backends.numba_cuda.fragments.values import Builder, Fragment, Value
+from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, types
+
+
+def _meeting(bits: Any, threads: Any, blocks: Any) -> tuple[int, int, int]:
+    """(bits of the index in a block, bits of the rank in the cluster, threads of a block).  Raises TypingError."""
+    mask, count = literal(bits, "the bits of a combination"), literal(threads, "the threads of a block")
+    cluster = literal(blocks, "the blocks of a cluster")
+    if count & (count - 1) or cluster & (cluster - 1) or not 0 <= mask < count * cluster:
+        where = f"{cluster} blocks of {count} threads" if cluster > 1 else f"a block of {count} threads"
+        raise TypingError(f"thread bits {mask:#x} do not fit {where}, a power of two")
+    return mask & (count - 1), mask // count, count
 
 
 def _threads(monoid: FragmentMonoid) -> Rule:
     def typed(components: tuple[Any, ...], bits: Any, threads: Any, blocks: Any) -> tuple[Any, Emit] | None:
-        mask, count = literal(bits, "the bits of a combination"), literal(threads, "the threads of a block")
-        cluster = literal(blocks, "the blocks of a cluster")
-        if count & (count - 1) or cluster & (cluster - 1) or not 0 <= mask < count * cluster:
-            where = f"{cluster} blocks of {count} threads" if cluster > 1 else f"a block of {count} threads"
-            raise TypingError(f"thread bits {mask:#x} do not fit {where}, a power of two")
-        low, high = mask & (count - 1), mask // count
+        low, high, count = _meeting(bits, threads, blocks)
         fragments = state_fragments(monoid, components)
         dtypes = tuple(f.dtype for f in fragments)
 
@@ -53,3 +61,32 @@ def _threads(monoid: FragmentMonoid) -> Rule:
 THREADS: dict[str, Callable[..., Any]] = {
     f"threads_{name}": operation(_threads(monoid)) for name, monoid in MONOIDS.items()
 }
+
+
+@operation
+def exchange(values: Any, axis: Any, bits: Any, threads: Any, blocks: Any) -> tuple[Any, Emit] | None:
+    """What all blocks of a cluster hold of `values`, fragments of one shape, side by side along the slot axis `axis`,
+    in which they have extent 1.  Threads that differ in those of `bits` that lie in a block hold the same values."""
+    if not isinstance(values, types.BaseTuple) or not all(isinstance(f, Fragment) for f in values.types):
+        return None
+    low, high, count = _meeting(bits, threads, blocks)
+    fragments, along, peers = tuple(values.types), literal(axis, "an axis of slots"), 1 << high.bit_count()
+    shape = fragments[0].shape
+    if any(f.shape != shape for f in fragments) or not high or shape[along] != 1:
+        raise TypingError(f"{values} cannot lie side by side along axis {along}")
+    results = tuple(Fragment(f.dtype, (*shape[:along], peers, *shape[along + 1 :])) for f in fragments)
+    order = np.arange(fragments[0].size).reshape(shape).repeat(peers, along)  # per slot of a result, that of the values
+    block = np.arange(peers).reshape([-1 if k == along else 1 for k in range(len(shape))])
+    places = list(zip(order.ravel(), np.broadcast_to(block, order.shape).ravel(), strict=True))
+
+    def emit(b: Builder, held: Value, *_: Value) -> Value:
+        given = cgutils.unpack_tuple(b, held, len(fragments))
+        columns = [spread(b, f, v, f.dtype, shape) for f, v in zip(fragments, given, strict=True)]
+        dtypes = tuple(f.dtype for f in fragments)
+        told = all_told(b, dtypes, list(zip(*columns, strict=True)), low, high, count)
+        parts = [
+            pack(b, result, [told[slot][peer][k] for slot, peer in places]) for k, result in enumerate(results)
+        ]
+        return cgutils.pack_struct(b, parts)
+
+    return types.Tuple(results), emit

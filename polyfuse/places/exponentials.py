@@ -1,0 +1,84 @@
+"""Exponentials that a one-pass sum has taken already, relative to the maximum of the same block.
+
+    m, t = max_sumexp(x, 1)                   per block of a cluster:  e' = exp(x - its own maximum),  t = sum(e')
+    d = x - m;  e = exp(d)              ->    e = e' * exp(its own maximum - m)
+
+What a block summed it still holds where it reads the same registers of x: one factor per result moves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.scop import Scop, Statement
+from polyfuse.terms import Apply, Expr, Ref
+
+Register = tuple[str, int]
+"""A placed statement and the component of it that is meant."""
+
+
+def held_exponentials(scop: Scop, schedule: KernelSchedule) -> Mapping[str, str]:
+    """Per placed exponential, the placed reduction that has taken it."""
+    sums = [p for p in schedule.placed if p.role == "compute" and _monoid(scop, p) == "max_sumexp"]
+    loops = {d.name for d in schedule.of_kind("loop")}
+    if not sums or loops & sums[0].digits():
+        return {}
+    by_name = schedule.by_name()
+    found: dict[str, str] = {}
+    for total in sums:
+        (elements,) = _operands(scop, by_name, (total.name, 0), None)
+        for placed in schedule.placed:
+            below = _operands(scop, by_name, (placed.name, 0), "exp") if placed.path == total.path else ()
+            if below and _operands(scop, by_name, below[0], "subtract") == (elements, (total.name, 0)):
+                found[placed.name] = total.name
+    return found
+
+
+def _monoid(scop: Scop, placed: Placed) -> str | None:
+    statement = scop.statements[placed.value]
+    return statement.monoid if isinstance(statement, Statement) else None
+
+
+def _operands(
+    scop: Scop, by_name: Mapping[str, Placed], register: Register, function: str | None
+) -> tuple[Register, ...]:
+    """What the `function` that `register` holds the result of is applied to; its first operand where there is none."""
+    placed = by_name[register[0]]
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement):
+        return ()
+    term: Expr = statement.body[0]
+    if function is None:
+        operands: tuple[Expr, ...] = (term,)
+    elif isinstance(term, Apply) and term.function == function and statement.monoid is None:
+        operands = term.operands
+    else:
+        return ()
+    found = tuple(_origin(scop, by_name, placed, operand) for operand in operands)
+    return tuple(at for at in found if at is not None) if None not in found else ()
+
+
+def _origin(scop: Scop, by_name: Mapping[str, Placed], placed: Placed, operand: Expr) -> Register | None:
+    """The register that holds an operand, behind casts that change nothing in registers."""
+    while True:
+        if isinstance(operand, Apply) and operand.function == "cast" and len(operand.operands) == 1:
+            inner = operand.operands[0]
+            if not isinstance(inner, (Ref, Apply)) or inner.dtype.compute != operand.dtype.compute:
+                return None
+            operand = inner
+            continue
+        statement = scop.statements[placed.value]
+        if not isinstance(operand, Ref) or not operand.name.startswith("r") or not isinstance(statement, Statement):
+            return None
+        number = int(operand.name[1:])
+        provider, component = by_name[placed.providers[number]], statement.reads[number].component
+        source = scop.statements[provider.value]
+        if provider.role != "compute" or not isinstance(source, Statement) or source.monoid is not None:
+            return provider.name, component
+        term = source.body[0]
+        if not (isinstance(term, Apply) and term.function == "cast"):
+            return provider.name, component
+        if _origin(scop, by_name, provider, term) is None:
+            return provider.name, component
+        placed, operand = provider, term
