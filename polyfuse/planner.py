@@ -30,6 +30,7 @@ from polyfuse.cost import price
 from polyfuse.dtypes import i32
 from polyfuse.errors import OptionError, ScheduleError
 from polyfuse.expr import Opaque, Program, topological
+from polyfuse.gathers import sink_gathers
 from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
@@ -76,6 +77,7 @@ def plan_program(
     options = settled(options, program)
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
+    program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()

@@ -30,7 +30,7 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     empty = any(extent == Affine.of(0) for extent in use.shape)  # there is nowhere to move an index to
     mask = Const(False, bool_) if empty else None
     found = [*before, ir.Load(placed.name, use.name, index, where, mask, fill, width)]
-    return found if inside is None else [*found, report(env, consumer, inside)]
+    return found if inside is None else [*found, report(env, consumer, inside, index_digits(env, placed))]
 
 
 def store(env: Environment, placed: Placed) -> ir.Op:
@@ -118,7 +118,9 @@ def report_unused(env: Environment, placed: Placed, statement: Statement) -> lis
         for number, (operand, extent) in enumerate(read.checks):
             at = operand_register(env, placed, statement, operand)
             name = f"{placed.name}_inside{position}_{number}"
-            found += [ir.Let(name, in_range(at, extent)), report(env, placed, Ref(name, bool_))]
+            index = env.by_name[placed.providers[operand]]
+            varying = index.digits() | index_digits(env, index)
+            found += [ir.Let(name, in_range(at, extent)), report(env, placed, Ref(name, bool_), varying)]
     return found
 
 
@@ -156,11 +158,17 @@ def reader(env: Environment, placed: Placed) -> tuple[Placed, Read]:
     raise AssertionError(f"nothing reads {placed.name}")
 
 
-def report(env: Environment, consumer: Placed, inside: Expr) -> ir.Op:
-    """Leave the number of the check in the status word, for instances that exist; padded ones may hold any index."""
+def report(env: Environment, consumer: Placed, inside: Expr, varying: frozenset[str]) -> ir.Op:
+    """Leave the number of the check in the status word, for instances that exist; padded ones may hold any index.
+    Where slots have an index in common, which no digit of `varying` is, the first of them speaks for all."""
     outside = Apply("invert", (inside,), bool_)
     number = Const(env.sites[consumer.value], i32)
-    return ir.AtomicUpdate(FAULT, (Affine.of(0),), "max", number, existing(env, consumer), outside)
+    where = existing(env, consumer)
+    common = [f"${s.name}" for s in env.slots if s.name not in varying]
+    tested = [(c, name) for c in where for name in common if name in c.names()]
+    if all(c.is_linear and c.coefficient(name) < 0 for c, name in tested):  # where any exists, so does the first
+        where = env.context.remaining([c.substitute(dict.fromkeys(common, 0)) for c in where])
+    return ir.AtomicUpdate(FAULT, (Affine.of(0),), "max", number, where, outside)
 
 
 def existing(env: Environment, consumer: Placed) -> tuple[Affine, ...]:

@@ -1,0 +1,95 @@
+"""Elements that data choose of a computed array are computed alone, and their indices are tested as before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import IndexFault
+
+Function = Callable[..., Any]
+ROWS, COLUMNS = 5, 40
+
+
+def wide_cross_entropy(x, t):
+    x = x.astype(np.float64)
+    top = x.max(axis=1)
+    total = np.exp(x - top[:, None]).sum(axis=1)
+    return np.log(total) + top - np.take_along_axis(x, t[:, None], axis=1)[:, 0]
+
+
+def chosen_probability(x, t):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return (e / e.sum(axis=1, keepdims=True))[np.arange(x.shape[0]), t]
+
+
+SUNK: dict[str, Function] = {
+    "of a cast": wide_cross_entropy,
+    "of a quotient of sums": chosen_probability,
+    "of columns of a product": lambda x, t: (x * x[0])[:, t] + 1,
+    "of a transposed sum": lambda x, t: (x.T + x[:, 0])[t],
+    "of a slice": lambda x, t: (x[:, 3:] * 2)[:, t - 3],
+}
+
+
+@pytest.mark.parametrize("backend", ["numba_cpu", "interpreter"])
+@pytest.mark.parametrize("case", SUNK)
+def test_the_elements_are_the_same(case: str, backend: str) -> None:
+    function, draw = SUNK[case], np.random.default_rng(3)
+    x, t = draw.standard_normal((ROWS, COLUMNS)).astype(np.float32), draw.integers(3, ROWS, ROWS)
+    found = pf.jit(function, backend=backend)(x, t)
+    assert found.dtype == function(x, t).dtype and np.allclose(found, function(x, t), rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["of a cast", "of a quotient of sums"])
+def test_rows_and_one_element_of_each_are_one_kernel(case: str) -> None:
+    plan = pf.jit(SUNK[case]).plan(pf.spec("f32[N~8192, M~32000]"), pf.spec("i64[N~8192]"), target="h200")
+    (kernel,) = plan.kernels
+    (site,) = plan.sites
+    assert len(kernel.stores) == 1 and site.array == "x" and site.line is not None
+
+
+@pytest.mark.parametrize("case", SUNK)
+@pytest.mark.parametrize("wrong", [COLUMNS + 3, -COLUMNS - 1])
+def test_an_index_outside_is_an_error_as_before(case: str, wrong: int) -> None:
+    x, t = np.ones((ROWS, COLUMNS), np.float32), np.full(ROWS, wrong)
+    with pytest.raises(IndexFault, match="out of bounds"):
+        pf.jit(SUNK[case])(x, t)
+
+
+def test_bounds_are_those_of_what_is_written() -> None:
+    """The slice ends before the array that it is taken of."""
+    function = pf.jit(lambda x, t: (x * 2)[:4][t])
+    x = np.arange(9, dtype=np.float32)
+    assert np.array_equal(function(x, np.array([3, -4])), [6, 0])
+    for wrong in (4, -5):
+        with pytest.raises(IndexFault):
+            function(x, np.array([wrong]))
+
+
+def test_data_that_choose_nothing_are_tested() -> None:
+    """All rows are alike, and still there are only so many."""
+    function = pf.jit(lambda x, y, i, j: (x[None, :] + np.exp(y)[None, :] + np.zeros((3, 1), np.float32))[i, j])
+    x = np.ones(7, np.float32)
+    assert np.allclose(function(x, x, np.array([2]), np.array([6])), 1 + np.e)
+    for i, j in ((3, 6), (2, 7)):
+        with pytest.raises(IndexFault):
+            function(x, x, np.array([i]), np.array([j]))
+
+
+def test_a_table_of_few_computed_rows_is_computed_once() -> None:
+    """More elements are chosen than there are: the other way round they would be computed again and again."""
+    plan = pf.jit(lambda table, i: np.tanh(table)[i]).plan(
+        pf.spec("f32[100, 512]"), pf.spec("i64[K~100000]"), target="h200"
+    )
+    assert [k.stores for k in plan.kernels] == [("tanh",), ("gather",)]
+
+
+def test_neighbours_share_one_test_of_their_index() -> None:
+    plan = pf.jit(lambda table, i: table[i] * 2).plan(pf.spec("f32[V, 512]"), pf.spec("i64[K]"), target="h200")
+    (check,) = [line for line in plan.source().splitlines() if "atomic(" in line]
+    assert "CELL" in check and "CELL = Tile((1,), (0,))" in plan.source()
