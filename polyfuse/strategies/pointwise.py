@@ -41,9 +41,31 @@ def pointwise(situation: Situation) -> list[Proposal]:
     found = [_gpu(situation, axes, inner, prologue=prologue)]
     if not prologue and len(situation.group.body) > LARGE_BODY:
         found.append(_gpu(situation, axes, inner, most_unrolled=1))
+    elif not prologue and inner is not None and (narrow := _narrow(situation, inner)):
+        found.append(_gpu(situation, axes, inner, narrow=narrow))
     if inner is not None and not prologue and (part := _part(situation, inner)):
         found.append(_gpu(situation, axes, inner, part=part))
     return found
+
+
+MOST_RESULTS = 32
+"""Elements of a thread whose loads are narrow."""
+
+
+def _narrow(situation: Situation, inner: AxisClass) -> tuple[int, int] | None:
+    """(elements of a vector, vectors of a thread) where the loads of a proposal by the bytes of the widest array would
+    leave few bytes on their way: of bytes that become floats.  The vectors are whole for that array, so that warps
+    write whole sectors.  None where the loads are wide enough, or the results what memory is busy with."""
+    hints, lead = situation.hints, situation.points(situation.lead)
+    long = [v for v in situation.group.loads if 2 * math.prod(n.evaluate(hints) for n in situation.scop.shape(v)) > lead]
+    loaded = sum(d.itemsize for v in long for d in _dtypes(situation, v))
+    itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
+    width = situation.width(inner.extent, flat=False)
+    at_once = loaded * width * max(1, BYTES_IN_FLIGHT // (itemsize * width))
+    if not loaded or at_once >= BYTES_IN_FLIGHT:
+        return None
+    vector = min(width, max(1, situation.target.vector_bytes // itemsize))
+    return vector, power_below(min(BYTES_IN_FLIGHT // loaded, MOST_RESULTS) // vector)
 
 
 MOST_PARTS = 4
@@ -100,8 +122,10 @@ def _gpu(
     most_unrolled: int = 2 * BYTES_IN_FLIGHT,
     prologue: Sequence[AxisClass] = (),
     part: int = 0,
+    narrow: tuple[int, int] | None = None,
 ) -> Proposal:
-    """`part`: deal the threads to the elements of a part of a row, of which a thread takes all; see `_part`."""
+    """`part`: deal the threads to the elements of a part of a row, of which a thread takes all; see `_part`.  `narrow`:
+    (elements of a vector, vectors), see `_narrow`."""
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
@@ -112,7 +136,12 @@ def _gpu(
     rows = threads // lanes
     others = rows_first(situation, [a for a in axes if a is not inner], rows)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
-    unroll = situation.tiles.get("unroll") or min(most_unrolled, max(1, in_flight // (itemsize * width)))
+    unroll = min(most_unrolled, max(1, in_flight // (itemsize * width)))
+    if narrow is not None:
+        width, unroll = min(width, narrow[0]), narrow[1]
+        lanes = min(threads, power_above(-(-inner.size(situation.hints) // width)))
+        rows = threads // lanes
+    unroll = situation.tiles.get("unroll", unroll)
     across = 1  # rows of a thread, where its vectors fill no row
     if inner.size(situation.hints) < unroll * lanes * width and "unroll" not in situation.tiles:
         unroll, across = 1, power_below(min(unroll, -(-others[0].size(situation.hints) // rows))) if others else 1
