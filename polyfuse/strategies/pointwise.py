@@ -57,7 +57,8 @@ def _narrow(situation: Situation, inner: AxisClass) -> tuple[int, int] | None:
     leave few bytes on their way: of bytes that become floats.  The vectors are whole for that array, so that warps
     write whole sectors.  None where the loads are wide enough, or the results what memory is busy with."""
     hints, lead = situation.hints, situation.points(situation.lead)
-    long = [v for v in situation.group.loads if 2 * math.prod(n.evaluate(hints) for n in situation.scop.shape(v)) > lead]
+    count = {v: math.prod(n.evaluate(hints) for n in situation.scop.shape(v)) for v in situation.group.loads}
+    long = [v for v, elements in count.items() if 2 * elements > lead]
     loaded = sum(d.itemsize for v in long for d in _dtypes(situation, v))
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
     width = situation.width(inner.extent, flat=False)
