@@ -107,7 +107,7 @@ def _normal(name: str, value: Any) -> Any:
                 raise OptionError(f"{name}={value!r} is not supported", advice=_MISSING[name])
             return value
         case "max_fusion_size" | "max_registers":
-            if not isinstance(value, int) or value < 0:
+            if type(value) is not int or value < 0:  # True is no number of registers
                 raise OptionError(f"{name}={value!r}", advice="use a positive integer, or 0 for no limit")
             return value
         case _:

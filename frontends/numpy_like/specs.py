@@ -197,8 +197,8 @@ def dtype_of(value: Any) -> DType:
 
 
 def numpy_dtype(dtype: Any) -> DType:
-    """The `DType` of anything that ``np.dtype`` accepts.  Raises DTypeError with the alternative."""
-    wanted = np.dtype(dtype)
+    """The `DType` of what ``np.dtype`` accepts, or of a torch dtype.  Raises DTypeError with the alternative."""
+    wanted = np.dtype(dtype) if (theirs := _of_torch(dtype)) is None else theirs
     found = dtypes.from_numpy(wanted)
     if found is not None:
         return found
@@ -209,6 +209,15 @@ def numpy_dtype(dtype: Any) -> DType:
     if not wanted.isnative:
         advice = "Convert it with x.astype(x.dtype.newbyteorder('='))."
     raise DTypeError(f"dtype {wanted} is not supported", advice=advice)
+
+
+def _of_torch(dtype: Any) -> np.dtype[Any] | None:
+    """NumPy's dtype of the same name, for an object that reads ``torch.float32``; torch itself need not be there."""
+    package, _, name = str(dtype).partition(".")
+    if package != "torch" or not type(dtype).__module__.startswith("torch"):
+        return None
+    known = _NUMPY_NAMES.get(name)
+    return np.dtype(name) if known is None else known.numpy
 
 
 def is_array(value: Any) -> bool:

@@ -63,7 +63,8 @@ def report(plan: Plan) -> str:
     if plan.unweighed:
         blocks.append(f"{plan.unweighed} {UNWEIGHED}")
     if plan.guards:
-        blocks.append("\n".join(["holds where", *(f"  {guard_text(guard)}" for guard in plan.guards)]))
+        conditions = dict.fromkeys(f"  {guard_text(guard)}" for guard in plan.guards)  # once, if advised and needed
+        blocks.append("\n".join(["holds where", *conditions]))
     return "\n\n".join(blocks)
 
 

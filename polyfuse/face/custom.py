@@ -102,8 +102,7 @@ class Custom:
         library, first = found[0]
         shape, dtype = self.writes(*operands)
         extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-        name, device = str(dtype), library.facts(first).device
-        wanted = numpy_dtype(name.removeprefix("torch.") if name.startswith("torch.") else dtype)
-        result = library.allocator(extents, wanted, device)()
+        device = library.facts(first).device
+        result = library.allocator(extents, numpy_dtype(dtype), device)()
         self.kernel(*operands, result, stream=library.stream(device)())
         return result

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.errors import ArgumentError
 from polyfuse.run.arguments import same
 from polyfuse.run.arrays import Device, Library
 
@@ -70,6 +71,11 @@ class Watch:
             if current is not value and not same(current, value):
                 return False
         return True
+
+
+def of_capture(error: ArgumentError) -> ArgumentError:
+    """What a library says against an array, of one that no argument's name leads to."""
+    return ArgumentError(f"an array that the function holds{error.message}", advice=error.advice)
 
 
 def _of_library(array: Any, library: Library, device: Device) -> Any:

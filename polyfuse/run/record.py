@@ -15,9 +15,10 @@ from typing import Any
 
 from polyfuse.bindings import Buffer
 from polyfuse.dtypes import DType
+from polyfuse.errors import ArgumentError
 from polyfuse.run.arguments import same
 from polyfuse.run.arrays import Device, Library
-from polyfuse.run.captures import Watch
+from polyfuse.run.captures import Watch, of_capture
 from polyfuse.run.services import Form, Launcher
 from polyfuse.run.workspace import Counters
 
@@ -177,6 +178,8 @@ class Record:
                 key, pointer = capture.library.read(array)
             except (AttributeError, TypeError):  # rebound to something else
                 return False
+            except ArgumentError as error:
+                raise of_capture(error) from None
             if key != capture.key:
                 return False
             pointers.append(pointer)

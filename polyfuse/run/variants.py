@@ -19,7 +19,7 @@ from polyfuse.options import Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arguments import SCALARS, same
 from polyfuse.run.arrays import Device
-from polyfuse.run.captures import Watch, watch
+from polyfuse.run.captures import Watch, of_capture, watch
 from polyfuse.run.failure import Attempt, attempt
 from polyfuse.run.libraries import library_of
 from polyfuse.run.prepare import Leaf, Ready
@@ -285,10 +285,11 @@ def _readers(watched: Watch, away: Leaf | None) -> Sequence[Callable[[], Any]]:
 
 def captured_leaf(array: Any) -> Leaf | None:
     """A captured array as a leaf; None where the name was rebound to something that is no array."""
-    library = library_of(type(array))
-    if library is None:
-        return None
-    return Leaf(array, library.facts(array), library)
+    try:
+        library = library_of(type(array))
+        return None if library is None else Leaf(array, library.facts(array), library)
+    except ArgumentError as error:
+        raise of_capture(error) from None
 
 
 def layouts_of(leaves: Sequence[Leaf], staged: Sequence[int]) -> tuple[Layout, ...]:

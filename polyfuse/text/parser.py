@@ -68,6 +68,8 @@ _STATEMENT = re.compile(
 
 def parse_text(text: str) -> tuple[StepText, ...]:
     """The steps of a text.  Raises ScheduleError naming the line."""
+    if not isinstance(text, str):
+        raise ScheduleError(f"a schedule is a text, not a {type(text).__name__}", advice="write str(plan) for a plan's")
     steps: list[StepText] = []
     kernel: KernelText | None = None
     statements: list[StatementText] = []
@@ -94,6 +96,8 @@ def parse_text(text: str) -> tuple[StepText, ...]:
             raise ScheduleError(f"line {number}: {line!r} stands in no kernel", advice=advice)
         else:
             statements.append(_statement(line, number))
+            if any(s.name == statements[-1].name for s in statements[:-1]):
+                raise ScheduleError(f"line {number}: {kernel.name} has a line for {statements[-1].name} already")
     finish()
     if not steps:
         raise ScheduleError("the text holds no kernel")
@@ -121,6 +125,11 @@ def _header(line: str, number: int) -> KernelText:
         )
     pairs = [part.split("=") for part in found["parameters"].split()]
     parameters = tuple((name, int(value)) for name, value in pairs)
+    twice = next((name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k])), "")
+    if twice:
+        raise ScheduleError(f"line {number}: {line!r} gives {twice} twice")
+    if found["block"] is not None and not int(found["block"]):
+        raise ScheduleError(f"line {number}: {line!r} has no threads", advice="leave the block out, or say how many")
     beside = found["kind"] == "beside"
     return KernelText(found["name"], found["strategy"], parameters, int(found["block"] or 0), (), number, beside)
 

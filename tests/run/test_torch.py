@@ -199,3 +199,19 @@ def test_captured_numpy_arrays_reach_functions_of_torch(jit: Jit) -> None:
     assert torch.equal(search(x[0]), torch.searchsorted(torch.from_numpy(edges), x[0]))
     weights *= 2
     assert torch.allclose(product(x), torch.sort(x @ torch.from_numpy(weights)).values)
+
+
+def test_tensors_that_a_function_holds_are_read_at_each_call(jit: Jit) -> None:
+    layer = torch.nn.Linear(5, 3)
+    f = jit(lambda x: x @ layer.weight.T + layer.bias)
+    x = torch.randn(4, 5)
+    with pytest.raises(ArgumentError, match="an array that the function holds requires grad"):
+        f(x)
+    with torch.no_grad():
+        assert torch.allclose(f(x), layer(x), atol=1e-6)
+        layer.weight *= 2
+        assert torch.allclose(f(x), layer(x), atol=1e-6)
+    with pytest.raises(ArgumentError, match="an array that the function holds requires grad"):
+        f(x)
+    halves = torch.randn(5, dtype=torch.bfloat16)
+    assert torch.equal(jit(lambda x: halves * x)(halves), halves * halves)

@@ -163,3 +163,9 @@ def test_an_argument_may_be_overwritten_where_every_read_comes_first() -> None:
     assert verdict.hazard is Hazard.WAR and verdict.witness is not None
     verdict = plan(programs.rows_then_columns, "f32[M~4096, N~65536]").why_not("x", "x")
     assert verdict.kind is Kind.UNKNOWN and "shape and dtype of x" in verdict.sentence
+
+
+def test_a_condition_that_is_advised_and_needed_is_said_once() -> None:
+    text = plan(programs.softmax, "f32[M, N]").explain()
+    conditions = text.split("holds where\n")[1].splitlines()
+    assert "  N <= 16384" in conditions and len(conditions) == len(set(conditions)), conditions

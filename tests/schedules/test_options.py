@@ -176,6 +176,13 @@ def test_what_is_not_there_is_refused(name: str) -> None:
     pf.jit(softmax, **{name: False})
 
 
+@pytest.mark.parametrize("name", ["max_registers", "max_fusion_size"])
+@pytest.mark.parametrize("value", [True, -1, 2.0, "4"])
+def test_limits_are_whole_numbers(name: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=f"{name}="):
+        pf.jit(softmax, **{name: value})
+
+
 def test_every_option_has_a_test_here() -> None:
     steered = {"together", "apart", "max_fusion_size", "max_registers", "tiles", "strategies"}
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}

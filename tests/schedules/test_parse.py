@@ -164,6 +164,9 @@ def test_kernels_run_in_the_order_of_the_text() -> None:
         ("vector=4", "vector=3", "vector", Hazard.STEERING),
         ("chunks=4", "colour=4", "rows has no parameter colour", Hazard.STEERING),
         ("block 256", "block 2048", "2048", None),
+        ("block 256", "block 0", "has no threads", None),
+        ("chunks=4", "chunks=4 lanes=128", "gives lanes twice", None),
+        ("  d = x - m", "  m   global\n  d = x - m", "has a line for m already", None),
         ("  d =", "  q =", "no value is called q", None),
         ("kernel m", "kernal m", "stands in no kernel", None),
         ("lanes=256", "lanes", "is no kernel header", None),
@@ -176,6 +179,12 @@ def test_edits_that_are_refused(old: str, new: str, says: str, hazard: Hazard | 
     text, verdict = refusal(str(original).replace(old, new), original)
     assert says in text
     assert hazard is None or (verdict is not None and verdict.hazard is hazard)
+
+
+def test_a_plan_is_no_text() -> None:
+    original = plan(programs.softmax, "f32[N, 4096]")
+    with pytest.raises(ScheduleError, match="a text, not a Plan"):
+        apply_text(original, original)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
