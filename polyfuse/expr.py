@@ -10,6 +10,7 @@ Iota       the affine expression `index` of the output point, as an integer
 Map        a scalar function (`polyfuse.scalars`) of the operands at the same point; rank-0 operands broadcast
 Reduce     a monoid over `axes` of the operands (tuple state: component `component` of the result); axes vanish
 Scan       a monoid over the prefix along `axis`, or along each run of so many elements
+Recurrence a scalar function of the operands at the same point and of earlier values along `axis`
 View       ``source[index]``: one affine index map; every transpose, slice, flip, broadcast, reshape, window
 Region     the first piece whose condition holds: concatenate, pad, roll, functional slice update
 Gather     ``source[index]`` where some entries are data: values of integer operands at the output point
@@ -37,6 +38,7 @@ from polyfuse.affine import Affine, AffineLike, dimensions, names_of
 from polyfuse.dtypes import DType, bool_
 from polyfuse.errors import Source
 from polyfuse.scalars import FUNCTIONS, monoid_named
+from polyfuse.terms import Expr
 
 Shape = tuple[Affine, ...]
 
@@ -110,6 +112,21 @@ class Scan(_Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Recurrence(_Node):
+    """``h[i] = step(h[i - lag] for lag in lags, other operands at i)``, one element after the other along `axis`.
+
+    `step`: a term over ``b1, b2, ...``, the values so many elements before, ``o0, o1, ...``, the operands at the point,
+    and conditions on the point.  The first operands, one per lag, stand for the values before where there is none:
+    ``b2`` is the operand of lag 2 at the first two elements.
+    """
+
+    step: Expr
+    operands: tuple[Node, ...]
+    lags: tuple[int, ...]
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class View(_Node):
     source: Node
     index: tuple[Affine, ...]
@@ -177,7 +194,7 @@ class Opaque(_Node):
     result: int
 
 
-Node = Union[Input, Scalar, Constant, Iota, Map, Reduce, Scan, View, Region, Gather, Scatter, Opaque]
+Node = Union[Input, Scalar, Constant, Iota, Map, Reduce, Scan, Recurrence, View, Region, Gather, Scatter, Opaque]
 
 # ---------------------------------------------------------------------------------------------- interning
 
@@ -296,6 +313,15 @@ def scan(
     return _intern(Scan, operand.shape, operand.dtype, monoid=monoid, **fields)  # type: ignore[no-any-return]
 
 
+def recurrence(step: Expr, operands: Sequence[Node], lags: Sequence[int], axis: int, dtype: DType) -> Recurrence:
+    """Operands have the shape of the first, or rank 0 behind those of the lags (positive, distinct, rising)."""
+    shape = operands[0].shape
+    assert lags and all(o.shape == shape for o in operands[: len(lags)]) and list(lags) == sorted(set(lags))
+    assert all(o.shape in (shape, ()) for o in operands) and 0 <= axis < len(shape)
+    fields: dict[str, Any] = dict(step=step, operands=tuple(operands), lags=tuple(lags), axis=axis)
+    return _intern(Recurrence, shape, dtype, **fields)  # type: ignore[no-any-return]
+
+
 def view(source: Node, shape: Sequence[AffineLike], index: Sequence[AffineLike]) -> Node:
     """``source[index]``; views of views compose, identities vanish, a view of a constant scalar stays a view."""
     entries = tuple(Affine.of(e) for e in index)
@@ -360,7 +386,7 @@ def opaque(call: Call, operands: Sequence[Node], shape: Sequence[AffineLike], dt
 def operands_of(node: Node) -> tuple[Node, ...]:
     """The nodes that `node` reads, in order."""
     match node:
-        case Map() | Reduce() | Opaque():
+        case Map() | Reduce() | Recurrence() | Opaque():
             return node.operands
         case Scan():
             return (node.operand,)

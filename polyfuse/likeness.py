@@ -94,7 +94,7 @@ class Likeness:
             body = tuple([rewrite(b, _without_value) for b in s.body])
             self.of_statement[value] = self._kind((
                 "statement", s.extents, reads, body, s.dtypes, s.monoid, s.reduced,
-                s.scanned, s.exclusive, s.reverse, s.run,
+                s.scanned, s.exclusive, s.reverse, s.run, s.lags,
             ))  # fmt: skip
         return self.of_statement[value]
 

@@ -46,6 +46,8 @@ def with_operands(node: Node, operands: list[Node]) -> Node:
             return expr.reduce_(node.monoid, operands, node.axes, node.component)
         case expr.Scan():
             return expr.scan(node.monoid, operands[0], node.axis, node.exclusive, node.reverse, node.run)
+        case expr.Recurrence():
+            return expr.recurrence(node.step, operands, node.lags, node.axis, node.dtype)
         case expr.View():
             return expr.view(operands[0], node.shape, node.index)
         case expr.Region():

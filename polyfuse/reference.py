@@ -24,6 +24,7 @@ from polyfuse.expr import (
     Node,
     Opaque,
     Program,
+    Recurrence,
     Reduce,
     Region,
     Scalar,
@@ -35,6 +36,7 @@ from polyfuse.expr import (
 )
 from polyfuse.scalars import CASCADES
 from polyfuse.scatter import scatter
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref, conditions
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
@@ -126,6 +128,8 @@ class Evaluation:
                 return self.reduce(node)
             case Scan():
                 return self.scan(node)
+            case Recurrence():
+                return self.recurrence(node)
             case View():
                 source = self.results[node.source]
                 return np.broadcast_to(source[self.points(node.shape, node.index)], self.shape(node.shape))
@@ -194,6 +198,43 @@ class Evaluation:
         result = runs[0] if len(runs) == 1 else np.concatenate(runs, node.axis)
         return np.flip(result, node.axis) if node.reverse else result
 
+    def recurrence(self, node: Recurrence) -> Any:
+        """Element by element along the axis."""
+        operands = [np.moveaxis(self.results[o], node.axis, 0) if o.rank else self.results[o] for o in node.operands]
+        result = np.zeros(operands[0].shape, self.dtype(node.dtype))
+        inside = {c: np.moveaxis(self.inside(node.shape, c), node.axis, 0) for c in conditions(node.step)}
+        for i in range(len(result)):
+            given: dict[Any, Array] = {c: holds[i] for c, holds in inside.items()}
+            given |= {f"o{k}": o[i] if node.operands[k].rank else o for k, o in enumerate(operands)}
+            for k, lag in enumerate(node.lags):
+                given[f"b{lag}"] = result[i - lag] if i >= lag else operands[k][i]
+            result[i] = self.term(node.step, given)
+        return np.moveaxis(result, 0, node.axis)
+
+    def inside(self, shape: Shape, where: Sequence[Affine]) -> Array:
+        """Whether all of `where` are >= 0, at every point."""
+        holds = [np.ones(self.shape(shape), np.bool_), *(c >= 0 for c in self.points(shape, where))]
+        return np.asarray(np.logical_and.reduce(holds))
+
+    def term(self, term: Expr, given: Mapping[Any, Array]) -> Array:
+        """A scalar term with `given` for what it names and for its conditions."""
+        match term:
+            case Ref(name):
+                return given[name]
+            case Inside(where):
+                return given[where]
+            case Const(value, dtype):
+                return np.asarray(value, self.dtype(dtype))
+            case Apply("cast", (operand,), dtype):
+                return self.term(operand, given).astype(self.dtype(dtype))
+            case Apply("bitcast", (operand,), dtype):
+                assert isinstance(operand, (Ref, Const, Apply))
+                return self.term(operand, given).astype(operand.dtype.numpy).view(dtype.numpy)
+            case Apply(function, operands):
+                return np.asarray(scalar_function(function)(*(self.term(o, given) for o in operands)))
+            case _:
+                raise AssertionError(f"{term} in the step of a recurrence")
+
     def region(self, node: Region) -> Any:
         return self.pieced(node, self.results, self.dtype(node.dtype))
 
@@ -203,8 +244,7 @@ class Evaluation:
         result = np.zeros(extents, dtype)
         left = np.ones(extents, np.bool_)
         for piece in node.pieces:
-            conditions = self.points(node.shape, piece.where)
-            here = left & np.logical_and.reduce([np.ones(extents, np.bool_), *(c >= 0 for c in conditions)])
+            here = left & self.inside(node.shape, piece.where)
             left = left & ~here
             source = values[piece.source]
             points = tuple(p[here] for p in self.points(node.shape, piece.index))

@@ -153,9 +153,14 @@ CASCADES: dict[str, Cascade] = {
 }
 
 
+RECURRENCE = "recurrence"
+"""What a statement has in place of a monoid whose values follow from earlier ones in any way: no kernel splits it."""
+_STEPS = {RECURRENCE: Monoid(RECURRENCE, "", ("0",), "biuf")}
+
+
 def monoid_named(name: str) -> Monoid:
-    """The monoid of a reduction, single or a cascade."""
-    return MONOIDS.get(name) or CASCADES[name]
+    """The monoid of a reduction, single or a cascade; what a recurrence begins with."""
+    return MONOIDS.get(name) or CASCADES.get(name) or _STEPS[name]
 
 
 def merge_cost(name: str | None) -> int:

@@ -24,8 +24,8 @@ from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.dtypes import DType, bool_, i64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program, Shape
-from polyfuse.scalars import monoid_named
-from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
+from polyfuse.scalars import RECURRENCE, monoid_named
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class Statement:
     """``value[kept] (monoid)= body(reads)`` over the box ``0 <= %d < extents[d]``.
 
     `body`: one term per component of the state, over ``r0, r1, ...`` (the reads) and ``s3`` (scalar argument 3).
+    `lags`: of a recurrence along `scanned`, whose body also names ``b1, b2, ...``, the values so many elements before.
     `reduced`: the reduced dimensions (empty unless `monoid` and no scan).  `scanned`: the dimension of a prefix scan,
     which is kept; with `run` its prefixes start anew at every multiple of so many elements.  `digest`: structural
     identity, independent of names.  `kept`: the dimensions of the domain that index the value, in order; `shape`: their
@@ -84,6 +85,7 @@ class Statement:
     exclusive: bool = False
     reverse: bool = False
     run: int = 0
+    lags: tuple[int, ...] = ()
     source: Source | None = None
     kept: tuple[int, ...] = field(init=False, compare=False, repr=False)
     shape: Shape = field(init=False, compare=False, repr=False)
@@ -207,6 +209,9 @@ class _Builder:
                 term = self._read(body, node.operand, dimensions(node.rank), ())
                 scan = dict(monoid=node.monoid, scanned=node.axis, exclusive=node.exclusive, reverse=node.reverse)
                 scan["run"] = node.run
+            case expr.Recurrence():
+                term = self._step(body, node)
+                scan = dict(monoid=RECURRENCE, scanned=node.axis, lags=node.lags)
             case expr.Scatter():
                 return self._scatter(node)
             case _:
@@ -246,6 +251,29 @@ class _Builder:
             self._append(primary, statement)
         self.of_node[node.digest] = self.of_node[primary.digest]
         return self.of_node[node.digest]
+
+    def _step(self, body: _Body, node: expr.Recurrence) -> Expr:
+        """The step with its operands read, and ``where(i < lag, operand of the lag, value before)`` for every lag whose
+        operand is not 0, with which every recurrence begins."""
+        points = dimensions(node.rank)
+        missing = {f"b{lag}": (lag - 1 - points[node.axis],) for lag in node.lags}
+        starts = {f"b{lag}": operand for lag, operand in zip(node.lags, node.operands, strict=False)}
+
+        def leaf(term: Ref | Const | Index | Inside) -> Expr:
+            match term:
+                case Ref(name, dtype) if name in starts:
+                    where = missing[name]
+                    first = self._read(body, starts[name], points, where)
+                    if isinstance(first, Const) and not first.value:
+                        return term
+                    return Apply("where", (Inside(where), first, term), dtype)
+                case Ref(name, _):
+                    operand = node.operands[int(name[1:])]
+                    return self._read(body, operand, points[: operand.rank], ())
+                case _:
+                    return term
+
+        return rewrite(node.step, leaf)
 
     def _opaque(self, node: expr.Opaque) -> int:
         operands = tuple(map(self._whole, node.operands))

@@ -66,6 +66,18 @@ def references(term: Expr) -> Iterator[Ref]:
             return
 
 
+def conditions(term: Expr) -> Iterator[tuple[Affine, ...]]:
+    """What every `Inside` in `term` says, left to right."""
+    match term:
+        case Inside(where):
+            yield where
+        case Apply(operands=operands):
+            for operand in operands:
+                yield from conditions(operand)
+        case _:
+            return
+
+
 def rewrite(term: Expr, leaf: Callable[[Ref | Const | Index | Inside], Expr]) -> Expr:
     """`term` with every leaf replaced by ``leaf(leaf)``."""
     if isinstance(term, Apply):

@@ -7,7 +7,7 @@ NumPy's functions combine them, so that promotion, names and simplifications are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyfuse import expr
@@ -38,12 +38,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Evaluates the terms of one statement.  `order`: all its variables."""
+    """Evaluates the terms of one statement.  `order`: all its variables.  `stand_ins`: by the identity of an access
+    that meets new values, what stands for it over the ranges of the statement."""
 
     trace: Trace
     order: Keys
     bounds: Bounds
     elementwise: frozenset[str]
+    stand_ins: Mapping[int, tuple[Node, Keys, Ranges]] = field(default_factory=dict)
 
     # ------------------------------------------------------------------------------------------ terms
     def value(self, term: Any, space: Space) -> Value:
@@ -53,6 +55,9 @@ class Evaluation:
                     (space.ranges[term.key].extent,), at_point(Affine.symbol(term.key), [term.key], space.ranges)
                 )
                 return Value(Tracer(self.trace, node, weak=int), (term.key,))
+            case Access() if id(term) in self.stand_ins:
+                self.bounds.guards_needed(term, space)
+                return self._stand_in(*self.stand_ins[id(term)], space)
             case Access():
                 return self._access(term, space)
             case Reduction():
@@ -116,6 +121,10 @@ class Evaluation:
         conditions = tuple(at_point(g, keys, space.ranges) for g in needed)
         pieces = [Piece(conditions, term.value, tuple(index)), Piece((), expr.constant(0, term.value.dtype), ())]
         return Value(Tracer(self.trace, nodes.region(shape, pieces)), keys)
+
+    def _stand_in(self, node: Node, keys: Keys, ranges: Ranges, space: Space) -> Value:
+        moved = [dimension(k) + space.ranges[key].low - ranges[key].low for k, key in enumerate(keys)]
+        return Value(Tracer(self.trace, nodes.view(node, shape_of(keys, space.ranges), moved)), keys)
 
     def data(self, term: Access, axis: int, space: Space) -> Value:
         """A subscript that is a value, wrapped when negative, as NumPy's index arrays are."""

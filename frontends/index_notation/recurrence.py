@@ -2,18 +2,23 @@
 
     s[i] = s[i - 1] + b[i]       1 <= i < N       ->      s = Scan(sum, Region{ i = 0: s[0]; else: b[i] })
 
-The operation of a scan is associative (a monoid), which is what lets it run in parallel; other recurrences are errors
-that say what to write.
+The operation of a scan is associative (a monoid), which is what lets it run in parallel.  Any other step runs element
+after element along its index, and in parallel along the others (`steps`):
+
+    h[i] = a[i] * h[i - 1] + b[i]   1 <= i < N     ->      h = Recurrence(b1 * o1 + o2; h[i - 1], a[i], b[i])
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
 from polyfuse.errors import UnsupportedError
-from polyfuse.expr import Node, Piece
+from polyfuse.expr import Node, Piece, Shape
+from polyfuse.frontends.index_notation import steps
 from polyfuse.frontends.index_notation.affine_terms import affine
 from polyfuse.frontends.index_notation.bounds import Space, text_of
 from polyfuse.frontends.index_notation.domains import Range, at_point, shape_of
@@ -29,14 +34,14 @@ _UFUNCS = frozenset("add multiply maximum minimum fmax fmin logical_and logical_
 def recurrence(
     target: Access, value: Term, again: Sequence[Access], keys: Keys, space: Space, evaluation: Evaluation
 ) -> tuple[Tracer, Ranges]:
-    """The values of the target over `keys`, and their ranges, which begin one earlier along the recurrence.
+    """The values of the target over `keys`, and their ranges, which a scan begins one earlier along the recurrence.
 
-    Raises UnsupportedError for recurrences that are no scan.
+    Raises UnsupportedError for recurrences along several indices.
     """
-    along = _direction(target, again, keys)
-    parts = _parts(value, again) if along is not None else None
-    if along is None or parts is None:
-        raise _refusal(target, again[0])
+    along, lags = _direction(target, again, keys)
+    parts = _parts(value, again) if lags == [1] and evaluation.bounds.hold(value, space) else None
+    if parts is None:
+        return _in_steps(target, value, dict(zip(map(id, again), lags, strict=True)), along, keys, space, evaluation)
     name, rest = parts
     longer = {**space.ranges, along: Range(space.ranges[along].low - 1, space.ranges[along].high)}
     operand = _operand(target, rest, along, keys, space, longer, evaluation)
@@ -44,17 +49,82 @@ def recurrence(
     return Tracer(evaluation.trace, nodes.cast(result.node, target.array.element)), longer
 
 
-def _direction(target: Access, again: Sequence[Access], keys: Keys) -> str | None:
-    """The variable along which the one recurrent access lags by one."""
-    if len(again) != 1:
-        return None
-    written = [affine(s) for s in target.subscripts]
-    read = [affine(s) for s in again[0].subscripts]
+def _in_steps(
+    target: Access, value: Term, again: Mapping[int, int], along: str, keys: Keys, space: Space, evaluation: Evaluation
+) -> tuple[Tracer, Ranges]:
+    """Element after element, as far as possible from the old values that the first ones read: their elements are then
+    the same for the target and for the result.  `again`: the lags of the accesses to new values, by identity."""
+    low, axis, lags = space.ranges[along].low, keys.index(along), sorted(set(again.values()))
+    ahead = _elements_ahead(target, value, lags[-1], along, space, evaluation)
+    ranges = {**space.ranges, along: Range(low - ahead, space.ranges[along].high)}
+    shape, element = shape_of(keys, ranges), target.array.element
+    nodes_of: dict[int, Node] = {lag: expr.input_(-lag, shape, element) for lag in lags}
+    stand_ins = {which: (nodes_of[lag], keys, ranges) for which, lag in again.items()}
+    made = replace(evaluation, stand_ins=stand_ins)
+    guards = (*space.guards, Affine.symbol(along) - low) if ahead else space.guards
+    step = as_dtype(made.over(made.value(value, Space(ranges, guards)), keys, ranges).tracer, element)
+    if ahead:
+        pieces = [Piece((dimension(axis) - ahead,), step, dimensions(len(keys)))]
+        step = nodes.region(shape, [*pieces, Piece((), target.value, _index(target, along, 0, keys, ranges))])
+    starts = [
+        nodes.full(shape, 0, element)  # no element of the result asks for it
+        if ahead == lags[-1]
+        else _where_inside(target, shape, _index(target, along, lag, keys, ranges))
+        for lag in lags
+    ]
+    counted = {node: lag for lag, node in nodes_of.items()}
+    return Tracer(evaluation.trace, steps.recurrence(step, counted, starts, axis)), ranges
+
+
+def _elements_ahead(target: Access, value: Term, most: int, along: str, space: Space, evaluation: Evaluation) -> int:
+    """How many elements of the target lie before the first instance, no more than `most`."""
+    if any(isinstance(t, Access) and any(affine(s) is None for s in t.subscripts) for t in value.walk()):
+        return 0  # an access by values takes no conditions on indices
+    low, high = space.ranges[along].low, space.ranges[along].high
+    for count in range(most, 0, -1):
+        if evaluation.bounds.hold(target, Space({**space.ranges, along: Range(low - count, high)}, space.guards)):
+            return count
+    return 0
+
+
+def _index(target: Access, along: str, lag: int, keys: Keys, ranges: Ranges) -> tuple[Affine, ...]:
+    """The element of the target so many steps before the instances."""
+    written = [w for w in map(affine, target.subscripts) if w is not None]
+    before = {along: Affine.symbol(along) - lag}
+    return tuple(at_point(w.substitute(before), keys, ranges) for w in written)
+
+
+def _where_inside(target: Access, shape: Shape, index: Sequence[Affine]) -> Node:
+    """The old values at `index`, and 0 outside of the array, where a guard keeps the step from reading them."""
+    sizes = target.value.shape
+    inside = tuple(e for at, n in zip(index, sizes, strict=True) for e in (at, n - 1 - at))
+    rest = Piece((), expr.constant(0, target.value.dtype), ())
+    return nodes.region(shape, [Piece(inside, target.value, tuple(index)), rest])
+
+
+def _direction(target: Access, again: Sequence[Access], keys: Keys) -> tuple[str, list[int]]:
+    """The variable along which all accesses to new values lag, and by how much each.  Raises UnsupportedError."""
+    written = [s for s in map(affine, target.subscripts) if s is not None]
     for key in keys:
-        before = [w.substitute({key: Affine.symbol(key) - 1}) for w in written if w is not None]
-        if before == read:
-            return key
-    return None
+        lags = [_lag_of(read, written, key) for read in again]
+        if all(lags):
+            return key, lags
+    raise _refusal(target, next((r for r in again if not any(_lag_of(r, written, key) for key in keys)), again[-1]))
+
+
+def _lag_of(read: Access, written: Sequence[Affine], key: str) -> int:
+    return _lag([s for s in map(affine, read.subscripts) if s is not None], written, key)
+
+
+def _lag(read: Sequence[Affine], written: Sequence[Affine], key: str) -> int:
+    """How many steps of `key` before the target an access lies; 0 where it does not."""
+    for r, w in zip(read, written, strict=True):
+        if factor := w.coefficient(key):
+            distance = w - r
+            lag = distance.constant // factor if distance.is_constant else 0
+            before = [e.substitute({key: Affine.symbol(key) - lag}) for e in written]
+            return lag if lag > 0 and before == list(read) else 0
+    return 0
 
 
 def _parts(value: Term, again: Sequence[Access]) -> tuple[str, Term] | None:
@@ -109,9 +179,8 @@ def _operand(
 def _refusal(target: Access, read: Access) -> UnsupportedError:
     name = target.name
     return UnsupportedError(
-        f"{text_of(target)} depends on {text_of(read)}, a new value, in a way that is no prefix operation",
-        advice=f"A recurrence is {text_of(target)} = {text_of(read)} + ..., by + * max min & |, one step along "
-        f"one index. For the old values read from a copy: old = {name}.copy(). "
-        "s[i] = a[i]*s[i-1] + b[i] is p * (s0 + np.cumsum(b / p)) with p = np.cumprod(a).",
+        f"{text_of(target)} depends on {text_of(read)}, a new value, and not along one index alone",
+        advice=f"A recurrence reads new values a number of steps back along one index, all along the same. For the old "
+        f"values read from a copy: old = {name}.copy(). Steps along several indices are a Python loop over slices.",
         source=read.location.source() if read.location else None,
     )

@@ -127,7 +127,7 @@ def _statement_key(statement: Statement, keys: Mapping[int, bytes], sizes: Sizes
         tuple(d.name for d in statement.dtypes),
         statement.monoid,
         statement.reduced,
-        (statement.scanned, statement.exclusive, statement.reverse, statement.run),
+        (statement.scanned, statement.exclusive, statement.reverse, statement.run, statement.lags),
     )
 
 

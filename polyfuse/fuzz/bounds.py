@@ -29,6 +29,7 @@ from polyfuse.expr import (
     Node,
     Opaque,
     Program,
+    Recurrence,
     Reduce,
     Region,
     Scalar,
@@ -131,6 +132,8 @@ class Bounded(Evaluation):
                 return self.reduce_error(node)
             case Scan():
                 return self.scan_error(node)
+            case Recurrence():
+                return np.inf  # what a step makes of an error, any number of times
             case View():
                 return self.errors[node.source][self.points(node.shape, node.index)]
             case Region():

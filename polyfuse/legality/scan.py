@@ -38,6 +38,9 @@ def scanned(proof: Proof) -> Verdict:
 
 def _levels(proof: Proof, placed: Placed, together: frozenset[str]) -> Verdict:
     name = proof.name(placed)
+    statement = proof.statement(placed)
+    if statement is not None and statement.lags:
+        return _trips(proof, placed, statement, together)
     slots = [d.name for d in proof.schedule.of_kind("slot") if d.name in together]
     if len(slots) > 1:
         sentence = f"the prefix {name} runs through several register slots: {', '.join(slots)}"
@@ -49,6 +52,17 @@ def _levels(proof: Proof, placed: Placed, together: frozenset[str]) -> Verdict:
             return illegal(Hazard.COMBINE, sentence, rule="scan")
         reach = d.stride * d.count
     return LEGAL
+
+
+def _trips(proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]) -> Verdict:
+    """A recurrence hands its values from trip to trip of one loop, an element each: nothing joins two parts of it."""
+    assert statement.scanned is not None
+    loops = [loop for loop in proof.loops(placed) if loop in together]
+    at = proof.affine(placed.place[statement.scanned])
+    if set(loops) == together and at == (Affine.symbol(f"${loops[0]}") if len(loops) == 1 else Affine.of(0)):
+        return LEGAL
+    sentence = f"the recurrence {proof.name(placed)} is placed at {at}, which is not one trip of a loop after the other"
+    return illegal(Hazard.COMBINE, sentence, rule="scan")
 
 
 def _sequence(

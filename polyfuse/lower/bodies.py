@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyfuse import kernel as ir
-from polyfuse.lower.environment import Environment, affine_entry, held_name, result_names
+from polyfuse.dtypes import DType
+from polyfuse.lower.environment import Environment, affine_entry, held_name, reduced_loops, result_names
 from polyfuse.scalars import SHORT
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
@@ -23,6 +24,8 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
                 provider = env.by_name[placed.providers[int(name[1:])]]
                 held = held_name(env, provider, read.component)
                 return Ref(held, dtype.compute)
+            case Ref(name, dtype) if name.startswith("b"):
+                return carried(env, placed, int(name[1:]), dtype.compute)
             case Ref(name, dtype):
                 given = Ref(name, env.scalars[name])
                 return given if given.dtype == dtype.compute else Apply("cast", (given,), dtype.compute)
@@ -34,6 +37,17 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
                 return Const(value, dtype.compute)
 
     return in_registers(rewrite(statement.body[component], leaf))
+
+
+def carried(env: Environment, placed: Placed, lag: int, dtype: DType) -> Ref | Const:
+    """The value that a recurrence had so many trips before; a single element has none, and asks for none."""
+    if not reduced_loops(env, placed):
+        return Const(False if dtype.kind == "b" else 0, dtype)
+    return Ref(carry_name(placed, lag), dtype)
+
+
+def carry_name(placed: Placed, lag: int) -> str:
+    return f"{placed.name}_carry" if lag == 1 else f"{placed.name}_carry{lag}"
 
 
 def rounded(env: Environment, statement: Statement, value: Expr, component: int = 0) -> Expr:

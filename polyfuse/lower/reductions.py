@@ -7,7 +7,7 @@ from dataclasses import replace
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bool_
-from polyfuse.lower.bodies import body_term
+from polyfuse.lower.bodies import body_term, carry_name
 from polyfuse.lower.cascades import gathered, merged, moving
 from polyfuse.lower.environment import (
     Environment,
@@ -27,6 +27,8 @@ def initialise(env: Environment, placed: Placed) -> list[ir.Op]:
     statement = env.scop.statements[placed.value]
     assert isinstance(statement, Statement) and statement.monoid is not None
     fill = neutral(statement.monoid, statement.dtypes)
+    if statement.lags:
+        return [ir.Let(carry_name(placed, lag), fill[0]) for lag in range(1, max(statement.lags) + 1)]
     if statement.scanned is not None:
         return [ir.Let(f"{placed.name}_carry", fill[0])]
     if lanes := vector_lanes(env, placed, statement):

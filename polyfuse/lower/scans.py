@@ -1,9 +1,9 @@
-"""Scans: running sums along the slots, threads and loops of one dimension."""
+"""Scans: running sums along the slots, threads and loops of one dimension; recurrences, along a loop alone."""
 
 from __future__ import annotations
 
 from polyfuse import kernel as ir
-from polyfuse.lower.bodies import body_term, rounded
+from polyfuse.lower.bodies import body_term, carry_name, rounded
 from polyfuse.lower.environment import Environment, affine_entry, reduced_loops, summed_over
 from polyfuse.scalars import MONOIDS
 from polyfuse.schedule import Placed
@@ -46,3 +46,17 @@ def scan(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
         ir.Let(placed.name, rounded(env, statement, Apply(function, (carry, Ref(name, dtype)), dtype))),
         ir.Let(carry.name, Apply(function, (carry, Ref(total, dtype)), dtype)),
     ]
+
+
+def recurrence(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
+    """The step of one trip, then every value moves one trip further back.
+
+    h = f(h_carry, h_carry2, x);   h_carry2 = h_carry;   h_carry = h
+    """
+    dtype = statement.dtypes[0].compute
+    now: list[ir.Op] = [ir.Let(placed.name, rounded(env, statement, body_term(env, placed, statement, 0)))]
+    if not reduced_loops(env, placed):
+        return now
+    for lag in range(max(statement.lags), 1, -1):
+        now.append(ir.Let(carry_name(placed, lag), Ref(carry_name(placed, lag - 1), dtype)))
+    return [*now, ir.Let(carry_name(placed, 1), Ref(placed.name, dtype))]

@@ -25,7 +25,7 @@ from polyfuse.lower.reductions import (
     reduce_slots,
     taken,
 )
-from polyfuse.lower.scans import scan
+from polyfuse.lower.scans import recurrence, scan
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 from polyfuse.scop import Statement
@@ -129,6 +129,8 @@ def compute(env: Environment, placed: Placed) -> list[ir.Op]:
     if statement.monoid is None:
         value = rounded(env, statement, body_term(env, placed, statement, 0))
         return [ir.Let(placed.name, value), *report_unused(env, placed, statement)]
+    if statement.lags:
+        return recurrence(env, placed, statement)
     if statement.scanned is not None:
         return scan(env, placed, statement)
     if reduced_loops(env, placed):

@@ -309,6 +309,9 @@ class _Builder:
             raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
         for atom, factor in place[statement.scanned].terms:
             digit = self.digits.get(atom[1:]) if isinstance(atom, str) else None
+            if statement.lags and digit is not None and digit.kind in ("thread", "slot"):
+                sentence = f"the recurrence {statement.name} is needed at {at}, in several threads or slots at a time"
+                raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
             apart = statement.run and factor % statement.run == 0  # a block of its own for every run
             if digit is not None and (digit.kind == "block" and not apart or factor < 0):
                 where = "crosses blocks" if digit.kind == "block" else "runs from the last element to the first"

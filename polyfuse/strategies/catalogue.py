@@ -39,7 +39,7 @@ FALLBACKS = (
 
 def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
     """Tiers of proposals: a later tier counts only where nothing of an earlier one can be placed."""
-    if situation.invariant and (situation.reductions or situation.scans):
+    if situation.invariant and (situation.reductions or any(not s.lags for s in situation.scans)):
         yield iter(batch_invariant(situation))
         return
     for tier in (STRATEGIES, FALLBACKS):

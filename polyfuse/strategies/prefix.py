@@ -27,7 +27,7 @@ def prefix(situation: Situation) -> list[Proposal]:
     if not situation.scans or situation.reductions or situation.target.kind == "cpu" or situation.inner is None:
         return []
     over = [a for a in situation.axes if a.scanned_by]
-    if len(over) != 1:
+    if len(over) != 1 or any(s.lags for s in situation.scans):  # a recurrence has one thread per row: `serial`
         return []
     axis, inner = over[0], situation.inner
     if axis is inner:

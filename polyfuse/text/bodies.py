@@ -51,6 +51,8 @@ def _statement_text(scop: Scop, statement: Statement) -> str:
     if statement.monoid is None:
         return writer.term(statement.body[0])
     parts = [writer.term(term) for term in statement.body]
+    if statement.lags:
+        return f"recurrence({', '.join(parts)}, axis={statement.scanned})"
     if statement.scanned is not None:
         flags = [f"{flag}=True" for flag in ("exclusive", "reverse") if getattr(statement, flag)]
         flags += [f"run={statement.run}"] if statement.run else []
@@ -69,6 +71,8 @@ class _Writer:
         match term:
             case Ref(name=name) if name.startswith("r"):
                 return self.read(self.statement.reads[int(name[1:])])
+            case Ref(name=name) if name.startswith("b"):
+                return f"before({name[1:]})"
             case Ref(name=name):
                 return self.scop.program.arguments[int(name[1:])].path
             case Const():
@@ -97,6 +101,8 @@ class _Writer:
             case Ref(name=name) if name.startswith("r"):
                 read = self.statement.reads[int(name[1:])]
                 return 0, read.source, self.read(read)
+            case Ref(name=name) if name.startswith("b"):
+                return 0, self.statement.id, name
             case Ref(name=name):
                 return 1, int(name[1:]), ""
             case _:

@@ -1,7 +1,7 @@
 """Updates in place against Python's loops: whatever index notation accepts computes what the loops compute.
 
 The oracle visits the points of the target's indices in order and reads what the loops before it have left.  Ranges are
-found by trying every point.  A refusal is an answer too: new values that are read in a way that is no prefix operation.
+found by trying every point.  A refusal is an answer too: new values that are read along several indices.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "max": lambda a, b: np.maximum(a, b),
     "min": lambda a, b: np.minimum(a, b),
+    "step": lambda a, b: (3 * a - b) % 17,
 }
 
 

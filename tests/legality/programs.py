@@ -9,6 +9,7 @@ from polyfuse.affine import Affine, AffineLike, dimension, dimensions
 from polyfuse.expr import DataIndex, Node, Piece, Program, Shape
 from polyfuse.places.proposal import Group
 from polyfuse.scop import InputStatement, Scop, Statement, build_scop
+from polyfuse.terms import Apply, Ref
 
 Size = AffineLike
 
@@ -118,6 +119,15 @@ def normalised(m: Size, n: Size, axis: int) -> Program:
 def summed(m: Size, n: Size, *axes: int, monoid: str = "sum") -> Program:
     x = array(0, m, n)
     return program([x], [exp(reduce(monoid, exp(x), *axes))])
+
+
+def recurrent(m: Size, n: Size) -> Program:
+    """``exp(h)`` with ``h[i, j] = h[i, j - 1] * x[i, j] + x[i, j]`` from 0 on."""
+    x = array(0, m, n)
+    start = expr.view(expr.constant(0.0, dtypes.f32), x.shape, ())
+    before, factor = Ref("b1", dtypes.f32), Ref("o1", dtypes.f32)
+    step = Apply("add", (Apply("multiply", (before, factor), dtypes.f32), factor), dtypes.f32)
+    return program([x], [exp(expr.recurrence(step, [start, x], [1], 1, dtypes.f32))])
 
 
 def stencil(n: Size) -> Program:

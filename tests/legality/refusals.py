@@ -396,6 +396,23 @@ def prefix_across_blocks() -> Refusal:
     return Refusal(scop, legal, tampered, "scan", Hazard.COMBINE, words, "sum[0, 0] -> sum[0, 1] at M = 1")
 
 
+def recurrence_backwards() -> Refusal:
+    place = [b, r]
+    digits = [block("b", M), loop("r", 16)]
+    scop, legal = schedule(programs.recurrent(M, 16), digits, {"recurrence": place, "exp": place})
+    words = "the recurrence recurrence is placed at -$r + 15, which is not one trip of a loop after the other"
+    return Refusal(scop, legal, everywhere(legal, 15 - r, 1), "scan", Hazard.COMBINE, words, "")
+
+
+def recurrence_in_slots() -> Refusal:
+    place = [b, r]
+    digits = [block("b", M), loop("r", 16), slot("v", 4)]
+    scop, legal = schedule(programs.recurrent(M, 16), digits, {"recurrence": place, "exp": place})
+    tampered = everywhere(resized(legal, "r", extent=Affine.of(4)), 4 * r + v, 1)
+    words = "the recurrence recurrence is placed at 4*$r + $v, which is not one trip of a loop after the other"
+    return Refusal(scop, legal, tampered, "scan", Hazard.COMBINE, words, "")
+
+
 def prefix_into_another_run() -> Refusal:
     """One block goes through two runs, the first in front of the second."""
     digits = [block("b", M), block("b1", Affine.of(2)), thread("t", 1, 8), slot("v", 4)]
@@ -660,6 +677,8 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
         prefix_out_of_order,
         prefix_across_blocks,
         prefix_into_another_run,
+        recurrence_backwards,
+        recurrence_in_slots,
         wrong_provider,
         wrong_component,
         gather_of_what_the_kernel_computes,
