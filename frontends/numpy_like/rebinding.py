@@ -118,6 +118,7 @@ class Rebinder:
         names["__builtins__"] = self._builtins(names)
         copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells or None)
         copy.__kwdefaults__ = function.__kwdefaults__
+        copy.__dict__ = function.__dict__  # attributes that it keeps on itself, read and written
         self.done[id(function)] = copy
         for name in names_in(function.__code__):
             if name in names:
