@@ -26,6 +26,7 @@ def sink_gathers(program: Program, hints: Mapping[str, int]) -> Program:
     """The same program with gathers of computed elements as computations of gathered elements.  `hints`: a typical
     value of every size."""
     sources: dict[bytes, Source] = {}
+    names: dict[bytes, str] = {}
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, expr.Gather) or not isinstance(_below_views(node.source), expr.Map):
@@ -38,20 +39,23 @@ def sink_gathers(program: Program, hints: Mapping[str, int]) -> Program:
             return node
         if original.digest in program.sources:
             sources[chosen.checked.digest] = program.sources[original.digest]
+        names.update({new: program.names[old] for new, old in chosen.origins.items() if old in program.names})
         return sunk
 
     rebuilt = rebuild_program(program, change)
-    return replace(rebuilt, sources={**sources, **rebuilt.sources})
+    return replace(rebuilt, sources={**sources, **rebuilt.sources}, names={**names, **rebuilt.names})
 
 
 class _Chosen:
     """The elements that one gather chooses, as values over its points.  `checked`: the gather from an argument that
-    tests all data as the one does that it stands for; others take what is in bounds in any case."""
+    tests all data as the one does that it stands for; others take what is in bounds in any case.  `origins`: of each
+    computed element, the array that it is of."""
 
     def __init__(self, gather: expr.Gather) -> None:
         self.gather = gather
         self.data = _data(gather.index)
         self.checked: Node | None = None
+        self.origins: dict[bytes, bytes] = {}
 
     def of(self, source: Node, index: tuple[IndexEntry, ...]) -> Node | None:
         """``source[index]``; None where that is a gather from no argument."""
@@ -61,7 +65,11 @@ class _Chosen:
             case expr.Map():
                 operands = [self.of(o, index if o.rank else ()) for o in source.operands]
                 known = [o for o in operands if o is not None]
-                return expr.map_(source.function, known, source.dtype) if len(known) == len(operands) else None
+                if len(known) < len(operands):
+                    return None
+                found = expr.map_(source.function, known, source.dtype)
+                self.origins[found.digest] = source.digest
+                return found
             case expr.View():
                 below = _through(source, index)
                 if below is None or (_data(below) and isinstance(source.source, expr.Input)):

@@ -121,7 +121,7 @@ def test_explain_says_why_a_fallback_was_taken() -> None:
 
 
 def gathered(x: Any, i: Any) -> Any:
-    e = np.exp(x)
+    e = np.cumsum(x, axis=1)
     y = e[i]
     return y
 

@@ -93,3 +93,14 @@ def test_neighbours_share_one_test_of_their_index() -> None:
     plan = pf.jit(lambda table, i: table[i] * 2).plan(pf.spec("f32[V, 512]"), pf.spec("i64[K]"), target="h200")
     (check,) = [line for line in plan.source().splitlines() if "atomic(" in line]
     assert "CELL" in check and "CELL = Tile((1,), (0,))" in plan.source()
+
+
+def test_what_is_computed_alone_keeps_its_name() -> None:
+    def looked_up(x, i, y):
+        e = np.exp(x)
+        z = e[i] + y
+        return z
+
+    plan = pf.jit(looked_up).plan(pf.spec("f32[N]"), pf.spec("i64[M]"), pf.spec("f32[M]"), target="h200")
+    assert [f"{s.name} = {s.text}" for s in plan.kernels[0].statements][-2:] == ["e = exp(gather)", "z = y + e"]
+    assert plan.why_not("e", "z")
