@@ -27,6 +27,7 @@ from polyfuse.counts import (
     placed_operations,
     register_need,
     touched_bytes,
+    trip_bytes,
 )
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.places.products import folded_products
@@ -205,6 +206,12 @@ WAIT_AHEAD = 0.4e-6
 blocks of 512 threads, 128 trips: 372 us; one row a trip, 256 trips: 423."""
 
 
+def _exposed(scop: Scop, schedule: KernelSchedule, target: Target, loop: str, trips: int) -> float:
+    """Of a wait in a trip whose loop has a ring, what memory does not need for the trips that are on their way."""
+    coming = (trips - 1) * trip_bytes(scop, schedule, loop) * target.processors
+    return max(0.0, WAIT - coming / target.bandwidth)
+
+
 def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """What warps wait for each other in the trips of the loops of one block."""
     seconds = 0.0
@@ -218,6 +225,8 @@ def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes)
             each = CLUSTER_WAIT * schedule.cluster.bit_length() if across else WAIT
             if loops & set(schedule.ahead):
                 each = WAIT_AHEAD * (schedule.cluster.bit_length() if across else 1)
+            for loop, trips in schedule.rings:
+                each = _exposed(scop, schedule, target, loop, trips) if loop in loops else each
             seconds += sizes.product(loops) * each
     return seconds
 

@@ -180,6 +180,15 @@ def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     for box in schedule.shared:
         elements = 1 + sum((n - 1) * p for n, p in zip(box.extents, box.pitch, strict=True))
         total += elements * scop.dtype(box.value).compute.itemsize
+    return total + sum([trips * trip_bytes(scop, schedule, loop) for loop, trips in schedule.rings])
+
+
+def trip_bytes(scop: Scop, schedule: KernelSchedule, loop: str) -> int:
+    """Shared memory of what a block loads in one trip of a loop, where every thread has cells of its own."""
+    total = 0
+    for load in (p for p in schedule.placed if p.role == "load" and loop in p.digits()):
+        slots = prod([d.count for d in schedule.of_kind("slot") if d.name in load.digits()])
+        total += slots * schedule.block_threads * scop.dtype(load.value, load.component).itemsize
     return total
 
 

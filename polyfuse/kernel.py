@@ -9,7 +9,7 @@ Grammar (``?`` optional, ``*`` many)::
     Kernel  = name, parameters*, grid*, threads, slots*, shared*, (body: Op* | Member*)
     Member  = Kernel in a range of blocks of the whole
     Op      = Let | Load | Take | Store | Reduce | Contract | Combine | Exchange | Scan | For | If | Barrier | Elect
-            | AtomicUpdate
+            | AtomicUpdate | AsyncCopy | CommitCopies | WaitCopies
     Expr    = Ref | Const | Index | Inside | Apply
     where   = Affine*   a conjunction, each >= 0, over digits and sizes
 
@@ -259,7 +259,54 @@ class AtomicUpdate:
     mask: Expr | None = None
 
 
-Op = Union[Let, Load, Take, Store, Reduce, Contract, Combine, Exchange, Scan, For, If, Barrier, Elect, AtomicUpdate]
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """``buffer[into] = array[index]`` for every slot on which `index` depends, while the thread goes on.
+
+    `buffer` is shared and has the dtype of the global `array`: bytes are copied, and a `Load` of the cells converts.
+    Where `where` does not hold nothing is read and the cells get zeros.  `vector` elements are one copy, of 4, 8 or 16
+    bytes.  The cells are whole for the thread that copied behind a `WaitCopies`, for others behind a barrier after it.
+    """
+
+    buffer: str
+    into: tuple[Affine, ...]
+    array: str
+    index: tuple[Affine, ...]
+    where: tuple[Affine, ...] = ()
+    vector: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCopies:
+    """The copies that each thread has begun since its last commit are its next group, which may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCopies:
+    """Each thread waits until only the last `pending` of its groups may still be on their way."""
+
+    pending: int
+
+
+Op = Union[
+    Let,
+    Load,
+    Take,
+    Store,
+    Reduce,
+    Contract,
+    Combine,
+    Exchange,
+    Scan,
+    For,
+    If,
+    Barrier,
+    Elect,
+    AtomicUpdate,
+    AsyncCopy,
+    CommitCopies,
+    WaitCopies,
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,3 +360,13 @@ def combines_once(kernel: Kernel) -> bool:
     """Whether threads of several warps combine values, each time after all that they load: no loop overlaps the two."""
     loops = any(isinstance(op, For) for op in kernel.body)
     return not loops and any(isinstance(op, Combine) and op.bits >= 32 for op in kernel.body)
+
+
+COPIED_BYTES = (4, 8)
+"""What one asynchronous copy moves, beside 16 bytes, as several of which wider vectors travel (PTX ISA, cp.async)."""
+
+
+def is_copied(width: int, itemsize: int) -> bool:
+    """Whether vectors of `width` elements can be copied asynchronously."""
+    size = width * itemsize
+    return size in COPIED_BYTES or size > 0 and size % 16 == 0

@@ -12,9 +12,11 @@ from polyfuse.dtypes import DType
 from polyfuse.kernel import (
     Apply,
     ArrayParameter,
+    AsyncCopy,
     AtomicUpdate,
     Barrier,
     Combine,
+    CommitCopies,
     Const,
     Contract,
     Elect,
@@ -35,6 +37,7 @@ from polyfuse.kernel import (
     SharedBuffer,
     Store,
     Take,
+    WaitCopies,
 )
 
 Memory = Union[ArrayParameter, SharedBuffer]
@@ -204,7 +207,7 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
             ]
         case Elect(name):
             return [(name, ValueType(dtypes.bool_))]
-        case Store() | AtomicUpdate() | Barrier() | For() | If():
+        case Store() | AtomicUpdate() | Barrier() | For() | If() | AsyncCopy() | CommitCopies() | WaitCopies():
             return []
         case _:
             assert_never(op)
@@ -226,7 +229,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
                 found.update(dict.fromkeys(bound_names(inner)))
             case If(_, inner, orelse):
                 found.update(dict.fromkeys(bound_names(inner) + bound_names(orelse)))
-            case Store() | AtomicUpdate() | Barrier():
+            case Store() | AtomicUpdate() | Barrier() | AsyncCopy() | CommitCopies() | WaitCopies():
                 pass
             case _:
                 assert_never(op)

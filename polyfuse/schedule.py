@@ -148,8 +148,9 @@ class KernelSchedule:
     device, which run together and reach each other's shared memory, make up one block; they share its threads evenly,
     in their order.  `border`: test once
     per block whether it lies inside, and leave the masks out there.  `ahead`: loops whose arrays are loaded one trip
-    before they are used.  `reuses`: pairs (argument, root) where the
-    root is stored into the argument's buffer.
+    before they are used.  `rings`: loops whose arrays are copied to shared memory, with the trips that it holds: that
+    of now and those after it, on their way.  `reuses`: pairs (argument, root) where the root is stored into the
+    argument's buffer.
     """
 
     name: str
@@ -168,6 +169,7 @@ class KernelSchedule:
     cluster: int = 1
     border: bool = False
     ahead: tuple[str, ...] = ()
+    rings: tuple[tuple[str, int], ...] = ()
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 

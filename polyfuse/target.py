@@ -20,6 +20,10 @@ class LibraryRates:
     call: float = 0.0
 
 
+EXCHANGED = 16 * 1024
+"""Bytes through which the warps of a block exchange partial results, at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One machine model.
@@ -54,6 +58,12 @@ class Target:
     library: LibraryRates = LibraryRates()
     clock: float = 1.4e9
     members: int = 32
+
+    @property
+    def shared_on_demand(self) -> int:
+        """Bytes of shared memory that one block may have where its launch asks for them, but for what combinations of
+        its threads take: all of a processor's but 1 KB (CUDA Programming Guide, compute capabilities)."""
+        return self.shared_per_processor - 1024 - EXCHANGED
 
     @property
     def ridge(self) -> float:

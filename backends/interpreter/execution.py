@@ -14,6 +14,7 @@ import numpy as np
 
 from polyfuse.affine import Affine
 from polyfuse.backends.interpreter import collectives
+from polyfuse.backends.interpreter.copies import Copies
 from polyfuse.backends.interpreter.faults import KernelFault, MisalignedVector, OutOfBounds, Witness
 from polyfuse.backends.interpreter.functions import apply
 from polyfuse.backends.interpreter.launch import Elections, shared_memories
@@ -26,9 +27,11 @@ from polyfuse.dtypes import DType
 from polyfuse.kernel import (
     Apply,
     ArrayParameter,
+    AsyncCopy,
     AtomicUpdate,
     Barrier,
     Combine,
+    CommitCopies,
     Const,
     Contract,
     Elect,
@@ -48,6 +51,7 @@ from polyfuse.kernel import (
     SharedBuffer,
     Store,
     Take,
+    WaitCopies,
 )
 from polyfuse.kernel_types import memories
 
@@ -77,6 +81,7 @@ class Execution:
     loops: set[str] = field(default_factory=set)
     buffers: dict[str, ArrayParameter | SharedBuffer] = field(default_factory=dict)
     unit: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    copies: Copies = field(default_factory=Copies)
 
     def run(self) -> Steps:
         """Executes the kernel; pauses wherever another block may run."""
@@ -97,6 +102,7 @@ class Execution:
             shape = [1] * (2 + rank)
             shape[2 + axis] = slot.extent
             self.digits[f"${slot.name}"] = np.arange(slot.extent, dtype=np.int64).reshape(shape)
+        self.copies = Copies(np.zeros((len(self.blocks), kernel.threads), np.int64))
         yield from self._block(kernel.body, None)
 
     # ------------------------------------------------------------------------------------------ operations
@@ -148,6 +154,12 @@ class Execution:
             case Elect():
                 yield
                 self._elect(op, active)
+            case AsyncCopy():
+                self._copy(op, active)
+            case CommitCopies():
+                self.copies.commit(active)
+            case WaitCopies(pending):
+                self.copies.wait(pending, active, self.clock)
             case _:
                 assert_never(op)
 
@@ -223,7 +235,7 @@ class Execution:
     def _load(self, op: Load, active: Bools | None) -> Array:
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active)
         if op.vector > 1 and self.checks:
-            self._check_vectors(op, entries, used)
+            self._check_vectors(op.array, op.vector, entries, used)
         other = op.other.value if op.other is not None else 0
         element = self._element(op.array, entries, used)
         return self.memory[op.array].load(element, used, self._units(used), self.clock, other)
@@ -232,7 +244,7 @@ class Execution:
         value = self._value(op.value)
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active, value)
         if isinstance(op, Store) and op.vector > 1 and self.checks:
-            self._check_vectors(op, entries, used)
+            self._check_vectors(op.array, op.vector, entries, used)
         element = self._element(op.array, entries, used)
         memory, units = self.memory[op.array], self._units(used)
         value = np.broadcast_to(value, used.shape)
@@ -240,6 +252,19 @@ class Execution:
             memory.store(element, used, value, units, self.clock)
         else:
             memory.update(op.monoid, element, used, value, units, self.clock)
+
+    def _copy(self, op: AsyncCopy, active: Bools | None) -> None:
+        at, used = self._indices(op.array, op.index, op.where, None, active)
+        always = tuple(condition * 0 for condition in op.where)  # cells get zeros where nothing is read
+        into, begun = self._indices(op.buffer, op.into, always, None, active)
+        if op.vector > 1 and self.checks:
+            self._check_vectors(op.array, op.vector, at, used)
+            self._check_vectors(op.buffer, op.vector, into, begun)
+        shape = np.broadcast_shapes(used.shape, begun.shape)
+        ends = [np.broadcast_to(self._element(*end), shape) for end in ((op.array, at, used), (op.buffer, into, begun))]
+        masks = [np.broadcast_to(mask, shape) for mask in (used, begun)]
+        source, target = self.memory[op.array], self.memory[op.buffer]
+        self.copies.begin(source, target, ends[0], ends[1], masks[0], masks[1], self._units(masks[0]), self.clock)
 
     def _indices(
         self,
@@ -275,14 +300,14 @@ class Execution:
                 sentence = f"index {index[dimension]} of dimension {dimension} is outside 0 .. {extent - 1}"
                 raise self._fault(OutOfBounds, sentence, bad, array, index)
 
-    def _check_vectors(self, op: Load | Store, entries: Sequence[Ints], used: Bools) -> None:
+    def _check_vectors(self, array: str, vector: int, entries: Sequence[Ints], used: Bools) -> None:
         """The slots of a vector are consecutive in memory, aligned, and all accessed or none."""
-        strides = [p.evaluate(self.sizes) for p in element_strides(self.buffers[op.array])]
+        strides = [p.evaluate(self.sizes) for p in element_strides(self.buffers[array])]
         address = np.broadcast_to(element_of(entries, strides), used.shape)
-        bad = broken_vectors(address, used, op.vector, self.memory[op.array].dtype.itemsize)
+        bad = broken_vectors(address, used, vector, self.memory[array].dtype.itemsize)
         if bad.any():
             index = tuple(int(e[bad][0]) for e in entries)
-            raise self._fault(MisalignedVector, BROKEN_VECTOR, bad, op.array, index)
+            raise self._fault(MisalignedVector, BROKEN_VECTOR, bad, array, index)
 
     def _element(self, array: str, entries: Sequence[Ints], used: Bools) -> Ints:
         """Flat elements: C order of the logical shape in global memory, pitches and one copy per block in shared."""

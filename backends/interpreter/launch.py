@@ -15,7 +15,20 @@ from polyfuse.backends.interpreter.memory import Memory
 from polyfuse.backends.interpreter.special import Array
 from polyfuse.backends.interpreter.tracker import Bools, Ints, Tracker
 from polyfuse.errors import ArgumentError
-from polyfuse.kernel import ArrayParameter, AtomicUpdate, Elect, For, If, Kernel, Load, Member, Op, SizeParameter, Store
+from polyfuse.kernel import (
+    ArrayParameter,
+    AsyncCopy,
+    AtomicUpdate,
+    Elect,
+    For,
+    If,
+    Kernel,
+    Load,
+    Member,
+    Op,
+    SizeParameter,
+    Store,
+)
 
 WINDOW = 6
 """Blocks in flight at once where they may communicate: enough to interleave, few enough to stay fast."""
@@ -84,6 +97,9 @@ def touched(kernel: Kernel) -> tuple[set[str], set[str]]:
                 loaded.add(op.array)
             case Store() | AtomicUpdate():
                 stored.add(op.array)
+            case AsyncCopy():
+                loaded.add(op.array)
+                stored.add(op.buffer)
             case _:
                 pass
     return loaded, stored

@@ -46,6 +46,16 @@ class Memory:
     def load(self, element: Ints, active: Bools, unit: Ints, clock: Clock, other: float | int | bool) -> Array:
         """Values of `element` where `active`, else `other`; all arrays of one shape.  In the compute dtype."""
         used = element[active]
+        self.check(element, active, unit, clock)
+        compute = self.dtype.compute.numpy
+        result = np.full(element.shape, other, compute)
+        with np.errstate(all="ignore"):
+            result[active] = self.data[used].astype(compute, copy=False)
+        return result
+
+    def check(self, element: Ints, active: Bools, unit: Ints, clock: Clock) -> None:
+        """That `element` may be read where `active`."""
+        used = element[active]
         if self.defined is not None and used.size:
             bad = ~self.defined[used]
             if bad.any():
@@ -54,11 +64,14 @@ class Memory:
                 raise self.fault(UninitialisedRead, sentence, int(unit[active][first]), int(used[first]), None)
         if self.tracker is not None:
             self.tracker.read(used, unit[active], clock)
-        compute = self.dtype.compute.numpy
-        result = np.full(element.shape, other, compute)
-        with np.errstate(all="ignore"):
-            result[active] = self.data[used].astype(compute, copy=False)
-        return result
+
+    def arrive(self, element: Ints, content: Array, unit: Ints, clock: Clock) -> None:
+        """Writes what a copy by `unit` brings, bit for bit; all arrays flat."""
+        if self.tracker is not None:
+            self.tracker.write(element, unit, clock)
+        self.data[element] = content
+        if self.defined is not None:
+            self.defined[element] = True
 
     def store(self, element: Ints, active: Bools, value: Array, unit: Ints, clock: Clock) -> None:
         """Writes `value` where `active`; rounds 16-bit floats to nearest even."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from polyfuse import dtypes
 from polyfuse.backends.interpreter import collectives
+from polyfuse.backends.interpreter.copies import Copies
 from polyfuse.backends.interpreter.faults import MisalignedVector, OutOfBounds
 from polyfuse.backends.interpreter.fragment import Fragment, FragmentError, Operand, as_fragment, lifted, meet, operate
 from polyfuse.backends.interpreter.functions import apply
@@ -42,6 +43,10 @@ class Runtime:
     clock: Clock = field(default_factory=Clock)
     active: Bools | None = None
     buffers: int = 0
+    copies: Copies = field(default_factory=Copies)
+
+    def __post_init__(self) -> None:
+        self.copies = Copies(np.zeros((len(self.blocks), self.kernel.threads), np.int64))
 
     def namespace(self) -> dict[str, Any]:
         """The names that a printed module may use."""
@@ -53,7 +58,8 @@ class Runtime:
             names[f"scan_{monoid}"] = partial(self.scan, monoid)
         own = (
             "thread block slots load store atomic advance shared full take constant cast bitcast scalar contract "
-            "barrier warp_barrier cluster_arrive cluster_wait exchange elect inside index64"
+            "barrier warp_barrier cluster_arrive cluster_wait exchange elect inside index64 copy_async commit_copies "
+            "wait_copies"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -173,6 +179,30 @@ class Runtime:
         element, used = self._elements(pointer, offset, tile, sizes, mask)
         stored = self._stored(pointer, value, used)
         pointer.memory.update(monoid, element, used, stored, self._units(used), self.clock)
+
+    def copy_async(
+        self,
+        buffer: Pointer,
+        into: Operand,
+        cells: Tile,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        sizes: Sequence[int] = (),
+        mask: Operand | None = None,
+    ) -> None:
+        if buffer.memory.dtype != pointer.memory.dtype or cells.shape != tile.shape:
+            raise FragmentError(f"{pointer.memory.name} in {tile} does not fit {buffer.memory.name} in {cells}")
+        at, used = self._elements(pointer, offset, tile, sizes, mask)
+        element, begun = self._elements(buffer, into, cells, (), None)
+        ends = (pointer.memory, buffer.memory, at, element, used, begun)
+        self.copies.begin(*ends, self._units(used), self.clock)
+
+    def commit_copies(self) -> None:
+        self.copies.commit(self.active)
+
+    def wait_copies(self, pending: int) -> None:
+        self.copies.wait(pending, self.active, self.clock)
 
     def _stored(self, pointer: Pointer, value: Operand, used: Bools) -> Array:
         (array,) = lifted([as_fragment(value, pointer.memory.dtype.compute)], used.ndim - 2)

@@ -38,9 +38,11 @@ _STRUCTURE = (
     "Tile Size thread block slots load take store atomic advance shared full constant cast bitcast contract barrier "
     "warp_barrier cluster_arrive cluster_wait exchange elect inside scalar INF NAN"
 ).split()
+COPIES = ("copy_async", "commit_copies", "wait_copies")
+"""What runs beside the threads of a GPU alone; the runtime of CPUs has none of it."""
 
 VOCABULARY: frozenset[str] = frozenset(
-    [*_STRUCTURE, *DTYPE_NAMES.values(), *FUNCTIONS]
+    [*_STRUCTURE, *COPIES, *DTYPE_NAMES.values(), *FUNCTIONS]
     + [f"{family}_{monoid}" for family in ("reduce", "threads", "scan") for monoid in MONOIDS]
 )
 """Every name that the runtimes define; no user name may hide one."""

@@ -39,9 +39,11 @@ from polyfuse.codegen.symbols import symbol_table, with_bases
 from polyfuse.codegen.tiles import Layout, TileTable
 from polyfuse.codegen.tree import Call, Items, Literal, Name, Node, text
 from polyfuse.kernel import (
+    AsyncCopy,
     AtomicUpdate,
     Barrier,
     Combine,
+    CommitCopies,
     Contract,
     Elect,
     Exchange,
@@ -57,6 +59,7 @@ from polyfuse.kernel import (
     Scan,
     Store,
     Take,
+    WaitCopies,
 )
 from polyfuse.kernel_types import Types, ValueType, bound_names, memories, register_numbers, value_types
 
@@ -200,6 +203,12 @@ class _Printer:
                 tree = self.expressions.indices.tree
                 arguments = (Name(self.names[counter]), tree(group), tree(count), *self._meeting()[1:])
                 return self._assign((name,), Call("elect", arguments))
+            case AsyncCopy():
+                return Effect(self._copy(op))
+            case CommitCopies():
+                return Effect(Call("commit_copies", ()))
+            case WaitCopies(pending):
+                return Effect(Call("wait_copies", (Literal(pending),)))
             case _:
                 assert_never(op)
 
@@ -216,6 +225,14 @@ class _Printer:
         if access.mask is not None and op.other is not None and op.other.value != 0:
             keywords = (("other", literal(op.other.value, op.other.dtype)),)
         return self._assign((op.name,), self._call("load", op.array, access, None, keywords))
+
+    def _copy(self, op: AsyncCopy) -> Call:
+        """The cells, as ``buffer, offset, tile``, then what is copied into them, as a load."""
+        into = self.linearizer.access(op.buffer, op.into, op.where, None, op.vector)
+        access = self.linearizer.access(op.array, op.index, op.where, None, op.vector)
+        source = self._call("load", op.array, access, None)
+        cells = (Name(self.names[op.buffer]), into.offset, Name(self.tiles.name(into.layout)))
+        return Call("copy_async", (*cells, *source.arguments), source.keywords)
 
     def _take(self, op: Take) -> Node:
         """Register ``start + sum(slot * stride)`` of the value, counted in C order."""

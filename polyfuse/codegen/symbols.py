@@ -11,6 +11,7 @@ from polyfuse.codegen.strides import element_strides
 from polyfuse.codegen.tree import Binary, Call, Hoist, Items, Literal, Name, Node
 from polyfuse.kernel import (
     ArrayParameter,
+    AsyncCopy,
     AtomicUpdate,
     For,
     If,
@@ -124,10 +125,10 @@ def with_bases(indices: Indices, kernel: Kernel, memory: dict[str, Memory]) -> I
     return Indices(indices.symbols, tuple(largest_first))
 
 
-def _accesses(body: Sequence[Op]) -> Iterator[Load | Store | AtomicUpdate]:
+def _accesses(body: Sequence[Op]) -> Iterator[Load | Store | AtomicUpdate | AsyncCopy]:
     for op in body:
         match op:
-            case Load() | Store() | AtomicUpdate():
+            case Load() | Store() | AtomicUpdate() | AsyncCopy():
                 yield op
             case For(_, _, inner):
                 yield from _accesses(inner)

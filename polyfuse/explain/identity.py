@@ -145,7 +145,7 @@ def _kernel_key(schedule: KernelSchedule, values: Mapping[int, bytes], sizes: Si
         placed,
         sorted(values[b.value] for b in schedule.shared),
         sorted(sizes.guard(g) for g in schedule.guards),
-        (schedule.minimum_blocks, schedule.cluster, schedule.border, schedule.ahead),
+        (schedule.minimum_blocks, schedule.cluster, schedule.border, schedule.ahead, schedule.rings),
     )
 
 

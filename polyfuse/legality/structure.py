@@ -15,7 +15,7 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 def executed(proof: Proof) -> Verdict:
     """The first fault found by the checks below, in their order."""
-    for check in (_digits, _cluster, _ahead, _tree, _paths, _finishes, _combinations, _places, _boxes):
+    for check in (_digits, _cluster, _ahead, _rings, _tree, _paths, _finishes, _combinations, _places, _boxes):
         for hazard, sentence in check(proof):
             return illegal(hazard, sentence, rule="executed")
     return LEGAL
@@ -71,6 +71,20 @@ def _ahead(proof: Proof) -> Iterator[Fault]:
     for name in proof.schedule.ahead:
         if name not in proof.names("loop"):
             yield Hazard.EFFECT, f"loads run a trip ahead of {name}, which is not a loop digit"
+
+
+def _rings(proof: Proof) -> Iterator[Fault]:
+    """A cell belongs to one thread, which copies to it again when it has read it: the trips that a ring holds are
+    consecutive ones.  What a copy brings was there before the kernel, and is there where the load in its place was."""
+    for name, trips in proof.schedule.rings:
+        if name not in proof.names("loop"):
+            yield Hazard.EFFECT, f"copies run ahead of {name}, which is not a loop digit"
+        if name in proof.schedule.ahead:
+            yield Hazard.EFFECT, f"what {name} loads lies both in registers and in a ring of shared memory"
+        if trips < 2:
+            yield Hazard.CAPACITY, f"a ring of {trips} trips of {name} leaves none to copy to while one is read"
+        if proof.schedule.cluster > 1:
+            yield Hazard.SCOPE, f"the ring of {name} lies in shared memory of one block, of a cluster of several"
 
 
 def _tree(proof: Proof) -> Iterator[Fault]:

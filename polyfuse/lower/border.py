@@ -117,7 +117,7 @@ def masks(ops: Sequence[ir.Op]) -> list[Affine]:
     """Every condition of an access or a value of `ops`, nested ones included."""
     found: list[Affine] = []
     for op in flatten(ops):
-        if isinstance(op, (ir.Load, ir.Store, ir.AtomicUpdate)):
+        if isinstance(op, (ir.Load, ir.Store, ir.AtomicUpdate, ir.AsyncCopy)):
             found += op.where
         for part in parts(op):
             if not isinstance(part, Affine):

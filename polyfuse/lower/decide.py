@@ -59,7 +59,9 @@ class _Decision:
                 return replace(
                     op, condition=self.term(op.condition), body=self.block(op.body), orelse=self.block(op.orelse)
                 )
-            case ir.Take() | ir.Elect() | ir.Barrier():
+            case ir.AsyncCopy():
+                return replace(op, where=self.where(op.where))
+            case ir.Take() | ir.Elect() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
                 return op
 
     def where(self, conditions: tuple[Affine, ...]) -> tuple[Affine, ...]:

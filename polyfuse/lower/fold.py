@@ -45,7 +45,7 @@ def _operation(op: ir.Op) -> tuple[ir.Op, ...]:
             return (replace(op, value=folded_term(op.value), mask=_mask(op.mask)),)
         case ir.Load():
             return (replace(op, mask=_mask(op.mask)),)
-        case ir.Take() | ir.Elect() | ir.Barrier():
+        case ir.Take() | ir.Elect() | ir.Barrier() | ir.AsyncCopy() | ir.CommitCopies() | ir.WaitCopies():
             return (op,)
 
 

@@ -41,7 +41,9 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
             yield condition
         case ir.Elect(group=group, count=count):
             yield from (group, count)
-        case ir.Barrier():
+        case ir.AsyncCopy(into=into, index=index, where=where):
+            yield from (*into, *index, *where)
+        case ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
             return
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.bindings import Layout
+from polyfuse.lower.ahead import ring_buffers
 from polyfuse.lower.context import kernel_context
 from polyfuse.lower.decide import needed
 from polyfuse.lower.declarations import (
@@ -75,7 +76,7 @@ def lower(
         threads=schedule.threads,
         digits=tuple(ir.ThreadDigit(d.name, d.stride, d.count) for d in schedule.of_kind("thread") if d.name != "t"),
         slots=(*_peers(body), *(ir.Slot(s.name, s.count) for s in env.slots)),
-        shared=tuple(shared_buffer(scop, box) for box in schedule.shared),
+        shared=(*(shared_buffer(scop, box) for box in schedule.shared), *ring_buffers(env, body)),
         body=body,
         index_bits=index_bits,
         minimum_blocks=schedule.minimum_blocks,

@@ -74,7 +74,11 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
             return replace(op, condition=term(op.condition), body=body, orelse=orelse)
         case ir.Elect():
             return replace(op, group=op.group.substitute(values), count=op.count.substitute(values))
-        case ir.Take() | ir.Barrier():  # speaks of slots only
+        case ir.AsyncCopy():
+            into = tuple(e.substitute(values) for e in op.into)
+            at = tuple(e.substitute(values) for e in op.index)
+            return replace(op, into=into, index=at, where=where(op.where))
+        case ir.Take() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():  # speaks of slots only
             return op
 
 

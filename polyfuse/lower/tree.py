@@ -9,7 +9,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import partial, total
-from polyfuse.lower.ahead import loaded_ahead
+from polyfuse.lower.ahead import in_ring, loaded_ahead
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interior
 from polyfuse.lower.decide import decided
@@ -75,6 +75,8 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
     body = lower_items(env, nest.items, (*loops, nest.digit))
     if nest.digit in env.schedule.ahead:
         return loaded_ahead(env, nest.digit, extent, body)
+    if trips := dict(env.schedule.rings).get(nest.digit):
+        return in_ring(env, nest.digit, extent, body, trips)
     whole = whole_trips(body, nest.digit, env.schedule.digits) if env.schedule.threads == 1 else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]

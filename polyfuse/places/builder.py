@@ -97,6 +97,7 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         cluster=proposal.cluster,
         border=proposal.border,
         ahead=proposal.ahead,
+        rings=proposal.rings,
     )
 
 

@@ -84,3 +84,4 @@ class Proposal:
     windows: Windows = field(default_factory=lambda: Windows((), {}))
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there
     ahead: tuple[str, ...] = ()  # loops whose arrays are loaded one trip before they are used
+    rings: tuple[tuple[str, int], ...] = ()  # loops whose arrays are copied to shared memory, which holds so many trips

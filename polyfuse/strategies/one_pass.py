@@ -34,6 +34,10 @@ of its own trips."""
 THREADS_AHEAD, CLUSTERS_AHEAD = 512, (1, 2)
 """A^T (A x) of 16384 x 16384 on an H200: 372 us in clusters of 2 such blocks, 633 in clusters of 4, where the exchange
 waits for what is loading; 414 in clusters of 4 blocks of 256 threads without."""
+ASYNCHRONOUS = (8, 0)
+"""The first capability that copies to shared memory beside its threads."""
+RINGS, TRIP = ((512, 3), (512, 2), (1024, 3)), 1 << 16
+"""(threads, trips of a ring), bytes that a block copies in a trip."""
 HELD = 32
 """Elements of a row that a thread holds: as many sums of columns live in its registers."""
 
@@ -48,6 +52,7 @@ class _Tile:
     unroll: int
     cluster: int = 1
     ahead: int = 0
+    ring: int = 0
 
 
 CORE = _Tile(lanes=1, chunks=1, rows=1, unroll=1)
@@ -70,7 +75,7 @@ def one_pass(situation: Situation) -> list[Proposal]:
     width = strip(situation, inner, []) if cpu else situation.width(inner.extent, flat=False)
     found = []
     for tile in (CORE,) if cpu else _tiles(situation, inner, width):
-        every = (RESIDENT[tile.ahead],) if tile.cluster > 1 or tile.ahead else WAVES
+        every = (RESIDENT[tile.ahead or min(1, tile.ring)],) if tile.cluster > 1 or tile.ahead or tile.ring else WAVES
         found += [_proposal(situation, outer, inner, tile, width, waves) for waves in every]
     return [p for p in found if p is not None]
 
@@ -88,7 +93,7 @@ def _tiles(situation: Situation, inner: AxisClass, width: int) -> list[_Tile]:
                 threads = max(lanes, power_below(asked.get("threads", usual)))
                 unroll = asked.get("unroll") or min(4, HELD * THREADS // usual // (chunks * width))
                 found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=asked.get("ahead", 0)))
-    return [*dict.fromkeys(found), *_over_clusters(situation, size, width)]
+    return [*dict.fromkeys(found), *_over_clusters(situation, size, width), *_in_rings(situation, size, width)]
 
 
 def _over_clusters(situation: Situation, size: int, width: int) -> list[_Tile]:
@@ -107,6 +112,22 @@ def _over_clusters(situation: Situation, size: int, width: int) -> list[_Tile]:
             unroll = asked.get("unroll") or max(1, min(8, 2 * HELD // (1 + early) // held))
             found.append(_Tile(lanes, chunks, 1, unroll, cluster, asked.get("ahead", early)))
     return found
+
+
+def _in_rings(situation: Situation, size: int, width: int) -> list[_Tile]:
+    """Whole rows in one block, which are copied to shared memory some trips ahead: registers hold those of one trip."""
+    asked, found = situation.tiles, []
+    if situation.target.capability < ASYNCHRONOUS or asked.get("cluster", 1) > 1 or asked.get("ahead"):
+        return []
+    loaded = [dtype.itemsize for value in situation.group.loads for dtype in situation.scop.statements[value].dtypes]
+    for threads, usual in RINGS:
+        lanes = power_below(asked.get("lanes", threads))
+        chunks, trips = asked.get("chunks") or -(-size // (lanes * width)), asked.get("ring", usual)
+        held = chunks * width
+        if situation.target.warp <= lanes <= situation.target.threads_per_block and held <= HELD and trips > 1:
+            unroll = asked.get("unroll") or max(1, min(8, TRIP // (lanes * held * max(loaded, default=4))))
+            found.append(_Tile(lanes, chunks, 1, unroll, ring=trips))
+    return list(dict.fromkeys(found))
 
 
 def _proposal(
@@ -130,7 +151,7 @@ def _proposal(
     if whole and not inner.extent.is_constant:
         guards = (*guards, Guard(Affine.of(columns) - inner.extent))
     kept = kept_digits([b0, b1, tx, ty, t, r, s, k, u, v], keep_threads=True)
-    if tile.ahead and r not in kept:
+    if (tile.ahead or tile.ring) and r not in kept:
         return None
     return Proposal(
         "one_pass",
@@ -139,6 +160,7 @@ def _proposal(
             *(("unroll", tile.unroll), ("vector", width), ("share", share)),
             *((("cluster", tile.cluster),) if tile.cluster > 1 else ()),
             *((("ahead", 1),) if tile.ahead else ()),
+            *((("ring", tile.ring),) if tile.ring else ()),
         ),
         kept,
         anchors(situation, splits),
@@ -148,6 +170,7 @@ def _proposal(
         finished=anchors(situation, {outer.number: mixed((b1, share), (s, t.count), (t, 1))}),
         cluster=tile.cluster,
         ahead=("r",) if tile.ahead else (),
+        rings=(("r", tile.ring),) if tile.ring else (),
     )
 
 

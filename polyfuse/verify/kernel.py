@@ -15,9 +15,11 @@ from polyfuse.errors import KernelError
 from polyfuse.kernel import (
     Apply,
     ArrayParameter,
+    AsyncCopy,
     AtomicUpdate,
     Barrier,
     Combine,
+    CommitCopies,
     Contract,
     Elect,
     Exchange,
@@ -38,6 +40,7 @@ from polyfuse.kernel import (
     SizeParameter,
     Store,
     Take,
+    WaitCopies,
 )
 from polyfuse.kernel_types import (
     Memory,
@@ -51,6 +54,7 @@ from polyfuse.kernel_types import (
 from polyfuse.scalars import MONOIDS
 from polyfuse.verify.intervals import Interval, interval
 from polyfuse.verify.kernel_accesses import AccessRules, Region
+from polyfuse.verify.kernel_copies import check_copies, check_copy
 from polyfuse.verify.kernel_members import verify_members
 from polyfuse.verify.kernel_takes import check_take
 from polyfuse.verify.kernel_terms import Scope
@@ -111,6 +115,7 @@ class _Verifier:
             ranges[f"$b{axis}"] = Interval(0, blocks.constant - 1 if blocks.is_constant else None)
         values = {p.name: p.dtype.compute for p in kernel.parameters if isinstance(p, ScalarParameter)}
         self._block(kernel.body, values, Region(ranges))
+        check_copies(kernel, self.refuse)
 
     # ------------------------------------------------------------------------------------------ the frame
     def _check_frame(self) -> None:
@@ -218,6 +223,11 @@ class _Verifier:
             case Elect(name):
                 self._elect(op, scope, region)
                 self._bind(op, values, (name,), (dtypes.bool_,))
+            case AsyncCopy():
+                self._copy(op, scope, region)
+            case CommitCopies() | WaitCopies():
+                if not region.uniform:
+                    self.refuse("groups of copies are counted where some threads of the block may not come", op)
             case _:
                 assert_never(op)
 
@@ -325,28 +335,41 @@ class _Verifier:
             self.refuse("threads of several warps combine where some may not come", op)
 
     # ------------------------------------------------------------------------------------------ accesses
-    def _access(self, op: Load | Store | AtomicUpdate, scope: Scope, region: Region) -> None:
+    def _access(
+        self, op: Load | Store | AtomicUpdate, scope: Scope, region: Region, named: Op | None = None
+    ) -> None:
+        """`named`: the operation that errors speak of, where the access is a part of it."""
+        whole = named or op
         memory = self.memory.get(op.array)
         if memory is None:
-            self.refuse(f"there is no array or buffer {op.array}", op)
+            self.refuse(f"there is no array or buffer {op.array}", whole)
         if len(op.index) != len(memory.shape):
-            self.refuse(f"{op.array} has {len(memory.shape)} dimensions, the index {len(op.index)}", op)
+            self.refuse(f"{op.array} has {len(memory.shape)} dimensions, the index {len(op.index)}", whole)
         for entry, stride in zip(op.index, element_strides(memory), strict=True):
             if entry != Affine.of(0):
                 scope.affine(stride.atoms(), self.sizes)  # a product of sizes that the kernel computes
             if isinstance(entry, Affine):
                 scope.affine(entry)
             elif scope.dtype(entry).kind not in "iu":
-                self.refuse(f"the index {entry.name} is {entry.dtype}, not an integer", op)
+                self.refuse(f"the index {entry.name} is {entry.dtype}, not an integer", whole)
         for condition in op.where:
             scope.affine(condition)
         if op.mask is not None and scope.dtype(op.mask) != dtypes.bool_:
-            self.refuse("the mask is no bool", op)
-        checks = AccessRules(self.kernel, self.types, self.sizes, partial(self.refuse, op=op))
+            self.refuse("the mask is no bool", whole)
+        checks = AccessRules(self.kernel, self.types, self.sizes, partial(self.refuse, op=whole))
         if isinstance(memory, SharedBuffer):
             checks.stays_inside(op, memory, region)
         if not isinstance(op, AtomicUpdate) and op.vector != 1:
             checks.vector(op, memory, region)
+
+    def _copy(self, op: AsyncCopy, scope: Scope, region: Region) -> None:
+        """Both ends are accesses under the same conditions."""
+        check_copy(op, self.memory, partial(self.refuse, op=op))
+        self._access(Load("", op.array, op.index, op.where, vector=op.vector), scope, region, op)
+        self._access(Load("", op.buffer, op.into, op.where, vector=op.vector), scope, region, op)
+        ends = [access_axes(index, op.where, None, self.types, self.kernel) for index in (op.index, op.into)]
+        if ends[0] != ends[1]:
+            self.refuse(f"the cells vary over the slots {sorted(ends[1])}, what is copied over {sorted(ends[0])}", op)
 
     def _stored(self, op: Store | AtomicUpdate, scope: Scope) -> None:
         memory = self.memory[op.array]
@@ -394,7 +417,9 @@ def _described(op: Op) -> str:
             return f"{kind} {', '.join(names)}"
         case For(digit):
             return f"{kind} {digit}"
-        case If() | Barrier():
+        case AsyncCopy(buffer, _, array):
+            return f"{kind} from {array} to {buffer}"
+        case If() | Barrier() | CommitCopies() | WaitCopies():
             return kind
         case _:
             assert_never(op)

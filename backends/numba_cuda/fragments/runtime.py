@@ -22,6 +22,7 @@ from polyfuse.backends.numba_cuda.fragments.conversion import (
     take,
     where,
 )
+from polyfuse.backends.numba_cuda.fragments.copies import commit_copies, copy_async, wait_copies
 from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
 from polyfuse.backends.numba_cuda.fragments.memory import advance, load, store
 from polyfuse.backends.numba_cuda.fragments.reductions import REDUCTIONS, contract
@@ -31,6 +32,7 @@ from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 
 _NAMED = (
     *(advance, atomic, load, shared, store),
+    *(commit_copies, copy_async, wait_copies),
     *(block, slots, thread),
     *(barrier, cluster_arrive, cluster_wait, elect, exchange, warp_barrier),
     *(bitcast, cast, constant, contract, full, index64, inside, scalar, take, where),

@@ -1,0 +1,158 @@
+"""Rings: what a loop loads is copied to shared memory some trips ahead, beside the threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import kernel as ir
+from polyfuse.backends.interpreter import faults, run_source
+from polyfuse.backends.numba_cuda.compile import compile_kernel
+from polyfuse.codegen.printer import print_kernel
+from polyfuse.cost import price
+from polyfuse.errors import ScheduleError
+from polyfuse.face.interpreted import run_plan
+from polyfuse.legality import prove
+from polyfuse.lower.inspect import flatten
+from polyfuse.plan import Plan
+from polyfuse.testing import assert_legal
+from polyfuse.text.apply import apply_text
+from polyfuse.verify.kernel import verify_kernel
+
+PLAIN = "kernel k one_pass {}\n  multiply\n  dot\n  multiply_1\n  y   global\n"
+WIDENED = "kernel k one_pass {}\n  multiply\n  cast\n  sum\n  dot\n  multiply_1\n  cast_1\n  sum_1\n  y   global\n"
+
+
+def gram_in_steps(a, x):
+    dot = (a * x).sum(axis=1)
+    y = (a * dot[:, None]).sum(axis=0)
+    return y
+
+
+def planned(specs: tuple[str, str], parameters: str) -> Plan:
+    plan = pf.jit(gram_in_steps).plan(*map(pf.spec, specs), target="h200")
+    return apply_text(PLAIN.format(parameters), plan)
+
+
+CASES = (
+    (("f32[64, 256]", "f32[256]"), "lanes=32 unroll=2 share=16 ring=3"),
+    (("f32[61, 260]", "f32[260]"), "lanes=64 unroll=2 share=16 ring=3"),  # neither rows nor columns come out even
+    (("f32[40, 250]", "f32[250]"), "lanes=128 unroll=1 share=8 ring=4"),  # pairs
+    (("f32[37, 251]", "f32[251]"), "lanes=128 unroll=1 share=8 ring=2"),  # single elements
+    (("f64[37, 128]", "f64[128]"), "lanes=32 unroll=1 share=8 ring=2"),
+    (("f32[N~40, 256]", "f32[256]"), "lanes=64 unroll=2 share=16 ring=3"),
+    (("f32[3, 512]", "f32[512]"), "lanes=32 unroll=1 share=2 ring=4"),  # fewer trips than the ring holds
+)
+
+
+@pytest.mark.parametrize(("specs", "parameters"), CASES)
+def test_a_ring_gives_what_loads_in_place_give(specs: tuple[str, str], parameters: str) -> None:
+    plan = planned(specs, parameters)
+    (kernel,) = plan.kernels
+    assert kernel.schedule.rings == (("r", int(parameters[-1])),)
+    assert_legal(plan)
+    verify_kernel(plan.launches[0].kernel)
+    rows, columns = (n.evaluate({"N": 23}) for n in plan.program.arguments[0].shape)
+    random = np.random.default_rng(rows)
+    dtype = np.float64 if specs[0].startswith("f64") else np.float32
+    a, x = random.standard_normal((rows, columns)).astype(dtype), random.standard_normal(columns).astype(dtype)
+    exact = a.T.astype(np.float64) @ (a.astype(np.float64) @ x)
+    for seed in (0, 1):
+        (found,) = run_plan(plan, [a, x], seed=seed)
+        np.testing.assert_allclose(found, exact, rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-3)
+
+
+def test_the_text_says_how_long_the_ring_is_and_reads_back() -> None:
+    plan = planned(*CASES[0])
+    assert "ring=3" in str(plan)
+    assert apply_text(str(plan), plan) == plan
+
+
+def rings(kernel: ir.Kernel) -> list[ir.AsyncCopy]:
+    return [op for op in flatten(kernel.body) if isinstance(op, ir.AsyncCopy)]
+
+
+def test_cells_hold_bytes_as_they_lie_in_memory() -> None:
+    plan = pf.jit(gram_in_steps).plan(pf.spec("bf16[24, 256]"), pf.spec("bf16[256]"), target="h200")
+    names = [s.name for s in plan.scop.statements if s.name not in ("a", "x")]
+    text = "kernel k one_pass lanes=32 unroll=1 share=8 ring=3\n" + "".join(f"  {n}\n" for n in names[:-1])
+    plan = apply_text(f"{text}  {names[-1]}   global\n", plan)
+    kernel = plan.launches[0].kernel
+    (ring,) = kernel.shared
+    assert ring.dtype.name == "bf16" and ring.elements == 3 * 256
+    assert {op.vector * 2 for op in rings(kernel)} == {16}
+    random = np.random.default_rng(0)
+    a, x = (random.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((24, 256), (256,)))
+    (found,) = run_plan(plan, [a, x])
+    wide = a.astype(np.float64)
+    exact = wide.T @ (wide @ x.astype(np.float64))
+    assert np.abs(found.astype(np.float64) - exact).max() < 0.02 * np.abs(exact).max()
+
+
+def test_elements_of_two_bytes_alone_stay_in_registers() -> None:
+    """No copy moves two bytes: rows of an odd number of them are loaded a trip ahead, as without a ring."""
+    plan = pf.jit(gram_in_steps).plan(pf.spec("bf16[24, 251]"), pf.spec("bf16[251]"), target="h200")
+    names = [s.name for s in plan.scop.statements if s.name not in ("a", "x")]
+    text = "kernel k one_pass lanes=32 unroll=1 share=8 ring=3\n" + "".join(f"  {n}\n" for n in names[:-1])
+    kernel = apply_text(f"{text}  {names[-1]}   global\n", plan).launches[0].kernel
+    assert not rings(kernel) and not kernel.shared
+    assert any(isinstance(op, ir.Let) and op.name == "a" for op in flatten(kernel.body))
+
+
+def test_a_wait_too_late_is_found_in_the_kernel_that_was_made() -> None:
+    plan = planned(*CASES[0])
+    kernel = plan.launches[0].kernel
+    source = print_kernel(kernel)
+    assert source.count("wait_copies(2)") == 1
+    random = np.random.default_rng(0)
+    arrays = {p.name: np.zeros([n.constant for n in p.shape], p.dtype.numpy) for p in kernel.parameters}
+    arrays |= {"a_in": random.standard_normal((64, 256)).astype(np.float32)}
+    run_source(source, "k", kernel, {k: v.copy() for k, v in arrays.items()}, {}, {})
+    with pytest.raises(faults.UninitialisedRead):
+        run_source(source.replace("wait_copies(2)", "wait_copies(3)"), "k", kernel, arrays, {}, {})
+
+
+def test_what_is_on_its_way_hides_waits_and_needs_no_registers() -> None:
+    plan = planned(("f32[16384, 16384]", "f32[16384]"), "lanes=512 share=128 ring=3")
+    schedule, h200 = plan.kernels[0].schedule, plan.target
+    assert schedule.block_threads == 512 and dict(schedule.parameters)["unroll"] == 1
+    costs = [price(plan.scop, s, h200, {}) for s in (schedule, replace(schedule, rings=(), ahead=("r",)))]
+    assert costs[0].shared == 3 * 64 * 1024 and costs[1].shared == 0
+    assert costs[0].registers < costs[1].registers
+    assert costs[0].seconds < costs[1].seconds
+
+
+def test_a_ring_fits_the_shared_memory_of_a_processor() -> None:
+    with pytest.raises(ScheduleError, match="shared memory 262144 > "):
+        planned(("f32[16384, 16384]", "f32[16384]"), "lanes=512 share=128 ring=4")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"rings": (("tx", 3),)}, "tx, which is not a loop digit"),
+        ({"rings": (("r", 1),)}, "a ring of 1 trips"),
+        ({"ahead": ("r",)}, "both in registers and in a ring"),
+        ({"cluster": 2}, "of a cluster"),
+    ],
+)
+def test_what_no_ring_can_be(change: dict[str, object], sentence: str) -> None:
+    plan = planned(*CASES[1])
+    schedule = plan.launches[0].schedule
+    assert prove(plan.scop, schedule)
+    verdict = prove(plan.scop, replace(schedule, **change))  # type: ignore[arg-type]
+    assert not verdict and sentence in verdict.sentence
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize(("case", "size"), [(0, 16), (1, 16), (2, 8), (3, 4), (4, 16)])
+def test_copies_are_one_instruction_each(case: int, size: int) -> None:
+    kernel = planned(*CASES[case]).launches[0].kernel
+    ptx = compile_kernel(print_kernel(kernel), kernel.name, kernel.parameters, kernel.block_threads, (9, 0)).ptx
+    assert f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global" in ptx and f"], {size}" in ptx
+    body = ptx[ptx.index("$L__BB0_") :]
+    assert body.index("cp.async.wait_group") < body.index("ld.shared")
