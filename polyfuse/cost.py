@@ -273,16 +273,25 @@ run at once, 263 where 396 do."""
 def _finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, waves: int) -> float:
     """What blocks do about their shares: each leaves its own, and behind the last arrival one block reads the shares of
     its election, at the bandwidth of one processor; a cluster at that of all its own."""
-    elections, shares = set[str](), 0
-    for total in (p for p in schedule.placed if p.role == "total"):
-        along = schedule.finish_of(total)
-        elections.add(along)
-        held = sum(d.compute.itemsize for d in scop.statements[total.value].dtypes)
-        stored = sizes.volume(scop.shape(total.value)) * sizes.extent[along] * held
-        shares += stored // sizes.blocks(total)
+    totals = [p for p in schedule.placed if p.role == "total"]
+    elections = {schedule.finish_of(total) for total in totals}
     left = sum(p.role == "partial" for p in schedule.placed)
     seconds = (len(elections) + left * waves) * ELECTION
-    return seconds + shares * target.processors / schedule.cluster / target.l2_bandwidth
+    return seconds + sum(_adding_up(scop, schedule, target, sizes, total) for total in totals)
+
+
+def _adding_up(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, total: Placed) -> float:
+    """Seconds in which an elected block reads the shares of a total."""
+    held = sum(d.compute.itemsize for d in scop.statements[total.value].dtypes)
+    stored = sizes.volume(scop.shape(total.value)) * sizes.extent[schedule.finish_of(total)] * held
+    return stored // sizes.blocks(total) * target.processors / schedule.cluster / target.l2_bandwidth
+
+
+def long_totals(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> list[Placed]:
+    """The sums whose shares take an elected block longer to read than a launch costs."""
+    sizes = Sizes(schedule, hints)
+    totals = [p for p in schedule.placed if p.role == "total"]
+    return [p for p in totals if _adding_up(scop, schedule, target, sizes, p) > target.launch]
 
 
 Key = tuple[int, int, tuple[tuple[str, int], ...]]  # value, component, path

@@ -26,7 +26,7 @@ from polyfuse.bindings import (
 )
 from polyfuse.cascades import cascaded, sites
 from polyfuse.choose import Choice, Pricer
-from polyfuse.cost import price
+from polyfuse.cost import long_totals, price
 from polyfuse.dtypes import i32
 from polyfuse.errors import OptionError, ScheduleError
 from polyfuse.expr import Opaque, Program, topological
@@ -51,7 +51,7 @@ from polyfuse.program_costs import ProgramCosts, other_form, program_costs, size
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.sharing import share_memory
-from polyfuse.split import split_reductions
+from polyfuse.split import Cut, in_two_stages, split_reductions
 from polyfuse.split_scans import split_scans
 from polyfuse.target import Target
 from polyfuse.verdict import Kind, Verdict
@@ -88,6 +88,7 @@ def plan_program(
     grouping = _grouping(costs, effort)  # the cheapest partition of stored values
     grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     costs, grouping = _in_one_pass(costs, grouping, tuple(layouts), effort)  # dependent reductions, if that is cheaper
+    costs, grouping = _in_two_stages(costs, grouping, tuple(layouts), effort)  # sums of many shares, if that is cheaper
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     _check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
@@ -168,10 +169,8 @@ def _in_one_pass(
     """The cheaper of a program and the one that takes sums with what they are relative to, where kernels of the first
     pass more than once over what both reduce; proved.  What the user steers by name, rounds step by step, or wants
     alike in every batch, stays as it is."""
-    options, scop = costs.options, costs.scop
-    steered = options.together or options.apart or options.tiles or options.strategies or options.max_fusion_size
-    fixed = options.fuse != "all" or options.round == "every-op" or options.batch_invariant
-    if costs.target.kind == "cpu" or fixed or steered:
+    scop = costs.scop
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
         return costs, grouping
     numbers = {s.digest: s.id for s in scop.statements if isinstance(s, Statement)}
     found = [(s, {numbers[r.digest] for r in (*s.firsts, s.total)}) for s in sites(scop.program)]
@@ -179,14 +178,60 @@ def _in_one_pass(
     if not chosen:
         return costs, grouping
     program = cascaded(scop.program, chosen)
-    others = other_form(costs, program, layouts)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, f"{len(chosen)} sums in one pass")
+
+
+def _in_two_stages(
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...], effort: int | None
+) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one in which a second kernel adds up the shares of those sums that would keep
+    one block of the first busy for longer than a launch takes; proved."""
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+        return costs, grouping
+    cuts: dict[bytes, Cut] = {}
+    for kernel in grouping.kernels:
+        cuts |= _cuts(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
+    if not cuts:
+        return costs, grouping
+    program = in_two_stages(costs.scop.program, cuts)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, f"{len(cuts)} sums in two stages")
+
+
+def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, Cut]:
+    """Of the sums with many shares, by digest: where the blocks of a schedule begin theirs."""
+    if choice.schedule is None or choice.group is None:
+        return {}
+    schedule, scop, found = choice.schedule, choice.group.scop, dict[bytes, Cut]()
+    known = {s.digest for s in costs.scop.statements if isinstance(s, Statement)}
+    for total in long_totals(scop, schedule, costs.target, costs.hints):
+        statement, along = scop.statements[total.value], schedule.finish_of(total)
+        share = next(p for p in schedule.placed if p.value == total.value and p.role == "compute")
+        if not isinstance(statement, Statement) or statement.digest not in known:
+            continue
+        for dim in statement.reduced:
+            entry = share.place[dim]
+            step = entry.coefficient(f"${along}") if isinstance(entry, Affine) else 0
+            found |= {statement.digest: (dim, step)} if step > 1 else {}
+    return found
+
+
+def _keeps_its_form(options: Options) -> bool:
+    """Whether values are what the user steers by name, rounds step by step, or wants alike in every batch."""
+    steered = options.together or options.apart or options.tiles or options.strategies or options.max_fusion_size
+    return bool(options.fuse != "all" or options.round == "every-op" or options.batch_invariant or steered)
+
+
+def _cheaper(
+    costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, effort: int | None, what: str
+) -> tuple[ProgramCosts, Grouping]:
+    """The other form of a program, proved, where it gains enough; else the one that there is."""
     try:
         other = _proved(others, _grouping(others, effort))
     except ScheduleError as error:
-        fusion_log.info("no sums in one pass: %s", error)
+        fusion_log.info("not %s: %s", what, error)
         return costs, grouping
     time, before = _time(others, other), _time(costs, grouping)
-    fusion_log.info("%d sums in one pass: %d us, %d without", len(chosen), time // 10**6, before // 10**6)
+    fusion_log.info("%s: %d us, %d without", what, time // 10**6, before // 10**6)
     others.work += costs.work
     least = max((1 - GAIN) * before, costs.target.launch * 1e12)
     return (others, other) if time < before - least else (costs, grouping)

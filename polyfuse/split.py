@@ -1,6 +1,7 @@
 """Split long reductions with few results on a CPU, so that all cores can share them and sums round little.
 
-A GPU's blocks share a reduction inside one kernel (`strategies/reduction.py`); cores gain nothing from that.
+A GPU's blocks share a reduction inside one kernel (`strategies/reduction.py`); cores gain nothing from that.  Where one
+block would add up many shares of many results, a GPU takes two stages as well (`in_two_stages`).
 
     s = sum(x[k], 0 <= k < N)
  -> p[q] = sum(x[4096*q + r], 0 <= r < 4096, 4096*q + r < N);   s = sum(p[q])
@@ -12,7 +13,7 @@ reductions for everything that follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -30,24 +31,45 @@ TOO_LONG = 1 << 20  # numbers in each of many sums of floats: one core sums each
 RUN = 1 << 13  # numbers that are summed at once: 256 to a lane, which keeps the error near that of pairwise sums
 
 
+Cut = tuple[int, int]
+"""Of a reduction: the axis of its operands to split, and the elements per part."""
+
+
 def split_reductions(program: Program, target: Target, hints: Mapping[str, int]) -> tuple[Program, tuple[Guard, ...]]:
     """The program with long reductions in two stages, and guards for the sizes that made it worth while."""
     if target.kind != "cpu":
         return program, ()
     guards: dict[Guard, None] = {}
+
+    def cut(_: Node, node: expr.Reduce) -> Cut | None:
+        plan = _plan(node, target, hints)
+        if plan is not None and not (extent := node.operands[0].shape[plan[0]]).is_constant:
+            guards[Guard(extent - plan[1])] = None
+        return plan
+
+    return _split(program, cut, hints), tuple(guards)
+
+
+def in_two_stages(program: Program, cuts: Mapping[bytes, Cut]) -> Program:
+    """The program with each reduction of `cuts`, by its digest, in two stages."""
+    return _split(program, lambda original, _: cuts.get(original.digest))
+
+
+def _split(
+    program: Program,
+    cut: Callable[[Node, expr.Reduce], Cut | None],
+    hints: Mapping[str, int] | None = None,
+) -> Program:
+    """`hints`: of runs that are summed apart; none where a part of a sum is one run."""
     names: dict[bytes, str] = {}
     padded: set[bytes] = set()
 
     def change(original: Node, node: Node) -> Node:
-        if not isinstance(node, expr.Reduce):
-            return node
-        plan = _plan(node, target, hints)
+        plan = cut(original, node) if isinstance(node, expr.Reduce) else None
         if plan is None:
             return node
+        assert isinstance(node, expr.Reduce)
         axis, chunk = plan
-        extent = node.operands[0].shape[axis]
-        if not extent.is_constant:
-            guards[Guard(extent - chunk)] = None
         final = _two_stages(node, axis, chunk, hints, names, program.names.get(original.digest))
         users = {n.digest for n in expr.topological(node.operands)}
         below = [o for partial in final.operands for o in expr.operands_of(partial)]
@@ -56,11 +78,11 @@ def split_reductions(program: Program, target: Target, hints: Mapping[str, int])
 
     rebuilt = rebuild_program(program, change)
     inner = rebuilt.inner | padded  # padded operands and sums of runs are no values of the user's
-    return replace(rebuilt, names={**rebuilt.names, **names}, inner=inner), tuple(guards)
+    return replace(rebuilt, names={**rebuilt.names, **names}, inner=inner)
 
 
-def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> tuple[int, int] | None:
-    """(axis to split, elements per part), or None where one stage serves."""
+def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> Cut | None:
+    """None where one stage serves."""
     shape = [n.evaluate(hints) for n in node.operands[0].shape]
     kept = reduced = 1
     for k, n in enumerate(shape):
@@ -95,7 +117,7 @@ def _two_stages(
     node: expr.Reduce,
     axis: int,
     chunk: int,
-    hints: Mapping[str, int],
+    hints: Mapping[str, int] | None,
     names: dict[bytes, str],
     name: str | None,
     of_runs: bool = False,
@@ -121,8 +143,8 @@ def _two_stages(
     inner, before = (inner, before) if of_runs else ((*before, *inner), [])
     state = range(len(node.operands))
     partial = [expr.reduce_(node.monoid, cut, inner, component) for component in state]
-    run = _run(partial[0], axis + 1, chunk, hints)
-    if run is not None:
+    run = None if hints is None else _run(partial[0], axis + 1, chunk, hints)
+    if run is not None and hints is not None:
         partial = [_two_stages(partial[0], axis + 1, run, hints, names, None, of_runs=True)]
     if name:
         names[partial[0].digest] = f"{name}_part"

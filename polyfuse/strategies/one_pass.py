@@ -4,16 +4,17 @@
     i = share*b1 + TY*(u + U*r) + ty,   j = C*b0 + TX*V*k + V*tx + v       k, u and v in registers, r a loop
 
 A block takes a tile of the matrix.  Along a row it sums at once; columns stay in registers until the loop over its rows
-ends.  The tiles of one row of tiles, and those of one column, meet in the last block of them to arrive.  A tile as wide
-as the matrix has whole rows: then r[i] may enter c[j] in the same pass, as in A.T @ (A @ x).  On a CPU a block is a
-strip of columns.
+ends.  Matrices of a batch have blocks of their own.  The tiles of one row of tiles, and those of one column, meet in the
+last block of them to arrive.  A tile as wide as the matrix has whole rows: then r[i] may enter c[j] in the same pass, as
+in A.T @ (A @ x).  On a CPU a block is a strip of columns.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ONE, Affine
 from polyfuse.bindings import Guard
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
@@ -64,19 +65,20 @@ A.T @ y, 4096 x 4096 float32, idle: 3.8 ms, with 128 rows 4.5, in two kernels 6.
 
 def one_pass(situation: Situation) -> list[Proposal]:
     """Proposals for groups over two classes, each of which some reduction keeps and another one sums over."""
-    axes, inner = situation.axes, situation.inner
-    if situation.scans or len(axes) != 2 or inner not in axes:
+    axes, inner = [a for a in situation.axes if a.reduced_by], situation.inner
+    batch = [a for a in situation.axes if not a.reduced_by and a.extent != ONE]
+    cpu = situation.target.kind == "cpu"
+    if situation.scans or len(axes) != 2 or inner not in axes or batch and cpu:
         return []
-    if not all(a.reduced_by for a in axes) or axes[0].reduced_by & axes[1].reduced_by == axes[0].reduced_by:
+    if axes[0].reduced_by & axes[1].reduced_by == axes[0].reduced_by:
         return []
     assert inner is not None
     outer = next(a for a in axes if a is not inner)
-    cpu = situation.target.kind == "cpu"
     width = strip(situation, inner, []) if cpu else situation.width(inner.extent, flat=False)
     found = []
     for tile in (CORE,) if cpu else _tiles(situation, inner, width):
         every = (RESIDENT[tile.ahead or min(1, tile.ring)],) if tile.cluster > 1 or tile.ahead or tile.ring else WAVES
-        found += [_proposal(situation, outer, inner, tile, width, waves) for waves in every]
+        found += [_proposal(situation, batch, outer, inner, tile, width, waves) for waves in every]
     return [p for p in found if p is not None]
 
 
@@ -131,26 +133,34 @@ def _in_rings(situation: Situation, size: int, width: int) -> list[_Tile]:
 
 
 def _proposal(
-    situation: Situation, outer: AxisClass, inner: AxisClass, tile: _Tile, width: int, waves: int
+    situation: Situation,
+    batch: list[AxisClass],
+    outer: AxisClass,
+    inner: AxisClass,
+    tile: _Tile,
+    width: int,
+    waves: int,
 ) -> Proposal | None:
     tx, ty = thread("tx", 1, tile.lanes), thread("ty", tile.lanes, tile.rows)
     k, u, v = slot("k", tile.chunks), slot("u", tile.unroll), slot("v", width)
     columns, step = tile.lanes * tile.chunks * width, tile.rows * tile.unroll
     whole = columns >= inner.size(situation.hints)
     b0 = block("b0", Affine.of(1) if whole else inner.extent.ceildiv(columns))
-    together = situation.size(b0.extent) * tile.cluster
+    matrices = [block(f"b{2 + k}", axis.extent) for k, axis in enumerate(batch)]
+    together = math.prod(situation.size(b.extent) for b in (b0, *matrices)) * tile.cluster
     share = _share(situation, outer, step, max(1, waves * situation.target.processors // together))
     b1, r = block("b1", outer.extent.ceildiv(share)), loop("r", Affine.of(share // step))
     splits = {
         inner.number: mixed((b0, columns), (k, tile.lanes * width), (tx, width), (v, 1)),
         outer.number: mixed((b1, share), (r, step), (u, tile.rows), (ty, 1)),
+        **{axis.number: mixed((b, 1)) for axis, b in zip(batch, matrices, strict=True)},
     }
     combines = {d.name: c for d, c in ((b0, combination(b0, None, situation)), (b1, combination(b1, ty, situation)))}
     t, s = thread("tr", 1, min(tile.lanes * tile.rows, share)), slot("s", max(1, share // (tile.lanes * tile.rows)))
     guards = situation.divisible(inner.extent, width)
     if whole and not inner.extent.is_constant:
         guards = (*guards, Guard(Affine.of(columns) - inner.extent))
-    kept = kept_digits([b0, b1, tx, ty, t, r, s, k, u, v], keep_threads=True)
+    kept = kept_digits([b0, b1, *matrices, tx, ty, t, r, s, k, u, v], keep_threads=True)
     if (tile.ahead or tile.ring) and r not in kept:
         return None
     return Proposal(
