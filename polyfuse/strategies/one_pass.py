@@ -4,9 +4,9 @@
     i = share*b1 + TY*(u + U*r) + ty,   j = C*b0 + TX*V*k + V*tx + v       k, u and v in registers, r a loop
 
 A block takes a tile of the matrix.  Along a row it sums at once; columns stay in registers until the loop over its rows
-ends.  Matrices of a batch have blocks of their own.  The tiles of one row of tiles, and those of one column, meet in the
-last block of them to arrive.  A tile as wide as the matrix has whole rows: then r[i] may enter c[j] in the same pass, as
-in A.T @ (A @ x).  On a CPU a block is a strip of columns.
+ends.  Matrices of a batch have blocks of their own.  The tiles of one row of tiles, and those of one column, meet in
+the last block of them to arrive.  A tile as wide as the matrix has whole rows: then r[i] may enter c[j] in the same
+pass, as in A.T @ (A @ x).  On a CPU a block is a strip of columns.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from polyfuse.affine import ONE, Affine
 from polyfuse.bindings import Guard
+from polyfuse.kernel import is_copied
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
@@ -37,7 +38,7 @@ THREADS_AHEAD, CLUSTERS_AHEAD = 512, (1, 2)
 waits for what is loading; 414 in clusters of 4 blocks of 256 threads without."""
 ASYNCHRONOUS = (8, 0)
 """The first capability that copies to shared memory beside its threads."""
-RINGS, TRIP = ((512, 3), (512, 2), (1024, 3)), 1 << 16
+RINGS, TRIP = ((512, 3), (1024, 3), (1024, 2)), 1 << 16
 """(threads, trips of a ring), bytes that a block copies in a trip."""
 HELD = 32
 """Elements of a row that a thread holds: as many sums of columns live in its registers."""
@@ -121,13 +122,14 @@ def _in_rings(situation: Situation, size: int, width: int) -> list[_Tile]:
     asked, found = situation.tiles, []
     if situation.target.capability < ASYNCHRONOUS or asked.get("cluster", 1) > 1 or asked.get("ahead"):
         return []
-    loaded = [dtype.itemsize for value in situation.group.loads for dtype in situation.scop.statements[value].dtypes]
-    for threads, usual in RINGS:
+    matrices = [value for value in situation.group.loads if len(situation.scop.shape(value)) > 1]
+    loaded = [dtype.itemsize for value in matrices for dtype in situation.scop.statements[value].dtypes]
+    for threads, usual in RINGS if loaded and all(is_copied(width, size) for size in loaded) else ():
         lanes = power_below(asked.get("lanes", threads))
         chunks, trips = asked.get("chunks") or -(-size // (lanes * width)), asked.get("ring", usual)
         held = chunks * width
         if situation.target.warp <= lanes <= situation.target.threads_per_block and held <= HELD and trips > 1:
-            unroll = asked.get("unroll") or max(1, min(8, TRIP // (lanes * held * max(loaded, default=4))))
+            unroll = asked.get("unroll") or max(1, min(8, TRIP // (lanes * held * max(loaded))))
             found.append(_Tile(lanes, chunks, 1, unroll, ring=trips))
     return list(dict.fromkeys(found))
 

@@ -10,6 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import kernel as ir
+from polyfuse import planner
 from polyfuse.backends.interpreter import faults, run_source
 from polyfuse.backends.numba_cuda.compile import compile_kernel
 from polyfuse.codegen.printer import print_kernel
@@ -19,12 +20,13 @@ from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
+from polyfuse.scop import Statement
+from polyfuse.split import in_two_stages
 from polyfuse.testing import assert_legal
 from polyfuse.text.apply import apply_text
 from polyfuse.verify.kernel import verify_kernel
 
 PLAIN = "kernel k one_pass {}\n  multiply\n  dot\n  multiply_1\n  y   global\n"
-WIDENED = "kernel k one_pass {}\n  multiply\n  cast\n  sum\n  dot\n  multiply_1\n  cast_1\n  sum_1\n  y   global\n"
 
 
 def gram_in_steps(a, x):
@@ -34,7 +36,7 @@ def gram_in_steps(a, x):
 
 
 def planned(specs: tuple[str, str], parameters: str) -> Plan:
-    plan = pf.jit(gram_in_steps).plan(*map(pf.spec, specs), target="h200")
+    plan = pf.jit(gram_in_steps, max_fusion_size=9).plan(*map(pf.spec, specs), target="h200")  # sums stay whole
     return apply_text(PLAIN.format(parameters), plan)
 
 
@@ -76,31 +78,40 @@ def rings(kernel: ir.Kernel) -> list[ir.AsyncCopy]:
     return [op for op in flatten(kernel.body) if isinstance(op, ir.AsyncCopy)]
 
 
-def test_cells_hold_bytes_as_they_lie_in_memory() -> None:
-    plan = pf.jit(gram_in_steps).plan(pf.spec("bf16[24, 256]"), pf.spec("bf16[256]"), target="h200")
-    names = [s.name for s in plan.scop.statements if s.name not in ("a", "x")]
+def in_float32(a, x, w):
+    wide = a.astype(np.float32)
+    dot = (wide @ x.astype(np.float32)) * w.astype(np.float32)
+    y = wide.T @ dot
+    return y
+
+
+def of_halves(columns: int) -> Plan:
+    specs = f"bf16[24, {columns}]", f"bf16[{columns}]", "bf16[24]"
+    plan = pf.jit(in_float32).plan(*map(pf.spec, specs), target="h200")
+    names = [s.name for s in plan.scop.statements if isinstance(s, Statement)]
     text = "kernel k one_pass lanes=32 unroll=1 share=8 ring=3\n" + "".join(f"  {n}\n" for n in names[:-1])
-    plan = apply_text(f"{text}  {names[-1]}   global\n", plan)
+    return apply_text(f"{text}  {names[-1]}   global\n", plan)
+
+
+def test_cells_hold_bytes_as_they_lie_in_memory() -> None:
+    """Pieces of two bytes, one weight per row, no copy moves: they are loaded a trip ahead into a register."""
+    plan = of_halves(256)
+    assert_legal(plan)
     kernel = plan.launches[0].kernel
     (ring,) = kernel.shared
-    assert ring.dtype.name == "bf16" and ring.elements == 3 * 256
+    assert (ring.name, ring.dtype.name, ring.elements) == ("a_ring", "bf16", 3 * 256)
     assert {op.vector * 2 for op in rings(kernel)} == {16}
+    assert any(isinstance(op, ir.Load) and op.name == "w_next" for op in flatten(kernel.body))
     random = np.random.default_rng(0)
-    a, x = (random.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((24, 256), (256,)))
-    (found,) = run_plan(plan, [a, x])
-    wide = a.astype(np.float64)
-    exact = wide.T @ (wide @ x.astype(np.float64))
-    assert np.abs(found.astype(np.float64) - exact).max() < 0.02 * np.abs(exact).max()
+    a, x, w = (random.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((24, 256), (256,), (24,)))
+    exact = in_float32(*(v.astype(np.float64) for v in (a, x, w)))
+    (found,) = run_plan(plan, [a, x, w])
+    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
 
 
-def test_elements_of_two_bytes_alone_stay_in_registers() -> None:
-    """No copy moves two bytes: rows of an odd number of them are loaded a trip ahead, as without a ring."""
-    plan = pf.jit(gram_in_steps).plan(pf.spec("bf16[24, 251]"), pf.spec("bf16[251]"), target="h200")
-    names = [s.name for s in plan.scop.statements if s.name not in ("a", "x")]
-    text = "kernel k one_pass lanes=32 unroll=1 share=8 ring=3\n" + "".join(f"  {n}\n" for n in names[:-1])
-    kernel = apply_text(f"{text}  {names[-1]}   global\n", plan).launches[0].kernel
-    assert not rings(kernel) and not kernel.shared
-    assert any(isinstance(op, ir.Let) and op.name == "a" for op in flatten(kernel.body))
+def test_a_matrix_of_which_no_copy_moves_a_piece_has_no_ring() -> None:
+    with pytest.raises(ScheduleError, match="ring"):
+        of_halves(251)
 
 
 def test_a_wait_too_late_is_found_in_the_kernel_that_was_made() -> None:
@@ -146,6 +157,67 @@ def test_what_no_ring_can_be(change: dict[str, object], sentence: str) -> None:
     assert prove(plan.scop, schedule)
     verdict = prove(plan.scop, replace(schedule, **change))  # type: ignore[arg-type]
     assert not verdict and sentence in verdict.sentence
+
+
+def weighted(a, x, w):
+    y = a.T @ (w * (a @ x))
+    return y
+
+
+def logistic(a, x, z):
+    y = a.T @ (1 / (1 + np.exp(-(a @ x))) - z)
+    return y
+
+
+def power_step(a, x, w):
+    y = a.T @ (a @ x)
+    return y / np.sqrt((y * y).sum()), (w * x).sum()
+
+
+@pytest.mark.parametrize("program", [weighted, logistic, power_step])
+def test_a_matrix_that_is_needed_twice_goes_through_a_ring_once(program) -> None:
+    """And the shares of 128 blocks, 8 MB, are added up by a second kernel rather than by the last block alone."""
+    vector = pf.spec("f32[16384]")
+    plan = pf.jit(program).plan(pf.spec("f32[16384, 16384]"), vector, vector, target="h200")
+    (kernel,) = (k for k in plan.kernels if k.schedule.rings)
+    assert kernel.schedule.rings == (("r", 3),) and not kernel.schedule.grid_combine
+    assert [name for k in plan.kernels for name in k.stores].count("y_part") == 1
+    assert plan.hbm_bytes.at() < 1.03 * 4 * 16384**2
+    assert apply_text(str(plan), plan) == plan
+
+
+@pytest.mark.parametrize("rows", [64, 61])
+def test_two_stages_give_what_one_gives(rows: int) -> None:
+    specs = f"f32[{rows}, 260]", "f32[260]", f"f32[{rows}]"
+    plan = pf.jit(logistic).plan(*map(pf.spec, specs), target="h200")
+    total = next(s for s in plan.scop.statements if s.name == "y")
+    staged = in_two_stages(plan.program, {total.digest: (0, 16)})
+    plan = planner.plan_program(staged, plan.target, plan.options, ())
+    assert {"y_part", "y"} <= {s.name for s in plan.scop.statements}
+    assert_legal(plan)
+    random = np.random.default_rng(rows)
+    a, x, z = (random.standard_normal(s).astype(np.float32) for s in ((rows, 260), (260,), (rows,)))
+    exact = logistic(a.astype(np.float64), x.astype(np.float64), z.astype(np.float64))
+    (found,) = run_plan(plan, [a, x, z])
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-3)
+
+
+def test_matrices_of_a_batch_have_blocks_of_their_own() -> None:
+    def several(a, x):
+        dot = (a * x[:, None]).sum(axis=2)
+        y = (a * dot[:, :, None]).sum(axis=1)
+        return y
+
+    plan = pf.jit(several).plan(pf.spec("f32[5, 48, 256]"), pf.spec("f32[5, 256]"), target="h200")
+    plan = apply_text(PLAIN.format("lanes=64 unroll=2 share=16 ring=3"), plan)
+    assert plan.kernels[0].schedule.rings
+    assert_legal(plan)
+    random = np.random.default_rng(3)
+    a, x = random.standard_normal((5, 48, 256)).astype(np.float32), random.standard_normal((5, 256)).astype(np.float32)
+    wide = a.astype(np.float64)
+    exact = np.einsum("bij,bi->bj", wide, np.einsum("bij,bj->bi", wide, x.astype(np.float64)))
+    (found,) = run_plan(plan, [a, x], seed=1)
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.ptx
