@@ -360,13 +360,3 @@ def combines_once(kernel: Kernel) -> bool:
     """Whether threads of several warps combine values, each time after all that they load: no loop overlaps the two."""
     loops = any(isinstance(op, For) for op in kernel.body)
     return not loops and any(isinstance(op, Combine) and op.bits >= 32 for op in kernel.body)
-
-
-COPIED_BYTES = (4, 8)
-"""What one asynchronous copy moves, beside 16 bytes, as several of which wider vectors travel (PTX ISA, cp.async)."""
-
-
-def is_copied(width: int, itemsize: int) -> bool:
-    """Whether vectors of `width` elements can be copied asynchronously."""
-    size = width * itemsize
-    return size in COPIED_BYTES or size > 0 and size % 16 == 0

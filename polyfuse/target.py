@@ -124,6 +124,16 @@ CPU = Target(
 BUILT_IN = {t.name: t for t in (H200, H100, A100, GENERIC, CPU)} | {"sm_90": H200, "sm_80": A100}
 
 
+COPIED_BYTES = (4, 8)
+"""What one asynchronous copy moves, beside 16 bytes, as several of which wider vectors travel (PTX ISA, cp.async)."""
+
+
+def is_copied(width: int, itemsize: int) -> bool:
+    """Whether vectors of `width` elements can be copied asynchronously."""
+    size = width * itemsize
+    return size in COPIED_BYTES or size > 0 and size % 16 == 0
+
+
 def named(name: str) -> Target:
     """The built-in target of that name.  Raises OptionError listing the names."""
     if name not in BUILT_IN:

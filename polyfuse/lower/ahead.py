@@ -26,6 +26,7 @@ from polyfuse.lower.inspect import flatten
 from polyfuse.lower.peel import at_trip
 from polyfuse.lower.vectors import vector_slot
 from polyfuse.schedule import Digit, Placed
+from polyfuse.target import is_copied
 from polyfuse.terms import Inside, Ref
 
 
@@ -142,4 +143,4 @@ def _read(env: Environment, op: ir.Load, trip: Affine, trips: int) -> ir.Load:
 
 def _is_copied(env: Environment, op: ir.Load) -> bool:
     """Cells of what a mask leaves out are zeros, as registers are."""
-    return ir.is_copied(op.vector, env.arrays[_use(env, op)].dtype.itemsize)
+    return is_copied(op.vector, env.arrays[_use(env, op)].dtype.itemsize)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from polyfuse.affine import ONE, Affine
 from polyfuse.bindings import Guard
-from polyfuse.kernel import is_copied
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.reduction import combination, strip
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
+from polyfuse.target import is_copied
 
 THREADS = 256
 FEWER = 128

@@ -17,9 +17,9 @@ from polyfuse.kernel import (
     SharedBuffer,
     Store,
     WaitCopies,
-    is_copied,
 )
 from polyfuse.kernel_types import Memory
+from polyfuse.target import is_copied
 
 
 def check_copy(op: AsyncCopy, memory: Mapping[str, Memory], refuse: Callable[[str], NoReturn]) -> None:
