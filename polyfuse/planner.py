@@ -203,7 +203,7 @@ def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, Cut]:
         return {}
     schedule, scop, found = choice.schedule, choice.group.scop, dict[bytes, Cut]()
     known = {s.digest for s in costs.scop.statements if isinstance(s, Statement)}
-    for total in long_totals(scop, schedule, costs.target, costs.hints):
+    for total in long_totals(scop, schedule, costs.target, {**scop.program.hints, **costs.hints}):
         statement, along = scop.statements[total.value], schedule.finish_of(total)
         share = next(p for p in schedule.placed if p.value == total.value and p.role == "compute")
         if not isinstance(statement, Statement) or statement.digest not in known:
