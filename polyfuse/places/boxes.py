@@ -60,22 +60,50 @@ def only_slots(conditions: Sequence[Affine], digits: Mapping[str, Digit]) -> dic
     63 - 64*h - 8*t - v >= 0, t < 8, v < 8:   h = 0
     """
     found: dict[str, int] = {}
+    most = [_most(c, digits) for c in conditions]
     for name in sorted({n for c in conditions for n in c.names() if n.startswith("$")}):
-        if digits[name[1:]].kind == "slot":
-            count = digits[name[1:]].count
-            possible = [k for k in range(count) if all(_can_hold(c.substitute({name: k}), digits) for c in conditions)]
-            if len(possible) == 1 < count:
+        slot = digits[name[1:]]
+        if slot.kind == "slot":
+            possible = _possible(name, slot.count, conditions, most, digits)
+            if len(possible) == 1 < slot.count:
                 found[name] = possible[0]
     return found
 
 
+def _possible(
+    name: str, count: int, conditions: Sequence[Affine], most: Sequence[int | None], digits: Mapping[str, Digit]
+) -> Sequence[int]:
+    """The values of a slot with which each condition may hold.  `most`: per condition its largest value, if known."""
+    first, last = 0, count - 1
+    floors: list[Affine] = []
+    for condition, upper in zip(conditions, most, strict=True):
+        if not condition.is_linear:
+            floors.append(condition)  # what a value decides may be more than its range
+        elif upper is not None:
+            factor = condition.coefficient(name)
+            rest = upper - max(factor * (count - 1), 0)  # the largest value of the others: rest + factor * k >= 0
+            if factor > 0:
+                first = max(first, -(rest // factor))
+            elif factor < 0:
+                last = min(last, rest // -factor)
+            elif rest < 0:
+                return ()
+    return [k for k in range(first, last + 1) if all(_can_hold(c.substitute({name: k}), digits) for c in floors)]
+
+
 def _can_hold(condition: Affine, digits: Mapping[str, Digit]) -> bool:
     """Whether ``condition >= 0`` may hold; True where its range is not known."""
+    upper = _most(condition, digits)
+    return upper is None or upper >= 0
+
+
+def _most(condition: Affine, digits: Mapping[str, Digit]) -> int | None:
+    """The largest value in any thread of any block; None where its range is not known."""
     try:
         reach = span(condition, digits)
     except Unbounded:
-        return True
-    return reach.upper >= 0 or not reach.base.is_constant
+        return None
+    return reach.upper if reach.base.is_constant else None
 
 
 def without_floors(index: Affine, digits: Mapping[str, Digit]) -> Affine:
