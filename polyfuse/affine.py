@@ -47,8 +47,9 @@ class Affine:
 
     terms: tuple[tuple[Atom, int], ...]
     constant: int = 0
-    _hash: int = field(default=0, init=False, compare=False, repr=False)  # this and names: found when first asked for
+    _hash: int = field(default=0, init=False, compare=False, repr=False)  # found when first asked for
     _names: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
+    _linear: bool | None = field(default=None, init=False, compare=False, repr=False)
 
     def __hash__(self) -> int:
         if not self._hash:
@@ -166,7 +167,9 @@ class Affine:
     @property
     def is_linear(self) -> bool:
         """True when no floor division occurs."""
-        return all(isinstance(atom, str) for atom, _ in self.terms)
+        if self._linear is None:
+            object.__setattr__(self, "_linear", all(isinstance(atom, str) for atom, _ in self.terms))
+        return bool(self._linear)
 
     def substitute(self, values: Mapping[str, AffineLike]) -> Affine:
         """The expression with each name in `values` replaced."""

@@ -81,13 +81,19 @@ def choose(
         wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
         candidates = ((p, _priced(situation, p, k, name, max_registers, refusals, pricer)) for k, p in wanted)
         priced = [(p, c) for p, c in candidates if c is not None]
-        work += sum([c.work for _, c in priced]) + len(refusals) * len(situation.group.body)
+        work += sum([c.work for _, c in priced]) + sum([_placed(v, len(situation.group.body)) for v in refusals])
         for proposal, draft in sorted(priced, key=_seconds):  # an order costs as much as a price: for the best alone
             if (choice := _ordered(draft, proposal, refusals)) is not None:
                 return replace(choice, work=work)
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
     return Choice(None, None, verdict, work=work)
+
+
+def _placed(refusal: Verdict, statements: int) -> int:
+    """Statements that were placed before a proposal was refused: as many as the group has; where they became too many,
+    how many there may be."""
+    return int(refusal.numbers["limit"]) if "placed" in refusal.numbers else statements
 
 
 def rejected(situation: Situation) -> Mapping[str, Verdict]:

@@ -33,6 +33,10 @@ class Options:
     scan is associated by what it runs over alone, nothing is contracted, 16-bit floats are rounded behind every
     operation, and no library is called for products of matrices.
 
+    planning_seconds: of a typical core that the search for what to fuse may take (None: grows with the program).  It is
+    work that is counted, never a clock: the plan is the same on every machine.  What does not fit in is fused less, and
+    said (docs/schedules.md).
+
     library: contractions that the array library of the arguments runs faster are calls of it (a plan for specs knows of
     none; the name of a library stands for its arrays).
 
@@ -52,6 +56,7 @@ class Options:
     apart: tuple[tuple[str, ...], ...] = ()
     max_fusion_size: int = 0
     max_registers: int = 0
+    planning_seconds: float | None = None
     tiles: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     strategies: tuple[tuple[str, str], ...] = ()
     autotune: bool = False
@@ -110,6 +115,11 @@ def _normal(name: str, value: Any) -> Any:
             if type(value) is not int or value < 0:  # True is no number of registers
                 raise OptionError(f"{name}={value!r}", advice="use a positive integer, or 0 for no limit")
             return value
+        case "planning_seconds":
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+            if value is not None and not is_number:
+                raise OptionError(f"{name}={value!r}", advice="use a positive number, or None for the default")
+            return None if value is None else float(value)
         case _:
             return value
 

@@ -31,7 +31,7 @@ from polyfuse.dtypes import i32
 from polyfuse.errors import OptionError, ScheduleError
 from polyfuse.expr import Opaque, Program, topological
 from polyfuse.gathers import sink_gathers
-from polyfuse.grouping.allowance import UNWEIGHED
+from polyfuse.grouping.allowance import UNIT, UNWEIGHED
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
 from polyfuse.grouping.side_by_side import Launched
@@ -141,11 +141,24 @@ def size_classes(program: Program, hints: Mapping[str, int]) -> tuple[Guard, ...
     return tuple(found)
 
 
-def _grouping(costs: ProgramCosts, effort: int | None) -> Grouping:
-    """The cheapest partition that respects the user's options, but for wishes that are illegal."""
-    wishes, steering = costs.steering.wishes(), costs.steering
-    limit = costs.options.max_fusion_size
-    return search(costs, together=wishes, apart=steering.apart, max_size=limit, fusible=steering.fusible, effort=effort)
+def _grouping(costs: ProgramCosts, effort: int | None, spent: int = 0) -> Grouping:
+    """The cheapest partition that respects the user's options, but for wishes that are illegal.  `spent`: work of
+    earlier searches for the same plan."""
+    return search(
+        costs,
+        together=costs.steering.wishes(),
+        apart=costs.steering.apart,
+        max_size=costs.options.max_fusion_size,
+        fusible=costs.steering.fusible,
+        effort=effort,
+        granted=_granted(costs.options, spent),
+    )
+
+
+def _granted(options: Options, spent: int) -> int | None:
+    """What is left of the work that the user allows, if the user says so."""
+    seconds = options.planning_seconds
+    return None if seconds is None else max(0, int(seconds / UNIT) - spent)
 
 
 def _check_wishes(costs: ProgramCosts, packing: Packing) -> None:
@@ -177,6 +190,8 @@ def _in_one_pass(
     chosen = [s for s, values in found if not any(_holds(costs, kernel, values) for kernel in grouping.kernels)]
     if not chosen:
         return costs, grouping
+    if _granted(options, grouping.spent) == 0:
+        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = cascaded(scop.program, chosen)
     return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, f"{len(chosen)} sums in one pass")
 
@@ -226,7 +241,7 @@ def _cheaper(
 ) -> tuple[ProgramCosts, Grouping]:
     """The other form of a program, proved, where it gains enough; else the one that there is."""
     try:
-        other = _proved(others, _grouping(others, effort))
+        other = _proved(others, _grouping(others, effort, grouping.spent))
     except ScheduleError as error:
         fusion_log.info("not %s: %s", what, error)
         return costs, grouping

@@ -16,6 +16,10 @@ BASE, EACH = 150_000, 60
 programs of 1,000 statements five reached it with a base of 40,000 (benchmarks/results/planning.json), and so did the
 random bits of a dropout, which are to stay one kernel (docs/what-blocks-fusion.md)."""
 
+UNIT = 1e-4
+"""Seconds of a core that a unit of work stands for where a user grants seconds: counted, so that a plan is the same on
+every machine, whatever else it does."""
+
 TRIAL = 2
 """Work of trying one move whose kernels have prices already: 13 reductions of one array over different axes tried
 40,000 moves, and took longer over them than over the 44,000 statements they placed."""
@@ -36,6 +40,7 @@ class Allowance:
         return work <= self.large or (work <= self.all and size <= SMALL)
 
 
+SEARCHED = 0.75  # of what a user grants: the first search, the rest is for those after refused proofs
 AGAIN = 10_000  # work of a search that goes on after a proof refused a kernel: most prices are remembered
 AGAIN_IN_ALL = 50_000  # of all of them: what proofs refuse after that is taken apart and stays so
 
@@ -46,11 +51,17 @@ def further(done: int, left: int = AGAIN_IN_ALL) -> Allowance:
     return Allowance(done + most, done + most * (1 + SMALLER))
 
 
-def allowance(statements: int, done: int = 0) -> Allowance:
-    """Of a search over that many statements, when `done` work lies behind it."""
-    large = BASE + EACH * statements
+def allowance(statements: int, done: int = 0, granted: int | None = None) -> Allowance:
+    """Of a search over that many statements, when `done` work lies behind it.  `granted`: work that the user allows
+    it and all that follow; by default it grows with the program."""
+    large = BASE + EACH * statements if granted is None else granted * SEARCHED / (1 + SMALLER)
     return Allowance(done + large, done + large * (1 + SMALLER))
 
 
-UNWEIGHED = "possible fusions were not weighed: planning had cost what a program of this size may"
+def left_for_refusals(granted: int | None) -> int:
+    """Of all searches after refused proofs, so that they and the first together stay within what is granted."""
+    return AGAIN_IN_ALL if granted is None else int(granted * (1 - SEARCHED) / (1 + SMALLER))
+
+
+UNWEIGHED = "possible fusions were not weighed: planning had cost what it may; planning_seconds= allows more"
 SPENT = unknown("the work that planning may take was spent before this was weighed", rule="allowance")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from polyfuse.grouping.allowance import AGAIN_IN_ALL, allowance, further
+from polyfuse.grouping.allowance import AGAIN_IN_ALL, allowance, further, left_for_refusals
 from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
@@ -38,7 +38,7 @@ class Grouping:
     log: per pair of values that stand for their kernels (their least stored values), why they were not joined; a value
     paired with itself: why it is stored and not recomputed.  unmet: groups that the user wanted together, with the
     reason why they are not.  unfused: picoseconds with one kernel per statement; `time` is never more, but for wishes.
-    unweighed: moves that were not priced, because the search had cost what it may.
+    unweighed: moves that were not priced, because the search had cost what it may.  spent: work of all searches so far.
     """
 
     kernels: tuple[KernelGroup, ...]
@@ -49,6 +49,7 @@ class Grouping:
     _costs: Costs = field(repr=False, compare=False)
     _rules: Rules = field(repr=False, compare=False)
     _effort: int | None = field(repr=False, compare=False)
+    spent: int = field(default=0, compare=False)
     _left: int = field(default=AGAIN_IN_ALL, repr=False, compare=False)  # work, of searches after refusals
 
     @property
@@ -88,8 +89,10 @@ class Grouping:
         queue.state.replace(move.old, queue.trial(move).kernels)
         queue.log.update(self.log)
         before = queue.work
-        found = _finish(queue, lost, self.unmet, self.unfused, self._effort)
-        return replace(found, unweighed=self.unweighed + found.unweighed, _left=self._left - (queue.work - before))
+        found = _finish(queue, lost, self.unmet, self.unfused, self._effort, self._left)
+        more = queue.work - before
+        unweighed, spent = self.unweighed + found.unweighed, self.spent + more
+        return replace(found, unweighed=unweighed, spent=spent, _left=self._left - more)
 
     def _queue(self, rules: Rules) -> Queue:
         allowed = further(self._costs.work, self._left)
@@ -104,23 +107,27 @@ def search(
     max_size: int = 0,
     fusible: Callable[[frozenset[int]], bool] | None = None,
     effort: int | None = None,
+    granted: int | None = None,
 ) -> Grouping:
     """Partition the values of a program into kernels of least predicted total time.
 
     together, apart: groups of values, as the user wishes.  max_size: statements per kernel, 0 for no limit.  fusible:
     values that may share a kernel (``lambda v: False`` gives one kernel per statement).  effort: rounds of shake; None
-    takes what a linear budget allows.
+    takes what a linear budget allows.  granted: work that it and the searches after refusals may take; None: what a
+    program of this size does by default.
     """
     wishes = tuple(frozenset(v for v in group if not costs.is_input(v)) for group in together)
     state = Partition.unfused(costs)
     rules = Rules((), tuple(map(frozenset, apart)), max_size, fusible)
-    queue = Queue(state, Judge(costs, rules), allowance(len(state.kernels), costs.work))
+    queue = Queue(state, Judge(costs, rules), allowance(len(state.kernels), costs.work, granted))
     unfused = state.total()
     join_chains(queue)
-    return _finish(queue, wishes, (), unfused, effort)
+    return _finish(queue, wishes, (), unfused, effort, left_for_refusals(granted))
 
 
-def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfused: int, effort: int | None) -> Grouping:
+def _finish(
+    queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfused: int, effort: int | None, left: int
+) -> Grouping:
     """Grant the wishes, then improve until nothing wins."""
     state = queue.state
     refused = tuple((wish, verdict) for wish in wishes if not (verdict := _grant(queue, wish)))
@@ -137,7 +144,10 @@ def _finish(queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfuse
     _sweep(queue)
     kernels = launch_order(state)
     log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
-    return Grouping(kernels, log, unmet + refused, unfused, queue.unweighed, state.costs, queue.judge.rules, effort)
+    rules = queue.judge.rules
+    return Grouping(
+        kernels, log, unmet + refused, unfused, queue.unweighed, state.costs, rules, effort, queue.work, left
+    )
 
 
 def _converge(queue: Queue, done: set[int]) -> None:

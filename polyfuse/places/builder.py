@@ -338,7 +338,8 @@ class _Builder:
         at = {f"%{d}": p for d, p in enumerate(place)}
         for k, read in enumerate(statement.reads):
             where = at
-            if decided := only_slots([w.substitute(at) for w in read.where], self.digits):  # not computed elsewhere
+            conditions = [w.substitute(at) for w in read.where]  # not computed elsewhere
+            if conditions and (decided := only_slots(conditions, self.digits)):
                 where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
             entries: tuple[PlaceEntry, ...] = tuple(
                 [

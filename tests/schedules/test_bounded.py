@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.grouping.allowance import AGAIN, Allowance, allowance, further
+from polyfuse.grouping.allowance import AGAIN, AGAIN_IN_ALL, Allowance, allowance, further, left_for_refusals
 from polyfuse.grouping.moves import Move
 from polyfuse.grouping.queue import Queue, Trial
 from polyfuse.grouping.search import search
@@ -91,6 +91,13 @@ def different_axes(count: int) -> Callable[[Any], Any]:
     return function
 
 
+def normalised(x: Any) -> Any:
+    """Reductions over the same rows that depend on each other: a search for each of two forms."""
+    c = x - x.mean(axis=1, keepdims=True)
+    e = np.exp(c / np.sqrt((c * c).mean(axis=1, keepdims=True) + 1))
+    return e / e.sum(axis=1, keepdims=True), x.sum(axis=0)
+
+
 def deep_sharing(x: Any) -> Any:
     for _ in range(60):
         x = np.tanh(x * x + x) * x
@@ -128,7 +135,7 @@ def test_work_is_bounded_by_the_number_of_statements(function: Callable[..., Any
 def stingy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that may cost next to nothing."""
     module = sys.modules["polyfuse.grouping.search"]  # the package has a function of that name
-    monkeypatch.setattr(module, "allowance", lambda statements, done=0: Allowance(done + 20, done + 40))
+    monkeypatch.setattr(module, "allowance", lambda statements, done=0, granted=None: Allowance(done + 20, done + 40))
 
 
 @pytest.mark.usefixtures("stingy")
@@ -151,6 +158,30 @@ def test_searches_after_refusals_share_an_allowance() -> None:
     assert further(100, 10**9) == further(100, AGAIN)
     assert further(100, 7) == Allowance(107, 100 + 7 * 1.5)
     assert further(100, -3) == Allowance(100, 100)
+
+
+def test_all_searches_of_a_plan_stay_within_what_the_user_grants() -> None:
+    first = allowance(1000, done=50, granted=1200)
+    assert first == Allowance(50 + 600, 50 + 900)
+    assert left_for_refusals(1200) == 200  # and half as much again for small kernels: the other quarter
+    assert left_for_refusals(None) == AGAIN_IN_ALL
+
+
+@pytest.mark.parametrize("function", [shrinking, normalised], ids=lambda f: f.__name__)
+def test_a_user_may_grant_less(function: Callable[..., Any]) -> None:
+    """Less work, the same answers, and a line that says what was left out; the same plan every time."""
+    spec = pf.spec("f32[64, 96]" if function is normalised else "f32[2003]")
+    whole = pf.jit(function).plan(spec, target="h200")
+    assert whole.unweighed == 0
+    plans = [pf.jit(function, planning_seconds=s).plan(spec, target="h200") for s in (1e-6, 0.01, 0.01, 100)]
+    none, little, again, plenty = plans
+    assert none.work <= little.work < whole.work
+    assert len(none.kernels) >= len(little.kernels) >= len(whole.kernels)
+    assert little == again and plenty == whole
+    for plan in (none, little):
+        assert plan.unweighed > 0 and "planning_seconds= allows more" in plan.explain()
+    assert_equivalent(none, little)
+    assert_equivalent(none, whole)
 
 
 @pytest.mark.usefixtures("stingy")
