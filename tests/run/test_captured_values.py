@@ -1,0 +1,155 @@
+"""Values that a function finds outside of its arguments: a call sees them as they are, wherever they are kept."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.run.captures import watch
+from polyfuse.run.dispatch import Jitted
+
+Jit = Callable[..., Jitted]
+Change = Callable[[], Any]
+X = np.ones(3)
+
+
+class Settings:
+    scale = 3.0
+
+    def __init__(self, value: float = 3.0) -> None:
+        self.value = value
+
+    @property
+    def doubled(self) -> float:
+        return 2 * self.value
+
+    def by_class(self, x: Any) -> Any:
+        return x * self.scale
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.value
+
+
+class Slots:
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 3.0
+
+
+def in_a_module() -> tuple[Callable[..., Any], Change]:
+    module = types.ModuleType("settings_of_a_user")
+    module.scale = 3.0  # type: ignore[attr-defined]
+    return lambda x: x * module.scale, lambda: setattr(module, "scale", 4.0)
+
+
+def in_a_class() -> tuple[Callable[..., Any], Change]:
+    kind = type("Mine", (Settings,), {"scale": 3.0, "__module__": __name__})
+    return lambda x: x * kind.scale, lambda: setattr(kind, "scale", 4.0)
+
+
+def in_the_class_of_a_method() -> tuple[Callable[..., Any], Change]:
+    kind = type("Mine", (Settings,), {"scale": 3.0, "__module__": __name__})
+    return kind().by_class, lambda: setattr(kind, "scale", 4.0)
+
+
+def in_a_slot() -> tuple[Callable[..., Any], Change]:
+    slots = Slots()
+    return lambda x: x * slots.value, lambda: setattr(slots, "value", 4.0)
+
+
+def behind_a_property() -> tuple[Callable[..., Any], Change]:
+    settings = Settings(1.5)
+    return lambda x: x * settings.doubled, lambda: setattr(settings, "value", 2.0)
+
+
+def in_an_object_that_is_called() -> tuple[Callable[..., Any], Change]:
+    settings = Settings()
+    return settings, lambda: setattr(settings, "value", 4.0)
+
+
+def in_a_partial_application() -> tuple[Callable[..., Any], Change]:
+    settings = Settings()
+    return partial(lambda held, x: x * held.value, settings), lambda: setattr(settings, "value", 4.0)
+
+
+def on_the_function_itself() -> tuple[Callable[..., Any], Change]:
+    def scaled(x: Any) -> Any:
+        return x * scaled.scale  # type: ignore[attr-defined]
+
+    scaled.scale = 3.0  # type: ignore[attr-defined]
+    return scaled, lambda: setattr(scaled, "scale", 4.0)
+
+
+def under_a_key_that_the_code_does_not_name() -> tuple[Callable[..., Any], Change]:
+    key, table = "scale", {"scale": 3.0}
+    return lambda x: x * table[key], lambda: table.update(scale=4.0)
+
+
+def among_all_values_of_a_dictionary() -> tuple[Callable[..., Any], Change]:
+    table = {"a": 3.0}
+    return lambda x: x * sum(table.values()), lambda: table.update(b=1.0)
+
+
+def how_long_a_list_is() -> tuple[Callable[..., Any], Change]:
+    rows = [0.0, 0.0, 0.0]
+    return lambda x: x * len(rows), lambda: rows.append(0.0)
+
+
+def in_a_set() -> tuple[Callable[..., Any], Change]:
+    some = {1.0, 2.0}
+    return lambda x: x * sum(some), lambda: some.add(0.5)
+
+
+def an_element_of_an_array() -> tuple[Callable[..., Any], Change]:
+    table = np.array([0.0, 3.0])
+    return lambda x: x * table[1], lambda: table.__setitem__(1, 4.0)
+
+
+def an_array_of_rank_zero() -> tuple[Callable[..., Any], Change]:
+    scale = np.array(3.0)
+    return lambda x: x * scale, lambda: scale.__setitem__((), 4.0)
+
+
+def far_down() -> tuple[Callable[..., Any], Change]:
+    inner = types.SimpleNamespace(e=3.0)
+    top = types.SimpleNamespace(a=types.SimpleNamespace(b=types.SimpleNamespace(c=types.SimpleNamespace(d=inner))))
+    return lambda x: x * top.a.b.c.d.e, lambda: setattr(inner, "e", 4.0)
+
+
+PLACES = (
+    *(in_a_module, in_a_class, in_the_class_of_a_method, in_a_slot, behind_a_property, in_an_object_that_is_called),
+    *(in_a_partial_application, on_the_function_itself, under_a_key_that_the_code_does_not_name),
+    *(among_all_values_of_a_dictionary, how_long_a_list_is, in_a_set, an_element_of_an_array, an_array_of_rank_zero),
+    far_down,
+)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
+def test_a_value_that_changes_is_seen(jit: Jit, place: Callable[[], tuple[Callable[..., Any], Change]]) -> None:
+    function, change = place()
+    f = jit(function)
+    assert np.array_equal(f(X), function(X)) and function(X)[0] == 3
+    traces = f.cache_info().traces
+    assert np.array_equal(f(X), 3 * X) and f.cache_info().traces == traces
+    change()
+    assert function(X)[0] > 3 and np.array_equal(f(X), function(X))
+
+
+def test_small_arrays_that_are_captured_or_viewed_are_not_compared(jit: Jit) -> None:
+    """Their contents are data, which no trace depends on."""
+    weights, bias = np.full(3, 2.0), np.ones((3, 1))
+    f = jit(lambda x: x * weights + bias[:, 0])
+    assert np.array_equal(f(X), np.full(3, 3.0))
+    weights += 1
+    bias += 1
+    assert np.array_equal(f(X), np.full(3, 5.0)) and f.cache_info().traces == 1
+
+
+def test_what_libraries_hold_is_not_watched() -> None:
+    assert not watch(lambda x: np.sin(x) * np.pi + np.float32(2), ()).plain
