@@ -190,7 +190,7 @@ def _in_one_pass(
     chosen = [s for s, values in found if not any(_holds(costs, kernel, values) for kernel in grouping.kernels)]
     if not chosen:
         return costs, grouping
-    if _granted(options, grouping.spent) == 0:
+    if _granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = cascaded(scop.program, chosen)
     return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, f"{len(chosen)} sums in one pass")
@@ -208,6 +208,8 @@ def _in_two_stages(
         cuts |= _cuts(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
     if not cuts:
         return costs, grouping
+    if _granted(costs.options, grouping.spent) == 0:
+        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = in_two_stages(costs.scop.program, cuts)
     return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, f"{len(cuts)} sums in two stages")
 
