@@ -182,7 +182,8 @@ def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_regist
     broken = next((g for g in schedule.guards if not g.holds(situation.hints)), None)
     if broken is not None:  # of what the user asked for: the plan would exclude the call that it is made for
         return illegal(Hazard.CAPACITY, f"{schedule.strategy} is for sizes with {broken}", rule="capacity")
-    most = target.shared_on_demand if schedule.rings else target.shared_per_block
+    asks = schedule.rings or schedule.cells is not None
+    most = target.shared_on_demand if asks else target.shared_per_block
     if cost.shared > most:
         sentence = f"shared memory {cost.shared} > {most} bytes"
         return illegal(Hazard.CAPACITY, sentence, rule="capacity")

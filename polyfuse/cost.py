@@ -31,6 +31,7 @@ from polyfuse.counts import (
 )
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.places.products import folded_products
+from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
@@ -159,8 +160,15 @@ def _collective_operations(scop: Scop, schedule: KernelSchedule) -> int:
         dealt = _dealt_to(scop, schedule, placed)
         lanes = math.prod(d.count for d in dealt if d.stride < 32)
         warps = min(schedule.block_threads, math.prod(d.count for d in dealt)) // 32
-        steps += min(lanes, 32).bit_length() - 1 + max(0, warps - 1)
+        steps += _rounds(scop, placed) * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
     return SETUP + 4 * steps
+
+
+def _rounds(scop: Scop, placed: Placed) -> int:
+    """How often threads meet for a reduction: once for every component of a cascade, that of one position otherwise."""
+    statement = scop.statements[placed.value]
+    cascade = isinstance(statement, Statement) and statement.monoid in CASCADES
+    return len(statement.dtypes) if cascade else 1
 
 
 def _dealt_to(scop: Scop, schedule: KernelSchedule, placed: Placed) -> list[Digit]:

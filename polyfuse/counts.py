@@ -180,7 +180,8 @@ def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     for box in schedule.shared:
         elements = 1 + sum((n - 1) * p for n, p in zip(box.extents, box.pitch, strict=True))
         total += elements * scop.dtype(box.value).compute.itemsize
-    return total + sum([trips * trip_bytes(scop, schedule, loop) for loop, trips in schedule.rings])
+    total += sum([trips * trip_bytes(scop, schedule, loop) for loop, trips in schedule.rings])
+    return total + cell_bytes(scop, schedule)
 
 
 def trip_bytes(scop: Scop, schedule: KernelSchedule, loop: str) -> int:
@@ -192,9 +193,23 @@ def trip_bytes(scop: Scop, schedule: KernelSchedule, loop: str) -> int:
     return total
 
 
+def cell_bytes(scop: Scop, schedule: KernelSchedule) -> int:
+    """Shared memory of a block for what waits outside of registers: the largest values, as many as do at once."""
+    cells = schedule.cells
+    if cells is None or not cells.at_once:
+        return 0
+    slots = {d.name: d.count for d in schedule.of_kind("slot")}
+    found = []
+    for placed in (p for p in schedule.placed if p.name in cells.values):
+        others = prod(slots[name] for name in placed.digits() if name in slots and name != cells.slot)
+        itemsize = scop.dtype(placed.value, placed.component).compute.itemsize
+        found.append((slots[cells.slot] - cells.first) * others * itemsize * schedule.block_threads)
+    return sum(sorted(found)[-cells.at_once :])
+
+
 def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """The widest moment: values alive between their definition and last use, in order of the placed statements."""
-    order = list(reversed(schedule.placed))
+    order, sizes = list(reversed(schedule.placed)), _outside_cells(schedule, sizes)
     folded = folded_products(scop, schedule)
     by_name, last, windowed = schedule.by_name(), dict[str, int](), _window_words(scop, schedule, sizes)
     for k, placed in enumerate(order):
@@ -216,6 +231,15 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
 
 
+def _outside_cells(schedule: KernelSchedule, sizes: Sizes) -> Sizes:
+    """The sizes that registers see: what waits in cells passes through a few at a time."""
+    if schedule.cells is None:
+        return sizes
+    found = Sizes(schedule, sizes.hints)
+    found.extent[schedule.cells.slot] = schedule.cells.first
+    return found
+
+
 def _words_ahead(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """Registers for what is loaded a trip before it is used."""
     early = [p for p in schedule.placed if p.role == "load" and p.digits() & set(schedule.ahead)]
@@ -226,7 +250,7 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """What a compiler can reach that is told to: a result takes the registers of the operands that it is the last to
     read, slot by slot, and what only enters sums is added up as it comes.  (Softmax of 32 words a thread: 80 as it
     likes, 64 where the launch bounds ask for it.)"""
-    folded = folded_products(scop, schedule)
+    folded, sizes = folded_products(scop, schedule), _outside_cells(schedule, sizes)
     order = list(reversed(schedule.placed))
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
     whole = {provider for placed in order if not _sums(scop, placed) for provider in placed.providers}

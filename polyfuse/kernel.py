@@ -8,8 +8,8 @@ Grammar (``?`` optional, ``*`` many)::
 
     Kernel  = name, parameters*, grid*, threads, slots*, shared*, (body: Op* | Member*)
     Member  = Kernel in a range of blocks of the whole
-    Op      = Let | Load | Take | Store | Reduce | Contract | Combine | Exchange | Scan | For | If | Barrier | Elect
-            | AtomicUpdate | AsyncCopy | CommitCopies | WaitCopies
+    Op      = Let | Load | Take | Store | Keep | Kept | Reduce | Contract | Combine | Exchange | Scan | For | If
+            | Barrier | Elect | AtomicUpdate | AsyncCopy | CommitCopies | WaitCopies
     Expr    = Ref | Const | Index | Inside | Apply
     where   = Affine*   a conjunction, each >= 0, over digits and sizes
 
@@ -20,6 +20,7 @@ Digits in `Affine` expressions: ``$b0 $b1 $b2`` are block indices, ``$t`` the th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Union
 
 from polyfuse.affine import Affine
@@ -98,6 +99,15 @@ class SharedBuffer:
         return 1 + sum((n - 1) * p for n, p in zip(self.shape, self.pitch, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadCells:
+    """Shared memory in which every thread has a cell of its own per place of the slots `slots`."""
+
+    name: str
+    dtype: DType
+    slots: tuple[str, ...]
+
+
 # ---------------------------------------------------------------------------------------------- operations
 
 
@@ -150,6 +160,22 @@ class Store:
     where: tuple[Affine, ...] = ()
     mask: Expr | None = None
     vector: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """``cells = value``: into the thread's own cells, all of them."""
+
+    cells: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """``name = cells``: what the thread kept last."""
+
+    name: str
+    cells: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +319,8 @@ Op = Union[
     Load,
     Take,
     Store,
+    Keep,
+    Kept,
     Reduce,
     Contract,
     Combine,
@@ -316,7 +344,7 @@ class Kernel:
     `grid`: blocks along each axis, affine in sizes.  Several axes launch as one axis of their product, axis 0 fastest,
     because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `cluster`: that
     many blocks of the device make up one block of this kernel: they run together and share the threads evenly, in their
-    order; then there is no shared memory, no barrier and no scan, only `Combine`, `Exchange` and `Elect`.
+    order; then there is no shared memory but cells, no barrier and no scan, only `Combine`, `Exchange` and `Elect`.
     `index_bits`: 32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
     `notes`: comments by value name.  `members`: kernels side by side in one launch; then there is no body, no digit and
     no slot, and `shared` holds the buffers of all members in order.
@@ -336,11 +364,17 @@ class Kernel:
     header: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = field(default=())
     members: tuple[Member, ...] = ()
+    cells: tuple[ThreadCells, ...] = ()
 
     @property
     def block_threads(self) -> int:
         """Threads of one block of the device."""
         return self.threads // self.cluster
+
+    def cell_bytes(self, cells: ThreadCells) -> int:
+        """Shared memory that cells take of a block of the device."""
+        per_thread = prod(s.extent for s in self.slots if s.name in cells.slots)
+        return per_thread * cells.dtype.compute.itemsize * self.block_threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from polyfuse.kernel import (
     If,
     Index,
     Inside,
+    Keep,
+    Kept,
     Kernel,
     Let,
     Load,
@@ -180,6 +182,9 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
         case Take(name, value, index):
             held = expression_type(value, types, kernel)
             return [(name, replace(held, axes=taken_axes(held.axes, index, kernel)))]
+        case Kept(name, cells):
+            found = next((c for c in kernel.cells if c.name == cells), None)
+            return [(name, ValueType(found.dtype.compute, frozenset(found.slots), True))] if found else []
         case Reduce(names, _, values, slots):
             operands = [expression_type(v, types, kernel) for v in values]
             axes = frozenset().union(*(o.axes for o in operands)) - set(slots)
@@ -207,7 +212,7 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
             ]
         case Elect(name):
             return [(name, ValueType(dtypes.bool_))]
-        case Store() | AtomicUpdate() | Barrier() | For() | If() | AsyncCopy() | CommitCopies() | WaitCopies():
+        case Store() | Keep() | AtomicUpdate() | Barrier() | For() | If() | AsyncCopy() | CommitCopies() | WaitCopies():
             return []
         case _:
             assert_never(op)
@@ -218,7 +223,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
     found: dict[str, None] = {}
     for op in body:
         match op:
-            case Let(name) | Load(name) | Take(name) | Contract(name) | Elect(name):
+            case Let(name) | Load(name) | Take(name) | Kept(name) | Contract(name) | Elect(name):
                 found.setdefault(name)
             case Reduce(names) | Combine(names) | Exchange(names):
                 found.update(dict.fromkeys(names))
@@ -229,7 +234,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
                 found.update(dict.fromkeys(bound_names(inner)))
             case If(_, inner, orelse):
                 found.update(dict.fromkeys(bound_names(inner) + bound_names(orelse)))
-            case Store() | AtomicUpdate() | Barrier() | AsyncCopy() | CommitCopies() | WaitCopies():
+            case Store() | Keep() | AtomicUpdate() | Barrier() | AsyncCopy() | CommitCopies() | WaitCopies():
                 pass
             case _:
                 assert_never(op)

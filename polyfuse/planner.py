@@ -173,7 +173,7 @@ def _check_wishes(costs: ProgramCosts, packing: Packing) -> None:
 GAIN = 0.9
 """Of the predicted time, above which a program's own sums stay, and where less than a launch is won: prices are not
 finer than that (softmax of 512 x 262144 in two passes 401 us, held by clusters 404, predicted 374 and 414), and every
-other form of a kernel is one more to compile."""
+other form of a kernel is one more to compile.  What would wait in shared memory is no simpler than what need not."""
 
 
 def _in_one_pass(
@@ -250,8 +250,14 @@ def _cheaper(
     time, before = _time(others, other), _time(costs, grouping)
     fusion_log.info("%s: %d us, %d without", what, time // 10**6, before // 10**6)
     others.work += costs.work
-    least = max((1 - GAIN) * before, costs.target.launch * 1e12)
+    least = 0.0 if _in_cells(costs, grouping) else max((1 - GAIN) * before, costs.target.launch * 1e12)
     return (others, other) if time < before - least else (costs, grouping)
+
+
+def _in_cells(costs: ProgramCosts, grouping: Grouping) -> bool:
+    """Whether a kernel holds a part of what it passes over again in shared memory."""
+    schedules = [costs.choice(k.body, k.roots, k.loads).schedule for k in grouping.kernels]
+    return any(s is not None and s.cells is not None for s in schedules)
 
 
 def _time(costs: ProgramCosts, grouping: Grouping) -> int:
@@ -267,7 +273,8 @@ def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
     if not values <= kernel.body or choice.schedule is None or choice.cost is None:
         return False
     largest = choice.schedule.threads >= costs.target.threads_per_block  # or a cluster of several
-    return not choice.schedule.of_kind("loop") and choice.cost.occupancy > 1 and not largest
+    in_registers = not choice.schedule.of_kind("loop") and choice.schedule.cells is None
+    return in_registers and choice.cost.occupancy > 1 and not largest
 
 
 PATIENCE = 6

@@ -40,6 +40,7 @@ class Scope(Enum):
     """Where a value lives between its producer and its consumers, innermost first."""
 
     REGISTER = "register"
+    SPLIT = "register + shared"
     SHARED = "shared"
     GLOBAL = "global"
 
@@ -131,6 +132,18 @@ class SharedBox:
 
 
 @dataclass(frozen=True, slots=True)
+class Cells:
+    """Of the values of a thread along the slot `slot`, those from `first` on live in cells of shared memory while
+    threads combine: cells of the thread's own, which no other thread touches, so that they need no barrier.  `values`:
+    the placed statements whose results outlive a combination; `at_once`: how many of them do at the same time."""
+
+    slot: str
+    first: int
+    values: tuple[str, ...] = ()
+    at_once: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GridCombine:
     """The partial results of the placed reduction `reduction` in blocks that differ in the digit `digit` are combined
     by the block elected among them, in the `Finish` over that digit."""
@@ -149,8 +162,8 @@ class KernelSchedule:
     in their order.  `border`: test once
     per block whether it lies inside, and leave the masks out there.  `ahead`: loops whose arrays are loaded one trip
     before they are used.  `rings`: loops whose arrays are copied to shared memory, with the trips that it holds: that
-    of now and those after it, on their way.  `reuses`: pairs (argument, root) where the root is stored into the
-    argument's buffer.
+    of now and those after it, on their way.  `cells`: what lies in shared memory rather than in registers.  `reuses`:
+    pairs (argument, root) where the root is stored into the argument's buffer.
     """
 
     name: str
@@ -170,6 +183,7 @@ class KernelSchedule:
     border: bool = False
     ahead: tuple[str, ...] = ()
     rings: tuple[tuple[str, int], ...] = ()
+    cells: Cells | None = None
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 

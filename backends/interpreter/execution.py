@@ -41,6 +41,8 @@ from polyfuse.kernel import (
     If,
     Index,
     Inside,
+    Keep,
+    Kept,
     Kernel,
     Let,
     Load,
@@ -120,6 +122,10 @@ class Execution:
                 self._bind(op.name, self._take(op), active)
             case Store() | AtomicUpdate():
                 self._store(op, active)
+            case Keep(cells, value):
+                self._bind(f"{cells}[]", self._value(value), active)
+            case Kept(name, cells):
+                self._bind(name, self.values[f"{cells}[]"], active)
             case Reduce(names, monoid, values, slots):
                 operands = [self._over(self._value(v), slots) for v in values]
                 state = collectives.reduce(monoid, operands, self._axes(slots))

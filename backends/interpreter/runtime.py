@@ -31,6 +31,15 @@ WARP = 32
 
 
 @dataclass(slots=True)
+class Cells:
+    """What all threads keep, ``(blocks, threads, *shape)``."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    array: Array | None = None
+
+
+@dataclass(slots=True)
 class Runtime:
     """The operations of the language for some blocks in lock step."""
 
@@ -58,8 +67,8 @@ class Runtime:
             names[f"scan_{monoid}"] = partial(self.scan, monoid)
         own = (
             "thread block slots load store atomic advance shared full take constant cast bitcast scalar contract "
-            "barrier warp_barrier cluster_arrive cluster_wait exchange elect inside index64 copy_async commit_copies "
-            "wait_copies"
+            "barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
+            "inside index64 copy_async commit_copies wait_copies"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -134,6 +143,29 @@ class Runtime:
         if memory.dtype != dtype or memory.shape != (count,):
             raise FragmentError(f"shared buffer {memory.name} is {memory.dtype}{list(memory.shape)}")
         return Pointer(memory, 0, count)
+
+    def own_cells(self, dtype: DType, shape: tuple[int, ...], threads: int) -> Cells:
+        """Of every thread; nothing in them yet."""
+        if threads * self.kernel.cluster != self.kernel.threads:
+            raise FragmentError(f"cells of {threads} threads in a kernel of {self.kernel.threads}")
+        return Cells(dtype, shape)
+
+    def put_cells(self, cells: Cells, value: Fragment) -> None:
+        if value.dtype != cells.dtype or np.broadcast_shapes(value.shape, cells.shape) != cells.shape:
+            raise FragmentError(f"{value.dtype}{value.shape} is kept in cells of {cells.dtype}{cells.shape}")
+        shape = (len(self.blocks), self.kernel.threads, *cells.shape)
+        found, old = np.broadcast_to(value.array, shape), cells.array
+        if self.active is not None:
+            active = np.broadcast_to(self.active, shape[:2]).reshape(*shape[:2], *([1] * len(cells.shape)))
+            if old is None and not active.all():
+                raise FragmentError("a thread keeps nothing in its cells")
+            found = found if old is None else np.where(active, found, old)
+        cells.array = found
+
+    def get_cells(self, cells: Cells) -> Fragment:
+        if cells.array is None:
+            raise FragmentError("cells are read before anything is kept in them")
+        return Fragment(cells.array, cells.dtype)
 
     def advance(self, pointer: Pointer, offset: Operand) -> Pointer:
         step = offset.array.astype(np.int64) if isinstance(offset, Fragment) else int(offset)

@@ -36,7 +36,7 @@ PREFIX: dict[str, str] = {"negative": "-", "invert": "~"}
 
 _STRUCTURE = (
     "Tile Size thread block slots load take store atomic advance shared full constant cast bitcast contract barrier "
-    "warp_barrier cluster_arrive cluster_wait exchange elect inside scalar INF NAN"
+    "warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect inside scalar INF NAN"
 ).split()
 COPIES = ("copy_async", "commit_copies", "wait_copies")
 """What runs beside the threads of a GPU alone; the runtime of CPUs has none of it."""

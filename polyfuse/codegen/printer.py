@@ -50,6 +50,8 @@ from polyfuse.kernel import (
     Expr,
     For,
     If,
+    Keep,
+    Kept,
     Kernel,
     Let,
     Load,
@@ -59,6 +61,7 @@ from polyfuse.kernel import (
     Scan,
     Store,
     Take,
+    ThreadCells,
     WaitCopies,
 )
 from polyfuse.kernel_types import Types, ValueType, bound_names, memories, register_numbers, value_types
@@ -92,7 +95,9 @@ _SPECIAL = (("INF", 'float("inf")'), ("NAN", 'float("nan")'))
 def _function(kernel: Kernel, tiles: TileTable) -> str:
     namer = Namer()
     names = {p.name: namer.fresh(p.name) for p in kernel.parameters}
-    names |= {b.name: namer.fresh(b.name) for b in kernel.shared} if not kernel.members else {}
+    if not kernel.members:
+        names |= {b.name: namer.fresh(b.name) for b in kernel.shared}
+        names |= {c.name: namer.fresh(c.name) for c in kernel.cells}
     body = _side_by_side(kernel, names, namer, tiles) if kernel.members else _body(kernel, names, namer, tiles)
     header = [f"# {line}".rstrip() for line in kernel.header]
     parameters = ", ".join(names[p.name] for p in kernel.parameters)
@@ -109,10 +114,16 @@ def _body(kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable)
 
 
 def _buffers(kernel: Kernel, names: dict[str, str]) -> list[Statement]:
-    return [
+    buffers = [
         Assign((names[b.name],), Call("shared", (Name(dtype_text(b.dtype)), Literal(b.elements))))
         for b in kernel.shared
     ]
+    return [*buffers, *(Assign((names[c.name],), _cells(kernel, c)) for c in kernel.cells)]
+
+
+def _cells(kernel: Kernel, cells: ThreadCells) -> Call:
+    shape = tuple(Literal(s.extent if s.name in cells.slots else 1) for s in kernel.slots)
+    return Call("own_cells", (Name(dtype_text(cells.dtype)), Items(shape), Literal(kernel.block_threads)))
 
 
 def _operations(
@@ -179,6 +190,10 @@ class _Printer:
                 access = self.linearizer.access(array, index, where, mask, 1, axes)
                 stored = self.expressions.fragment(value)
                 return Effect(self._call("atomic", array, access, stored, leading=(Literal(monoid, f'"{monoid}"'),)))
+            case Keep(cells, value):
+                return Effect(Call("put_cells", (Name(self.names[cells]), self.expressions.fragment(value))))
+            case Kept(name, cells):
+                return self._assign((name,), Call("get_cells", (Name(self.names[cells]),)))
             case Reduce(names, monoid, values, slots):
                 return self._assign(names, self._reduction(monoid, values, slots))
             case Contract():

@@ -13,7 +13,10 @@ def scope_of(schedule: KernelSchedule, value: int) -> Scope:
     """Where a value of the kernel lives: the outermost of the homes that the proof established for it."""
     if value in schedule.roots:
         return Scope.GLOBAL
-    return Scope.SHARED if any(box.value == value for box in schedule.shared) else Scope.REGISTER
+    if any(box.value == value for box in schedule.shared):
+        return Scope.SHARED
+    waiting = schedule.cells.values if schedule.cells is not None else ()
+    return Scope.SPLIT if any(p.value == value and p.name in waiting for p in schedule.placed) else Scope.REGISTER
 
 
 def reduced_digits(scop: Scop, placed: Placed) -> frozenset[str]:

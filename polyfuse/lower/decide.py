@@ -43,7 +43,7 @@ class _Decision:
 
     def operation(self, op: ir.Op) -> ir.Op:
         match op:
-            case ir.Let() | ir.Scan():
+            case ir.Let() | ir.Scan() | ir.Keep():
                 return replace(op, value=self.term(op.value))
             case ir.Load():
                 return replace(op, where=self.where(op.where), mask=self.mask(op.mask))
@@ -61,7 +61,7 @@ class _Decision:
                 )
             case ir.AsyncCopy():
                 return replace(op, where=self.where(op.where))
-            case ir.Take() | ir.Elect() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
+            case ir.Take() | ir.Kept() | ir.Elect() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
                 return op
 
     def where(self, conditions: tuple[Affine, ...]) -> tuple[Affine, ...]:

@@ -35,7 +35,7 @@ def _operation(op: ir.Op) -> tuple[ir.Op, ...]:
             if isinstance(test, Const):
                 return folded(body if test.value else orelse)
             return (replace(op, condition=test, body=folded(body), orelse=folded(orelse)),)
-        case ir.Let() | ir.Scan():
+        case ir.Let() | ir.Scan() | ir.Keep():
             return (replace(op, value=folded_term(op.value)),)
         case ir.Reduce() | ir.Combine() | ir.Exchange():
             return (replace(op, values=tuple(map(folded_term, op.values))),)
@@ -45,7 +45,7 @@ def _operation(op: ir.Op) -> tuple[ir.Op, ...]:
             return (replace(op, value=folded_term(op.value), mask=_mask(op.mask)),)
         case ir.Load():
             return (replace(op, mask=_mask(op.mask)),)
-        case ir.Take() | ir.Elect() | ir.Barrier() | ir.AsyncCopy() | ir.CommitCopies() | ir.WaitCopies():
+        case ir.Take() | ir.Kept() | ir.Elect() | ir.Barrier() | ir.AsyncCopy() | ir.CommitCopies() | ir.WaitCopies():
             return (op,)
 
 

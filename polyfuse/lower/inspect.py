@@ -12,7 +12,7 @@ from polyfuse.terms import Apply, Expr, Index, Inside, Ref
 def parts(op: ir.Op) -> Iterator[Affine | Expr]:
     """Affine expressions and terms of one operation, without those of nested operations."""
     match op:
-        case ir.Let(value=value):
+        case ir.Let(value=value) | ir.Keep(value=value):
             yield value
         case ir.Load(index=index, where=where, mask=mask):
             yield from (*index, *where)
@@ -43,7 +43,7 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
             yield from (group, count)
         case ir.AsyncCopy(into=into, index=index, where=where):
             yield from (*into, *index, *where)
-        case ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
+        case ir.Kept() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
             return
 
 

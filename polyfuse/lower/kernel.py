@@ -14,6 +14,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.bindings import Layout
 from polyfuse.lower.ahead import ring_buffers
+from polyfuse.lower.cells import in_cells
 from polyfuse.lower.context import kernel_context
 from polyfuse.lower.decide import needed
 from polyfuse.lower.declarations import (
@@ -83,6 +84,7 @@ def lower(
         cluster=schedule.cluster,
         notes=source_notes(scop, schedule),
     )
+    kernel = in_cells(kernel, schedule.cells) if schedule.cells is not None else kernel
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites))
 
 

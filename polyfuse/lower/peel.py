@@ -54,7 +54,7 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
         return tuple(c.substitute(values) for c in conditions)
 
     match op:
-        case ir.Let() | ir.Scan():
+        case ir.Let() | ir.Scan() | ir.Keep():
             return replace(op, value=term(op.value))
         case ir.Load():
             mask = None if op.mask is None else term(op.mask)
@@ -78,7 +78,7 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
             into = tuple(e.substitute(values) for e in op.into)
             at = tuple(e.substitute(values) for e in op.index)
             return replace(op, into=into, index=at, where=where(op.where))
-        case ir.Take() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():  # speaks of slots only
+        case ir.Take() | ir.Kept() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():  # speaks of slots only
             return op
 
 

@@ -68,14 +68,14 @@ def accumulate(env: Environment, placed: Placed, statement: Statement) -> list[i
     if statement.monoid in CASCADES:
         return [*ops, *merged(statement.monoid, refs[0].dtype, names, parts)]
     if len(names) > 1:
-        return [*ops, *merge_state(statement, names, refs, new)]
+        return [*ops, *merge_state(statement.monoid, names, refs, new)]
     function = MONOIDS[statement.monoid].function
     return [*ops, ir.Let(names[0], Apply(function, (refs[0], new[0]), refs[0].dtype))]
 
 
-def merge_state(statement: Statement, names: tuple[str, ...], old: list[Ref], new: list[Ref]) -> list[ir.Op]:
+def merge_state(monoid: str, names: tuple[str, ...], old: list[Ref], new: list[Ref]) -> list[ir.Op]:
     """argmax and argmin: the new pair wins if better, or the first NaN, or equal at a lower index."""
-    better = "greater" if statement.monoid == "argmax" else "less"
+    better = "greater" if monoid == "argmax" else "less"
     (v, i), (w, j) = old, new
     wins: Expr = Apply(better, (w, v), bool_)
     lower = Apply("less", (j, i), bool_)

@@ -22,6 +22,7 @@ from graphlib import CycleError
 from polyfuse.affine import ZERO, Affine
 from polyfuse.expr import DataIndex
 from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, without_floors
+from polyfuse.places.cells import waiting_in_cells
 from polyfuse.places.grid import dealt, dealt_over, finished_in
 from polyfuse.places.order import order_tree, with_barriers
 from polyfuse.places.proposal import Group, Proposal, Staging
@@ -98,6 +99,7 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         border=proposal.border,
         ahead=proposal.ahead,
         rings=proposal.rings,
+        cells=waiting_in_cells(group, placed, proposal.cells),
     )
 
 

@@ -32,7 +32,7 @@ def order_tree(
     blocks run.
     """
     by_name = {p.name: p for p in placed}
-    stage = _stages(placed, by_name, collective)
+    stage = stages(placed, collective)
     rank = {
         p.name: (bool(p.path) and p.path[0][0] in finishes, stage[p.name], p.role != "load", k)
         for k, p in enumerate(reversed(placed))
@@ -44,8 +44,9 @@ def order_tree(
     )
 
 
-def _stages(placed: Sequence[Placed], by_name: dict[str, Placed], collective: frozenset[int]) -> dict[str, int]:
+def stages(placed: Sequence[Placed], collective: frozenset[int]) -> dict[str, int]:
     """How many collectives a statement comes after; for a load, after how many its first reader comes."""
+    by_name = {p.name: p for p in placed}
     stage: dict[str, int] = {}
 
     def of(name: str) -> int:

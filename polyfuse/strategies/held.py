@@ -40,7 +40,7 @@ def held(situation: Situation) -> list[Proposal]:
     if len(over) == 2:
         found = [_plane(situation, inner, next(a for a in over if a is not inner))] if inner in over else []
     elif inner in over:
-        found = [_row(situation, inner, held) for held in (HELD, HELD // 2)]
+        found = [_row(situation, inner, held, shared) for held, shared in ((HELD, 0), (HELD // 2, 0), (HELD, HELD))]
     else:
         found = [_panel(situation, inner, over[0], sector) for sector in SECTORS]
     return list({p.parameters: p for p in found if p is not None}.values())
@@ -59,30 +59,38 @@ def comes_back(situation: Situation, over: list[AxisClass]) -> bool:
     return False
 
 
-def _row(situation: Situation, inner: AxisClass, most: int) -> Proposal | None:
-    """Rows over the threads of two blocks or more."""
+def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Proposal | None:
+    """Rows over the threads of two blocks or more; of one, where `beside` the registers shared memory holds words."""
     width = situation.width(inner.extent, flat=False)
-    if not situation.tiles and inner.size(situation.hints) <= LONG[width == situation.widest]:
+    size, asked = inner.size(situation.hints), situation.tiles
+    chunks, shared = asked.get("chunks") or max(1, most // width), asked.get("shared", beside // width)
+    if not asked and size <= (THREADS[0] * HELD if shared else LONG[width == situation.widest]):
         return None
-    chunks = situation.tiles.get("chunks") or max(1, most // width)
-    shape = _cluster(situation, -(-inner.size(situation.hints) // (chunks * width)))
-    if shape is None or shape[1] == 1:
+    shape = _cluster(situation, -(-size // ((chunks + shared) * width)))
+    if shape is None or shape[1] == 1 and not shared:
         return None
     lanes, cluster = shape
-    capacity = lanes * chunks * width
+    capacity = lanes * (chunks + shared) * width
     if inner.extent.is_constant:
-        chunks = -(-inner.size(situation.hints) // (lanes * width))
-    tx, c, v = thread("tx", 1, lanes), slot("c", chunks), slot("v", width)
+        total = -(-size // (lanes * width))
+        chunks, shared = min(chunks, total), max(0, total - chunks)
+    tx, c, v = thread("tx", 1, lanes), slot("c", chunks + shared), slot("v", width)
     digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner])
     splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     return Proposal(
         "held_rows",
-        (("threads", lanes), ("cluster", cluster), ("chunks", chunks), ("vector", width)),
+        (("threads", lanes), ("cluster", cluster), ("chunks", chunks), *_beside(shared), ("vector", width)),
         kept_digits([*digits, tx, c, v], keep_threads=True),
         anchors(situation, splits),
         guards=(*situation.divisible(inner.extent, width), *_fits(situation, inner, capacity)),
         cluster=cluster,
+        cells=("c", chunks) if shared else None,
     )
+
+
+def _beside(shared: int) -> tuple[tuple[str, int], ...]:
+    """The parameter of what is held in shared memory, where there is some."""
+    return (("shared", shared),) if shared else ()
 
 
 def _plane(situation: Situation, inner: AxisClass, outer: AxisClass) -> Proposal | None:

@@ -4,7 +4,7 @@
     block      :=  header { statement }  |  "call" name "=" body
     header     :=  ( "kernel" | "beside" ) name strategy { parameter "=" integer } [ "grid" ... ] [ "block" integer ]
     statement  :=  name [ "=" body ] [ scope { "," note } ]
-    scope      :=  "register" | "shared" | "global"
+    scope      :=  "register" | "register + shared" | "shared" | "global"
     note       :=  "staged" | "combine" level | integer "places"
 
 Runs of spaces count as one; text behind ``#`` is a comment.  The grid follows from the parameters and is not read.
@@ -62,7 +62,7 @@ _HEADER = re.compile(
 _CALL = re.compile(r"call (?P<name>\w+)( = (?P<body>.*))?")
 _STATEMENT = re.compile(
     r"(?P<name>\w+)( = (?P<body>.*?))?"
-    r"( (?P<scope>register|shared|global)(?P<notes>(, ?(staged|combine \w+|\d+ places))*))?"
+    r"( (?P<scope>register \+ shared|register|shared|global)(?P<notes>(, ?(staged|combine \w+|\d+ places))*))?"
 )
 
 

@@ -15,7 +15,8 @@
 One header line per kernel: name, strategy, its parameters, the grid, threads per block.  One line per value computed,
 in canonical order: what it is, where it lives, at which level partial results meet, at how many places it is computed.
 A kernel that runs beside the one above it, in the same launch and in blocks of its own, says so in place of `kernel`.
-Inputs have a line only where they are staged in shared memory.  The grid follows from the parameters.
+Inputs have a line only where they are staged in shared memory, or wait there in part.  The grid follows from the
+parameters.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def call_text(plan: Plan, step: LibraryCall) -> str:
 def kernel_text(kernel: KernelView) -> str:
     """One kernel."""
     lines = [header_text(kernel)]
-    rows = [(v.name, v.text, "shared") for v in kernel.loads if v.scope is Scope.SHARED]
+    rows = [(v.name, v.text, v.scope.value) for v in kernel.loads if v.scope in (Scope.SHARED, Scope.SPLIT)]
     rows += [(v.name, v.text, home_text(kernel, v)) for v in kernel.statements]
     return "\n".join([*lines, *_aligned(rows)])
 

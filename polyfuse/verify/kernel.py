@@ -28,6 +28,8 @@ from polyfuse.kernel import (
     If,
     Index,
     Inside,
+    Keep,
+    Kept,
     Kernel,
     Let,
     Load,
@@ -168,6 +170,7 @@ class _Verifier:
                 if missing:
                     self.refuse(f"the stride {missing[0]} of {p.name} is no size parameter")
         used = sum(b.elements * b.dtype.itemsize for b in self.kernel.shared)
+        used += sum(self.kernel.cell_bytes(c) for c in self.kernel.cells)
         if used > MAX_SHARED_BYTES and self.kernel.threads > 1:
             self.refuse(f"{used} bytes of shared memory; a block has {MAX_SHARED_BYTES} at most")
         for buffer in self.kernel.shared:
@@ -196,6 +199,13 @@ class _Verifier:
             case Store() | AtomicUpdate():
                 self._access(op, scope, region)
                 self._stored(op, scope)
+            case Keep(cells, value):
+                self._keep(op, scope.dtype(value))
+                values[cells_name(cells)] = scope.dtype(value)
+            case Kept(name, cells):
+                if cells_name(cells) not in values:
+                    self.refuse(f"{cells} are read where nothing may have been kept in them", op)
+                self._bind(op, values, (name,), (values[cells_name(cells)],))
             case Reduce(names, monoid, operands, slots):
                 self._slots(op, slots)
                 self._bind(op, values, names, self._state(op, scope, monoid, operands))
@@ -283,6 +293,15 @@ class _Verifier:
             self.refuse(f"the thread bits {op.bits:#x} of a scan are not contiguous", op)
         kinds = self._state(op, scope, op.monoid, (op.value,))
         self._bind(op, values, (op.name, op.total), (kinds[0], kinds[0]))
+
+    def _keep(self, op: Keep, dtype: DType) -> None:
+        found = next((c for c in self.kernel.cells if c.name == op.cells), None)
+        if found is None:
+            self.refuse(f"there are no cells {op.cells}", op)
+        held = self._type(op.value).axes
+        if dtype != found.dtype or held != frozenset(found.slots):
+            where = ", ".join(sorted(held)) or "none"
+            self.refuse(f"{dtype} along {where} is kept in cells of {found.dtype} along {', '.join(found.slots)}", op)
 
     def _exchange(self, op: Exchange, region: Region) -> None:
         self._slots(op, (op.slot,))
@@ -407,7 +426,7 @@ def _described(op: Op) -> str:
     """``Load xv from x`` and the like."""
     kind = type(op).__name__
     match op:
-        case Let(name) | Take(name) | Contract(name) | Elect(name) | Scan(name):
+        case Let(name) | Take(name) | Kept(name) | Contract(name) | Elect(name) | Scan(name):
             return f"{kind} {name}"
         case Load(name, array):
             return f"{kind} {name} from {array}"
@@ -415,6 +434,8 @@ def _described(op: Op) -> str:
             return f"{kind} to {array}"
         case Reduce(names) | Combine(names) | Exchange(names):
             return f"{kind} {', '.join(names)}"
+        case Keep(cells):
+            return f"{kind} in {cells}"
         case For(digit):
             return f"{kind} {digit}"
         case AsyncCopy(buffer, _, array):
@@ -423,3 +444,8 @@ def _described(op: Op) -> str:
             return kind
         case _:
             assert_never(op)
+
+
+def cells_name(cells: str) -> str:
+    """Under which what cells hold is known among the values: no value is called so."""
+    return f"{cells}[]"

@@ -22,6 +22,7 @@ from polyfuse.backends.numba_cpu.fragments.blocks import (
     take,
     warp_barrier,
 )
+from polyfuse.backends.numba_cpu.fragments.cells import get_cells, own_cells, put_cells
 from polyfuse.backends.numba_cpu.fragments.contractions import contract
 from polyfuse.backends.numba_cpu.fragments.division import floor_divide, fmod, remainder
 from polyfuse.backends.numba_cpu.fragments.elements import (
@@ -99,6 +100,7 @@ _OPERATIONS = (
     bitwise_and, bitwise_or, bitwise_xor, cast, cbrt, ceil, cluster_arrive, cluster_wait, contract, copysign, cos, cosh,
     divide, divide_short,
     elect, equal, erf, erfc, exchange, exp, exp2, exp_short, expm1, floor, floor_divide, fma, fmax, fmin, fmod, full,
+    get_cells, own_cells, put_cells,
     greater, greater_equal, hypot, index64, inside, invert, isfinite, isinf, isnan, left_shift, less, less_equal,
     lgamma,
     load, log, log10, log1p, log2, maximum, minimum, multiply, multiply_high, negative, nextafter, not_equal, power,

@@ -7,6 +7,7 @@ from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.atomics import atomic
 from polyfuse.backends.numba_cuda.fragments.blocks import block, block64, elect, thread, thread64
+from polyfuse.backends.numba_cuda.fragments.cells import get_cells, own_cells, put_cells
 from polyfuse.backends.numba_cuda.fragments.clusters import cluster_arrive, cluster_wait
 from polyfuse.backends.numba_cuda.fragments.combinations import THREADS, exchange
 from polyfuse.backends.numba_cuda.fragments.conversion import (
@@ -33,6 +34,7 @@ from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 _NAMED = (
     *(advance, atomic, load, shared, store),
     *(commit_copies, copy_async, wait_copies),
+    *(get_cells, own_cells, put_cells),
     *(block, slots, thread),
     *(barrier, cluster_arrive, cluster_wait, elect, exchange, warp_barrier),
     *(bitcast, cast, constant, contract, full, index64, inside, scalar, take, where),

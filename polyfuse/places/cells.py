@@ -1,0 +1,66 @@
+"""Which values wait in shared memory while threads combine, where a proposal keeps a part of each there.
+
+    x = load; m = max(x); d = x - m; e = exp(d); s = sum(e); y = e / s      x waits for m, e waits for s: one at a time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyfuse.places.order import stages
+from polyfuse.places.proposal import Group
+from polyfuse.scalars import CASCADES
+from polyfuse.schedule import Cells, Placed
+from polyfuse.scop import Statement
+from polyfuse.terms import Apply, Expr, Ref
+
+
+def waiting_in_cells(group: Group, placed: Sequence[Placed], wanted: tuple[str, int] | None) -> Cells | None:
+    """The cells that a proposal asks for, with the values that they are for: those that are read behind a combination
+    that they were there before, or that a cascade takes, which combines twice."""
+    if wanted is None:
+        return None
+    slot, first = wanted
+    stage = stages(placed, frozenset(s.id for s in group.statements() if s.is_reduction))
+    last: dict[str, int] = {}
+    by_name = {p.name: p for p in placed}
+    for reader in placed:
+        for provider in reader.providers:
+            held = _without_casts(group, by_name, provider)
+            last[held] = max(last.get(held, 0), _until(group, by_name, reader.name, stage))
+    spans = {
+        name: (stage[name], until)
+        for name, until in last.items()
+        if slot in by_name[name].digits() and stage[name] < until and not _is_sum(group, by_name[name])
+    }
+    moments = {k for start, until in spans.values() for k in range(start, until)}
+    at_once = max((sum(start <= k < until for start, until in spans.values()) for k in moments), default=0)
+    return Cells(slot, first, tuple(sorted(spans)), at_once)
+
+
+def _until(group: Group, by_name: dict[str, Placed], reader: str, stage: dict[str, int]) -> int:
+    statement = group.scop.statements[by_name[reader].value]
+    merges = by_name[reader].role == "compute" and isinstance(statement, Statement) and statement.monoid in CASCADES
+    return stage[reader] + merges
+
+
+def _is_sum(group: Group, placed: Placed) -> bool:
+    statement = group.scop.statements[placed.value]
+    return placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction
+
+
+def _without_casts(group: Group, by_name: dict[str, Placed], name: str) -> str:
+    """The value behind casts that change nothing in registers."""
+    placed = by_name[name]
+    statement = group.scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid is not None:
+        return name
+    return _without_casts(group, by_name, placed.providers[0]) if is_renaming(statement.body[0]) else name
+
+
+def is_renaming(term: Expr) -> bool:
+    """Whether a term is a cast between types that are one in registers."""
+    if not isinstance(term, Apply) or term.function != "cast":
+        return False
+    (inner,) = term.operands
+    return isinstance(inner, Ref) and inner.dtype.compute == term.dtype.compute

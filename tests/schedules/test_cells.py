@@ -1,0 +1,214 @@
+"""Values in two parts: registers, and cells of shared memory that only their thread touches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.backends.interpreter.fragment import FragmentError
+from polyfuse.backends.interpreter.runtime import Cells as KeptCells
+from polyfuse.backends.interpreter.runtime import Runtime
+from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
+from polyfuse.backends.numba_cuda.compile import compile_kernel
+from polyfuse.choose import choose
+from polyfuse.codegen.printer import print_kernel
+from polyfuse.errors import KernelError
+from polyfuse.face.interpreted import run_plan
+from polyfuse.kernel import Combine, Keep, Kept
+from polyfuse.legality import prove
+from polyfuse.plan import Plan
+from polyfuse.schedule import Cells
+from polyfuse.strategies.situation import Situation
+from polyfuse.target import named
+from polyfuse.testing import assert_legal, assert_schedule
+from polyfuse.text.apply import apply_text
+from polyfuse.verdict import Kind
+from polyfuse.verify.kernel import verify_kernel
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    y = e / e.sum(axis=-1, keepdims=True)
+    return y
+
+
+def log_softmax(x):
+    d = x - x.max(axis=-1, keepdims=True)
+    y = d - np.log(np.exp(d).sum(axis=-1, keepdims=True))
+    return y
+
+
+def layernorm(x):
+    d = x - x.mean(axis=-1, keepdims=True)
+    y = d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-5) * 2 + 1
+    return y
+
+
+def spread(x):
+    """Two reductions over one value, of which one has a state of two."""
+    y = np.where(x == x.max(axis=1, keepdims=True), x.argmin(axis=1)[:, None], x.argmax(axis=1)[:, None])
+    return y
+
+
+def at_once(x):
+    """Two values wait for the same combination."""
+    a, b = np.sin(x), np.cos(x)
+    y = a * b.sum(axis=1, keepdims=True) + b * a.max(axis=1, keepdims=True)
+    return y
+
+
+def standardise(x):
+    d = x - x.mean(axis=0)
+    y = d / np.sqrt((d * d).mean(axis=0) + 1e-5)
+    return y
+
+
+def batch(x):
+    d = x - x.mean(axis=(0, 2), keepdims=True)
+    y = d / np.sqrt((d * d).mean(axis=(0, 2), keepdims=True) + 1e-5)
+    return y
+
+
+ROWS, PANELS, PLANES = "held_rows", "panels", "planes"
+CASES: tuple[tuple[Callable[..., Any], str, str, dict[str, int]], ...] = (
+    (softmax, "f32[3, 1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}),
+    (softmax, "f32[3, 999]", ROWS, {"threads": 64, "cluster": 1, "chunks": 10, "shared": 6}),
+    (softmax, "bf16[3, 1000]", ROWS, {"threads": 64, "cluster": 2, "chunks": 1, "shared": 1}),
+    (softmax, "f64[2, 500]", ROWS, {"threads": 64, "cluster": 2, "chunks": 1, "shared": 3}),
+    (log_softmax, "f32[2, 1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}),
+    (layernorm, "f32[3, 1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}),
+    (layernorm, "f16[3, 999]", ROWS, {"threads": 128, "cluster": 4, "chunks": 5, "shared": 3}),
+    (spread, "f32[7, 300]", ROWS, {"threads": 32, "cluster": 1, "chunks": 2, "shared": 1}),
+    (at_once, "f32[2, 600]", ROWS, {"threads": 64, "cluster": 1, "chunks": 1, "shared": 2}),
+)
+
+
+def planned(case: int) -> Plan:
+    function, spec, strategy, tiles = CASES[case]
+    return pf.jit(function).plan(pf.spec(spec), target="h200", strategies={"y": strategy}, tiles={"y": tiles})
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_both_parts_give_what_registers_alone_give(case: int) -> None:
+    function, spec, strategy, tiles = CASES[case]
+    plan = planned(case)
+    (kernel,) = plan.kernels
+    cells = kernel.schedule.cells
+    assert kernel.strategy == strategy and cells is not None and cells.at_once == (2 if function is at_once else 1)
+    assert "register + shared" in str(plan)
+    assert_legal(plan)
+    dtype = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16}[spec.split("[")[0]]
+    shape = tuple(n.evaluate({}) for n in plan.program.arguments[0].shape)
+    x = (np.random.default_rng(case).standard_normal(shape) + 1).astype(dtype)
+    expected = function(x.astype(np.float64))
+    tolerance = {2: 2e-2, 4: 2e-5, 8: 1e-12}[x.dtype.itemsize]
+    for seed in (0, 1):
+        (found,) = run_plan(plan, [x], seed=seed)
+        np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_the_price_knows_the_shared_memory(case: int) -> None:
+    plan = planned(case)
+    (kernel,), (launch,) = plan.kernels, plan.launches
+    assert kernel.cost.shared == sum(launch.kernel.cell_bytes(c) for c in launch.kernel.cells) > 0
+
+
+@pytest.mark.parametrize("case", range(0, len(CASES), 2))
+def test_the_text_gives_the_cells_back(case: int) -> None:
+    plan = planned(case)
+    assert apply_text(str(plan), plan) == plan
+
+
+def test_rows_beyond_the_registers_of_half_a_processor() -> None:
+    plan = pf.jit(softmax).plan(pf.spec("f32[4096, 32768]"), target="h200")
+    assert_schedule(
+        plan,
+        """
+        kernel max_subtract_sum_y   held_rows cluster=1 chunks=8 shared=8 vector=4   grid 4096   block 512
+          x        = load(x)          register + shared
+          max      = max(x, axis=1)   register, combine block
+          subtract = x - max          register
+          e        = exp(subtract)    register + shared
+          sum      = sum(e, axis=1)   register, combine block
+          y        = e / sum          global
+        """,
+    )
+    (kernel,) = plan.kernels
+    assert kernel.occupancy == 2 and kernel.cost.shared == 64 * 1024
+    (launch,) = plan.launches
+    kinds = [type(op) for op in launch.kernel.body if isinstance(op, (Keep, Kept, Combine))]
+    assert kinds == [Keep, Combine, Kept, Keep, Combine, Kept]
+
+
+def test_one_set_of_cells_serves_one_value_after_the_other() -> None:
+    (launch,) = planned(0).launches
+    assert len(launch.kernel.cells) == 1
+    (launch,) = planned(8).launches
+    assert len(launch.kernel.cells) == 2
+
+
+# ---------------------------------------------------------------------------------------------- refusals
+
+
+def test_what_exceeds_the_memory_of_a_processor_is_refused() -> None:
+    tiles = {"threads": 1024, "cluster": 1, "chunks": 8, "shared": 24}
+    (kernel,) = pf.jit(softmax).plan(pf.spec("f32[4096, 131072]"), target="h200").kernels
+    verdict = choose(Situation(kernel.group, named("h200"), {}, tiles=tiles), strategy=ROWS).verdict
+    assert verdict is not None and verdict.kind is Kind.ILLEGAL and "shared memory 393216 > " in verdict.sentence
+    fitting = {"threads": 1024, "cluster": 1, "chunks": 4, "shared": 8}
+    steered: dict[str, Any] = {"strategies": {"y": ROWS}, "tiles": {"y": fitting}}
+    plan = pf.jit(softmax).plan(pf.spec("f32[4096, 49152]"), target="a100", **steered)
+    assert plan.kernels[0].cost.shared == 128 * 1024
+
+
+def test_a_cell_is_not_read_before_it_is_written() -> None:
+    (launch,) = planned(0).launches
+    kernel = launch.kernel
+    verify_kernel(kernel)
+    without = tuple(op for op in kernel.body if not isinstance(op, Keep))
+    with pytest.raises(KernelError, match="where nothing may have been kept"):
+        verify_kernel(replace(kernel, body=without))
+    with pytest.raises(KernelError, match="there are no cells"):
+        verify_kernel(replace(kernel, cells=()))
+
+
+def test_printed_cells_are_not_read_before_they_are_written() -> None:
+    with pytest.raises(FragmentError, match="before anything is kept"):
+        Runtime.get_cells(None, KeptCells(pf.dtypes.f32, (4,)))  # type: ignore[arg-type]
+
+
+def test_a_part_of_nothing_is_refused() -> None:
+    plan = planned(0)
+    (kernel,) = plan.kernels
+    for cells in (Cells("c", 0), Cells("c", 4), Cells("z", 1), Cells("c", 2, ("nothing",), 1)):
+        verdict = prove(kernel.group.scop, replace(kernel.schedule, cells=cells))
+        assert not verdict and "cells" in verdict.sentence
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize("spec", ["f32[4096, 32768]", "f32[512, 262144]"])
+def test_two_blocks_find_room_on_a_processor(spec: str) -> None:
+    (launch,) = pf.jit(softmax).plan(pf.spec(spec), target="h200").launches
+    kernel = launch.kernel
+    made = compile_kernel(
+        print_kernel(kernel),
+        kernel.name,
+        kernel.parameters,
+        kernel.block_threads,
+        (9, 0),
+        kernel.minimum_blocks,
+        cluster=kernel.cluster,
+    )
+    assert ".local" not in made.ptx and made.dynamic_shared == made.shared_bytes <= 67 * 1024
+    assert len(re.findall(r"st\.shared\.v4\.f32", made.ptx)) == 16 and "st.shared.f32" in made.ptx  # cells; the sums
+    if find_ptxas():
+        resources = assemble(made).resources
+        assert resources is not None and resources.registers <= 64 and not resources.spilled_bytes
