@@ -8,7 +8,7 @@ from pathlib import Path
 _PACKAGE = "polyfuse.backends.numba_cuda"
 _FRAGMENTS = (  # each below its users
     "values slots declare arithmetic transcendental division elementwise conversion monoids reductions threads "
-    "clusters dealing combinations scans formats memory copies atomics blocks runtime"
+    "cells clusters dealing combinations scans formats memory copies atomics blocks runtime"
 )
 _MODULES = ("numba_api", *(f"fragments/{name}" for name in _FRAGMENTS.split()))
 

@@ -32,6 +32,7 @@ _FILES = (
     "contractions",
     "scans",
     "atomics",
+    "cells",
     "blocks",
     "pipeline",
     "entry",
