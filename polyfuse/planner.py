@@ -193,7 +193,9 @@ def _in_one_pass(
     if _granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = cascaded(scop.program, chosen)
-    return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, f"{len(chosen)} sums in one pass")
+    gain = 1.0 if _in_cells(costs, grouping) else GAIN
+    what = f"{len(chosen)} sums in one pass"
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, what, gain)
 
 
 def _in_two_stages(
@@ -239,7 +241,7 @@ def _keeps_its_form(options: Options) -> bool:
 
 
 def _cheaper(
-    costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, effort: int | None, what: str
+    costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, effort: int | None, what: str, gain: float = GAIN
 ) -> tuple[ProgramCosts, Grouping]:
     """The other form of a program, proved, where it gains enough; else the one that there is."""
     try:
@@ -250,7 +252,7 @@ def _cheaper(
     time, before = _time(others, other), _time(costs, grouping)
     fusion_log.info("%s: %d us, %d without", what, time // 10**6, before // 10**6)
     others.work += costs.work
-    least = 0.0 if _in_cells(costs, grouping) else max((1 - GAIN) * before, costs.target.launch * 1e12)
+    least = max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0
     return (others, other) if time < before - least else (costs, grouping)
 
 
