@@ -3,12 +3,14 @@
 # make test EXTRAS=cuda            the same with PTX compilation; no GPU needed
 # make lint | make pytest | make clean
 #
-# Variables: PYTHON (any interpreter from 3.11 on), EXTRAS (comma list), VENV, COVERAGE (percent), PYTEST (arguments).
+# Variables: PYTHON (any interpreter from 3.11 on), EXTRAS (comma list), VENV, COVERAGE (percent), PYTEST (arguments),
+# WORKERS (processes that share the tests; 0 for none, as a debugger wants it).
 
 PYTHON   ?= python3
 VENV     ?= .venv
 EXTRAS   ?=
 COVERAGE ?= 90
+WORKERS  ?= auto
 PYTEST   ?=
 
 comma := ,
@@ -20,6 +22,8 @@ TEST_EXTRAS := dev$(if $(EXTRAS),$(comma)$(EXTRAS))
 DEMO_EXTRAS := demo$(if $(DRIVER),$(comma)cuda)$(if $(EXTRAS),$(comma)$(EXTRAS))
 # With the cuda extra asked for, a PTX test that cannot run fails instead of being skipped.
 REQUIRE := $(if $(findstring cuda,$(EXTRAS)),--require-ptx)
+# A worker that has run out of tests takes some of another's: a few tests take a minute, most take milliseconds.
+PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
 .PHONY: demo test lint pytest clean
 .SUFFIXES:
@@ -28,14 +32,14 @@ demo: $(VENV)/installed-$(DEMO_EXTRAS)
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest $(REQUIRE) --cov --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST)
+	$(BIN)/python -m pytest $(PARALLEL) $(REQUIRE) --cov --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST)
 
 lint: $(VENV)/installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 pytest: $(VENV)/installed-$(TEST_EXTRAS)
-	$(BIN)/python -m pytest $(REQUIRE) $(PYTEST)
+	$(BIN)/python -m pytest $(PARALLEL) $(REQUIRE) $(PYTEST)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
