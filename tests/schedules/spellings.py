@@ -329,6 +329,18 @@ def convolution_norm_relu_by_functions(x, w, mean, variance, gain, bias):
     return batch_norm_relu_by_helpers(y, mean, variance, gain, bias)
 
 
+def matrix_both_ways(a, x, y):
+    return a @ x, a.T @ y
+
+
+def matrix_both_ways_by_einsum(a, x, y):
+    return np.einsum("ij,j->i", a, x), np.einsum("ij,i->j", a, y)
+
+
+def matrix_both_ways_by_sums(a, x, y):
+    return (a * x).sum(1), (a * y[:, None]).sum(0)
+
+
 # ---------------------------------------------------------------------------------------------- the table
 
 MATRIX = (("f32[M, N]",), ("f32[16384, 4096]",))
@@ -423,6 +435,12 @@ CASES = (
         (mean_squared_difference, mean_squared_difference_by_functions),
         MATRICES,
         kernels=2,
+    ),
+    Case("x / x.sum()", (over_its_sum, over_its_sum_by_einsum), MATRIX, kernels=2),
+    Case(
+        "A @ x and A.T @ y",
+        (matrix_both_ways, matrix_both_ways_by_einsum, matrix_both_ways_by_sums),
+        (("f32[M, N]", "f32[N]", "f32[M]"), ("f32[16384, 16384]", "f32[16384]", "f32[16384]")),
     ),
     Case(
         "sqrt(sum(x*x))",
