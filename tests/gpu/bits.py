@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import polyfuse as pf
+from tests.gpu.listed import run_checks
 
 Torch = Any
 STREAMS = 6
@@ -89,19 +91,14 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def main() -> int:
-    import torch
+CHECKS = {
+    **{f"{name}, on any stream": partial(check, name=name) for name in PROGRAMS},
+    **{f"{name}, in any number of rows": partial(check_rows, name=name) for name in OF_ROWS},
+}
 
-    failed = 0
-    calls = [(check, name) for name in PROGRAMS] + [(check_rows, name) for name in OF_ROWS]
-    for test, name in calls:
-        try:
-            test(torch, name)
-            outcome = "ok"
-        except Exception as error:  # one line of a list
-            outcome, failed = f"FAIL {type(error).__name__}: {str(error)[:300]}", failed + 1
-        print(f"bits {test.__name__:10s} {name:30s} {outcome}", flush=True)
-    return 1 if failed else 0
+
+def main() -> int:
+    return run_checks("tests.gpu.bits", "the same bits on any stream, and for any number of rows", CHECKS)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,14 @@ Narrow dtypes keep a tensor to 2 to 9 GB.  Elements are compared with torch on s
 
 from __future__ import annotations
 
-import gc
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import polyfuse as pf
+from tests.gpu.listed import run_checks
 
 Torch = Any
 Tensor = Any
@@ -150,20 +149,7 @@ CHECKS = {
 
 
 def main() -> int:
-    import torch
-
-    failed = 0
-    for name in sys.argv[1:] or CHECKS:
-        start = time.perf_counter()
-        try:
-            CHECKS[name](torch)
-            outcome = "ok"
-        except Exception as error:  # one line of a list
-            outcome, failed = f"FAIL {type(error).__name__}: {str(error)[:300]}", failed + 1
-        gc.collect()
-        torch.cuda.empty_cache()
-        print(f"large {name:16s} {outcome}  {time.perf_counter() - start:.1f} s", flush=True)
-    return 1 if failed else 0
+    return run_checks("tests.gpu.large", "arrays beyond 2**31 elements or 2**32 bytes against torch", CHECKS)
 
 
 if __name__ == "__main__":

@@ -122,8 +122,10 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, layout: s
         wide[-1] += 1
     if layout == "transposed":
         wide = wide[::-1]
-    values = rng.integers(1, 50, wide) if kind in (torch.int16, torch.int32, torch.int64, torch.uint8) else (
-        rng.standard_normal(wide)
+    values = (
+        rng.integers(1, 50, wide)
+        if kind in (torch.int16, torch.int32, torch.int64, torch.uint8)
+        else (rng.standard_normal(wide))
     )
     found = torch.from_numpy(np.asarray(values)).to(kind).cuda()
     if layout == "strided" and shape:

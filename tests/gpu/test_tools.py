@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import polyfuse as pf
 from benchmarks import counters
 from benchmarks.programs import PROGRAMS
-from tests.gpu import planted
+from tests.gpu import listed, planted
 from tests.gpu.corpus import CORPUS, Sample
 from tests.gpu.sanitizer import Run, verdict
 
@@ -70,3 +72,17 @@ def test_counters_are_read_per_kernel() -> None:
 
 def test_counted_programs_exist() -> None:
     assert set(counters.PROGRAMS) <= {program.name for program in PROGRAMS}
+
+
+def test_a_check_that_fails_is_said_and_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(torch: Any) -> None:
+        assert torch is None, "differs in slice(0, 2000)"
+
+    torch = SimpleNamespace(cuda=SimpleNamespace(empty_cache=lambda: None))
+    monkeypatch.setattr(listed, "device_name", lambda: "a device")
+    outcomes = {"right": listed.outcome(torch, "right", lambda torch: None), "wrong": listed.outcome(torch, "w", wrong)}
+    assert outcomes["right"]["outcome"] == "ok"
+    assert outcomes["wrong"]["outcome"].startswith("FAIL AssertionError: differs in slice(0, 2000)")
+    found = listed.record("tests.gpu.large", "large arrays", "abc", outcomes)
+    assert found["command"] == "python -m tests.gpu.large" and found["commit"] == "abc"
+    assert found["checks"] == outcomes and found["machine"] == "a device"

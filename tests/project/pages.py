@@ -1,6 +1,6 @@
 """Pages of docs/ whose code runs: a ```text block shows what the ```python block before it prints.
 
-    python -m tests.project.pages docs/PAGE.md      writes what the code prints into the page
+python -m tests.project.pages docs/PAGE.md      writes what the code prints into the page
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ FUZZED = {
     "fuzz_cpu.json": "CPU",
     "fuzz_h200.json": "H200",
 }
+LISTED = {"large_h200.json": "large arrays", "bits_h200.json": "the same bits"}
 WANTED = {"interpreter": 30_000, "CPU": 5_000, "H200": 5_000}
 """Programs that the corpus is meant to reach."""
 MARKS = "<!-- records -->\n", "<!-- end of records -->\n"
@@ -39,7 +40,16 @@ def lines() -> list[str]:
     verdicts = f"{record['schedules']:,} schedules, {record['verdicts']:,} verdicts"
     link = "[enumeration](../benchmarks/results/legality_brute_force.json)"
     found.append(f"| {link} | {verdicts} | {len(record['disagreements'])} | `{record['command']}` |")
-    return [*found, operations(), *tools(), ""]
+    checked = [listed(name, what) for name, what in LISTED.items() if (RESULTS / name).exists()]
+    return [*found, operations(), *checked, *tools(), ""]
+
+
+def listed(name: str, what: str) -> str:
+    """What checks that run one after the other on the H200 showed."""
+    record = read(name)
+    failed = sum(check["outcome"] != "ok" for check in record["checks"].values())
+    ran = f"{record['what']}: {len(record['checks'])} checks, at {record['commit']}"
+    return f"| [{what}](../benchmarks/results/{name}) | {ran} | {failed} | `{record['command']}` |"
 
 
 def operations() -> str:
@@ -97,6 +107,9 @@ def test_records_hold_no_failure_that_is_still_open() -> None:
             assert not read(name)["failures"], name
     assert not read("legality_brute_force.json")["disagreements"]
     assert set(read("sanitizer_h200.json")["verdicts"].values()) == {"clean"}
+    for name in LISTED:
+        if (RESULTS / name).exists():
+            assert {check["outcome"] for check in read(name)["checks"].values()} == {"ok"}, name
 
 
 if __name__ == "__main__":
