@@ -251,9 +251,12 @@ def _cheaper(
         return costs, grouping
     time, before = _time(others, other), _time(costs, grouping)
     fusion_log.info("%s: %d us, %d without", what, time // 10**6, before // 10**6)
-    others.work += costs.work
+    costs.work = others.work = costs.work + others.work
+    spent = grouping.spent + other.spent
     least = max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0
-    return (others, other) if time < before - least else (costs, grouping)
+    if time < before - least:
+        return others, replace(other, spent=spent)
+    return costs, replace(grouping, spent=spent)
 
 
 def _in_cells(costs: ProgramCosts, grouping: Grouping) -> bool:

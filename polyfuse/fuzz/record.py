@@ -23,7 +23,11 @@ from polyfuse.strategies.catalogue import FALLBACKS, STRATEGIES
 ENOUGH = 100
 NODES = "Input Constant Iota Map Reduce Scan View Region Gather Scatter Opaque".split()
 CASCADE, ALIKE = "sums in one pass", "rows alike in every batch"
-SCOPES = ("register", "shared", "global", "combine over the grid", "beside others in a launch", CASCADE, ALIKE)
+CELLS, RING = "registers and shared memory", "ring of copies"
+SCOPES = (
+    *("register", "shared", "global", "combine over the grid", "beside others in a launch"),
+    *(CASCADE, ALIKE, CELLS, RING),
+)
 NOT_ON = {"cpu": ("windows", "tiles", "held", "contraction", "in_thread"), "cuda": ("tiles_cpu",)}
 """Strategies that propose nothing for a kind of machine."""
 NAMES = {
@@ -105,6 +109,7 @@ class Record:
         self.scopes.update([CASCADE] * any(n.monoid in CASCADES for n in reductions))
         for schedule in plan.schedules:
             self.strategies[f"{plan.target.kind} {schedule.strategy}"] += 1
+            self.scopes.update([CELLS] * (schedule.cells is not None) + [RING] * len(schedule.rings))
             shared = {box.value for box in schedule.shared}
             for value in schedule.body:
                 self.scopes["global" if value in schedule.roots else "shared" if value in shared else "register"] += 1

@@ -130,9 +130,9 @@ def other_way(seed: int, name: str, fused: Plan) -> Way:
     """Fused with decisions that the planner would not have made; `fused` is the plan of its own decisions."""
     dice = Random(seed)
     common = _common(dice, name)
-    held = _held(dice, fused)
-    if held is not None and dice.random() < 0.5:
-        return Way("held", (*fused_options(common, fused), *held), effort=0)
+    stored = _stored_elsewhere(dice, fused)
+    if stored is not None and dice.random() < 0.6:
+        return Way("held", (*fused_options(common, fused), *stored), effort=0)
     kind = dice.choices(
         ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles", "invariant"],
         [7, 0.8, 0.8, 0.8, 0.8, 2, 1.2, 0.6],
@@ -175,17 +175,32 @@ def _steered(dice: Random, schedule: Any, plan: Plan, kind: str) -> tuple[str, A
     return "tiles", {name: {parameter: max(1, dice.choice([size * 2, size // 2, size]))}}
 
 
-def _held(dice: Random, plan: Plan) -> tuple[tuple[str, Any], ...] | None:
-    """A long row in the registers of several blocks, which the planner has for much longer rows only."""
-    long = [
-        launch.schedule
-        for launch in plan.launches
-        if launch.schedule.strategy == "rows" and dict(launch.schedule.parameters).get("lanes", 0) >= 64
-    ]
-    if not long:
+HELD: tuple[Mapping[str, int], ...] = (
+    {"cluster": 2},
+    {"cluster": 4},
+    {"chunks": 1, "shared": 1},
+    {"chunks": 2, "shared": 2},
+    {"chunks": 4, "shared": 4},
+    {"cluster": 2, "chunks": 1, "shared": 1},
+)
+"""Where rows of a few thousand elements may be held: in the registers of several blocks, or half in shared memory."""
+
+
+def _stored_elsewhere(dice: Random, plan: Plan) -> tuple[tuple[str, Any], ...] | None:
+    """A long row held by several blocks, or in shared memory besides; rows of a matrix on their way in a ring: what the
+    planner has for much longer rows, and many more, only."""
+    found: list[tuple[str, str, Mapping[str, int]]] = []
+    for schedule in plan.schedules:
+        name = plan.scop.statements[schedule.roots[0]].name
+        if schedule.strategy == "rows" and dict(schedule.parameters).get("lanes", 0) >= 64:
+            found.append((name, "held_rows", dice.choice(HELD)))
+        if schedule.strategy == "one_pass" and plan.target.kind == "cuda":
+            ring = {"ring": dice.randint(2, 4), "lanes": dice.choice((32, 32, 64)), "share": dice.choice((8, 16, 32))}
+            found.append((name, "one_pass", ring))
+    if not found:
         return None
-    name = plan.scop.statements[dice.choice(long).roots[0]].name
-    return ("strategies", {name: "held_rows"}), ("tiles", {name: {"cluster": dice.choice((2, 2, 4))}})
+    name, strategy, tiles = dice.choice(found)
+    return ("strategies", {name: strategy}), ("tiles", {name: dict(tiles)})
 
 
 def value_names(plan: Plan) -> list[str]:

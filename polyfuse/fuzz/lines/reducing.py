@@ -143,8 +143,9 @@ def vectors(pool: Pool) -> Line | None:
 
 
 def both_products(pool: Pool) -> Line | None:
-    """``A @ x`` or ``y @ A`` for the first three arguments."""
-    text, operands = pool.dice.choice((("{0} @ {1}", (0, 1)), ("{0}.T @ {1}", (0, 2)), ("{1} @ {0}", (0, 2))))
+    """``A @ x`` or ``y @ A`` for the first three arguments, or both, one after the other."""
+    texts = (("{0} @ {1}", (0, 1)), ("{0}.T @ {1}", (0, 2)), ("{1} @ {0}", (0, 2)), ("{0}.T @ ({0} @ {1})", (0, 1)))
+    text, operands = pool.dice.choice(texts)
     return Line(text, text, operands)
 
 
