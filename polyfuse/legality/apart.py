@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyfuse.legality.relations import Proof
+from polyfuse.places.cells import results_along
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 MIXING = ("take", "put", "get", "partial", "total")
@@ -27,6 +28,9 @@ def apart(proof: Proof) -> Verdict:
     if mixed is not None or schedule.of_kind("loop") or schedule.border or scans:
         what = mixed.name if mixed is not None else scans[0].name if scans else "a loop or a border"
         sentence = f"{schedule.name} keeps values in cells of its threads beside {what}, which both parts would meet in"
+        return illegal(Hazard.SCOPE, sentence, rule="cells")
+    if along := results_along(proof.scop, schedule.placed, cells.slot):
+        sentence = f"{along} has results along {cells.slot}, in cells and not while threads combine"
         return illegal(Hazard.SCOPE, sentence, rule="cells")
     unknown = [name for name in cells.values if name not in proof.placed]
     if unknown:

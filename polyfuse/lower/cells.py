@@ -100,9 +100,9 @@ class _Parting:
         slot = self.wanted.slot
         reads = list(dict.fromkeys(r for r in value_references((op,)) if r.name in self.varying))
         over = slot in getattr(op, "slots", ())
+        if isinstance(op, MEETINGS) or self._waits_for(op):
+            self.flush()
         if not reads and not over and f"${slot}" not in affine_names((op,)):
-            if isinstance(op, MEETINGS) or self._waits_for(op):
-                self.flush()
             self.done.append(op)
             if isinstance(op, MEETINGS):
                 self.at_hand.clear()
@@ -137,7 +137,8 @@ class _Parting:
     def _far(self, op: ir.Op, over: bool) -> None:
         """The operation on far values; what it reduces joins what was reduced of the near ones."""
         moved = _moved(op, self._leaf, self._index, self._renamed_slot)
-        (self.done if isinstance(op, ir.Load) else self.pending).append(moved)  # all loads are on their way at once
+        early = isinstance(op, ir.Load) and not value_references((op,))  # all loads are on their way at once
+        (self.done if early else self.pending).append(moved)
         if not isinstance(op, ir.Reduce) or not over:
             return
         near, far = ([Ref(rename(n), self.types[n].dtype) for n in op.names] for rename in (str, _far_name))

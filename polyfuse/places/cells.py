@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polyfuse.affine import Affine
 from polyfuse.places.order import stages
 from polyfuse.places.proposal import Group
+from polyfuse.places.refused import Refused
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Cells, Placed
-from polyfuse.scop import Statement
+from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Ref
+from polyfuse.verdict import Hazard, illegal
 
 
 def waiting_in_cells(group: Group, placed: Sequence[Placed], wanted: tuple[str, int] | None) -> Cells | None:
@@ -21,6 +24,9 @@ def waiting_in_cells(group: Group, placed: Sequence[Placed], wanted: tuple[str, 
     if wanted is None:
         return None
     slot, first = wanted
+    if mixed := results_along(group.scop, placed, slot):
+        sentence = f"{mixed} has results along {slot}, which threads cannot combine in two parts"
+        raise Refused(illegal(Hazard.CAPACITY, sentence, rule="cells"))
     stage = stages(placed, frozenset(s.id for s in group.statements() if s.is_reduction))
     last: dict[str, int] = {}
     by_name = {p.name: p for p in placed}
@@ -42,6 +48,17 @@ def _until(group: Group, by_name: dict[str, Placed], reader: str, stage: dict[st
     statement = group.scop.statements[by_name[reader].value]
     merges = by_name[reader].role == "compute" and isinstance(statement, Statement) and statement.monoid in CASCADES
     return stage[reader] + merges
+
+
+def results_along(scop: Scop, placed: Sequence[Placed], slot: str) -> str:
+    """The name of a reduction that has a result for every place of a slot; empty where there is none."""
+    for p in placed:
+        statement = scop.statements[p.value]
+        if p.role == "compute" and isinstance(statement, Statement) and statement.monoid is not None:
+            kept = [p.place[d] for d in statement.kept]
+            if any(f"${slot}" in e.names() for e in kept if isinstance(e, Affine)):
+                return statement.name
+    return ""
 
 
 def _is_sum(group: Group, placed: Placed) -> bool:

@@ -19,6 +19,10 @@ from polyfuse.strategies.situation import Situation, block, mixed, power_above, 
 
 HELD = 32
 """Words of a row or panel that a thread holds at most: a block of 512 threads leaves room for a second one then."""
+BESIDE = 48
+"""And words in shared memory: those of two blocks of 512 threads fit a processor's 227 KB."""
+IN_ROWS = ((HELD, 0), (HELD // 2, 0), (HELD, HELD), (HELD, BESIDE))
+"""Of rows: the longer they are, the fewer blocks of a cluster have to wait for each other."""
 THREADS = (512, 1024)
 """Of a block in a cluster; the larger where only it brings all threads that are needed into one cluster."""
 PANEL_CLUSTER = 1  # unless asked for: of 16384 rows, 504 to 570 us against 572 in loops, but the search ends beside it
@@ -38,11 +42,13 @@ def held(situation: Situation) -> list[Proposal]:
     if not comes_back(situation, over):
         return []
     if len(over) == 2:
-        found = [_plane(situation, inner, next(a for a in over if a is not inner))] if inner in over else []
+        outer = next(a for a in over if a is not inner)
+        found = [_plane(situation, inner, outer, beside) for beside in (0, HELD)] if inner in over else []
     elif inner in over:
-        found = [_row(situation, inner, held, shared) for held, shared in ((HELD, 0), (HELD // 2, 0), (HELD, HELD))]
+        found = [_row(situation, inner, most, beside) for most, beside in IN_ROWS]
     else:
-        found = [_panel(situation, inner, over[0], sector) for sector in SECTORS]
+        found = [_panel(situation, inner, over[0], sector, 0) for sector in SECTORS]
+        found += [_panel(situation, inner, over[0], sector, HELD) for sector in (2 * SECTORS[0], *SECTORS)]
     return list({p.parameters: p for p in found if p is not None}.values())
 
 
@@ -67,7 +73,7 @@ def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Prop
     if not asked and size <= (THREADS[0] * HELD if shared else LONG[width == situation.widest]):
         return None
     shape = _cluster(situation, -(-size // ((chunks + shared) * width)))
-    if shape is None or shape[1] == 1 and not shared:
+    if shape is None or shape[1] == 1 and (not shared or beside > HELD and not asked):
         return None
     lanes, cluster = shape
     capacity = lanes * (chunks + shared) * width
@@ -93,8 +99,8 @@ def _beside(shared: int) -> tuple[tuple[str, int], ...]:
     return (("shared", shared),) if shared else ()
 
 
-def _plane(situation: Situation, inner: AxisClass, outer: AxisClass) -> Proposal | None:
-    """Rows that are reduced together, dealt to groups of lanes."""
+def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int) -> Proposal | None:
+    """Rows that are reduced together, dealt to groups of lanes; shared memory holds `beside` words of a thread."""
     width = situation.width(inner.extent, flat=False)
     size, asked = inner.size(situation.hints), situation.tiles
     usual = (power_below(asked["lanes"]),) if "lanes" in asked else (1024, 512, 256, 128, 64, 32)
@@ -104,43 +110,58 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass) -> Proposal
         return None
     lanes, chunks = min(shapes, key=lambda shape: (shape[1] * width > HELD, shape[0] * shape[1], shape[1]))
     unroll = asked.get("unroll") or max(1, HELD // (chunks * width))
-    shape = _cluster(situation, lanes * power_above(-(-outer.size(situation.hints) // unroll)))
+    shared = asked.get("shared", beside // (chunks * width))
+    shape = _cluster(situation, lanes * power_above(-(-outer.size(situation.hints) // (unroll + shared))))
     if shape is None or shape[0] < lanes or chunks * width > HELD:
         return None
     threads, cluster = shape
     rows = threads // lanes
+    unroll, shared = _parts(situation, outer, rows, unroll, shared)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    u, c, v = slot("u", unroll), slot("c", chunks), slot("v", width)
+    u, c, v = slot("u", unroll + shared), slot("c", chunks), slot("v", width)
     digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner and a is not outer])
     splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     splits[outer.number] = mixed((u, rows), (ty, 1))
-    fits = (*_fits(situation, inner, lanes * chunks * width), *_fits(situation, outer, rows * unroll))
+    fits = (*_fits(situation, inner, lanes * chunks * width), *_fits(situation, outer, rows * (unroll + shared)))
     return Proposal(
         "planes",
         (
             *(("threads", threads), ("cluster", cluster), ("lanes", lanes), ("chunks", chunks)),
-            *(("unroll", unroll), ("vector", width)),
+            *(("unroll", unroll), *_beside(shared), ("vector", width)),
         ),
         kept_digits([*digits, tx, ty, u, c, v], keep_threads=True),
         anchors(situation, splits),
         guards=(*situation.divisible(inner.extent, width), *fits),
         cluster=cluster,
+        cells=("u", unroll) if shared else None,
     )
 
 
-def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int) -> Proposal | None:
-    """Panels of `sector` bytes' columns, all rows in the registers of a block or a cluster."""
+def _parts(situation: Situation, axis: AxisClass, rows: int, unroll: int, shared: int) -> tuple[int, int]:
+    """(registers, cells of shared memory) of a thread along a class that `rows` threads share: no more than it has."""
+    if not shared or not axis.extent.is_constant:
+        return unroll, shared
+    total = -(-axis.size(situation.hints) // rows)
+    return min(unroll, total), max(0, total - unroll)
+
+
+def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int, beside: int) -> Proposal | None:
+    """Panels of `sector` bytes' columns, all rows in the registers of a block or a cluster, and `beside` words of a
+    thread in shared memory."""
     width = situation.width(inner.extent, flat=False)
     itemsize = max(1, situation.target.vector_bytes // situation.widest)
     lanes = situation.tiles.get("lanes") or max(1, sector // (width * itemsize))
     unroll = situation.tiles.get("unroll") or max(1, HELD // width)
-    shape = _cluster(situation, lanes * power_above(-(-main.size(situation.hints) // unroll)), PANEL_CLUSTER)
+    shared = situation.tiles.get("shared", beside // width)
+    need = lanes * power_above(-(-main.size(situation.hints) // (unroll + shared)))
+    shape = _cluster(situation, need, PANEL_CLUSTER)
     if shape is None or shape[0] < lanes:
         return None
     threads, cluster = shape
     rows = threads // lanes
+    unroll, shared = _parts(situation, main, rows, unroll, shared)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    u, v = slot("u", unroll), slot("v", width)
+    u, v = slot("u", unroll + shared), slot("v", width)
     digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner and a is not main])
     digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
     splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
@@ -149,12 +170,13 @@ def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int)
         "panels",
         (
             *(("threads", threads), ("cluster", cluster), ("lanes", lanes)),
-            *(("unroll", unroll), ("vector", width)),
+            *(("unroll", unroll), *_beside(shared), ("vector", width)),
         ),
         kept_digits([*digits, tx, ty, u, v], keep_threads=True),
         anchors(situation, splits),
-        guards=(*situation.divisible(inner.extent, width), *_fits(situation, main, rows * unroll)),
+        guards=(*situation.divisible(inner.extent, width), *_fits(situation, main, rows * (unroll + shared))),
         cluster=cluster,
+        cells=("u", unroll) if shared else None,
     )
 
 

@@ -19,7 +19,7 @@ from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
 from polyfuse.backends.numba_cuda.compile import compile_kernel
 from polyfuse.choose import choose
 from polyfuse.codegen.printer import print_kernel
-from polyfuse.errors import KernelError
+from polyfuse.errors import KernelError, ScheduleError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.kernel import Combine, Keep, Kept
 from polyfuse.legality import prove
@@ -87,6 +87,9 @@ CASES: tuple[tuple[Callable[..., Any], str, str, dict[str, int]], ...] = (
     (layernorm, "f16[3, 999]", ROWS, {"threads": 128, "cluster": 4, "chunks": 5, "shared": 3}),
     (spread, "f32[7, 300]", ROWS, {"threads": 32, "cluster": 1, "chunks": 2, "shared": 1}),
     (at_once, "f32[2, 600]", ROWS, {"threads": 64, "cluster": 1, "chunks": 1, "shared": 2}),
+    (standardise, "f32[100, 45]", PANELS, {"threads": 64, "cluster": 1, "lanes": 8, "unroll": 8, "shared": 5}),
+    (standardise, "f32[257, 24]", PANELS, {"threads": 128, "cluster": 2, "lanes": 4, "unroll": 4, "shared": 5}),
+    (batch, "f32[20, 3, 100]", PLANES, {"threads": 64, "lanes": 32, "chunks": 1, "unroll": 6, "shared": 4}),
 )
 
 
@@ -191,6 +194,22 @@ def test_a_part_of_nothing_is_refused() -> None:
     for cells in (Cells("c", 0), Cells("c", 4), Cells("z", 1), Cells("c", 2, ("nothing",), 1)):
         verdict = prove(kernel.group.scop, replace(kernel.schedule, cells=cells))
         assert not verdict and "cells" in verdict.sentence
+
+
+def test_results_in_two_parts_are_refused() -> None:
+    """The sum over rows has one result for each of the columns that a thread holds."""
+
+    def both(x):
+        y = x / x.sum(axis=(0, 2), keepdims=True) + x.max(axis=2, keepdims=True)
+        return y
+
+    tiles = {"threads": 64, "lanes": 32, "chunks": 1, "unroll": 6, "shared": 4}
+    with pytest.raises(ScheduleError):
+        pf.jit(both).plan(pf.spec("f32[20, 3, 100]"), target="h200", strategies={"y": PLANES}, tiles={"y": tiles})
+    (kernel,) = pf.jit(both).plan(pf.spec("f32[20, 3, 100]"), target="h200", strategies={"y": PLANES}).kernels
+    along = [d.name for d in kernel.schedule.of_kind("slot") if d.name == "u"]
+    verdict = prove(kernel.group.scop, replace(kernel.schedule, cells=Cells(*along, 1)))
+    assert not verdict and "results along u" in verdict.sentence
 
 
 @pytest.mark.ptx
