@@ -52,7 +52,7 @@ def loaded_ahead(env: Environment, loop: str, extent: Affine, body: Sequence[ir.
 
 def _next(env: Environment, op: ir.Load) -> str:
     """The register of the next trip's load; no statement has it."""
-    found = f"{op.name}_next"
+    found = f"{op.name}.next"
     while found in env.by_name:
         found += "_"
     return found

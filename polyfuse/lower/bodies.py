@@ -47,7 +47,7 @@ def carried(env: Environment, placed: Placed, lag: int, dtype: DType) -> Ref | C
 
 
 def carry_name(placed: Placed, lag: int) -> str:
-    return f"{placed.name}_carry" if lag == 1 else f"{placed.name}_carry{lag}"
+    return f"{placed.name}.carry" if lag == 1 else f"{placed.name}.carry{lag}"
 
 
 def rounded(env: Environment, statement: Statement, value: Expr, component: int = 0) -> Expr:

@@ -30,7 +30,7 @@ def gathered(
     apply = _Arithmetic(dtype)
     if monoid == "max_sumexp":
         top, total = state
-        whole, base = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_all_base", dtype)
+        whole, base = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.all_base", dtype)
         moved: Expr = apply("exp", apply("subtract", top, base))
         named = [ir.Let(terms, moved)] if terms else []
         return [
@@ -41,8 +41,8 @@ def gathered(
             ir.Let(names[0], whole),
         ]
     count, *means, spread = state
-    every = Ref(f"{names[0]}_all", dtype)
-    centres = [Ref(f"{name}_all", dtype) for name in names[1:-1]]
+    every = Ref(f"{names[0]}.all", dtype)
+    centres = [Ref(f"{name}.all", dtype) for name in names[1:-1]]
     distances = [apply("subtract", mean, centre) for mean, centre in zip(means, centres, strict=True)]
     apart = apply.times(count, apply("multiply", distances[0], distances[-1]))
     ops: list[ir.Op] = [*collect(every.name, "sum", count)]
@@ -58,7 +58,7 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
     apply = _Arithmetic(dtype)
     old, new = [Ref(n, dtype) for n in names], [Ref(n, dtype) for n in parts]
     if monoid == "max_sumexp":
-        whole, base = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_all_base", dtype)
+        whole, base = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.all_base", dtype)
         moved = [apply("multiply", s, apply("exp", apply("subtract", m, base))) for m, s in (old, new)]
         return [
             ir.Let(whole.name, apply("maximum", old[0], new[0])),
@@ -66,8 +66,8 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
             ir.Let(names[1], apply("add", *moved)),
             ir.Let(names[0], whole),
         ]
-    every, share = Ref(f"{names[0]}_all", dtype), Ref(f"{names[0]}_share", dtype)
-    steps = [Ref(f"{name}_step", dtype) for name in names[1:-1]]
+    every, share = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.share", dtype)
+    steps = [Ref(f"{name}.step", dtype) for name in names[1:-1]]
     apart = apply("multiply", apply("multiply", steps[0], steps[-1]), apply("multiply", old[0], share))
     ops: list[ir.Op] = [
         ir.Let(every.name, apply("add", old[0], new[0])),

@@ -99,7 +99,7 @@ def gathered(
         at = data_index(env, consumer, read, k)
         if read.bounds != "assume":
             low, high = Const(0, at.dtype), Index(extent - 1, at.dtype)
-            moved = Ref(f"{placed.name}_at{k}", at.dtype)
+            moved = Ref(f"{placed.name}.at{k}", at.dtype)
             before.append(ir.Let(moved.name, Apply("minimum", (Apply("maximum", (at, low), at.dtype), high), at.dtype)))
             test = Apply("equal", (moved, at), bool_)
             inside = test if inside is None else Apply("bitwise_and", (inside, test), bool_)
@@ -107,8 +107,8 @@ def gathered(
         index.append(at)
     if inside is None or read.bounds == "clip":
         return before, tuple(index), None
-    before.append(ir.Let(f"{placed.name}_inside", inside))
-    return before, tuple(index), Ref(f"{placed.name}_inside", bool_)
+    before.append(ir.Let(f"{placed.name}.inside", inside))
+    return before, tuple(index), Ref(f"{placed.name}.inside", bool_)
 
 
 def report_unused(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
@@ -117,7 +117,7 @@ def report_unused(env: Environment, placed: Placed, statement: Statement) -> lis
     for position, read in enumerate(statement.reads):
         for number, (operand, extent) in enumerate(read.checks):
             at = operand_register(env, placed, statement, operand)
-            name = f"{placed.name}_inside{position}_{number}"
+            name = f"{placed.name}.inside{position}_{number}"
             index = env.by_name[placed.providers[operand]]
             varying = index.digits() | index_digits(env, index)
             found += [ir.Let(name, in_range(at, extent)), report(env, placed, Ref(name, bool_), varying)]

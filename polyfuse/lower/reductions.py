@@ -30,7 +30,7 @@ def initialise(env: Environment, placed: Placed) -> list[ir.Op]:
     if statement.lags:
         return [ir.Let(carry_name(placed, lag), fill[0]) for lag in range(1, max(statement.lags) + 1)]
     if statement.scanned is not None:
-        return [ir.Let(f"{placed.name}_carry", fill[0])]
+        return [ir.Let(f"{placed.name}.carry", fill[0])]
     if lanes := vector_lanes(env, placed, statement):
         return [ir.Let(lanes, fill[0])]
     return [ir.Let(n, f) for n, f in zip(result_names(env, placed), fill, strict=True)]
@@ -61,7 +61,7 @@ def accumulate(env: Environment, placed: Placed, statement: Statement) -> list[i
         held = Ref(lanes, statement.dtypes[0].compute)
         operands = (held, *masked_operands(env, placed, statement))
         return [ir.Let(lanes, Apply(MONOIDS[statement.monoid].function, operands, held.dtype))]
-    parts = tuple(f"{n}_part" for n in names)
+    parts = tuple(f"{n}.part" for n in names)
     ops = reduce_slots(env, placed, statement, parts)
     refs = [Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True)]
     new = [Ref(n, d.compute) for n, d in zip(parts, statement.dtypes, strict=True)]
@@ -85,7 +85,7 @@ def merge_state(monoid: str, names: tuple[str, ...], old: list[Ref], new: list[R
         old_nan, new_nan = Apply("isnan", (v,), bool_), Apply("isnan", (w,), bool_)
         first = Apply("bitwise_or", (Apply("invert", (old_nan,), bool_), lower), bool_)
         wins = Apply("where", (new_nan, first, wins), bool_)
-    take = f"{names[0]}_wins"
+    take = f"{names[0]}.wins"
     choose = Ref(take, bool_)
     return [
         ir.Let(take, wins),
@@ -121,7 +121,7 @@ def combine(env: Environment, placed: Placed) -> list[ir.Op]:
     low, held = bits & (env.schedule.block_threads - 1), names
     ops: list[ir.Op] = []
     if low:
-        held = tuple(f"{n}_block" for n in names) if low != bits else names
+        held = tuple(f"{n}.block" for n in names) if low != bits else names
         ops = gathered(
             statement.monoid,
             refs[0].dtype,
@@ -152,7 +152,7 @@ def exchanged(
     assert statement.monoid is not None
     dtype = statement.dtypes[0].compute
     slot = f"{PEERS}{1 << (bits // env.schedule.block_threads).bit_count()}"
-    each = tuple(f"{n}_each" for n in names)
+    each = tuple(f"{n}.each" for n in names)
     exchange = ir.Exchange(each, tuple(Ref(n, dtype) for n in held), bits, slot)
     refs = [Ref(n, dtype) for n in each]
     collect = lambda n, monoid, v: [ir.Reduce((n,), monoid, (v,), (slot,))]  # noqa: E731
@@ -171,7 +171,7 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
         ops: list[ir.Op] = [ir.Reduce((name,), monoid, (value,), slots) if slots else ir.Let(name, value)]
         return [*ops, ir.Combine((name,), monoid, (Ref(name, dtype),), low)] if low else ops
 
-    held = tuple(f"{n}_block" for n in names)
+    held = tuple(f"{n}.block" for n in names)
     terms = terms_name(placed.name) if placed.name in env.taken.values() else ""
     values = masked_operands(env, placed, statement)
     ops = gathered(statement.monoid, dtype, held, values, collect, terms)
@@ -186,12 +186,12 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
 
 def terms_name(cascade: str) -> str:
     """The exponentials that a cascade has summed."""
-    return f"{cascade}_terms"
+    return f"{cascade}.terms"
 
 
 def factor_name(cascade: str) -> str:
     """What moves them to the maximum of all."""
-    return f"{cascade}_factor"
+    return f"{cascade}.factor"
 
 
 def taken(env: Environment, placed: Placed, dtype: DType) -> Expr:
@@ -204,14 +204,14 @@ def vector_lanes(env: Environment, placed: Placed, statement: Statement) -> str:
     """Name of the partial results of each vector lane, which a CPU core combines after the loop; else empty."""
     along_vector = env.slots[-1:] and env.slots[-1].name in summed_over(env, placed)
     single = len(statement.dtypes) == 1 and env.schedule.threads == 1
-    return f"{placed.name}_lanes" if along_vector and single else ""
+    return f"{placed.name}.lanes" if along_vector and single else ""
 
 
 def masked_operands(env: Environment, placed: Placed, statement: Statement) -> tuple[Expr, ...]:
     """The operands, neutral where a padded digit leaves the reduced range."""
     assert statement.monoid is not None
     if placed.role == "total":
-        names = result_names(env, replace(placed, name=f"{placed.name}_each"))
+        names = result_names(env, replace(placed, name=f"{placed.name}.each"))
         return tuple(Ref(n, d.compute) for n, d in zip(names, statement.dtypes, strict=True))
     index = [affine_entry(placed.place[d]) for d in statement.reduced]
     where = env.context.inside(index, [statement.extents[d] for d in statement.reduced])

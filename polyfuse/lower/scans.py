@@ -22,9 +22,9 @@ def scan(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
     fill = neutral(statement.monoid, statement.dtypes)[0]
     if where:
         value = Apply("where", (Inside(where), value, fill), fill.dtype)
-    total = f"{placed.name}_total"
+    total = f"{placed.name}.total"
     carried = bool(reduced_loops(env, placed))
-    name = f"{placed.name}_part" if carried else placed.name
+    name = f"{placed.name}.part" if carried else placed.name
     scan = ir.Scan(
         name,
         total,
@@ -40,7 +40,7 @@ def scan(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
         return [scan] if value is held else [scan, ir.Let(placed.name, value)]
     function = MONOIDS[statement.monoid].function
     dtype = fill.dtype
-    carry = Ref(f"{placed.name}_carry", dtype)
+    carry = Ref(f"{placed.name}.carry", dtype)
     return [
         scan,
         ir.Let(placed.name, rounded(env, statement, Apply(function, (carry, Ref(name, dtype)), dtype))),

@@ -64,7 +64,7 @@ def lower_items(env: Environment, items: Sequence[TreeItem], loops: tuple[str, .
 def elected(env: Environment, last: Finish) -> list[ir.Op]:
     """The block that arrives last sees what all have stored."""
     group, _ = election_of(env.schedule, last.digit)
-    name, count = f"last_{last.digit}", env.schedule.digit(last.digit).extent
+    name, count = f"last.{last.digit}", env.schedule.digit(last.digit).extent
     elect = ir.Elect(name, counter_name(last.digit), group, count)
     return [elect, ir.If(Ref(name, bool_), lower_items(env, last.items, ()))]
 

@@ -117,6 +117,8 @@ class _Builder:
         self.digits: dict[str, Digit] = {d.name: d for d in proposal.digits}
         self.needs: dict[int, list[_Need]] = defaultdict(list)
         self.drafts: dict[str, _Draft] = {}
+        arguments = enumerate(self.scop.program.arguments)
+        self.scalars = frozenset(f"s{k}" for k, argument in arguments if argument.is_scalar)  # parameters of kernels
         self.copies: dict[str, int] = {}  # per name, the last number that made it unique
         self.computed = 0  # placed statements that compute
         self.boxes: list[SharedBox] = []
@@ -458,7 +460,7 @@ class _Builder:
 
     def _fresh(self, wanted: str) -> str:
         name, k = wanted, self.copies.get(wanted, 1)
-        while name in self.drafts:
+        while name in self.drafts or name in self.scalars:
             k += 1
             name = f"{wanted}_{k}"
         self.copies[wanted] = k

@@ -101,7 +101,7 @@ def test_cells_hold_bytes_as_they_lie_in_memory() -> None:
     (ring,) = kernel.shared
     assert (ring.name, ring.dtype.name, ring.elements) == ("a_ring", "bf16", 3 * 256)
     assert {op.vector * 2 for op in rings(kernel)} == {16}
-    assert any(isinstance(op, ir.Load) and op.name == "w_next" for op in flatten(kernel.body))
+    assert any(isinstance(op, ir.Load) and op.name == "w.next" for op in flatten(kernel.body))
     random = np.random.default_rng(0)
     a, x, w = (random.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((24, 256), (256,), (24,)))
     exact = in_float32(*(v.astype(np.float64) for v in (a, x, w)))
