@@ -1,15 +1,17 @@
 """Canonical forms before planning: fewer cases for everything below.
 
 reverse scan along an axis  ->  flip, forward scan, flip (views, so nothing moves)
+exp(x.T)                    ->  exp(x).T: dimensions in the order of what is read
 views anywhere              ->  views where values are read from memory (`polyfuse.canonical`)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from polyfuse import expr
-from polyfuse.affine import dimensions
+from polyfuse.affine import dimension, dimensions
 from polyfuse.canonical import canonical_views
 from polyfuse.expr import Node, Program
 from polyfuse.rebuild import rebuild_program
@@ -17,18 +19,56 @@ from polyfuse.rebuild import rebuild_program
 
 def normalise(program: Program) -> Program:
     """The same program without reverse scans, with views in canonical places."""
-    names: dict[bytes, str] = {}
+    origins: dict[bytes, bytes] = {}  # of values that are now seen through a view
 
     def change(original: Node, node: Node) -> Node:
-        if not isinstance(node, expr.Scan) or not node.reverse:
+        if isinstance(node, expr.Map):
+            changed = _lifted(node)
+        elif isinstance(node, expr.Scan) and node.reverse:
+            forward = expr.scan(node.monoid, flip(node.operand, node.axis), node.axis, node.exclusive)
+            changed = flip(forward, node.axis)
+        else:
             return node
-        forward = expr.scan(node.monoid, flip(node.operand, node.axis), node.axis, node.exclusive)
-        if original.digest in program.names:
-            names[forward.digest] = program.names[original.digest]
-        return flip(forward, node.axis)
+        if changed is not node and isinstance(changed, expr.View):
+            origins[changed.source.digest] = original.digest
+        return changed
 
-    rebuilt = rebuild_program(program, change)
-    return canonical_views(replace(rebuilt, names={**rebuilt.names, **names}))
+    return canonical_views(_marked(rebuild_program(program, change), program, origins))
+
+
+def _marked(rebuilt: Program, program: Program, origins: Mapping[bytes, bytes]) -> Program:
+    """Names, source lines and marks of the originals for the values behind the views that took their place."""
+    names = {new: program.names[old] for new, old in origins.items() if old in program.names}
+    sources = {new: program.sources[old] for new, old in origins.items() if old in program.sources}
+    inner = {new for new, old in origins.items() if old in program.inner}
+    return replace(
+        rebuilt,
+        names={**names, **rebuilt.names},
+        sources={**sources, **rebuilt.sources},
+        inner=rebuilt.inner | inner,
+    )
+
+
+def _lifted(node: expr.Map) -> Node:
+    """A map of transposed arrays as the transposed map, where no array is read in the order of the map."""
+    orders = [order for o in node.operands if (order := _order_of(o)) is not None and len(order) == node.rank]
+    plain = tuple(range(node.rank))
+    if not orders or plain in orders:
+        return node
+    order = min(orders)  # dimension k of what is read runs along dimension order[k] of the map
+    index = [dimension(order.index(d)) for d in plain]
+    shape = [node.shape[d] for d in order]
+    operands = [expr.view(o, shape, index) if o.rank else o for o in node.operands]
+    lifted = expr.map_(node.function, operands, node.dtype)
+    return expr.view(lifted, node.shape, [dimension(d) for d in order])
+
+
+def _order_of(node: Node) -> tuple[int, ...] | None:
+    """The order in which an array holds the dimensions of its reader; None where it does not hold each of them once."""
+    if not isinstance(node, expr.View):
+        return tuple(range(node.rank)) if node.rank else None
+    found = [next((d for d in range(node.rank) if entry == dimension(d)), -1) for entry in node.index]
+    return tuple(found) if sorted(found) == list(range(node.rank)) and node.rank else None
 
 
 def flip(node: Node, axis: int) -> Node:

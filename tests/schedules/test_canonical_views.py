@@ -12,6 +12,7 @@ from polyfuse import expr
 from polyfuse.canonical import canonical_views
 from polyfuse.dtypes import f64
 from polyfuse.expr import Node, Program
+from polyfuse.normalise import normalise
 from polyfuse.reference import evaluate
 from polyfuse.testing import assert_equivalent
 from tests.schedules.programs import program
@@ -38,6 +39,38 @@ EQUAL = {
 def test_spellings_meet(spellings: tuple[Any, Any]) -> None:
     first, second = (canonical_views(program(f, "f64[M, 8]")) for f in spellings)
     assert first.digest == second.digest
+
+
+def shares_of_columns(x: Any) -> Any:
+    e = np.exp(x.T - x.max(axis=1))
+    return (e / e.sum(axis=0)).T
+
+
+def shares_of_rows(x: Any) -> Any:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+LIFTED = {
+    "a value of several readers": (shares_of_columns, shares_of_rows),
+    "factors of a product in halves": (lambda x: np.einsum("ij,kj->ik", x, x * 2), lambda x: x @ (2 * x.T)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("spellings", LIFTED.values(), ids=LIFTED.keys())
+def test_dimensions_stand_in_the_order_of_what_is_read(spellings: tuple[Any, Any], dtype: str) -> None:
+    first, second = (normalise(program(f, f"{dtype}[M, 40]")) for f in spellings)
+    assert first.digest == second.digest
+
+
+def test_a_value_in_another_order_keeps_its_name_its_line_and_its_marks() -> None:
+    plans = [pf.jit(f).plan(pf.spec("f32[M, 40]"), target="h200") for f in (shares_of_columns, shares_of_rows)]
+    assert plans[0] == plans[1]
+    (value,) = [s for s in plans[0].kernels[0].statements if s.text == "exp(subtract)"]
+    assert value.name == "e" and value.source is not None
+    loose = pf.jit(lambda x: pf.gelu(x.T)[0]).plan(pf.spec("f32[M, 40]"), target="h200", fuse=False)
+    assert len(loose.kernels) == 1, "what a library's function does inside is no operation of the user's"
 
 
 def test_what_others_read_stays_and_nothing_is_computed_twice() -> None:
@@ -69,9 +102,9 @@ def test_random_programs_keep_their_values(seed: int) -> None:
     arguments = tuple(expr.Argument(name, i.shape, f64) for name, i in zip("xyz", inputs, strict=True))
     before = Program("random", arguments, outputs, ("a", "b", "c"))
     arrays = [random.standard_normal([e.constant for e in i.shape]) for i in inputs]
-    after = canonical_views(before)
-    for got, wanted in zip(evaluate(after, arrays, []), evaluate(before, arrays, []), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-12)
+    for after in (canonical_views(before), normalise(before)):
+        for got, wanted in zip(evaluate(after, arrays, []), evaluate(before, arrays, []), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-12)
 
 
 def _random_step(random: np.random.Generator, values: list[Node]) -> Node:
