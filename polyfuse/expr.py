@@ -139,6 +139,13 @@ class Piece:
     where: tuple[Affine, ...]
     source: Node
     index: tuple[Affine, ...]
+    _encoded: bytes = field(default=b"", init=False, compare=False, repr=False)  # once asked for
+
+    def encoded(self) -> bytes:
+        """Its text in digests: arrays that are written element by element have the same pieces again and again."""
+        if not self._encoded:
+            object.__setattr__(self, "_encoded", _encode((self.where, self.source, self.index)))
+        return self._encoded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,7 +219,7 @@ def _encode(value: Any) -> bytes:
         parts = [_encode(v) for v in value]
         return b"(" + b"".join(struct.pack("<I", len(p)) + p for p in parts) + b")"
     if isinstance(value, Piece):
-        return _encode((value.where, value.source, value.index))
+        return value.encoded()
     if isinstance(value, Call):
         return _encode((value.name, repr(value.settings), str(id(value.function)) if value.function else ""))
     return f"{type(value).__name__}:{value}".encode()

@@ -13,7 +13,7 @@ from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.dtypes import i32, i64
 from polyfuse.errors import IndexingError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
-from polyfuse.frontends.numpy_like import axes, masked, nodes
+from polyfuse.frontends.numpy_like import axes, listed, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
@@ -27,6 +27,8 @@ ArrayLike = object
 
 def getitem(x: Tracer, index: Any) -> Any:
     """``x[index]``."""
+    if (few := listed.split(x, index)) is not None:
+        return listed.read(x, *few)
     items = items_of(index)
     if len(items) == 1 and isinstance(items[0], Tracer) and is_mask(items[0]) and items[0].ndim:
         problem = f"a mask of shape {text_of(items[0].sizes)} does not fit {text_of(x.sizes)}"

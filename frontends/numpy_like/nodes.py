@@ -6,7 +6,7 @@ Every rewrite here is exact: bit for bit the value that the plain node has (NaN 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,18 +103,46 @@ def region(shape: Sequence[AffineLike], pieces: Sequence[Piece]) -> Node:
     and again keeps one), a region in the last place is spliced in.
     """
     target = shape_of(shape)
-    kept: list[Piece] = []
+    kept, taken = list[Piece](), _Taken({})
     for piece in pieces:
-        for part in _parts(piece, target):
-            if any(holds_nowhere(c, target) for c in part.where):
-                continue
-            conditions = tuple(c for c in part.where if not holds_everywhere(c, target))
-            if any(set(k.where) <= set(conditions) for k in kept):
+        whole = _same_points(piece, target)
+        for part in whole or _parts(piece, target):
+            if not whole:
+                if any(holds_nowhere(c, target) for c in part.where):
+                    continue
+                part = replace(part, where=tuple(c for c in part.where if not holds_everywhere(c, target)))
+            if taken.covers(part.where):
                 continue  # an earlier piece takes all of its points
-            kept.append(replace(part, where=conditions))
-            if not conditions:
+            kept.append(part)
+            if not part.where:
                 return _region_of(target, kept)
+            taken.add(part.where)
     return _region_of(target, kept)
+
+
+def _same_points(piece: Piece, target: Shape) -> tuple[Piece, ...]:
+    """The pieces of a region that is read as it stands, which are in canonical form: arrays that are written element
+    by element have many.  Empty for others."""
+    source = piece.source
+    if piece.where or not isinstance(source, Region) or not is_identity(piece.index, source.shape, target):
+        return ()
+    return source.pieces
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Sets of conditions, each found by one of them."""
+
+    by_condition: dict[Affine, list[frozenset[Affine]]]
+
+    def add(self, where: Index) -> None:
+        rarest = min(where, key=lambda c: len(self.by_condition.get(c, ())))
+        self.by_condition.setdefault(rarest, []).append(frozenset(where))
+
+    def covers(self, where: Index) -> bool:
+        """Whether all conditions of some set are among these."""
+        given = frozenset(where)
+        return any(known <= given for c in given for known in self.by_condition.get(c, ()))
 
 
 def _region_of(target: Shape, pieces: list[Piece]) -> Node:

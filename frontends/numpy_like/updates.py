@@ -14,7 +14,7 @@ import numpy as np
 from polyfuse.affine import dimensions
 from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
-from polyfuse.frontends.numpy_like import nodes
+from polyfuse.frontends.numpy_like import listed, nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
 from polyfuse.frontends.numpy_like.indexing import gather, is_mask, select
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
@@ -63,6 +63,10 @@ def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:
 
 def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
     """``x[index] = value``."""
+    if (few := listed.split(x, index)) is not None:
+        given = lift(x.state, value)
+        listed.write(x, *few, lambda shape: _value_for(shape, x, given), write)
+        return
     items = items_of(index)
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])

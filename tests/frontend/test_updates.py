@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.expr import Gather, Region, Scatter, topological
-from polyfuse.frontends.numpy_like import spec, specs_of_arrays, trace
+from polyfuse.frontends.numpy_like import nodes, spec, specs_of_arrays, trace
 from polyfuse.reference import evaluate
 from tests.frontend.ops import Case, assert_same, collector, run
 
@@ -248,3 +249,60 @@ def test_donated_arguments_are_written() -> None:
     assert (traced.results, traced.program.writes) == (1, {0: 1, 1: 2})
     total, x, y = evaluate(traced.program, arrays)
     assert total == 14 and x.tolist() == [2, 3, 4, 5] and y.tolist() == [1, 2, 2, 2]
+
+
+def test_a_short_list_of_numbers_is_affine() -> None:
+    """Neither a gather nor a scatter: what was written so fuses with what comes before and after it."""
+
+    def function(x: Any) -> Any:
+        b = x * 2
+        b[[0, -1]] = 0
+        b[:, [1, 2]] += np.array([[1.0], [2], [3], [4], [5]])
+        b[[3, 3], 1:3] = np.array([[1.0, 2], [3, 4]])  # the last one stays
+        b[..., [-2]] = b[..., [1]]
+        c = b[:, [2, 0, 1]]
+        c[0] = 7  # a new array: b has it not
+        return b, c, x[[0, -1]], x[None, [1], ::-1]
+
+    x = np.random.default_rng(0).random((5, 4))
+    for found, wanted in zip(run(function, x), function(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    kinds = {type(node) for node in topological(trace(function, [spec("f64[5, 4]")]).program.outputs)}
+    assert not {Gather, Scatter} & kinds
+    assert len(pf.jit(function).plan(pf.spec("f64[5, 4]")).kernels) < 5
+
+
+def test_a_number_in_a_list_is_in_bounds_or_an_error() -> None:
+    with pytest.raises(IndexError, match="index 7 is out of bounds for axis 0"):
+        run(lambda x: x[[0, 7]], np.zeros(3))
+
+
+def test_writing_element_by_element_looks_at_each_write_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing n elements is linear in n but for the pieces themselves: earlier ones are not simplified again."""
+    looked = []
+    known = nodes.holds_nowhere
+    monkeypatch.setattr(nodes, "holds_nowhere", lambda c, shape: looked.append(c) or known(c, shape))
+
+    def function(x: Any) -> Any:
+        y = np.zeros_like(x)
+        for i in range(10):
+            for j in range(10):
+                y[i, j] = x[j, i] + 1
+        return y
+
+    x = np.random.default_rng(0).random((10, 10))
+    np.testing.assert_array_equal(run(function, x), function(x))
+    assert len(looked) <= 6 * 100
+
+
+def test_a_write_over_an_earlier_one_takes_its_place() -> None:
+    def function(x: Any) -> Any:
+        y = x.copy()
+        for k in range(6):
+            y[1:-1] = y[1:-1] + k
+            y[0] = k
+        return y
+
+    (region,) = [n for n in topological(trace(function, [spec("f64[N~9]")]).program.outputs) if isinstance(n, Region)]
+    assert len(region.pieces) == 3
+    np.testing.assert_array_equal(run(function, np.arange(9.0)), function(np.arange(9.0)))
