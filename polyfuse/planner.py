@@ -3,62 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import permutations
+from dataclasses import replace
 
 from polyfuse.affine import Affine
+from polyfuse.assembly import assemble
 from polyfuse.bindings import (
-    FAULT,
-    AnyGuard,
-    Binding,
-    Buffer,
-    DerivedGuard,
-    FromArgument,
-    FromBuffer,
-    FromOutput,
-    FromProduct,
-    FromSize,
-    FromStride,
     Guard,
     Layout,
 )
 from polyfuse.cascades import cascaded, sites
 from polyfuse.choose import Choice, Pricer
 from polyfuse.cost import long_totals, price
-from polyfuse.dtypes import i32
 from polyfuse.errors import OptionError, ScheduleError
 from polyfuse.expr import Opaque, Program, topological
 from polyfuse.gathers import sink_gathers
-from polyfuse.grouping.allowance import UNIT, UNWEIGHED
+from polyfuse.grouping.allowance import UNIT
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
-from polyfuse.grouping.side_by_side import Launched
-from polyfuse.index_bits import index_bits
 from polyfuse.index_ranges import settle_bounds
-from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
-from polyfuse.legality import prove, prove_at_length, prove_side_by_side
 from polyfuse.library_contractions import give_to_library
-from polyfuse.lower.declarations import ScratchUse
-from polyfuse.lower.kernel import Lowered, lower
-from polyfuse.lower.members import side_by_side
 from polyfuse.members import Packing, packed
 from polyfuse.normalise import normalise
 from polyfuse.options import Options
-from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
+from polyfuse.plan import Plan
 from polyfuse.program_costs import ProgramCosts, other_form, program_costs, size_hints
-from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
-from polyfuse.sharing import share_memory
+from polyfuse.proving import proved
+from polyfuse.scop import Statement
 from polyfuse.split import Cut, in_two_stages, split_reductions
 from polyfuse.split_scans import split_scans
 from polyfuse.target import Target
-from polyfuse.verdict import Kind, Verdict
-from polyfuse.verify.kernel import verify_kernel
 from polyfuse.witness import with_witness
-
-Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
 
 fusion_log = logging.getLogger("polyfuse.fusion")
 
@@ -86,7 +61,7 @@ def plan_program(
         program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = _grouping(costs, effort)  # the cheapest partition of stored values
-    grouping = _proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
+    grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     costs, grouping = _in_one_pass(costs, grouping, tuple(layouts), effort)  # dependent reductions, if that is cheaper
     costs, grouping = _in_two_stages(costs, grouping, tuple(layouts), effort)  # sums of many shares, if that is cheaper
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
@@ -245,7 +220,7 @@ def _cheaper(
 ) -> tuple[ProgramCosts, Grouping]:
     """The other form of a program, proved, where it gains enough; else the one that there is."""
     try:
-        other = _proved(others, _grouping(others, effort, grouping.spent))
+        other = proved(others, _grouping(others, effort, grouping.spent))
     except ScheduleError as error:
         fusion_log.info("not %s: %s", what, error)
         return costs, grouping
@@ -280,275 +255,3 @@ def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
     largest = choice.schedule.threads >= costs.target.threads_per_block  # or a cluster of several
     in_registers = not choice.schedule.of_kind("loop") and choice.schedule.cells is None
     return in_registers and choice.cost.occupancy > 1 and not largest
-
-
-PATIENCE = 6
-"""Rounds of proof after which the values that most refused kernels had become kernels of their own.  What is refused
-because of them would else be tried with ever other statements, for as many rounds as those have subsets."""
-
-
-def _proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
-    """Every final kernel through isl; a refuted one is marked and the search goes on without it.
-
-    No plan leaves with a kernel that was not proved: raises ScheduleError instead.
-    """
-    refused: dict[KernelGroup, Verdict] = {}
-    often: Counter[int] = Counter()  # how often each value was in a kernel that was refused
-    for number in range(PATIENCE + 2 + costs.count):  # each round marks kernels that the next one cannot form again
-        refused = {}
-        for kernel in grouping.kernels:
-            promised = costs.choice(kernel.body, kernel.roots, kernel.loads)
-            if promised.schedule is None or promised.group is None:
-                if promised.verdict is not None and len(kernel.body) > 1:  # alike ones have a schedule: of other sizes
-                    refused[kernel] = promised.verdict
-                    continue
-                _check_single(costs, kernel, promised)
-                continue
-            verdict, is_proved = _proved_kernel(costs, kernel, promised)
-            if not is_proved and len(kernel.body) == 1:
-                raise ScheduleError(f"no schedule of {promised.schedule.name} was proved: {verdict}", verdict=verdict)
-            if not is_proved or not verdict and _is_better_apart(costs, grouping, kernel, promised, verdict):
-                refused[kernel] = verdict
-        if not refused:
-            return grouping
-        often.update(value for kernel in refused for value in kernel.body)
-        worst = {v for k in refused for v in k.body if often[v] == max(often[u] for u in k.body)}
-        grouping = grouping.refute(refused, worst if number >= PATIENCE else frozenset())
-    verdict = next(iter(refused.values()))
-    raise ScheduleError(f"no schedule of {costs.scop.program.name} was proved: {verdict}", verdict=verdict)
-
-
-def _proved_kernel(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> tuple[Verdict, bool]:
-    """The first refutation of a schedule of a kernel, if there was one, and whether it is left with a proved one."""
-    first: Verdict | None = None
-    undecided: list[Choice] = []
-    while True:
-        schedule, group = choice.schedule, choice.group
-        assert schedule is not None and group is not None
-        verdict = prove(group.scop, schedule)
-        if verdict:
-            return verdict if first is None else first, True
-        first = verdict if first is None else first
-        fusion_log.info("refuted %s by %s: %s", schedule.name, schedule.strategy, verdict)
-        undecided += [choice] if verdict.kind is Kind.UNKNOWN else []
-        if not costs.avoid(kernel.body, kernel.roots, kernel.loads, (schedule.strategy, schedule.parameters)):
-            return first, len(kernel.body) == 1 and _proved_at_length(costs, kernel, undecided)
-        choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-
-
-def _proved_at_length(costs: ProgramCosts, kernel: KernelGroup, undecided: Sequence[Choice]) -> bool:
-    """Whether a lone statement, which cannot be taken apart, has a schedule that a larger budget proves."""
-    for choice in undecided:
-        assert choice.schedule is not None and choice.group is not None
-        if prove_at_length(choice.group.scop, choice.schedule):
-            costs.choices[kernel.body, kernel.roots] = choice
-            return True
-    return False
-
-
-def _is_better_apart(
-    costs: ProgramCosts, grouping: Grouping, kernel: KernelGroup, promised: Choice, verdict: Verdict
-) -> bool:
-    """Whether a kernel that the search joined for a price that no proved schedule has is dearer than its parts."""
-    choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-    assert choice.cost is not None and promised.cost is not None
-    risen = choice.cost.seconds - promised.cost.seconds
-    if risen <= 0 or len(kernel.body) == 1:
-        return False
-    return grouping.refute({kernel: verdict}).time < grouping.time + risen * 1e12
-
-
-def _check_single(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> None:
-    """Only a library call has no schedule of its own.  Raises ScheduleError where the user's options left none."""
-    if choice.verdict is not None:
-        names = ", ".join(costs.scop.statements[v].name for v in sorted(kernel.body))
-        raise ScheduleError(f"no schedule for {names}: {choice.verdict}", verdict=choice.verdict)
-
-
-# ---------------------------------------------------------------------------------------------- assembly
-
-
-def assemble(costs: ProgramCosts, packing: Packing, layouts: tuple[Layout, ...]) -> Plan:
-    """The plan that runs the launches of a packing, each kernel as `costs` chose it."""
-    scop, grouping = costs.scop, packing.grouping
-    offsets = index_bits(scop, [costs.choice(k.body, k.roots, k.loads) for k in grouping.kernels], costs.hints)
-    making = _Making(costs, offsets.bits, dict.fromkeys(offsets.guards))
-    for kernels in packing.launches:
-        making.step(kernels)
-    met = {(a.name, b.name) for kernels in packing.launches for a, b in permutations(kernels, 2)}  # in one launch
-    log = {pair: verdict for pair, verdict in {**packing.apart, **grouping.log}.items() if pair not in met}
-    refusals = tuple((scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in log.items())
-    if grouping.unweighed:
-        fusion_log.warning("%s: %d %s", scop.program.name, grouping.unweighed, UNWEIGHED)
-    for u, v, verdict in refusals:
-        fusion_log.info("apart %s | %s: %s", u, v, verdict.sentence)
-    stored = {root for kernel in grouping.kernels for root in kernel.roots}
-    plan = Plan(
-        program=scop.program,
-        target=costs.target,
-        options=costs.options,
-        layouts=layouts,
-        guards=tuple(making.guards),
-        steps=tuple(making.steps),
-        buffers=(*_buffers(scop, making.steps, stored), *making.scratch),
-        refusals=refusals,
-        work=costs.work,
-        unweighed=grouping.unweighed,
-        sites=tuple(making.sites),
-    )
-    return share_memory(plan)  # proved by order and by the reuse rule
-
-
-@dataclass(slots=True)
-class _Making:
-    """The steps of a plan as they are made; `bits` of an index."""
-
-    costs: ProgramCosts
-    bits: int
-    guards: dict[AnyGuard, None]
-    steps: list[Step] = field(default_factory=list)
-    scratch: list[Buffer] = field(default_factory=list)
-    sites: list[IndexSite] = field(default_factory=list)
-    names: dict[str, int] = field(default_factory=dict)
-
-    def step(self, kernels: Launched) -> None:
-        """One more, of one kernel or of several side by side.  Raises ScheduleError where these may not be."""
-        if self._choice(kernels[0]).schedule is None:
-            self.steps.append(_library_step(self.costs.scop, kernels[0]))
-            return
-        made = [self._lowered(kernel) for kernel in kernels]
-        schedules = tuple(schedule for _, _, schedule in made)
-        (kernel, bindings, _), *others = made
-        if others:
-            verdict = prove_side_by_side(self.costs.scop, schedules)
-            if not verdict:
-                raise ScheduleError(f"{kernel.name} cannot share a launch: {verdict}", verdict=verdict)
-            name = _unique(f"{kernel.name}_and_{len(others)}", self.names)
-            kernel, bindings = side_by_side(name, [(k, b) for k, b, _ in made])
-            if self.costs.options.verify:
-                verify_kernel(kernel)
-            fusion_log.info("beside %s -> %s (%d)", " | ".join(s.name for s in schedules), name, len(made))
-        self.steps.append(Launch(kernel, bindings, schedules))
-
-    def _choice(self, kernel: KernelGroup) -> Choice:
-        return self.costs.choice(kernel.body, kernel.roots, kernel.loads)
-
-    def _lowered(self, kernel: KernelGroup) -> tuple[Kernel, tuple[Binding, ...], KernelSchedule]:
-        costs, choice = self.costs, self._choice(kernel)
-        group = choice.group
-        assert group is not None and choice.schedule is not None, "a library call shares no launch"
-        schedule = replace(choice.schedule, name=_unique(choice.schedule.name, self.names))
-        derived = group.scop.program.derived
-        self.guards |= dict.fromkeys(_on_sizes(g, derived) for g in schedule.guards)
-        first = 1 + len(self.sites)
-        lowered = lower(group.scop, schedule, costs.layouts, costs.options, self.bits, first_site=first)
-        if costs.options.verify:
-            verify_kernel(lowered.kernel)
-        self.sites += [_site(group.scop, value) for value in lowered.checked]
-        self.scratch += [_scratch(lowered, use, len(self.steps), derived) for use in lowered.scratch]
-        held = "+".join(s.name for s in group.statements())
-        fusion_log.info("fused %s -> %s (%d)", held, schedule.name, len(kernel.body))
-        return lowered.kernel, _bindings(costs.scop, lowered, derived), schedule
-
-
-def _site(scop: Scop, value: int) -> IndexSite:
-    statement = scop.statements[value]
-    assert isinstance(statement, Statement)
-    read = next(r for r in statement.reads if r.bounds == "raise")
-    return IndexSite(statement.name, scop.statements[read.source].name, statement.digest, statement.source)
-
-
-def _unique(name: str, taken: dict[str, int]) -> str:
-    taken[name] = taken.get(name, 0) + 1
-    return name if taken[name] == 1 else f"{name}_{taken[name]}"
-
-
-def _scratch(lowered: Lowered, use: ScratchUse, step: int, derived: Derived) -> Buffer:
-    names = {n for extent in use.shape for n in extent.names()}
-    products = tuple((name, factors) for name, factors in derived if name in names)
-    return Buffer(f"{lowered.kernel.name}.{use.name}", use.dtype, use.shape, step, step, use.zeroed, derived=products)
-
-
-def _on_sizes(guard: AnyGuard, derived: Derived) -> AnyGuard:
-    """The guard in terms that a call knows: products of sizes are spelled out."""
-    if not isinstance(guard, Guard):
-        return guard
-    used = tuple((name, factors) for name, factors in derived if name in guard.expression.names())
-    return DerivedGuard(guard, used) if used else guard
-
-
-def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, ...]:
-    products = dict(derived)
-    uses = {use.name: use for use in lowered.arrays}
-    own = {use.name for use in lowered.scratch}
-    strides = {
-        f"{use.name}_s{axis}": FromStride(_position(scop, use.value), axis)
-        for use in lowered.arrays
-        if use.layout.strides is not None
-        for axis in range(len(use.shape))
-    }
-
-    def bind(parameter: Parameter) -> Binding:
-        if parameter.name == FAULT:
-            return FromBuffer(FAULT)
-        if parameter.name in own:
-            return FromBuffer(f"{lowered.kernel.name}.{parameter.name}")
-        if isinstance(parameter, ArrayParameter):
-            use = uses[parameter.name]
-            return _home(scop, use.value, use.component)
-        if isinstance(parameter, ScalarParameter):
-            return FromArgument(int(parameter.name[1:]))
-        if parameter.name in products:
-            return FromProduct(products[parameter.name])
-        return strides.get(parameter.name) or FromSize(Affine.symbol(parameter.name))
-
-    return tuple(bind(p) for p in lowered.kernel.parameters)
-
-
-def _position(scop: Scop, value: int) -> int:
-    statement = scop.statements[value]
-    assert isinstance(statement, InputStatement)
-    return statement.position
-
-
-def _home(scop: Scop, value: int, component: int) -> Binding:
-    """Where a stored value lives: the caller's array, an output, or the workspace."""
-    statement = scop.statements[value]
-    if isinstance(statement, InputStatement):
-        return FromArgument(statement.position)
-    if value in scop.outputs and component == 0:
-        return FromOutput(scop.outputs.index(value))
-    return FromBuffer(_buffer_name(statement.name, component))
-
-
-def _buffer_name(name: str, component: int) -> str:
-    return name if not component else f"{name}.{component}"
-
-
-def _library_step(scop: Scop, kernel: KernelGroup) -> LibraryCall:
-    (value,) = kernel.body
-    statement = scop.statements[value]
-    assert isinstance(statement, OpaqueStatement)
-    operands = tuple(_home(scop, o, 0) for o in statement.operands)
-    return LibraryCall(statement.call, operands, (_home(scop, value, 0),))
-
-
-def _buffers(scop: Scop, steps: Sequence[Step], stored: set[int]) -> tuple[Buffer, ...]:
-    """Intermediates in memory with the first and last step that touches them."""
-    touched: dict[str, list[int]] = {}
-    for number, step in enumerate(steps):
-        bindings = step.bindings if isinstance(step, Launch) else (*step.operands, *step.results)
-        for binding in bindings:
-            if isinstance(binding, FromBuffer):
-                touched.setdefault(binding.name, []).append(number)
-    found = []
-    for value in sorted(stored):
-        statement = scop.statements[value]
-        for component, dtype in enumerate(statement.dtypes):
-            name = _buffer_name(statement.name, component)
-            if name in touched:
-                span = touched[name]
-                found.append(Buffer(name, dtype, statement.shape, min(span), max(span)))
-    if FAULT in touched:
-        found.append(Buffer(FAULT, i32, (Affine.of(1),), min(touched[FAULT]), max(touched[FAULT]), zeroed=True))
-    return tuple(found)

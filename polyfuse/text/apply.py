@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polyfuse.assembly import assemble
 from polyfuse.choose import Choice, choose
 from polyfuse.errors import ArgumentError, ScheduleError
 from polyfuse.explain.kernels import KernelView
@@ -20,7 +21,6 @@ from polyfuse.grouping.side_by_side import Launched
 from polyfuse.legality import prove, prove_side_by_side
 from polyfuse.members import Packing
 from polyfuse.places.proposal import Group
-from polyfuse.planner import assemble
 from polyfuse.program_costs import ProgramCosts, program_costs
 from polyfuse.strategies.situation import Situation
 from polyfuse.text.grouping import Sets, grouped

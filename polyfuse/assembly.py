@@ -1,0 +1,234 @@
+"""From kernels that were chosen and proved to a plan: kernel IR, bindings, buffers, guards, in launch order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import (
+    FAULT,
+    AnyGuard,
+    Binding,
+    Buffer,
+    DerivedGuard,
+    FromArgument,
+    FromBuffer,
+    FromOutput,
+    FromProduct,
+    FromSize,
+    FromStride,
+    Guard,
+    Layout,
+)
+from polyfuse.choose import Choice
+from polyfuse.dtypes import i32
+from polyfuse.errors import ScheduleError
+from polyfuse.grouping.allowance import UNWEIGHED
+from polyfuse.grouping.partition import KernelGroup
+from polyfuse.grouping.side_by_side import Launched
+from polyfuse.index_bits import index_bits
+from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
+from polyfuse.legality import prove_side_by_side
+from polyfuse.lower.declarations import ScratchUse
+from polyfuse.lower.kernel import Lowered, lower
+from polyfuse.lower.members import side_by_side
+from polyfuse.members import Packing
+from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
+from polyfuse.program_costs import ProgramCosts
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
+from polyfuse.sharing import share_memory
+from polyfuse.verify.kernel import verify_kernel
+
+Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
+
+fusion_log = logging.getLogger("polyfuse.fusion")
+
+
+def assemble(costs: ProgramCosts, packing: Packing, layouts: tuple[Layout, ...]) -> Plan:
+    """The plan that runs the launches of a packing, each kernel as `costs` chose it."""
+    scop, grouping = costs.scop, packing.grouping
+    offsets = index_bits(scop, [costs.choice(k.body, k.roots, k.loads) for k in grouping.kernels], costs.hints)
+    making = _Making(costs, offsets.bits, dict.fromkeys(offsets.guards))
+    for kernels in packing.launches:
+        making.step(kernels)
+    met = {(a.name, b.name) for kernels in packing.launches for a, b in permutations(kernels, 2)}  # in one launch
+    log = {pair: verdict for pair, verdict in {**packing.apart, **grouping.log}.items() if pair not in met}
+    refusals = tuple((scop.statements[u].name, scop.statements[v].name, verdict) for (u, v), verdict in log.items())
+    if grouping.unweighed:
+        fusion_log.warning("%s: %d %s", scop.program.name, grouping.unweighed, UNWEIGHED)
+    for u, v, verdict in refusals:
+        fusion_log.info("apart %s | %s: %s", u, v, verdict.sentence)
+    stored = {root for kernel in grouping.kernels for root in kernel.roots}
+    plan = Plan(
+        program=scop.program,
+        target=costs.target,
+        options=costs.options,
+        layouts=layouts,
+        guards=tuple(making.guards),
+        steps=tuple(making.steps),
+        buffers=(*_buffers(scop, making.steps, stored), *making.scratch),
+        refusals=refusals,
+        work=costs.work,
+        unweighed=grouping.unweighed,
+        sites=tuple(making.sites),
+    )
+    return share_memory(plan)  # proved by order and by the reuse rule
+
+
+@dataclass(slots=True)
+class _Making:
+    """The steps of a plan as they are made; `bits` of an index."""
+
+    costs: ProgramCosts
+    bits: int
+    guards: dict[AnyGuard, None]
+    steps: list[Step] = field(default_factory=list)
+    scratch: list[Buffer] = field(default_factory=list)
+    sites: list[IndexSite] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+
+    def step(self, kernels: Launched) -> None:
+        """One more, of one kernel or of several side by side.  Raises ScheduleError where these may not be."""
+        if self._choice(kernels[0]).schedule is None:
+            self.steps.append(_library_step(self.costs.scop, kernels[0]))
+            return
+        made = [self._lowered(kernel) for kernel in kernels]
+        schedules = tuple(schedule for _, _, schedule in made)
+        (kernel, bindings, _), *others = made
+        if others:
+            verdict = prove_side_by_side(self.costs.scop, schedules)
+            if not verdict:
+                raise ScheduleError(f"{kernel.name} cannot share a launch: {verdict}", verdict=verdict)
+            name = _unique(f"{kernel.name}_and_{len(others)}", self.names)
+            kernel, bindings = side_by_side(name, [(k, b) for k, b, _ in made])
+            if self.costs.options.verify:
+                verify_kernel(kernel)
+            fusion_log.info("beside %s -> %s (%d)", " | ".join(s.name for s in schedules), name, len(made))
+        self.steps.append(Launch(kernel, bindings, schedules))
+
+    def _choice(self, kernel: KernelGroup) -> Choice:
+        return self.costs.choice(kernel.body, kernel.roots, kernel.loads)
+
+    def _lowered(self, kernel: KernelGroup) -> tuple[Kernel, tuple[Binding, ...], KernelSchedule]:
+        costs, choice = self.costs, self._choice(kernel)
+        group = choice.group
+        assert group is not None and choice.schedule is not None, "a library call shares no launch"
+        schedule = replace(choice.schedule, name=_unique(choice.schedule.name, self.names))
+        derived = group.scop.program.derived
+        self.guards |= dict.fromkeys(_on_sizes(g, derived) for g in schedule.guards)
+        first = 1 + len(self.sites)
+        lowered = lower(group.scop, schedule, costs.layouts, costs.options, self.bits, first_site=first)
+        if costs.options.verify:
+            verify_kernel(lowered.kernel)
+        self.sites += [_site(group.scop, value) for value in lowered.checked]
+        self.scratch += [_scratch(lowered, use, len(self.steps), derived) for use in lowered.scratch]
+        held = "+".join(s.name for s in group.statements())
+        fusion_log.info("fused %s -> %s (%d)", held, schedule.name, len(kernel.body))
+        return lowered.kernel, _bindings(costs.scop, lowered, derived), schedule
+
+
+def _site(scop: Scop, value: int) -> IndexSite:
+    statement = scop.statements[value]
+    assert isinstance(statement, Statement)
+    read = next(r for r in statement.reads if r.bounds == "raise")
+    return IndexSite(statement.name, scop.statements[read.source].name, statement.digest, statement.source)
+
+
+def _unique(name: str, taken: dict[str, int]) -> str:
+    taken[name] = taken.get(name, 0) + 1
+    return name if taken[name] == 1 else f"{name}_{taken[name]}"
+
+
+def _scratch(lowered: Lowered, use: ScratchUse, step: int, derived: Derived) -> Buffer:
+    names = {n for extent in use.shape for n in extent.names()}
+    products = tuple((name, factors) for name, factors in derived if name in names)
+    return Buffer(f"{lowered.kernel.name}.{use.name}", use.dtype, use.shape, step, step, use.zeroed, derived=products)
+
+
+def _on_sizes(guard: AnyGuard, derived: Derived) -> AnyGuard:
+    """The guard in terms that a call knows: products of sizes are spelled out."""
+    if not isinstance(guard, Guard):
+        return guard
+    used = tuple((name, factors) for name, factors in derived if name in guard.expression.names())
+    return DerivedGuard(guard, used) if used else guard
+
+
+def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, ...]:
+    products = dict(derived)
+    uses = {use.name: use for use in lowered.arrays}
+    own = {use.name for use in lowered.scratch}
+    strides = {
+        f"{use.name}_s{axis}": FromStride(_position(scop, use.value), axis)
+        for use in lowered.arrays
+        if use.layout.strides is not None
+        for axis in range(len(use.shape))
+    }
+
+    def bind(parameter: Parameter) -> Binding:
+        if parameter.name == FAULT:
+            return FromBuffer(FAULT)
+        if parameter.name in own:
+            return FromBuffer(f"{lowered.kernel.name}.{parameter.name}")
+        if isinstance(parameter, ArrayParameter):
+            use = uses[parameter.name]
+            return _home(scop, use.value, use.component)
+        if isinstance(parameter, ScalarParameter):
+            return FromArgument(int(parameter.name[1:]))
+        if parameter.name in products:
+            return FromProduct(products[parameter.name])
+        return strides.get(parameter.name) or FromSize(Affine.symbol(parameter.name))
+
+    return tuple(bind(p) for p in lowered.kernel.parameters)
+
+
+def _position(scop: Scop, value: int) -> int:
+    statement = scop.statements[value]
+    assert isinstance(statement, InputStatement)
+    return statement.position
+
+
+def _home(scop: Scop, value: int, component: int) -> Binding:
+    """Where a stored value lives: the caller's array, an output, or the workspace."""
+    statement = scop.statements[value]
+    if isinstance(statement, InputStatement):
+        return FromArgument(statement.position)
+    if value in scop.outputs and component == 0:
+        return FromOutput(scop.outputs.index(value))
+    return FromBuffer(_buffer_name(statement.name, component))
+
+
+def _buffer_name(name: str, component: int) -> str:
+    return name if not component else f"{name}.{component}"
+
+
+def _library_step(scop: Scop, kernel: KernelGroup) -> LibraryCall:
+    (value,) = kernel.body
+    statement = scop.statements[value]
+    assert isinstance(statement, OpaqueStatement)
+    operands = tuple(_home(scop, o, 0) for o in statement.operands)
+    return LibraryCall(statement.call, operands, (_home(scop, value, 0),))
+
+
+def _buffers(scop: Scop, steps: Sequence[Step], stored: set[int]) -> tuple[Buffer, ...]:
+    """Intermediates in memory with the first and last step that touches them."""
+    touched: dict[str, list[int]] = {}
+    for number, step in enumerate(steps):
+        bindings = step.bindings if isinstance(step, Launch) else (*step.operands, *step.results)
+        for binding in bindings:
+            if isinstance(binding, FromBuffer):
+                touched.setdefault(binding.name, []).append(number)
+    found = []
+    for value in sorted(stored):
+        statement = scop.statements[value]
+        for component, dtype in enumerate(statement.dtypes):
+            name = _buffer_name(statement.name, component)
+            if name in touched:
+                span = touched[name]
+                found.append(Buffer(name, dtype, statement.shape, min(span), max(span)))
+    if FAULT in touched:
+        found.append(Buffer(FAULT, i32, (Affine.of(1),), min(touched[FAULT]), max(touched[FAULT]), zeroed=True))
+    return tuple(found)
