@@ -25,6 +25,7 @@ from polyfuse.counts import (
     moved_bytes,
     placed_instructions,
     placed_operations,
+    position_of,
     register_need,
     touched_bytes,
     trip_bytes,
@@ -117,7 +118,7 @@ def _stores(
         moved = moved_bytes(scop, store, sizes)
         written += moved
         wasted += int(moved * _scattering(scop, store, schedule, sizes, summed))
-        stored += int(moved * _waste(store, schedule, target, scop.dtype(store.value, store.component).itemsize))
+        stored += int(moved * _waste(scop, store, schedule, target, sizes))
     return written, wasted, stored
 
 
@@ -329,7 +330,7 @@ def _loads(
         )
         executed //= max(1, blocks // (sizes.blocks(load) * schedule.cluster))
         bytes_ = min(executed, sizes.volume(scop.shape(load.value)) * blocks) * itemsize
-        touched[load.value, load.component, load.path] += int(bytes_ * _waste(load, schedule, target, itemsize))
+        touched[load.value, load.component, load.path] += int(bytes_ * _waste(scop, load, schedule, target, sizes))
         passes[key].setdefault(load.path, []).append(load)
         in_flight[load.path] += sizes.product(used, ("slot",)) * itemsize
     cache = sum([_through_cache(scop, schedule, sizes, passes[k[:2]][k[2]], moved) for k, moved in touched.items()])
@@ -386,15 +387,17 @@ LEAST_IN_FLIGHT = 8
 SECTOR = 32  # bytes the memory system moves at least
 
 
-def _waste(move: Placed, schedule: KernelSchedule, target: Target, itemsize: int) -> float:
+def _waste(scop: Scop, move: Placed, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """Bytes moved over bytes used: consecutive elements that a warp touches together, in sectors."""
+    itemsize = scop.dtype(move.value, move.component).itemsize
     if not move.place or not isinstance(move.place[-1], Affine):
         return SECTOR / itemsize / 2  # a gather: half of its neighbours are assumed to help
-    return max(1.0, SECTOR / (_run(move.place[-1], schedule, target.warp) * itemsize))
+    return max(1.0, SECTOR / (_run(position_of(scop, move, sizes), schedule, target.warp) * itemsize))
 
 
 def _run(last: Affine, schedule: KernelSchedule, threads: int) -> int:
-    """Consecutive elements that `threads` threads touch together, with all their slots."""
+    """Consecutive elements that `threads` threads touch together, with all their slots, at places that step like
+    `last`."""
     run, steps = 1, []
     for d in schedule.digits:
         if d.kind == "thread":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil, gcd
 
 from polyfuse.affine import Affine
-from polyfuse.counts import Sizes
+from polyfuse.counts import Sizes, position_of
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop
 from polyfuse.target import Target
@@ -39,14 +39,17 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
     within, wide = _vector(scop, schedule, move, last, sizes)
     vector = min(wide, max(1, target.vector_bytes // itemsize))
     span, apart, lanes = vector * itemsize, 1, 1
+    position = position_of(scop, move, sizes)
     aligned = _alignment(scop, schedule, target, move, itemsize, sizes, within)
     for d in schedule.of_kind("thread"):
         if d.stride >= target.warp or d.count == 1:
             continue
         count = min(d.count, target.warp // d.stride)
         lanes *= count
-        if factor := abs(last.coefficient(f"${d.name}")):
-            span += factor * itemsize * (count - 1)
+        factor = abs(last.coefficient(f"${d.name}"))
+        near = abs(position.coefficient(f"${d.name}")) * itemsize < LINE  # rows of a few elements follow each other
+        if factor or near:
+            span += (factor or abs(position.coefficient(f"${d.name}"))) * itemsize * (count - 1)
         elif any(f"${d.name}" in e.names() for e in move.place[:-1] if isinstance(e, Affine)):
             apart *= count
     per_warp = min(lanes, apart * (1 + max(0, span - aligned) / LINE))  # on average over where in a line it begins

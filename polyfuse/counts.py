@@ -148,6 +148,18 @@ def _positions(
     return reach // (step if step >= least else 1) + 1
 
 
+def position_of(scop: Scop, move: Placed, sizes: Sizes) -> Affine:
+    """The number of the element in its array, which lies in row-major order, along the dimensions behind any that data
+    choose."""
+    position, step = Affine.of(0), 1
+    for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=True):
+        if not isinstance(entry, Affine):
+            break
+        position += entry * step
+        step *= max(1, extent.evaluate(sizes.hints))
+    return position
+
+
 def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) -> int:
     """Operations of all executions: replicated ones cost issue slots like any other."""
     statement = scop.statements[placed.value]

@@ -29,6 +29,7 @@ from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.program_costs import ProgramCosts, other_form, program_costs, size_hints
 from polyfuse.proving import proved
+from polyfuse.refinement import refine
 from polyfuse.scop import Statement
 from polyfuse.split import Cut, in_two_stages, split_reductions
 from polyfuse.split_scans import split_scans
@@ -53,6 +54,7 @@ def plan_program(
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
+    program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()

@@ -24,6 +24,7 @@ from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.dtypes import DType, bool_, i64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program, Shape
+from polyfuse.refinement import relabelled
 from polyfuse.scalars import RECURRENCE, monoid_named
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
 
@@ -145,7 +146,7 @@ class Scop:
 def build_scop(program: Program) -> Scop:
     """The SCoP of a program: `View`, `Constant`, `Scalar` and `Iota` nodes vanish into reads and bodies."""
     builder = _Builder(program)
-    outputs = tuple(builder.materialise(node) for node in program.outputs)
+    outputs = builder.outputs()
     readers: dict[int, dict[int, None]] = {}
     scop = Scop(program, tuple(builder.statements), outputs)
     for statement in scop.statements:
@@ -172,11 +173,30 @@ class _Builder:
         self.statements: list[AnyStatement] = []
         self.of_node: dict[bytes, int] = {}
         self.used_names: dict[str, int] = {}
+        self.finer = {node.digest: relabelled(node) for node in program.outputs}
+        self.names, self.sources = dict(program.names), dict(program.sources)
+        for digest, finer in self.finer.items():  # what is stored for an output is called like it
+            if digest in program.names:
+                self.names.setdefault(finer.digest, program.names[digest])
+            if digest in program.sources:
+                self.sources.setdefault(finer.digest, program.sources[digest])
         for position, argument in enumerate(program.arguments):
             if not argument.is_scalar:
                 self._input(expr.input_(position, argument.shape, argument.dtype), argument.path)
         for node in expr.topological(program.outputs):
             self._visit(node)
+
+    def outputs(self) -> tuple[int, ...]:
+        """The statements of the outputs.  The shape of one may be finer than its output's: the same elements in the
+        same order."""
+        found: dict[bytes, int] = {}
+        others = {node.digest for node in self.program.outputs}
+        for node in dict.fromkeys(self.program.outputs):
+            finer = self.finer[node.digest]
+            stored = finer is not node and finer.digest not in others and not isinstance(finer, _NO_STATEMENT)
+            value = self.materialise(finer if stored else node)
+            found[node.digest] = self.materialise(node) if value in found.values() else value
+        return tuple(found[node.digest] for node in self.program.outputs)
 
     # ---------------------------------------------------------------- nodes to statements
     def _visit(self, node: Node) -> None:
@@ -224,7 +244,7 @@ class _Builder:
             body=(term,),
             dtypes=(node.dtype,),
             digest=node.digest,
-            source=self.program.sources.get(node.digest),
+            source=self.sources.get(node.digest),
             **scan,  # type: ignore[arg-type]
         )
         return self._append(node, statement)
@@ -246,7 +266,7 @@ class _Builder:
                 digest=primary.digest,
                 monoid=node.monoid,
                 reduced=node.axes,
-                source=self.program.sources.get(node.digest),
+                source=self.sources.get(node.digest),
             )
             self._append(primary, statement)
         self.of_node[node.digest] = self.of_node[primary.digest]
@@ -314,7 +334,7 @@ class _Builder:
             body=(term,),
             dtypes=(node.dtype,),
             digest=digest,
-            source=self.program.sources.get(node.digest),
+            source=self.sources.get(node.digest),
         )
         self.statements.append(statement)
         self.of_node[key] = statement.id
@@ -405,7 +425,7 @@ class _Builder:
 
     # ---------------------------------------------------------------- names
     def _name_of(self, node: Node) -> str:
-        given = self.program.names.get(node.digest)
+        given = self.names.get(node.digest)
         if given:
             return self._name(given)
         match node:
@@ -442,6 +462,8 @@ def _index_operands(node: expr.Scatter) -> tuple[list[Node], tuple[IndexEntry, .
     return operands, tuple(index)
 
 
+_NO_STATEMENT = (expr.Input, expr.Scalar, expr.Constant, expr.Iota, expr.Opaque, expr.Scatter)
+"""Nodes of which a finer output is no value that a kernel computes."""
 _PLAIN: dict[object, int] = {dimension(k).terms[0][0]: k for k in range(64)}
 
 

@@ -53,6 +53,9 @@ def reuse_verdict(plan: Plan, output: int, argument: int) -> Verdict:
     value, result = residence.argument(argument), plan.scop.outputs[output]
     if value is None:  # nothing reads it, but nobody has compared the shapes either
         return illegal(Hazard.BOUNDS, f"{name} is no array that the program reads", rule="reuse")
+    if _is_finer(plan, output):
+        sentence = f"{plan.scop.statements[result].name} is computed in another shape than it is returned in"
+        return illegal(Hazard.BOUNDS, sentence, rule="reuse")
     verdict = residence.follows(value, result)
     if verdict.hazard is Hazard.BOUNDS:
         return verdict
@@ -63,6 +66,11 @@ def reuse_verdict(plan: Plan, output: int, argument: int) -> Verdict:
         sentence = f"the function writes {name} itself, which would be a second result in one memory"
         return illegal(Hazard.WAW, sentence, rule="reuse")
     return verdict
+
+
+def _is_finer(plan: Plan, output: int) -> bool:
+    """Whether an output is stored over other dimensions than it is returned with."""
+    return plan.program.outputs[output].shape != plan.scop.shape(plan.scop.outputs[output])
 
 
 # ---------------------------------------------------------------------------------------------- decisions
@@ -87,8 +95,8 @@ def _results(plan: Plan, residence: Residence, held: Held) -> Pairs:
     for output in sorted(range(len(plan.program.outputs)), key=lambda o: (o not in written, o)):
         value = plan.scop.outputs[output]
         wanted = [written[output]] if output in written else [a for a in held if a not in plan.program.writes]
-        if plan.scop.outputs.index(value) != output or residence.written.get(value, -1) < 0:
-            continue  # copied from its twin, or from the argument that it is
+        if plan.scop.outputs.index(value) != output or residence.written.get(value, -1) < 0 or _is_finer(plan, output):
+            continue  # copied from its twin, or from the argument that it is; or of another shape than what it would take
         for argument in wanted:
             free = argument in held and argument not in chosen.values()
             if free and residence.joins(held[argument], value):

@@ -43,9 +43,21 @@ def pointwise(situation: Situation) -> list[Proposal]:
         found.append(_gpu(situation, axes, inner, most_unrolled=1))
     elif not prologue and inner is not None and (narrow := _narrow(situation, inner)):
         found.append(_gpu(situation, axes, inner, narrow=narrow))
+    if not prologue and _ends_short(situation, axes, inner):
+        found.append(_gpu(situation, axes, axes[-1]))
     if inner is not None and not prologue and (part := _part(situation, inner)):
         found.append(_gpu(situation, axes, inner, part=part))
     return found
+
+
+SHORT = 8
+"""Elements of rows that neighbouring threads have one each of, whatever else runs along longer ones."""
+
+
+def _ends_short(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass | None) -> bool:
+    """Whether results lie in short rows, one behind the other, and loads run along something else: pairs made of two
+    arrays.  Vectors along the loads would leave gaps in what a warp writes."""
+    return len(axes) > 1 and inner is not axes[-1] and 1 < axes[-1].size(situation.hints) <= SHORT
 
 
 MOST_RESULTS = 32
