@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.dtypes import DType
+from polyfuse.expr import IndexEntry
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
-from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.classes import AxisClass, unit_dimension
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 THREADS = 128  # small blocks: the loads of some run beside the stores of others
@@ -45,6 +46,8 @@ def pointwise(situation: Situation) -> list[Proposal]:
         found.append(_gpu(situation, axes, inner, narrow=narrow))
     if not prologue and _ends_short(situation, axes, inner):
         found.append(_gpu(situation, axes, axes[-1]))
+    if inner is not None and not prologue and (colours := _colours(situation, axes, inner)):
+        found.append(_gpu(situation, axes, inner, narrow=_few_of_many(situation, inner, colours), whole=colours))
     if inner is not None and not prologue and (part := _part(situation, inner)):
         found.append(_gpu(situation, axes, inner, part=part))
     return found
@@ -60,8 +63,43 @@ def _ends_short(situation: Situation, axes: Sequence[AxisClass], inner: AxisClas
     return len(axes) > 1 and inner is not axes[-1] and 1 < axes[-1].size(situation.hints) <= SHORT
 
 
+COLOURS = 4
+"""Neighbours in memory, of which another dimension is made, that a thread reads together."""
+
+
+def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> AxisClass | None:
+    """A short class along which something is read with unit stride that `inner` steps over: pixels, in memory colour by
+    colour next to each other, of which planes are made."""
+    for statement in situation.group.statements():
+        of = situation.classes.statement(statement)
+        for read in statement.reads:
+            along = unit_dimension(read.index[-1]) if read.index and read.source in situation.group.loads else None
+            axis = of[along] if along is not None else inner
+            stepped = any(f"%{d}" in e.names() for d, a in enumerate(of) if a is inner for e in _affine(read.index[:-1]))
+            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= COLOURS:
+                return axis
+    return None
+
+
+def _affine(index: Sequence[IndexEntry]) -> list[Affine]:
+    return [e for e in index if isinstance(e, Affine)]
+
+
+def _few_of_many(situation: Situation, inner: AxisClass, colours: AxisClass) -> tuple[int, int]:
+    """(elements of a vector, vectors) of a thread that has all colours of each, which are a vector themselves where
+    they are two or four."""
+    count = colours.size(situation.hints)
+    vector = 1 if count == power_below(count) else min(4, situation.width(inner.extent, flat=False))
+    return vector, max(1, power_below(MOST_RESULTS // (vector * count)))
+
+
+def exactly(extent: Affine, count: int) -> tuple[AnyGuard, ...]:
+    """The guards that a size is `count`."""
+    return () if extent.is_constant else (Guard(extent - count), Guard(-extent + count))
+
+
 MOST_RESULTS = 32
-"""Elements of a thread whose loads are narrow."""
+"""Words of a thread whose loads are narrow, or which takes all of several neighbours."""
 
 
 def _narrow(situation: Situation, inner: AxisClass) -> tuple[int, int] | None:
@@ -70,15 +108,17 @@ def _narrow(situation: Situation, inner: AxisClass) -> tuple[int, int] | None:
     write whole sectors.  None where the loads are wide enough, or the results what memory is busy with."""
     hints, lead = situation.hints, situation.points(situation.lead)
     count = {v: math.prod(n.evaluate(hints) for n in situation.scop.shape(v)) for v in situation.group.loads}
-    long = [v for v, elements in count.items() if 2 * elements > lead]
-    loaded = sum(d.itemsize for v in long for d in _dtypes(situation, v))
+    reads = {(r.source, r.component, r.index) for s in situation.group.statements() for r in s.reads}
+    long = [situation.scop.dtype(v, c) for v, c, _ in reads if v in count and 2 * count[v] > lead]
+    loaded = sum(d.itemsize for d in long)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
     width = situation.width(inner.extent, flat=False)
     at_once = loaded * width * max(1, BYTES_IN_FLIGHT // (itemsize * width))
     if not loaded or at_once >= BYTES_IN_FLIGHT:
         return None
     vector = min(width, max(1, situation.target.vector_bytes // itemsize))
-    return vector, power_below(min(BYTES_IN_FLIGHT // loaded, MOST_RESULTS) // vector)
+    most = min(BYTES_IN_FLIGHT // loaded, 4 * MOST_RESULTS // max(4, itemsize))
+    return vector, max(1, power_below(most) // vector)
 
 
 MOST_PARTS = 4
@@ -136,9 +176,10 @@ def _gpu(
     prologue: Sequence[AxisClass] = (),
     part: int = 0,
     narrow: tuple[int, int] | None = None,
+    whole: AxisClass | None = None,
 ) -> Proposal:
     """`part`: deal the threads to the elements of a part of a row, of which a thread takes all; see `_part`.  `narrow`:
-    (elements of a vector, vectors), see `_narrow`."""
+    (elements of a vector, vectors), see `_narrow`.  `whole`: a thread takes all along this class; see `_colours`."""
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
@@ -147,7 +188,7 @@ def _gpu(
     threads = power_below(situation.tiles.get("threads", SUMMING_THREADS if prologue else THREADS))
     lanes = min(threads, power_above(-(-max(1, part or inner.size(situation.hints)) // width)))
     rows = threads // lanes
-    others = rows_first(situation, [a for a in axes if a is not inner], rows)
+    others = rows_first(situation, [a for a in axes if a is not inner and a is not whole], rows)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
     unroll = min(most_unrolled, max(1, in_flight // (itemsize * width)))
     if narrow is not None:
@@ -174,19 +215,23 @@ def _gpu(
     b = block("b0", inner.extent.ceildiv(span))
     splits[inner.number] = mixed((b, span), (u, lanes * width), (t_inner, width), (v, 1))
     digits = [*reversed(digits), b, t_inner, t_outer]
-    guards = situation.divisible(inner.extent, width) if others else ()
+    colours = [slot("o", whole.size(situation.hints))] if whole is not None else []
+    if whole is not None:
+        splits[whole.number] = mixed((colours[0], 1))
+    guards = situation.divisible(inner.extent, width) if others or whole else ()
     summed, prologue_splits, bounds = _prologue(situation, prologue, threads)
     digits += summed
     splits |= prologue_splits
-    guards = (*guards, *bounds)
+    guards = (*guards, *bounds, *(exactly(whole.extent, colours[0].count) if whole is not None else ()))
     return Proposal(
         "pointwise",
         (
             *(("threads", threads), ("unroll", unroll), *([("rows", across)] if across > 1 else [])),
             *([("lanes", lanes)] if part else []),
+            *[("columns", o.count) for o in colours],
             ("vector", width),
         ),
-        kept_digits([*digits, u, r, v], keep_threads=True),
+        kept_digits([*digits, u, r, *colours, v], keep_threads=True),
         anchors(situation, splits),
         guards=guards,
         border=not others,
