@@ -12,6 +12,7 @@ the share), and the last block of a result to arrive adds up the shares.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
@@ -28,10 +29,15 @@ ROWS_OF_WORDS = ((64, 8), (512, 32))
 """(longest row, lanes that hold it in registers), at most 32 elements a lane.  Few, so that many shapes share few
 kernels; longer rows loop, and the rows that are no whole vectors loop early: their second pass hits the first-level
 cache."""
+HELD_WORDS = ((1024, 64), (2048, 128), (4096, 256), (8192, 512), (16384, 1024))
+"""The same for longer rows of words that several passes need: they are read from memory once, an element at a time."""
 LOOPED = {True: (512, 16), False: (256, 8)}  # of vectors or of words: (lanes, elements a lane takes per trip)
 STREAMED = {True: (256, 16), False: (256, 8)}
 """Where one pass is all: cross-entropy of 8192 x 32000 on an H200 takes 237 us in 256 lanes, 244 in 512, 364 in 1024.
 """
+Table = tuple[tuple[int, int], ...]
+Way = Literal["usual", "streamed", "held"]
+"""How a row is dealt: by its length, in a loop for one pass, or in registers whatever its alignment."""
 COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 """(lanes of whole vectors along the kept class, threads): fewer leave more threads for rows where columns are few."""
 WAVES = (4, 1)
@@ -53,7 +59,8 @@ def reduction(situation: Situation) -> list[Proposal]:
         found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
     if inner in over or situation.target.kind != "cpu":
         rows = _rows(situation, inner if inner in over else over[-1], over)
-        found += [rows, _rows(situation, inner, over, looped=True)] if _is_lone(situation, rows, over) else [rows]
+        found += [rows, _rows(situation, inner, over, "streamed")] if _is_lone(situation, rows, over) else [rows]
+        found += _held_words(situation, inner, over, rows)
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over)
     return [p for p in found if p is not None]
@@ -63,6 +70,15 @@ def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> boo
     """Whether rows that are needed once fill a processor with one block: in a loop several share it."""
     alone = dict(rows.parameters)["lanes"] == situation.target.threads_per_block and not rows.loops
     return alone and situation.target.kind != "cpu" and not situation.scans and not comes_back(situation, over)
+
+
+def _held_words(situation: Situation, inner: AxisClass, over: list[AxisClass], rows: Proposal) -> list[Proposal]:
+    """Rows of no whole vectors that would loop, and are needed again: in the registers of a block after all."""
+    whole = inner in over and row_width(situation, inner.extent) == situation.widest
+    if inner not in over or whole or situation.scans or not rows.loops or len(over) > 1 or situation.tiles:
+        return []
+    held = situation.target.kind != "cpu" and comes_back(situation, over)
+    return [_rows(situation, inner, over, "held")] if held else []
 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
@@ -189,10 +205,10 @@ def run_block(axis: AxisClass, blocks: list[Digit]) -> Digit | None:
     return blocks[-1]
 
 
-def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], looped: bool = False) -> Proposal:
+def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], way: Way = "usual") -> Proposal:
     parallel = [a for a in situation.axes if a not in over]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
-    shape = _row_shape(situation, inner, bool(parallel), looped)
+    shape = _row_shape(situation, inner, bool(parallel), way)
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
@@ -232,7 +248,7 @@ class _RowShape:
         self.trips, self.guards = trips, guards
 
 
-def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: bool) -> _RowShape:
+def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) -> _RowShape:
     n, extent = inner.size(situation.hints), inner.extent
     if situation.target.kind == "cpu":
         width = situation.width(extent, flat=False)
@@ -246,8 +262,8 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, looped: b
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards)
     whole = width > 1 and width == situation.widest
-    lanes, chunks, floor, capacity = _capacity(extent, n, width, whole)
-    if looped:
+    lanes, chunks, floor, capacity = _capacity(extent, n, width, whole, HELD_WORDS if way == "held" else ())
+    if way == "streamed":
         (lanes, elements), floor, capacity = STREAMED[whole], 0, 0
         chunks = max(1, elements // width)
     threads = power_below(situation.tiles.get("threads", max(256, lanes)))
@@ -279,10 +295,10 @@ def row_width(situation: Situation, extent: Affine) -> int:
     return min(width, max(1, 4 * situation.widest // situation.target.vector_bytes))
 
 
-def _capacity(extent: Affine, n: int, width: int, whole: bool) -> tuple[int, int, int, int]:
+def _capacity(extent: Affine, n: int, width: int, whole: bool, table: Table = ()) -> tuple[int, int, int, int]:
     """(lanes, chunks, largest row of the class below, largest row of this class); `whole`: rows are whole vectors."""
-    table, floor = ROWS_OF_VECTORS if whole else ROWS_OF_WORDS, 0
-    for longest, lanes in table:
+    floor = 0
+    for longest, lanes in table or (ROWS_OF_VECTORS if whole else ROWS_OF_WORDS):
         if n <= longest:
             chunks = -(-n // (lanes * width)) if extent.is_constant else longest // (lanes * width)
             return lanes, max(1, chunks), floor, longest
