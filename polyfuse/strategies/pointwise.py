@@ -6,7 +6,8 @@ y[i, j] = ...          i = b1*(R*TY) + r*TY + ty,   j = b0*(U*TX*V) + u*(TX*V) +
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
@@ -19,6 +20,8 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 
 THREADS = 128  # small blocks: the loads of some run beside the stores of others
 BYTES_IN_FLIGHT = 32  # per thread and array; 64 in blocks of 256 were up to 7 % slower on an H200
+
+LINE = 128  # bytes: rows shorter than that leave neighbouring threads in other rows
 
 SUMMING_THREADS = 256  # of blocks that sum scalars first: the fewer the better
 
@@ -39,25 +42,28 @@ def pointwise(situation: Situation) -> list[Proposal]:
         inner = axes[-1]
     if situation.target.kind == "cpu":
         return [_cpu(situation, axes, inner, prologue)]
-    found = [_gpu(situation, axes, inner, prologue=prologue)]
-    if not prologue and len(situation.group.body) > LARGE_BODY:
-        found.append(_gpu(situation, axes, inner, most_unrolled=1))
-    elif not prologue and inner is not None and (narrow := _narrow(situation, inner)):
-        found.append(_gpu(situation, axes, inner, narrow=narrow))
-    if not prologue and _ends_short(situation, axes, inner):
-        found.append(_gpu(situation, axes, axes[-1]))
-    if inner is not None and not prologue and (colours := _colours(situation, axes, inner)):
-        found.append(_gpu(situation, axes, inner, narrow=_few_of_many(situation, inner, colours), whole=colours))
-    if inner is not None and not prologue and (part := _part(situation, inner)):
-        found.append(_gpu(situation, axes, inner, part=part))
-    return found
+    found = [_gpu(situation, axes, inner, _Way(prologue=prologue))]
+    return found if prologue or inner is None else [*found, *_others(situation, axes, inner)]
+
+
+def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass) -> Iterator[Proposal]:
+    if len(situation.group.body) > LARGE_BODY:
+        yield _gpu(situation, axes, inner, _Way(most_unrolled=1))
+    elif narrow := _narrow(situation, inner):
+        yield _gpu(situation, axes, inner, _Way(narrow=narrow))
+    if _ends_short(situation, axes, inner):
+        yield _gpu(situation, axes, axes[-1])
+    if colours := _colours(situation, axes, inner):
+        yield _gpu(situation, axes, inner, _Way(narrow=_few_of_many(situation, inner, colours), whole=colours))
+    if part := _part(situation, inner):
+        yield _gpu(situation, axes, inner, _Way(part=part))
 
 
 SHORT = 8
 """Elements of rows that neighbouring threads have one each of, whatever else runs along longer ones."""
 
 
-def _ends_short(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass | None) -> bool:
+def _ends_short(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> bool:
     """Whether results lie in short rows, one behind the other, and loads run along something else: pairs made of two
     arrays.  Vectors along the loads would leave gaps in what a warp writes."""
     return len(axes) > 1 and inner is not axes[-1] and 1 < axes[-1].size(situation.hints) <= SHORT
@@ -75,7 +81,8 @@ def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) 
         for read in statement.reads:
             along = unit_dimension(read.index[-1]) if read.index and read.source in situation.group.loads else None
             axis = of[along] if along is not None else inner
-            stepped = any(f"%{d}" in e.names() for d, a in enumerate(of) if a is inner for e in _affine(read.index[:-1]))
+            steps = [f"%{d}" for d, a in enumerate(of) if a is inner]
+            stepped = any(name in e.names() for name in steps for e in _affine(read.index[:-1]))
             if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= COLOURS:
                 return axis
     return None
@@ -168,72 +175,121 @@ def _scalars_only(situation: Situation, axes: tuple[AxisClass, ...], prologue: l
     return short and all(a.reduced_by for a in prologue) and not situation.lead.is_reduction
 
 
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Of a thread: vectors of `width` elements, `unroll` of them along the row and `across` in rows.  Of a block:
+    `lanes` threads along a row, `near` along the next class in memory, where rows are short, and `rows` along another,
+    as `across` is unless it is `apart`, along one more."""
+
+    threads: int
+    width: int
+    unroll: int
+    lanes: int
+    near: int = 1
+    across: int = 1
+    apart: bool = False
+
+    @property
+    def rows(self) -> int:
+        return self.threads // (self.lanes * self.near)
+
+    @property
+    def span(self) -> int:
+        """Elements of a row in a block."""
+        return self.unroll * self.lanes * self.width
+
+
+def _tile(
+    situation: Situation, inner: AxisClass, others: Sequence[AxisClass], way: _Way, flat: bool
+) -> tuple[_Tile, list[AxisClass]]:
+    """The tile along `inner`, and the other classes: the one of `near`, if any is, then that of `rows`, then the rest.
+    """
+    asked, hints, size = situation.tiles, situation.hints, inner.size(situation.hints)
+    width = situation.width(inner.extent, flat=flat)
+    in_flight = 2 * BYTES_IN_FLIGHT if way.prologue else BYTES_IN_FLIGHT
+    threads = power_below(asked.get("threads", SUMMING_THREADS if way.prologue else THREADS))
+    itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
+    unroll = min(way.most_unrolled, max(1, in_flight // (itemsize * width)))
+    if way.narrow is not None:
+        width, unroll = min(width, way.narrow[0]), way.narrow[1]
+    unroll = asked.get("unroll", unroll)
+    lanes = min(threads, power_above(-(-max(1, way.part or size) // width)))
+    tile = _Tile(threads, width, unroll, lanes)
+    near = list(others[-1:]) if others and tile.span * itemsize < LINE and size <= lanes * width else []
+    if near and 1 < (count := near[0].size(hints)) < tile.rows:
+        tile = replace(tile, near=power_above(count) if 4 * count >= 3 * power_above(count) else power_below(count))
+    else:
+        near = []
+    rest = rows_first(situation, [a for a in others if a not in near], tile.rows)
+    if size < tile.span and "unroll" not in asked:  # rows of a thread, where its vectors fill no row
+        most = power_below(min(unroll, -(-rest[0].size(hints) // tile.rows))) if rest else 1
+        tile = replace(tile, unroll=1, across=most)
+        far = next((a for a in rest[1:] if a.size(hints) >= unroll), None) if most < unroll else None
+        if far is not None:
+            tile = replace(tile, across=power_below(unroll), apart=True)
+            rest = [rest[0], far, *[a for a in rest[1:] if a is not far]]
+    tile = replace(tile, across=asked.get("rows", tile.across))
+    return (replace(tile, unroll=size // way.part) if way.part else tile), [*near, *rest]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a proposal differs from the usual one.  `part`: the threads are dealt to the elements of a part of a row, of
+    which a thread takes all, see `_part`.  `narrow`: (elements of a vector, vectors), see `_narrow`.  `whole`: a thread
+    takes all along this class, see `_colours`.  `prologue`: classes that every block sums first."""
+
+    most_unrolled: int = 2 * BYTES_IN_FLIGHT
+    prologue: Sequence[AxisClass] = ()
+    part: int = 0
+    narrow: tuple[int, int] | None = None
+    whole: AxisClass | None = None
+
+
+USUAL = _Way()
+
+
 def _gpu(
-    situation: Situation,
-    axes: tuple[AxisClass, ...],
-    inner: AxisClass | None,
-    most_unrolled: int = 2 * BYTES_IN_FLIGHT,
-    prologue: Sequence[AxisClass] = (),
-    part: int = 0,
-    narrow: tuple[int, int] | None = None,
-    whole: AxisClass | None = None,
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass | None, way: _Way = USUAL
 ) -> Proposal:
-    """`part`: deal the threads to the elements of a part of a row, of which a thread takes all; see `_part`.  `narrow`:
-    (elements of a vector, vectors), see `_narrow`.  `whole`: a thread takes all along this class; see `_colours`."""
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
-    width = situation.width(inner.extent, flat=len(axes) == 1)
-    in_flight = 2 * BYTES_IN_FLIGHT if prologue else BYTES_IN_FLIGHT
-    threads = power_below(situation.tiles.get("threads", SUMMING_THREADS if prologue else THREADS))
-    lanes = min(threads, power_above(-(-max(1, part or inner.size(situation.hints)) // width)))
-    rows = threads // lanes
-    others = rows_first(situation, [a for a in axes if a is not inner and a is not whole], rows)
-    itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
-    unroll = min(most_unrolled, max(1, in_flight // (itemsize * width)))
-    if narrow is not None:
-        width, unroll = min(width, narrow[0]), narrow[1]
-        lanes = min(threads, power_above(-(-inner.size(situation.hints) // width)))
-        rows = threads // lanes
-    unroll = situation.tiles.get("unroll", unroll)
-    across = 1  # rows of a thread, where its vectors fill no row
-    if inner.size(situation.hints) < unroll * lanes * width and "unroll" not in situation.tiles:
-        unroll, across = 1, power_below(min(unroll, -(-others[0].size(situation.hints) // rows))) if others else 1
-    across = situation.tiles.get("rows", across)
-    if part:
-        unroll = inner.size(situation.hints) // part
-    t_inner, t_outer = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    u, r, v = slot("u", unroll), slot("r", across), slot("v", width)
-    span = unroll * lanes * width
+    tile, others = _tile(
+        situation, inner, [a for a in axes if a is not inner and a is not way.whole], way, flat=len(axes) == 1
+    )
+    tx, tn = thread("tx", 1, tile.lanes), thread("tn", tile.lanes, tile.near)
+    ty = thread("ty", tile.lanes * tile.near, tile.rows)
+    u, r, v = slot("u", tile.unroll), slot("r", tile.across), slot("v", tile.width)
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
+    dealt = [((ty, 1),), ((r, 1),)] if tile.apart else [((r, tile.rows), (ty, 1))]
+    dealt = [((tn, 1),), *dealt] if tile.near > 1 else dealt
     for k, axis in enumerate(others):
-        step = across * rows if k == 0 else 1
-        b = block(f"b{k + 1}", axis.extent.ceildiv(step))
-        digits.append(b)
-        splits[axis.number] = mixed((b, step), (r, rows), (t_outer, 1)) if k == 0 else mixed((b, step))
-    b = block("b0", inner.extent.ceildiv(span))
-    splits[inner.number] = mixed((b, span), (u, lanes * width), (t_inner, width), (v, 1))
-    digits = [*reversed(digits), b, t_inner, t_outer]
-    colours = [slot("o", whole.size(situation.hints))] if whole is not None else []
-    if whole is not None:
-        splits[whole.number] = mixed((colours[0], 1))
-    guards = situation.divisible(inner.extent, width) if others or whole else ()
-    summed, prologue_splits, bounds = _prologue(situation, prologue, threads)
-    digits += summed
-    splits |= prologue_splits
-    guards = (*guards, *bounds, *(exactly(whole.extent, colours[0].count) if whole is not None else ()))
+        parts = dealt[k] if k < len(dealt) else ()
+        step = math.prod(d.count for d, _ in parts)
+        digits.append(block(f"b{k + 1}", axis.extent.ceildiv(step)))
+        splits[axis.number] = mixed((digits[-1], step), *parts)
+    b = block("b0", inner.extent.ceildiv(tile.span))
+    splits[inner.number] = mixed((b, tile.span), (u, tile.lanes * tile.width), (tx, tile.width), (v, 1))
+    guards: tuple[AnyGuard, ...] = situation.divisible(inner.extent, tile.width) if len(axes) > 1 else ()
+    colours: list[Digit] = []
+    if way.whole is not None:
+        colours = [slot("o", way.whole.size(situation.hints))]
+        splits[way.whole.number] = mixed((colours[0], 1))
+        guards = (*guards, *exactly(way.whole.extent, colours[0].count))
+    summed, prologue_splits, bounds = _prologue(situation, way.prologue, tile.threads)
     return Proposal(
         "pointwise",
         (
-            *(("threads", threads), ("unroll", unroll), *([("rows", across)] if across > 1 else [])),
-            *([("lanes", lanes)] if part else []),
+            *(("threads", tile.threads), ("unroll", tile.unroll)),
+            *([("rows", tile.across)] if tile.across > 1 else []),
+            *([("lanes", tile.lanes)] if way.part else []),
             *[("columns", o.count) for o in colours],
-            ("vector", width),
+            ("vector", tile.width),
         ),
-        kept_digits([*digits, u, r, *colours, v], keep_threads=True),
-        anchors(situation, splits),
-        guards=guards,
+        kept_digits([*reversed(digits), b, tx, tn, ty, *summed, u, r, *colours, v], keep_threads=True),
+        anchors(situation, splits | prologue_splits),
+        guards=(*guards, *bounds),
         border=not others,
     )
 
