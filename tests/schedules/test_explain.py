@@ -127,7 +127,7 @@ def gathered(x: Any, i: Any) -> Any:
 
 
 def test_a_refusal_has_a_witness_across_blocks() -> None:
-    verdict = plan(gathered, "f32[M, 64]", "i32[K]").why_not("e", "y")
+    verdict = plan(gathered, "f32[M~64, 64]", "i32[K~100000]").why_not("e", "y")  # few rows, computed once
     assert verdict.kind is Kind.ILLEGAL and verdict.hazard is Hazard.SCOPE
     assert "it must be stored before it is gathered" in verdict.sentence
     witness = verdict.witness
