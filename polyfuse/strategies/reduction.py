@@ -60,7 +60,7 @@ def reduction(situation: Situation) -> list[Proposal]:
     if inner in over or situation.target.kind != "cpu":
         rows = _rows(situation, inner if inner in over else over[-1], over)
         found += [rows, _rows(situation, inner, over, "streamed")] if _is_lone(situation, rows, over) else [rows]
-        found += _held_words(situation, inner, over, rows)
+        found += _held(situation, inner, over, rows)
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over)
     return [p for p in found if p is not None]
@@ -72,13 +72,13 @@ def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> boo
     return alone and situation.target.kind != "cpu" and not situation.scans and not comes_back(situation, over)
 
 
-def _held_words(situation: Situation, inner: AxisClass, over: list[AxisClass], rows: Proposal) -> list[Proposal]:
-    """Rows of no whole vectors that would loop, and are needed again: in the registers of a block after all."""
-    whole = inner in over and row_width(situation, inner.extent) == situation.widest
-    if inner not in over or whole or situation.scans or not rows.loops or len(over) > 1 or situation.tiles:
+def _held(situation: Situation, inner: AxisClass, over: list[AxisClass], rows: Proposal) -> list[Proposal]:
+    """Rows that would loop and are needed again, in the registers of a block after all: prefixes, and rows of no whole
+    vectors."""
+    if inner not in over or not rows.loops or len(over) > 1 or situation.tiles or situation.target.kind == "cpu":
         return []
-    held = situation.target.kind != "cpu" and comes_back(situation, over)
-    return [_rows(situation, inner, over, "held")] if held else []
+    whole = not situation.scans and row_width(situation, inner.extent) == situation.widest
+    return [] if whole or not comes_back(situation, over) else [_rows(situation, inner, over, "held")]
 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
@@ -260,7 +260,7 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way)
     width = row_width(situation, extent)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
-        return _scan_shape(situation, inner, width, guards)
+        return _scan_shape(situation, inner, width, guards, 1 if way == "held" else TRIPS)
     whole = width > 1 and width == situation.widest
     lanes, chunks, floor, capacity = _capacity(extent, n, width, whole, HELD_WORDS if way == "held" else ())
     if way == "streamed":
@@ -314,10 +314,16 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
     return (*low, Guard(Affine.of(up_to) - extent)) if up_to is not None else low
 
 
-def _scan_shape(situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]) -> _RowShape:
+TRIPS = 4
+"""Of a block through a prefix, so that others compute while its threads wait for each other."""
+
+
+def _scan_shape(
+    situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...], most: int = TRIPS
+) -> _RowShape:
     extent = Affine.of(inner.run) if inner.run else inner.extent
     n = situation.size(extent)
-    lanes = min(1024, max(32, power_above(-(-n // (4 * width)))))
+    lanes = min(1024, max(32, power_above(-(-n // (most * width)))))
     lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", lanes)))
     trips = extent.ceildiv(lanes * width)
     if lanes * width >= n:
