@@ -2,7 +2,8 @@
 
 ``e[i, j] = exp(x[i, j] - m[i])`` links e's i with x's dimension 0 and with m's i.  A link that would put two dimensions
 of one statement into one class (``x + x.T``) is left out; that access is then a transposition, not an alignment.
-Links are taken in the order: identical index, identical index of a common input, index with an offset.
+Links are taken in the order: identical index, identical index of a common input, index with an offset, parts of a
+dimension of a common array (``x[64*j + k]``).
 """
 
 from __future__ import annotations
@@ -108,12 +109,19 @@ def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
     """(priority, order, key of the reader, key of what is read)."""
     found = []
     order = 0
+    parts: dict[tuple[int, int, tuple[int, ...], int], int] = {}  # of dimensions, numbered below zero
     for statement in group.statements():
         for read in statement.reads:
             produced = read.source in group.body
             kept = _kept(group, read)
             for d, entry in enumerate(read.index):
                 plain = _plain(entry)
+                steps = _steps(entry) if plain is None else ()
+                for dim, factor in steps:
+                    key = (read.source, d, tuple(f for _, f in steps), factor)
+                    part = parts.setdefault(key, -1 - len(parts))
+                    found.append((4, order, (statement.id, dim), (read.source, part)))
+                    order += 1
                 if plain is None:
                     continue
                 offset = plain[1] != 0
@@ -121,6 +129,15 @@ def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
                 found.append((priority, order, (statement.id, plain[0]), (read.source, kept[d])))
                 order += 1
     return sorted(found)
+
+
+def _steps(entry: object) -> tuple[tuple[int, int], ...]:
+    """(dimension, factor) of ``64*%j + %k``, where each steps by another; none for anything else."""
+    if not isinstance(entry, Affine) or len(entry.terms) < 2 or not entry.is_linear:
+        return ()
+    terms = [(int(a[1:]), f) for a, f in entry.terms if isinstance(a, str) and a.startswith("%")]
+    distinct = len(terms) == len(entry.terms) and len({f for _, f in terms}) == len(terms)
+    return tuple(sorted(terms, key=lambda term: term[1])) if distinct else ()
 
 
 def _kept(group: Group, read: Read) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
     elif narrow := _narrow(situation, inner):
         yield _gpu(situation, axes, inner, _Way(narrow=narrow))
     if _ends_short(situation, axes, inner):
-        yield _gpu(situation, axes, axes[-1])
+        yield _gpu(situation, axes, axes[-1], _Way(narrow=_narrow(situation, axes[-1])))
     if colours := _colours(situation, axes, inner):
         yield _gpu(situation, axes, inner, _Way(narrow=_few_of_many(situation, inner, colours), whole=colours))
     if part := _part(situation, inner):
