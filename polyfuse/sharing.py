@@ -96,7 +96,7 @@ def _results(plan: Plan, residence: Residence, held: Held) -> Pairs:
         value = plan.scop.outputs[output]
         wanted = [written[output]] if output in written else [a for a in held if a not in plan.program.writes]
         if plan.scop.outputs.index(value) != output or residence.written.get(value, -1) < 0 or _is_finer(plan, output):
-            continue  # copied from its twin, or from the argument that it is; or of another shape than what it would take
+            continue  # copied from its twin, or from the argument that it is; or of another shape than its memory
         for argument in wanted:
             free = argument in held and argument not in chosen.values()
             if free and residence.joins(held[argument], value):

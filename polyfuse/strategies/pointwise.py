@@ -116,7 +116,7 @@ def _narrow(situation: Situation, inner: AxisClass) -> tuple[int, int] | None:
     hints, lead = situation.hints, situation.points(situation.lead)
     count = {v: math.prod(n.evaluate(hints) for n in situation.scop.shape(v)) for v in situation.group.loads}
     reads = {(r.source, r.component, r.index) for s in situation.group.statements() for r in s.reads}
-    long = [situation.scop.dtype(v, c) for v, c, _ in reads if v in count and 2 * count[v] > lead]
+    long = [situation.scop.dtype(v, c) for v, c, _ in reads if v in count and 2 * count[v] >= lead]
     loaded = sum(d.itemsize for d in long)
     itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
     width = situation.width(inner.extent, flat=False)
