@@ -109,7 +109,7 @@ def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
     """(priority, order, key of the reader, key of what is read)."""
     found = []
     order = 0
-    parts: dict[tuple[int, int, tuple[int, ...], int], int] = {}  # of dimensions, numbered below zero
+    parts: dict[tuple[int, int, tuple[int, ...], int], int] = {}  # of dimensions: no statement's, so numbered apart
     for statement in group.statements():
         for read in statement.reads:
             produced = read.source in group.body
@@ -120,7 +120,7 @@ def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
                 for dim, factor in steps:
                     key = (read.source, d, tuple(f for _, f in steps), factor)
                     part = parts.setdefault(key, -1 - len(parts))
-                    found.append((4, order, (statement.id, dim), (read.source, part)))
+                    found.append((4, order, (statement.id, dim), (part, 0)))
                     order += 1
                 if plain is None:
                     continue

@@ -120,3 +120,14 @@ def test_only_equal_parts_are_taken_apart() -> None:
     assert relabelled(of_even) is not of_even
     of_any = view(iota([n], dimension(0), i64), [n], [dimension(0) // 2])
     assert relabelled(of_any) is of_any
+
+
+def test_parts_of_a_dimension_run_together() -> None:
+    """Means of 64 neighbours and what is left of them: one read."""
+
+    def centred(x):
+        parts = x.reshape(x.shape[0], -1, 64)
+        return (parts - parts.mean(axis=-1, keepdims=True)).reshape(x.shape)
+
+    (kernel,) = pf.jit(centred).plan(pf.spec("f32[N~16384, 4096]"), target="h200").kernels
+    assert kernel.strategy == "rows" and dict(kernel.parameters)["lanes"] < 32
