@@ -49,12 +49,10 @@ def pointwise(situation: Situation) -> list[Proposal]:
 def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass) -> Iterator[Proposal]:
     if len(situation.group.body) > LARGE_BODY:
         yield _gpu(situation, axes, inner, _Way(most_unrolled=1))
-    elif narrow := _narrow(situation, inner):
-        yield _gpu(situation, axes, inner, _Way(narrow=narrow))
     if _ends_short(situation, axes, inner):
-        yield _gpu(situation, axes, axes[-1], _Way(narrow=_narrow(situation, axes[-1])))
+        yield _gpu(situation, axes, axes[-1])
     if colours := _colours(situation, axes, inner):
-        yield _gpu(situation, axes, inner, _Way(narrow=_few_of_many(situation, inner, colours), whole=colours))
+        yield _gpu(situation, axes, inner, _Way(whole=colours, few=_few_of_many(situation, inner, colours)))
     if part := _part(situation, inner):
         yield _gpu(situation, axes, inner, _Way(part=part))
 
@@ -69,6 +67,8 @@ def _ends_short(situation: Situation, axes: Sequence[AxisClass], inner: AxisClas
     return len(axes) > 1 and inner is not axes[-1] and 1 < axes[-1].size(situation.hints) <= SHORT
 
 
+MOST_RESULTS = 32
+"""Of a thread that takes all of several neighbours."""
 COLOURS = 4
 """Neighbours in memory, of which another dimension is made, that a thread reads together."""
 
@@ -93,39 +93,16 @@ def _affine(index: Sequence[IndexEntry]) -> list[Affine]:
 
 
 def _few_of_many(situation: Situation, inner: AxisClass, colours: AxisClass) -> tuple[int, int]:
-    """(elements of a vector, vectors) of a thread that has all colours of each, which are a vector themselves where
-    they are two or four."""
+    """(vectors, elements of one) of a thread that has all colours of each, which are a vector themselves where they are
+    two or four."""
     count = colours.size(situation.hints)
     vector = 1 if count == power_below(count) else min(4, situation.width(inner.extent, flat=False))
-    return vector, max(1, power_below(MOST_RESULTS // (vector * count)))
+    return max(1, power_below(MOST_RESULTS // (vector * count))), vector
 
 
 def exactly(extent: Affine, count: int) -> tuple[AnyGuard, ...]:
     """The guards that a size is `count`."""
     return () if extent.is_constant else (Guard(extent - count), Guard(-extent + count))
-
-
-MOST_RESULTS = 32
-"""Words of a thread whose loads are narrow, or which takes all of several neighbours."""
-
-
-def _narrow(situation: Situation, inner: AxisClass) -> tuple[int, int] | None:
-    """(elements of a vector, vectors of a thread) where the loads of a proposal by the bytes of the widest array would
-    leave few bytes on their way: of bytes that become floats.  The vectors are whole for that array, so that warps
-    write whole sectors.  None where the loads are wide enough, or the results what memory is busy with."""
-    hints, lead = situation.hints, situation.points(situation.lead)
-    count = {v: math.prod(n.evaluate(hints) for n in situation.scop.shape(v)) for v in situation.group.loads}
-    reads = {(r.source, r.component, r.index) for s in situation.group.statements() for r in s.reads}
-    long = [situation.scop.dtype(v, c) for v, c, _ in reads if v in count and 2 * count[v] >= lead]
-    loaded = sum(d.itemsize for d in long)
-    itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
-    width = situation.width(inner.extent, flat=False)
-    at_once = loaded * width * max(1, BYTES_IN_FLIGHT // (itemsize * width))
-    if not loaded or at_once >= BYTES_IN_FLIGHT:
-        return None
-    vector = min(width, max(1, situation.target.vector_bytes // itemsize))
-    most = min(BYTES_IN_FLIGHT // loaded, 4 * MOST_RESULTS // max(4, itemsize))
-    return vector, max(1, power_below(most) // vector)
 
 
 MOST_PARTS = 4
@@ -208,10 +185,10 @@ def _tile(
     width = situation.width(inner.extent, flat=flat)
     in_flight = 2 * BYTES_IN_FLIGHT if way.prologue else BYTES_IN_FLIGHT
     threads = power_below(asked.get("threads", SUMMING_THREADS if way.prologue else THREADS))
-    itemsize = max(d.itemsize for v in situation.group.loads | situation.group.roots for d in _dtypes(situation, v))
+    itemsize = max(situation.long_itemsizes)
     unroll = min(way.most_unrolled, max(1, in_flight // (itemsize * width)))
-    if way.narrow is not None:
-        width, unroll = min(width, way.narrow[0]), way.narrow[1]
+    if way.whole is not None:
+        unroll, width = way.few[0], min(width, way.few[1])
     unroll = asked.get("unroll", unroll)
     lanes = min(threads, power_above(-(-max(1, way.part or size) // width)))
     tile = _Tile(threads, width, unroll, lanes)
@@ -235,14 +212,14 @@ def _tile(
 @dataclass(frozen=True, slots=True)
 class _Way:
     """How a proposal differs from the usual one.  `part`: the threads are dealt to the elements of a part of a row, of
-    which a thread takes all, see `_part`.  `narrow`: (elements of a vector, vectors), see `_narrow`.  `whole`: a thread
-    takes all along this class, see `_colours`.  `prologue`: classes that every block sums first."""
+    which a thread takes all, see `_part`.  `whole`: a thread takes all along this class, see `_colours`, in so many
+    vectors of so many elements as `few` says.  `prologue`: classes that every block sums first."""
 
     most_unrolled: int = 2 * BYTES_IN_FLIGHT
     prologue: Sequence[AxisClass] = ()
     part: int = 0
-    narrow: tuple[int, int] | None = None
     whole: AxisClass | None = None
+    few: tuple[int, int] = (1, 1)
 
 
 USUAL = _Way()

@@ -29,15 +29,17 @@ ROWS_OF_WORDS = ((64, 8), (512, 32))
 """(longest row, lanes that hold it in registers), at most 32 elements a lane.  Few, so that many shapes share few
 kernels; longer rows loop, and the rows that are no whole vectors loop early: their second pass hits the first-level
 cache."""
-HELD_WORDS = ((1024, 64), (2048, 128), (4096, 256), (8192, 512), (16384, 1024))
-"""The same for longer rows of words that several passes need: they are read from memory once, an element at a time."""
+REGULAR = 128
+"""Rows of a multiple of so many elements, as most are that a model has, have classes of their own, so that little of a
+class is padding: half of it made dividing rows of 8192 by their sums take 504 us on an H200, where 270 were expected.
+Other lengths, which are many, share kernels."""
+CHUNKS = (1, 2, 3, 4, 6)
 LOOPED = {True: (512, 16), False: (256, 8)}  # of vectors or of words: (lanes, elements a lane takes per trip)
 STREAMED = {True: (256, 16), False: (256, 8)}
 """Where one pass is all: cross-entropy of 8192 x 32000 on an H200 takes 237 us in 256 lanes, 244 in 512, 364 in 1024.
 """
-Table = tuple[tuple[int, int], ...]
 Way = Literal["usual", "streamed", "held"]
-"""How a row is dealt: by its length, in a loop for one pass, or in registers whatever its alignment."""
+"""How a row is dealt: by its length, in a loop for one pass, or a prefix in one trip."""
 COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 """(lanes of whole vectors along the kept class, threads): fewer leave more threads for rows where columns are few."""
 WAVES = (4, 1)
@@ -73,12 +75,10 @@ def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> boo
 
 
 def _held(situation: Situation, inner: AxisClass, over: list[AxisClass], rows: Proposal) -> list[Proposal]:
-    """Rows that would loop and are needed again, in the registers of a block after all: prefixes, and rows of no whole
-    vectors."""
-    if inner not in over or not rows.loops or len(over) > 1 or situation.tiles or situation.target.kind == "cpu":
+    """Prefixes that would loop and are needed again, in the registers of a block after all."""
+    if not inner.scanned_by or not rows.loops or len(over) > 1 or situation.tiles or situation.target.kind == "cpu":
         return []
-    whole = not situation.scans and row_width(situation, inner.extent) == situation.widest
-    return [] if whole or not comes_back(situation, over) else [_rows(situation, inner, over, "held")]
+    return [_rows(situation, inner, over, "held")] if comes_back(situation, over) else []
 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
@@ -262,7 +262,10 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards, 1 if way == "held" else TRIPS)
     whole = width > 1 and width == situation.widest
-    lanes, chunks, floor, capacity = _capacity(extent, n, width, whole, HELD_WORDS if way == "held" else ())
+    lanes, chunks, floor, capacity = _capacity(extent, n, width, whole)
+    if whole and n <= capacity and n % REGULAR == 0 and not extent.is_constant:
+        chunks, floor, capacity = _regular(n, lanes * width, floor, capacity)
+        guards = (*guards, Guard(extent, REGULAR, advisory=True))
     if way == "streamed":
         (lanes, elements), floor, capacity = STREAMED[whole], 0, 0
         chunks = max(1, elements // width)
@@ -295,16 +298,25 @@ def row_width(situation: Situation, extent: Affine) -> int:
     return min(width, max(1, 4 * situation.widest // situation.target.vector_bytes))
 
 
-def _capacity(extent: Affine, n: int, width: int, whole: bool, table: Table = ()) -> tuple[int, int, int, int]:
+def _capacity(extent: Affine, n: int, width: int, whole: bool) -> tuple[int, int, int, int]:
     """(lanes, chunks, largest row of the class below, largest row of this class); `whole`: rows are whole vectors."""
     floor = 0
-    for longest, lanes in table or (ROWS_OF_VECTORS if whole else ROWS_OF_WORDS):
+    for longest, lanes in ROWS_OF_VECTORS if whole else ROWS_OF_WORDS:
         if n <= longest:
             chunks = -(-n // (lanes * width)) if extent.is_constant else longest // (lanes * width)
             return lanes, max(1, chunks), floor, longest
         floor = longest
     lanes, elements = LOOPED[whole]
     return lanes, max(1, elements // width), floor, floor
+
+
+def _regular(n: int, span: int, floor: int, capacity: int) -> tuple[int, int, int]:
+    """(chunks, largest row of the class below, largest row of this class) for regular rows of a class, of which a chunk
+    holds `span` elements."""
+    steps = [c for c in CHUNKS if floor < c * span < capacity]
+    bounds = [floor, *[c * span for c in steps], capacity]
+    place = next(k for k, bound in enumerate(bounds) if n <= bound)
+    return -(-bounds[place] // span), bounds[place - 1], bounds[place]
 
 
 def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:
