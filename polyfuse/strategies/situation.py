@@ -124,8 +124,9 @@ class Situation:
         sizes = [d.itemsize for v in values for d in self.scop.statements[v].dtypes if self.scop.shape(v)]
         if not sizes:
             return 1
-        stored = max([d.itemsize for v in self._long(self.group.roots) for d in self.scop.statements[v].dtypes])
-        return max(1, min(8, self.target.vector_bytes // max(min(sizes), stored)))
+        written = [v for v in self._long(values) if v in self.group.roots]
+        stored = [d.itemsize for v in written for d in self.scop.statements[v].dtypes]
+        return max(1, min(8, self.target.vector_bytes // max([min(sizes), *stored])))
 
     @cached_property
     def long_itemsizes(self) -> tuple[int, ...]:

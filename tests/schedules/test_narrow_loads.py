@@ -1,4 +1,4 @@
-"""Bytes that become floats: threads take so many that enough of them are on their way."""
+"""Bytes that become floats: what a warp writes has no gaps."""
 
 from __future__ import annotations
 
@@ -13,19 +13,51 @@ def normalised(x):
     return (x.astype(np.float32) / 255 - 0.5) * 4
 
 
-@pytest.mark.parametrize("shape", ["u8[N~4096, M~12288]", "u8[4096, 4096, 3]", "i8[N~50000000]"])
-def test_enough_bytes_are_on_their_way(shape: str) -> None:
-    (kernel,) = pf.jit(normalised).plan(pf.spec(shape), target="h200").kernels
-    tile = dict(kernel.parameters)
-    assert tile["vector"] == 4  # a warp writes whole lines
-    assert tile["vector"] * tile["unroll"] >= 32
+WIDTHS = {
+    "bytes to floats": (normalised, ("u8[N~4096, M~12288]",), 4),
+    "halves to floats": (lambda x: x.astype(np.float32), ("bf16[N~4096, M~12288]",), 4),
+    "floats to halves": (lambda x, y: x.astype(y.dtype), ("f32[N~4096, M~12288]", "bf16[2]"), 8),
+    "floats where bytes say so": (lambda c, x: np.where(c, x, 0), ("bool[N~50000000]", "f32[N~50000000]"), 4),
+    "halves": (lambda x: x * 2, ("bf16[N~50000000]",), 8),
+}
 
 
-@pytest.mark.parametrize("shape", ["f32[N~4096, M~12288]", "bf16[N~4096, M~12288]"])
-def test_wide_loads_stay_as_they_are(shape: str) -> None:
-    (kernel,) = pf.jit(lambda x: x * 2).plan(pf.spec(shape), target="h200").kernels
-    tile = dict(kernel.parameters)
-    assert tile["vector"] * tile["unroll"] == (8 if shape.startswith("f32") else 16)
+@pytest.mark.parametrize("case", WIDTHS)
+def test_vectors_are_as_wide_as_what_is_written_allows(case: str) -> None:
+    function, specs, width = WIDTHS[case]
+    (kernel,) = pf.jit(function).plan(*map(pf.spec, specs), target="h200").kernels
+    assert dict(kernel.parameters)["vector"] == width
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sum(axis=1), lambda x: x.argmax(axis=1)])
+def test_few_results_of_wide_elements_leave_loads_as_they_are(function) -> None:
+    (kernel,) = pf.jit(function).plan(pf.spec("bf16[N~16384, M~8192]"), target="h200").kernels
+    assert dict(kernel.parameters)["vector"] == 8
+
+
+def test_indices_of_rows_do_not_narrow_what_a_thread_takes_of_them() -> None:
+    (kernel,) = pf.jit(lambda t, i: t[i] * 2).plan(pf.spec("f32[V, 4096]"), pf.spec("i64[K]"), target="h200").kernels
+    assert dict(kernel.parameters)["unroll"] == 2
+
+
+def test_planes_of_pixels_are_read_pixel_by_pixel() -> None:
+    plan = pf.jit(lambda x: normalised(x).transpose(2, 0, 1)).plan(pf.spec("u8[H~4096, W~4096, 3]"), target="h200")
+    (kernel,) = plan.kernels
+    assert dict(kernel.parameters)["columns"] == 3
+    loose = pf.jit(lambda x: normalised(x).transpose(2, 0, 1)).plan(
+        pf.spec("u8[H~4096, W~4096, 3]"), target="h200", fuse=False
+    )
+    assert_equivalent(loose, plan, seeds=(0,), sizes=[{"H": 6, "W": 42}])
+
+
+def test_short_rows_are_dealt_to_neighbours_one_behind_the_other() -> None:
+    """Each pixel four times: pairs of neighbours in rows of pairs, a warp writes whole lines of them."""
+    function = pf.jit(lambda x: np.repeat(np.repeat(x, 2, axis=1), 2, axis=2))
+    specs = pf.spec("f32[N~4096, 64, 64]")
+    plan = function.plan(specs, target="h200")
+    (kernel,) = plan.kernels
+    assert dict(kernel.parameters)["vector"] == 2 and dict(kernel.parameters)["rows"] == 4
+    assert_equivalent(function.plan(specs, target="h200", fuse=False), plan, seeds=(0,), sizes=[{"N": 3}])
 
 
 def test_every_element_is_computed() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from tests.run.conftest import Jit
 from tests.schedules.spellings import layernorm, softmax
 from tests.schedules.strategies import assert_close, expected
@@ -69,3 +70,12 @@ def test_random_lists_of_parameters_do_not_mean_a_compilation_each(jit: Jit) -> 
     info = function.cache_info()
     assert info.traces == 1 and info.misses == 60
     assert info.plans == info.compilations == 24
+
+
+def test_regular_rows_are_padded_little() -> None:
+    """Rows of a multiple of 128 elements: at most half as many again as they have, beyond 512."""
+    for n in (640, 768, 1024, 1536, 2048, 3072, 5120, 8192, 10240, 12288, 16384):
+        (kernel,) = pf.jit(softmax).plan(pf.spec(f"f32[N~4096, M~{n}]"), target="h200").kernels
+        tile = dict(kernel.parameters)
+        held = tile["lanes"] * tile["chunks"] * tile["vector"]
+        assert n <= held < 1.7 * n, (n, tile)
