@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyfuse.bindings import VolumeGuard
+from polyfuse.bindings import VolumeGuard, is_advisory
 from polyfuse.dtypes import DType
 from polyfuse.errors import ScheduleError
 from polyfuse.verdict import Hazard, Kind, Verdict
@@ -147,7 +147,8 @@ def _holds(plan: Plan, sizes: Mapping[str, int]) -> bool:
         known = dict(sizes)
         for name, factors in kernel.group.scop.program.derived:
             known[name] = prod(f.evaluate(known) for f in factors)
-        if not all(g.holds(known) for g in kernel.guards if not isinstance(g, VolumeGuard)):
+        binding = [g for g in kernel.guards if not isinstance(g, VolumeGuard) and not is_advisory(g)]
+        if not all(g.holds(known) for g in binding):
             return False
     return True
 
