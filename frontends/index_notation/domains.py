@@ -116,18 +116,31 @@ class Inference:
                 advice=f"State it: {index.name} = pf.indices('{index.name}', within=(start, stop)).",
             )
         self._check_equal(index, usable)
+        common = self._common(limits)
+        return self._ordered(common.low, common.high)
+
+    def _common(self, limits: Sequence[Range]) -> Range:
         low, high = limits[0].low, limits[0].high
         for limit in limits[1:]:
             low = low if low == limit.low or self.trace.decide(low - limit.low) else limit.low
             high = high if high == limit.high or self.trace.decide(limit.high - high) else limit.high
-        return self._ordered(low, high)
+        return Range(low, high)
+
+    def _of_axis(self, site: Site, key: str, usable: Sequence[Site]) -> Range:
+        """Where all accesses along this axis of this array are in bounds."""
+        same = [s for s in usable if s.access.array.buffer is site.access.array.buffer and s.axis == site.axis]
+        return self._common([limit for s in same if (limit := self._limits(s, key)) is not None])
 
     def _check_equal(self, index: Index, usable: Sequence[Site]) -> None:
-        """Axes that an index runs over by itself are of one size."""
+        """Axes that an index runs over by itself are of one size, or of that which other accesses to them leave:
+        ``(x[i + 1] - x[i]) / h[i]``."""
         plain = [s for s in usable if s.subscript == Affine.symbol(index.key) and not s.is_target]
         for site in plain[1:]:
             first = plain[0]
             if first.size != site.size and not self.trace.equal(first.size, site.size):
+                ranges = [self._of_axis(s, index.key, usable) for s in (first, site)]
+                if all(map(self.trace.equal, *((r.low, r.high) for r in ranges))):
+                    continue
                 a, b = (_axis_text(self.trace, s) for s in (first, site))
                 raise IndexingError(
                     f"index {index.name} runs over {a} and over {b}",

@@ -182,7 +182,7 @@ def index_array(trace: Trace, item: Any) -> Tracer:
     """An index as an integer tracer.  Raises IndexingError."""
     if isinstance(item, (str, bytes, float, complex)):
         raise IndexingError(f"an index is an integer, a slice, None, an ellipsis or an array of integers, not {item!r}")
-    if isinstance(item, (list, tuple)) and not item:
+    if isinstance(item, (list, tuple, range)) and not item:
         item = np.zeros(0, np.int64)
     tracer = lift(trace, item)
     if tracer.element.kind not in "iu":

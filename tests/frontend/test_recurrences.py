@@ -213,3 +213,32 @@ def test_a_schedule_that_deals_a_recurrence_to_threads_is_refused() -> None:
         pf.parse_schedule(
             text.replace("serial", "rows"), pf.jit(decayed_rows), pf.spec("f32[64, 4096]"), pf.spec("f32[64]")
         )
+
+
+def test_a_recurrence_from_a_given_start() -> None:
+    """The state is one longer than what drives it: an index runs over both where all accesses are in bounds."""
+
+    def states(x: Any, a: Any) -> Any:
+        s = pf.zeros(x.shape[0] + 1)
+        s[0] = 2.0
+        s[i + 1] = s[i] * a + x[i]
+        return s
+
+    for size in (1, 9):
+        x = RNG.normal(size=size)
+        wanted = np.full(size + 1, 2.0)
+        for t in range(size):
+            wanted[t + 1] = wanted[t] * 0.5 + x[t]
+        np.testing.assert_allclose(run(states, x, 0.5), wanted, rtol=1e-12)
+
+
+def test_differences_over_steps_of_their_own() -> None:
+    def slopes(x: Any, h: Any) -> Any:
+        d = pf.empty()
+        d[i] = (x[i + 1] - x[i]) / h[i]
+        return d
+
+    x, h = RNG.normal(size=8), RNG.random(7) + 1
+    np.testing.assert_allclose(run(slopes, x, h), np.diff(x) / h, rtol=1e-12)
+    with pytest.raises(pf.errors.IndexingError, match="index i runs over axis 0 of x of size .* and over axis 0 of h"):
+        run(slopes, x, RNG.random(6))

@@ -306,3 +306,14 @@ def test_a_write_over_an_earlier_one_takes_its_place() -> None:
     (region,) = [n for n in topological(trace(function, [spec("f64[N~9]")]).program.outputs) if isinstance(n, Region)]
     assert len(region.pieces) == 3
     np.testing.assert_array_equal(run(function, np.arange(9.0)), function(np.arange(9.0)))
+
+
+def test_an_empty_range_is_an_index_of_integers() -> None:
+    def function(p: Any, y: Any) -> Any:
+        g = p * 2
+        g[range(len(y)), y] -= 1
+        return g
+
+    for rows in (0, 3):
+        p, y = np.random.default_rng(0).random((rows, 4)), np.arange(rows)
+        np.testing.assert_array_equal(run(function, p, y), function(p, y))
