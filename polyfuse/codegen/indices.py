@@ -73,15 +73,14 @@ class Indices:
     # ------------------------------------------------------------------------------------------ text
     def tree(self, affine: Affine) -> Node:
         """`affine` as an expression."""
-        positive, negative = self._signed_parts(affine)
-        return self._sum(positive, negative, affine.constant)
+        positive, negative, constant = self._signed_parts(affine)
+        return self._sum(positive, negative, constant)
 
     def condition(self, affine: Affine) -> Node:
         """``affine >= 0`` as a person writes it: negative terms on the other side, ``<`` where it saves a ``- 1``."""
         if self.kind(affine) == INTEGER:
             return Call("inside", (self.tree(affine),))
-        upper, lower = self._signed_parts(affine)
-        constant = affine.constant
+        upper, lower, constant = self._signed_parts(affine)
         if not lower:
             return Binary(">=", self._sum(upper, [], 0), Literal(-constant))
         if not upper:
@@ -132,12 +131,13 @@ class Indices:
         return total if total is not None else Literal(0)
 
     # ------------------------------------------------------------------------------------------ parts
-    def _signed_parts(self, affine: Affine) -> tuple[list[Part], list[Part]]:
-        """The terms of `affine`, constants apart, as (positive, negated negative) lists in printing order."""
-        rest = Affine(affine.terms)
+    def _signed_parts(self, affine: Affine) -> tuple[list[Part], list[Part], int]:
+        """The terms of `affine` as (positive, negated negative) lists in printing order, and the constant beside."""
+        rest, constant = Affine(affine.terms), affine.constant
         parts: list[Part] = []
         for remainder, factor in _remainders(rest):
             parts.append((factor, remainder))
+            constant -= factor * remainder.numerator.constant
             rest = rest - _expanded(remainder) * factor
             rest = Affine(rest.terms)
         for base, hoist in self.bases:
@@ -147,7 +147,7 @@ class Indices:
                     rest = rest - base * sign
         parts.extend((factor, atom) for atom, factor in rest.terms)
         parts.sort(key=lambda part: self._order(part[1]))
-        return [p for p in parts if p[0] > 0], [(-f, a) for f, a in parts if f < 0]
+        return [p for p in parts if p[0] > 0], [(-f, a) for f, a in parts if f < 0], constant
 
     def _order(self, part: Atom | Remainder | Hoist) -> tuple[int, str]:
         match part:
@@ -203,20 +203,20 @@ def _hoists(node: Node) -> Iterator[Hoist]:
 
 
 def _expanded(remainder: Remainder) -> Affine:
-    """The terms that `remainder` stands for, without its constant."""
+    """The terms that `remainder` stands for, without the constant of its numerator."""
     division = Affine(((FloorDiv(remainder.numerator, remainder.denominator), -remainder.denominator),))
     return Affine(remainder.numerator.terms) + division
 
 
 def _remainders(affine: Affine) -> list[tuple[Remainder, int]]:
-    """Each ``c * (n % d)`` that occurs in `affine` as ``c*n - c*d*floor(n/d)``; the constant of n stays outside."""
+    """Each ``c * (n % d)`` that occurs in `affine` as ``c*n - c*d*floor(n/d)``, but for the constant of n."""
     found: list[tuple[Remainder, int]] = []
     for atom, coefficient in affine.terms:
         if not isinstance(atom, FloorDiv) or coefficient % atom.denominator:
             continue
         factor = -coefficient // atom.denominator
         numerator = atom.numerator
-        if numerator.constant == 0 and all(affine.coefficient(a) == factor * c for a, c in numerator.terms):
+        if all(affine.coefficient(a) == factor * c for a, c in numerator.terms):
             found.append((Remainder(numerator, atom.denominator), factor))
             affine = affine - _expanded(found[-1][0]) * factor
     return found

@@ -40,6 +40,8 @@ ASYNCHRONOUS = (8, 0)
 """The first capability that copies to shared memory beside its threads."""
 RINGS, TRIP = ((512, 3), (1024, 3), (1024, 2)), 1 << 16
 """(threads, trips of a ring), bytes that a block copies in a trip."""
+READ = 128
+"""Elements of shares that a thread of the last block has on their way at once: more find no registers."""
 HELD = 32
 """Elements of a row that a thread holds: as many sums of columns live in its registers."""
 
@@ -158,7 +160,9 @@ def _proposal(
         outer.number: mixed((b1, share), (r, step), (u, tile.rows), (ty, 1)),
         **{axis.number: mixed((b, 1)) for axis, b in zip(batch, matrices, strict=True)},
     }
-    combines = {d.name: c for d, c in ((b0, combination(b0, None, situation)), (b1, combination(b1, ty, situation)))}
+    most = max(1, READ // (tile.chunks * width))
+    reads = (b0, combination(b0, None, situation)), (b1, combination(b1, ty, situation, most))
+    combines = {d.name: c for d, c in reads}
     t, s = thread("tr", 1, min(tile.lanes * tile.rows, share)), slot("s", max(1, share // (tile.lanes * tile.rows)))
     guards = situation.divisible(inner.extent, width)
     if whole and not inner.extent.is_constant:

@@ -111,13 +111,13 @@ def _share(
     return block(f"b{len(blocks)}", axis.extent.ceildiv(steps * step)), steps
 
 
-def combination(shares: Digit, threads: Digit | None, situation: Situation) -> Combination:
-    """A thread of the last block reads several shares at once, so that their latencies overlap; a core has a whole
-    strip of each on its way."""
+def combination(shares: Digit, threads: Digit | None, situation: Situation, most: int = 8) -> Combination:
+    """A thread of the last block reads several shares at once, up to `most`, so that their latencies overlap; a core
+    has a whole strip of each on its way."""
     if situation.target.kind == "cpu":
         return Combination((), 1)
     dealt, count = ((threads.name,), threads.count) if threads is not None and threads.count > 1 else ((), 1)
-    return Combination(dealt, min(8, power_above(-(-situation.size(shares.extent) // count))))
+    return Combination(dealt, min(8, power_below(most), power_above(-(-situation.size(shares.extent) // count))))
 
 
 def _shared_rows(
