@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polyfuse.affine import Affine
+from polyfuse.errors import ArgumentError
 from polyfuse.explain.identity import Sizes, value_keys
 from polyfuse.explain.kernels import by_step, launch_cost
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.explain.units import bytes_text, time_text
 from polyfuse.program_costs import size_hints
+from polyfuse.reference import bind_sizes
 from polyfuse.run.workspace import buffer_bytes, regions
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
+    from polyfuse.expr import Program
     from polyfuse.plan import Plan
 
 Measure = Callable[["Plan"], Sequence[float]]
@@ -108,14 +113,32 @@ class Comparison:
 
 
 def compare(
-    before: Plan, after: Plan, *, measure: Measure | None = None, sizes: Mapping[str, int] | None = None
+    before: Plan,
+    after: Plan,
+    *,
+    measure: Measure | Sequence[Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Comparison:
     """Compare two plans of one program, at the sizes hinted unless `sizes` are given.
 
-    measure: runs a plan and returns the seconds of each of its steps in order.
+    measure: the arguments of a call, on which the steps of both plans are timed and whose sizes are those of the
+    comparison; or a function that runs a plan and returns the seconds of each of its steps in order.  Raises what
+    running the plans raises (`polyfuse.face.measured`).
     """
     at = {**size_hints(before.program), **size_hints(after.program), **(sizes or {})}
+    if measure is not None and not callable(measure):
+        at |= {name: size for name, size in _sizes_of(before.program, measure).items() if name in at}
+        measure = partial(import_module("polyfuse.face.measured").measured, tuple(measure))
     return Comparison(_side(before, at, measure), _side(after, at, measure), _fused(before, after), at)
+
+
+def _sizes_of(program: Program, arguments: Sequence[Any]) -> Mapping[str, int]:
+    wanted = program.arguments
+    if len(arguments) != len(wanted):
+        message = f"{program.name} takes {len(wanted)} arguments, and measure= holds {len(arguments)}"
+        raise ArgumentError(message, advice=f"Pass {', '.join(a.path for a in wanted)}.")
+    pairs = zip(wanted, arguments, strict=True)
+    return bind_sizes(program, [getattr(value, "shape", ()) for a, value in pairs if not a.is_scalar])
 
 
 def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyfuse.bindings import Layout
+from polyfuse.bindings import Layout, is_advisory
 from polyfuse.errors import ArgumentError, StalePlanError
 from polyfuse.plan import Plan
 from polyfuse.run.arguments import Reading
@@ -62,20 +62,22 @@ class Executable:
         record = self.records.get(key)
         if record is None or (record.is_conditional and not record.holds(reading.values, reading.leaves)):
             with PLANNING:
-                record = self.records[key] = self._prepare(reading)
+                record = self.records[key] = self.prepared(reading)
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
                 raise StalePlanError("a captured value changed since the plan was made")
         return record.run(reading.values, reading.leaves)
 
-    def _prepare(self, reading: Reading) -> Record:
+    def prepared(self, reading: Reading) -> Record:
+        """The record of calls like this one.  Raises StalePlanError, ArgumentError."""
         plan, lowered = self.ready.plan, self.lowered
         call = fit(lowered.variant, leaves_of(reading.leaves, lambda leaf: "an argument"))
         if call is None:
             made_for = ", ".join(f"{a.path}: {a.dtype}{list(a.shape)}" for a in plan.program.arguments)
             sentence = f"the plan of {plan.program.name} does not fit these arguments; it is for {made_for}"
             raise StalePlanError(sentence, advice=_ADVICE)
-        if not hold(plan.guards, call.sizes):
-            violated = next(g for g in plan.guards if not g.holds(call.sizes))
+        needed = [g for g in plan.guards if not is_advisory(g)]  # others keep sizes for plans that are faster there
+        if not hold(needed, call.sizes):
+            violated = next(g for g in needed if not g.holds(call.sizes))
             sentence = f"the plan of {plan.program.name} holds only where {guard_text(violated)}"
             raise StalePlanError(sentence, advice=_ADVICE)
         device = device_of(call) or HOST

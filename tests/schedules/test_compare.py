@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.algebra import Formula, size
+from polyfuse.errors import ArgumentError, OptionError, PolyfuseError, StalePlanError
 from polyfuse.explain.compare import compare
 from polyfuse.plan import Plan
 from tests.schedules import programs
@@ -30,6 +35,39 @@ def test_measured_times_stand_beside_predicted_ones() -> None:
     difference = compare(*both(programs.biased, "f32[N]", "f32[N]"), measure=measure)
     assert difference.measured == pytest.approx((3e-3, 1e-3))
     assert "measured time        3 ms      1 ms" in str(difference)
+
+
+def test_the_steps_of_both_plans_are_measured_on_the_arrays_of_a_call() -> None:
+    x, bias = np.ones((40, 60), np.float32), np.ones(60, np.float32)
+    specs = "f32[M, N]", "f32[N]"
+    loose, fused = (programs.plan(rows_over_sums, *specs, target="cpu", fuse=fuse) for fuse in (False, True))
+    difference = compare(loose, fused, measure=(x, bias))
+    assert dict(difference.sizes) == {"M": 40, "N": 60}
+    before, after = difference.before.steps, difference.after.steps
+    assert [len(before), len(after)] == [4, 1] and all(s.measured and s.measured > 0 for s in (*before, *after))
+    assert difference.measured[0] == pytest.approx(sum(s.measured or 0 for s in before))
+
+
+def rows_over_sums(x: Any, bias: Any) -> Any:
+    y = np.exp(x) + bias
+    return y / y.sum(axis=1, keepdims=True)
+
+
+def test_what_cannot_be_measured_is_an_error_that_says_why() -> None:
+    x = np.ones(8, np.float32)
+    writing = pf.jit(lambda x: np.exp(x), donate="x").plan(x)
+    with pytest.raises(OptionError, match="writes its arguments"):
+        compare(writing, writing, measure=(x,))
+    plan = pf.jit(lambda x: np.exp(x)).plan(pf.spec("f32[N]"), target="cpu")
+    with pytest.raises(OptionError, match="nothing to do at these sizes"):
+        compare(plan, plan, measure=(x[:0],))
+    with pytest.raises(StalePlanError, match="does not fit these arguments"):
+        compare(plan, plan, measure=(x.astype(np.float64),))
+    with pytest.raises(ArgumentError, match="takes 1 arguments, and measure= holds 2"):
+        compare(plan, plan, measure=(x, x))
+    elsewhere = pf.jit(lambda x: np.exp(x)).plan(pf.spec("f32[N]"), target="h200")
+    with pytest.raises(PolyfuseError):
+        compare(elsewhere, elsewhere, measure=(x,))
 
 
 def test_the_table() -> None:
