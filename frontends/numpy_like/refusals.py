@@ -33,7 +33,6 @@ ALTERNATIVES: Mapping[str, str] = MappingProxyType(
             "intersect1d setdiff1d setxor1d",
         ),
         "extract": "Its shape depends on the values; use np.where(condition, x, 0).",
-        "bincount": "Its shape depends on the values; write counts = np.zeros(n) and np.add.at(counts, x, 1).",
         **_for(
             "Number the bins with np.digitize, and count with np.add.at(counts, (i, j), 1).", "histogram2d histogramdd"
         ),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from polyfuse import expr
-from polyfuse.dtypes import f64
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.dtypes import f64, i64
+from polyfuse.errors import DTypeError, ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted, sort
 from polyfuse.frontends.numpy_like.contractions import matmul
@@ -20,7 +20,9 @@ from polyfuse.frontends.numpy_like.joining import concatenate, diff
 from polyfuse.frontends.numpy_like.lifting import lift, lift_all
 from polyfuse.frontends.numpy_like.reductions import average, max_, min_
 from polyfuse.frontends.numpy_like.scans import cumulative
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of
 from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.updates import update
 from polyfuse.frontends.numpy_like.views import diagonal, expand_dims, squeeze
 
 ArrayLike = object
@@ -74,6 +76,32 @@ def histogram(
         widths = diff(edges).astype(np.float64)
         return counts / widths / counts.sum(), edges
     return counts, edges
+
+
+def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tracer:
+    """How often 0, 1, ..., minlength - 1 occur, or the sums of their weights, in order.
+
+    NumPy's result is longer where a value is larger; here, as for a negative one, that is an IndexError at the next
+    synchronisation.  Raises UnsupportedError without `minlength`.
+    """
+    (x,) = lift_all(x)
+    if x.element.kind == "f" or x.element.name == "u64":
+        raise DTypeError(f"np.bincount takes integers, not {x.dtype}")
+    if x.ndim != 1:
+        raise ShapeError("np.bincount takes a vector")
+    size = minlength if isinstance(minlength, SymbolicSize) else index(minlength)
+    extent = affine_of(size)
+    if extent is None or (extent.is_constant and extent.constant < 1):
+        raise UnsupportedError(
+            "np.bincount without minlength has a shape that depends on the values",
+            advice="Say how many counts there are: np.bincount(x, minlength=n), with all values below n.",
+        )
+    at = x.astype(np.int64)
+    at = where(ufunc("less", at, 0), size, at)  # nothing wraps: out of bounds
+    if weights is None or not x.state.decide(x.sizes[0] - 1):  # NumPy counts where there is nothing to weigh
+        return update(Tracer(x.state, nodes.full((extent,), 0, i64)), at, "add", 1)
+    sums = Tracer(x.state, nodes.full((extent,), 0, f64))
+    return update(sums, at, "add", lift(x.state, weights).astype(np.float64))
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tracer:
@@ -148,6 +176,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike = None, rowvar: bool = True, *, dtype: A
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "histogram": histogram,
     "histogram_bin_edges": histogram_bin_edges,
+    "bincount": bincount,
     "digitize": digitize,
     "cov": cov,
     "corrcoef": corrcoef,

@@ -481,6 +481,12 @@ INDEXING = (
         loose=8,
     ),
     *table(
+        "i:a:index w:a:double",
+        "np.bincount(i % 12, minlength=12)",
+        "np.bincount(i % 3, w, minlength=5)",
+        domain="small",
+    ),
+    *table(
         "i:ab:index", "np.unravel_index(i % 12, (3, 4))", "np.ravel_multi_index((i % 3, i % 4), (3, 4))", domain="small"
     ),
     *table(

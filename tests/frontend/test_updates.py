@@ -317,3 +317,9 @@ def test_an_empty_range_is_an_index_of_integers() -> None:
     for rows in (0, 3):
         p, y = np.random.default_rng(0).random((rows, 4)), np.arange(rows)
         np.testing.assert_array_equal(run(function, p, y), function(p, y))
+
+
+@pytest.mark.parametrize("value", [-1, 5])
+def test_a_count_that_has_no_place_is_an_index_error(value: int) -> None:
+    with pytest.raises(IndexError):
+        pf.jit(lambda x: np.bincount(x, minlength=5))(np.array([0, value]))
