@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from polyfuse import sets
-from polyfuse.legality.apart import apart
 from polyfuse.legality.barrier import synchronised
 from polyfuse.legality.boxes import boxed
 from polyfuse.legality.combine import combined
@@ -45,7 +44,6 @@ RULES: Mapping[str, Rule] = {
     "order": Rule(ordered, "every instance runs after all instances it depends on"),
     "combine": Rule(combined, "every contribution to a reduction is counted exactly once, where blocks meet"),
     "scan": Rule(scanned, "prefixes run through loop, thread and slot in increasing order of the scanned dimension"),
-    "cells": Rule(apart, "a value in two parts, registers and cells of its thread, is in one of them at every place"),
     "barrier": Rule(synchronised, "a barrier separates every write of a shared cell from other threads' touches of it"),
     "reuse": Rule(reused, "a buffer is overwritten in place only after every read of the same element"),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from polyfuse.legality.apart import apart
 from polyfuse.legality.relations import BARRIER, ELECTED, Proof
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, election
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
@@ -15,7 +16,8 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 def executed(proof: Proof) -> Verdict:
     """The first fault found by the checks below, in their order."""
-    for check in (_digits, _cluster, _ahead, _rings, _tree, _paths, _finishes, _combinations, _places, _boxes):
+    checks = (_digits, _cluster, _ahead, _rings, apart, _tree, _paths, _finishes, _combinations, _places, _boxes)
+    for check in checks:
         for hazard, sentence in check(proof):
             return illegal(hazard, sentence, rule="executed")
     return LEGAL

@@ -26,7 +26,7 @@ def waiting_in_cells(group: Group, placed: Sequence[Placed], wanted: tuple[str, 
     slot, first = wanted
     if mixed := results_along(group.scop, placed, slot):
         sentence = f"{mixed} has results along {slot}, which threads cannot combine in two parts"
-        raise Refused(illegal(Hazard.CAPACITY, sentence, rule="cells"))
+        raise Refused(illegal(Hazard.CAPACITY, sentence, rule="executed"))
     stage = stages(placed, frozenset(s.id for s in group.statements() if s.is_reduction))
     last: dict[str, int] = {}
     by_name = {p.name: p for p in placed}
