@@ -178,10 +178,10 @@ def _collective_operations(scop: Scop, schedule: KernelSchedule) -> int:
 
 
 def _rounds(scop: Scop, placed: Placed) -> int:
-    """How often threads meet for a reduction: once for every component of a cascade, that of one position otherwise."""
+    """How often threads meet for a reduction: for every component of a cascade but a count; else once."""
     statement = scop.statements[placed.value]
     cascade = isinstance(statement, Statement) and statement.monoid in CASCADES
-    return len(statement.dtypes) if cascade else 1
+    return max(2, len(statement.dtypes) - 1) if cascade else 1
 
 
 def _dealt_to(scop: Scop, schedule: KernelSchedule, placed: Placed) -> list[Digit]:

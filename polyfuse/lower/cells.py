@@ -156,7 +156,7 @@ class _Parting:
         dtype = self.types[name].dtype
         home = next((c for c in self.free if (c.dtype, c.slots) == (dtype, axes)), None)
         if home is None:
-            home = ir.ThreadCells(f"{name}_cells", dtype, axes)
+            home = ir.ThreadCells(f"{name}.cells", dtype, axes)
             self.cells.append(home)
         else:
             self.free.remove(home)
@@ -182,7 +182,7 @@ class _Parting:
 
 
 def _far_name(name: str) -> str:
-    return f"{name}_far"
+    return f"{name}.far"
 
 
 Leaf = Callable[[Union[Ref, ir.Const, Index, Inside]], Expr]

@@ -32,7 +32,8 @@ class Environment:
 
     `arrays`: by (value, component, loaded); `shares`: what the blocks of a sum across blocks leave each other, by
     (value, component); `scalars`: dtypes of the scalar arguments; `folded`: multiplies that a contraction absorbs;
-    `taken`: exponentials that a sum has taken (`places.exponentials`);
+    `taken`: exponentials that a sum has taken, `parts`: those
+    that are divided by it (`places.exponentials`);
     `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation.
     """
 
@@ -45,6 +46,7 @@ class Environment:
     scalars: Mapping[str, DType]
     folded: Mapping[str, str]
     taken: Mapping[str, str]
+    parts: Mapping[str, tuple[str, str]]
     slots: tuple[Digit, ...]
     sites: Mapping[int, int]
     rounds: bool

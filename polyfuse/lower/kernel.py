@@ -34,7 +34,7 @@ from polyfuse.lower.moves import index_sites
 from polyfuse.lower.reductions import PEERS
 from polyfuse.lower.tree import lower_body
 from polyfuse.options import Options
-from polyfuse.places.exponentials import held_exponentials
+from polyfuse.places.exponentials import held_exponentials, held_shares
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
@@ -92,6 +92,7 @@ def _environment(
     scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout], options: Options, first_site: int
 ) -> Environment:
     rounds = options.round == "every-op"
+    taken = held_exponentials(scop, schedule)
     return Environment(
         scop,
         schedule,
@@ -101,7 +102,8 @@ def _environment(
         shares=share_uses(scop, schedule),
         scalars=scalar_arguments(scop, schedule),
         folded=folded_products(scop, schedule) if options.contract and not rounds else {},
-        taken=held_exponentials(scop, schedule),
+        taken=taken,
+        parts=held_shares(scop, schedule, taken),
         slots=schedule.of_kind("slot"),
         sites=index_sites(scop, schedule, first_site),
         rounds=rounds,

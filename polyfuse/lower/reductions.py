@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
@@ -12,6 +13,7 @@ from polyfuse.lower.cascades import gathered, merged, moving
 from polyfuse.lower.environment import (
     Environment,
     affine_entry,
+    held_name,
     reduced_slots,
     result_names,
     summed_over,
@@ -146,17 +148,32 @@ PEERS = "peers"
 
 
 def exchanged(
-    env: Environment, statement: Statement, held: tuple[str, ...], names: tuple[str, ...], bits: int
+    env: Environment,
+    statement: Statement,
+    held: tuple[str, ...],
+    names: tuple[str, ...],
+    bits: int,
+    known: tuple[Const, ...] = (),
 ) -> list[ir.Op]:
-    """The states `held` of the blocks of a cluster, exchanged all at once and merged into `names`."""
+    """The states `held` of the blocks of a cluster, exchanged all at once and merged into `names`.  `known`: the first
+    components, where all blocks have the same numbers."""
     assert statement.monoid is not None
     dtype = statement.dtypes[0].compute
     slot = f"{PEERS}{1 << (bits // env.schedule.block_threads).bit_count()}"
     each = tuple(f"{n}.each" for n in names)
-    exchange = ir.Exchange(each, tuple(Ref(n, dtype) for n in held), bits, slot)
-    refs = [Ref(n, dtype) for n in each]
-    collect = lambda n, monoid, v: [ir.Reduce((n,), monoid, (v,), (slot,))]  # noqa: E731
-    return [exchange, *gathered(statement.monoid, dtype, names, refs, collect)]
+    peers = int(slot.removeprefix(PEERS))
+    exchange = ir.Exchange(each[len(known) :], tuple(Ref(n, dtype) for n in held[len(known) :]), bits, slot)
+    states: list[Expr] = [*known, *(Ref(n, dtype) for n in each[len(known) :])]
+
+    def collect(name: str, monoid: str, value: Expr) -> list[ir.Op]:
+        return [counted(name, value, peers) or ir.Reduce((name,), monoid, (value,), (slot,))]
+
+    return [exchange, *gathered(statement.monoid, dtype, names, states, collect)]
+
+
+def counted(name: str, value: Expr, times: int) -> ir.Let | None:
+    """A sum of equal numbers, which is known."""
+    return ir.Let(name, Const(value.value * times, value.dtype)) if isinstance(value, Const) else None
 
 
 def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
@@ -167,7 +184,11 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
     slots, bits = reduced_slots(env, placed), combined_bits(env, placed)
     low = bits & (env.schedule.block_threads - 1)
 
+    number = prod(s.count for s in env.slots if s.name in slots) << low.bit_count()
+
     def collect(name: str, monoid: str, value: Expr) -> list[ir.Op]:
+        if monoid == "sum" and (known := counted(name, value, number)) is not None:
+            return [known]
         ops: list[ir.Op] = [ir.Reduce((name,), monoid, (value,), slots) if slots else ir.Let(name, value)]
         return [*ops, ir.Combine((name,), monoid, (Ref(name, dtype),), low)] if low else ops
 
@@ -178,7 +199,9 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
     if low == bits:
         ops += [ir.Let(n, Ref(h, dtype)) for n, h in zip(names, held, strict=True)]
     else:
-        ops += exchanged(env, statement, held, names, bits)
+        count = values[0]
+        known = (Const(count.value * number, dtype),) if isinstance(count, Const) else ()
+        ops += exchanged(env, statement, held, names, bits, known)
     if terms:
         ops.append(ir.Let(factor_name(placed.name), moving(dtype, Ref(held[0], dtype), Ref(names[0], dtype))))
     return ops
@@ -195,9 +218,13 @@ def factor_name(cascade: str) -> str:
 
 
 def taken(env: Environment, placed: Placed, dtype: DType) -> Expr:
-    """An exponential that a sum has taken already."""
-    cascade = env.taken[placed.name]
-    return Apply("multiply", (Ref(terms_name(cascade), dtype), Ref(factor_name(cascade), dtype)), dtype)
+    """An exponential that a sum has taken already, or what it is of all of them."""
+    cascade, divisor = env.parts.get(placed.name) or (env.taken[placed.name], "")
+    factor: Expr = Ref(factor_name(cascade), dtype)
+    if divisor:
+        whole = Ref(held_name(env, env.by_name[divisor], 0), dtype)
+        factor = Apply("divide", (factor, whole), dtype)
+    return Apply("multiply", (Ref(terms_name(cascade), dtype), factor), dtype)
 
 
 def vector_lanes(env: Environment, placed: Placed, statement: Statement) -> str:

@@ -126,7 +126,7 @@ def statement_ops(env: Environment, placed: Placed, loops: tuple[str, ...]) -> l
 def compute(env: Environment, placed: Placed) -> list[ir.Op]:
     statement = env.scop.statements[placed.value]
     assert isinstance(statement, Statement)
-    if placed.name in env.taken:
+    if placed.name in env.taken or placed.name in env.parts:
         return [ir.Let(placed.name, taken(env, placed, statement.dtypes[0].compute))]
     if statement.monoid is None:
         value = rounded(env, statement, body_term(env, placed, statement, 0))

@@ -3,7 +3,11 @@
     m, t = max_sumexp(x, 1)                   per block of a cluster:  e' = exp(x - its own maximum),  t = sum(e')
     d = x - m;  e = exp(d)              ->    e = e' * exp(its own maximum - m)
 
-What a block summed it still holds where it reads the same registers of x: one factor per result moves it.
+What a block summed it still holds where it reads the same registers of x: one factor per result moves it.  Divided by
+their own sum, which is 1 at least, they are multiplied by the quotient of the two, which rounds as often.  (Without a
+cluster the factor is 1, and the quotient rounds once.)
+
+    s = t + (m - m);  y = e / s         ->    y = e' * (exp(its own maximum - m) / s)
 """
 
 from __future__ import annotations
@@ -32,6 +36,24 @@ def held_exponentials(scop: Scop, schedule: KernelSchedule) -> Mapping[str, str]
             below = _operands(scop, by_name, (placed.name, 0), "exp") if placed.path == total.path else ()
             if below and _operands(scop, by_name, below[0], "subtract") == (elements, (total.name, 0)):
                 found[placed.name] = total.name
+    return found
+
+
+def held_shares(scop: Scop, schedule: KernelSchedule, taken: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+    """Per placed quotient of such an exponential and the sum of all of them: the reduction, and what holds the sum."""
+    if not taken or schedule.cluster == 1:
+        return {}
+    by_name = schedule.by_name()
+    found: dict[str, tuple[str, str]] = {}
+    for placed in schedule.placed:
+        operands = _operands(scop, by_name, (placed.name, 0), "divide")
+        if operands and operands[0][0] in taken:
+            total = taken[operands[0][0]]
+            top, summed = (total, 0), (total, 1)
+            terms = _operands(scop, by_name, operands[1], "add")
+            none = [_operands(scop, by_name, term, "subtract") for term in terms if term != summed]
+            if summed in terms and none == [(top, top)]:
+                found[placed.name] = total, operands[1][0]
     return found
 
 
