@@ -85,7 +85,7 @@ CASES: tuple[tuple[Callable[..., Any], str, str, dict[str, int]], ...] = (
     (log_softmax, "f32[2, 1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}),
     (layernorm, "f32[3, 1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}),
     (layernorm, "f16[3, 999]", ROWS, {"threads": 128, "cluster": 4, "chunks": 5, "shared": 3}),
-    (spread, "f32[7, 300]", ROWS, {"threads": 32, "cluster": 1, "chunks": 2, "shared": 1}),
+    (spread, "f32[7, 300]", ROWS, {"threads": 32, "cluster": 1, "chunks": 3, "shared": 2}),
     (at_once, "f32[2, 600]", ROWS, {"threads": 64, "cluster": 1, "chunks": 1, "shared": 2}),
     (standardise, "f32[100, 45]", PANELS, {"threads": 64, "cluster": 1, "lanes": 8, "unroll": 8, "shared": 5}),
     (standardise, "f32[257, 24]", PANELS, {"threads": 128, "cluster": 2, "lanes": 4, "unroll": 4, "shared": 5}),
