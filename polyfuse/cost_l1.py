@@ -86,7 +86,7 @@ def _vector(
     slot: Digit | None = None
     for d in schedule.of_kind("slot"):
         slot = d if d.name in move.digits() else slot
-    if slot is None or last.coefficient(f"${slot.name}") != 1:
+    if slot is None or not slot.count or last.coefficient(f"${slot.name}") != 1:  # none: an empty dimension
         return "", 1
     width, name = slot.count, f"${slot.name}"
     rest = last.substitute({name: 0})

@@ -77,6 +77,8 @@ def one_pass(situation: Situation) -> list[Proposal]:
     if axes[0].reduced_by & axes[1].reduced_by == axes[0].reduced_by:
         return []
     assert inner is not None
+    if not inner.size(situation.hints):  # sums over nothing need no matrix
+        return []
     outer = next(a for a in axes if a is not inner)
     width = strip(situation, inner, []) if cpu else situation.width(inner.extent, flat=False)
     found = []

@@ -1,0 +1,42 @@
+"""Arrays without elements: every strategy and price knows extents of zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+
+
+def substituted(lower: Any, b: Any) -> Any:
+    """The first step sums over nothing."""
+    x = np.zeros_like(b)
+    for i in range(b.shape[0]):
+        x[i] = (b[i] - lower[i, :i] @ x[:i]) / lower[i, i]
+    return x
+
+
+PROGRAMS = {
+    "a matrix both ways": lambda a, x, y: (a @ x, a.T @ y),
+    "normal equations": lambda a, x, y: a.T @ (a @ x),
+    "sums over every axis": lambda a, x, y: (a.sum(0), a.sum(1), a.sum()),
+    "prefixes": lambda a, x, y: np.cumsum(a, axis=0).sum(1),
+    "a transposition": lambda a, x, y: a.T + 1,
+}
+
+
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+@pytest.mark.parametrize("shape", [(0, 6), (6, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_empty_arrays_are_planned(name: str, shape: tuple[int, int], target: str) -> None:
+    m, n = shape
+    plan = pf.jit(PROGRAMS[name]).plan(*map(pf.spec, (f"f32[{m}, {n}]", f"f32[{n}]", f"f32[{m}]")), target=target)
+    assert plan.fallback == "", "an internal failure"
+
+
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+def test_sums_over_nothing_among_others(target: str) -> None:
+    plan = pf.jit(substituted).plan(pf.spec("f64[6, 6]"), pf.spec("f64[6]"), target=target)
+    assert plan.fallback == "" and len(plan.kernels) == 1
