@@ -38,8 +38,13 @@ THREADS_AHEAD, CLUSTERS_AHEAD = 512, (1, 2)
 waits for what is loading; 414 in clusters of 4 blocks of 256 threads without."""
 ASYNCHRONOUS = (8, 0)
 """The first capability that copies to shared memory beside its threads."""
-RINGS, TRIP = ((512, 3), (1024, 3), (1024, 2)), 1 << 16
-"""(threads, trips of a ring), bytes that a block copies in a trip."""
+RINGS, TRIP = ((512, 3), (256, 3), (1024, 3), (1024, 2)), 1 << 16
+"""(threads, trips of a ring), bytes that a block copies in a trip.  On an H200: A^T (A x) of 16384 x 16384 in 512
+threads 254 us, the time of reading A once, in 1024 threads 258; of 262144 x 1024 in 256 threads 256, where warps that
+hold whole rows take 286."""
+OTHERS = 24
+"""Registers for addresses and results, beside a vector, the sums of columns and the rows of a trip: of 16-bit floats
+two rows a trip of 32 elements in each of 512 threads spill, 160 us against 135 for reading them."""
 READ = 128
 """Elements of shares that a thread of the last block has on their way at once: more find no registers."""
 HELD = 32
@@ -132,9 +137,11 @@ def _in_rings(situation: Situation, size: int, width: int) -> list[_Tile]:
     for threads, usual in RINGS if loaded and all(is_copied(width, size) for size in loaded) else ():
         lanes = power_below(asked.get("lanes", threads))
         chunks, trips = asked.get("chunks") or -(-size // (lanes * width)), asked.get("ring", usual)
-        held = chunks * width
-        if situation.target.warp <= lanes <= situation.target.threads_per_block and held <= HELD and trips > 1:
-            unroll = asked.get("unroll") or max(1, min(8, TRIP // (lanes * held * max(loaded))))
+        held, most = chunks * width, situation.target.threads_per_block
+        if situation.target.warp <= lanes <= most and lanes * width <= power_above(size) and held <= HELD and trips > 1:
+            registers = situation.target.registers_per_processor // (lanes * max(1, max(loaded) // 4))
+            fits = min(TRIP // (lanes * held * max(loaded)), (registers - OTHERS) // held - 2)
+            unroll = asked.get("unroll") or max(1, min(8, fits))
             found.append(_Tile(lanes, chunks, 1, unroll, ring=trips))
     return list(dict.fromkeys(found))
 

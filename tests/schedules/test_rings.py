@@ -186,6 +186,23 @@ def test_a_matrix_that_is_needed_twice_goes_through_a_ring_once(program) -> None
     assert apply_text(str(plan), plan) == plan
 
 
+@pytest.mark.parametrize(
+    ("specs", "parameters"),
+    [
+        (("bf16[16384, 16384]", "bf16[16384]", "bf16[16384]"), {"lanes": 512, "unroll": 1}),  # two rows would spill
+        (("f16[32768, 8192]", "f16[8192]", "f16[32768]"), {"lanes": 512, "unroll": 4}),
+        (("f32[262144, 1024]", "f32[1024]", "f32[262144]"), {"lanes": 256, "unroll": 8}),
+    ],
+)
+def test_a_trip_has_as_many_rows_as_registers_and_shared_memory_hold(
+    specs: tuple[str, ...], parameters: dict[str, int]
+) -> None:
+    plan = pf.jit(in_float32).plan(*map(pf.spec, specs), target="h200")
+    (kernel,) = (k for k in plan.kernels if k.schedule.rings)
+    assert parameters.items() <= dict(kernel.schedule.parameters).items()
+    assert kernel.registers * kernel.threads <= 65536 and kernel.shared_bytes <= plan.target.shared_on_demand
+
+
 @pytest.mark.parametrize("rows", [64, 61])
 def test_two_stages_give_what_one_gives(rows: int) -> None:
     specs = f"f32[{rows}, 260]", "f32[260]", f"f32[{rows}]"
