@@ -29,7 +29,11 @@ DTYPES = ("f32",) * 8 + ("f64",) * 3 + ("f16",) * 2 + ("bf16",) * 2 + ("i32",) *
 
 def random_program(seed: int) -> RandomProgram:
     """The program of a seed, of at least four lines of which one is not pointwise; always the same one."""
-    dice = Random(seed)
+    return drawn_program(Random(seed))
+
+
+def drawn_program(dice: Random) -> RandomProgram:
+    """A program of the numbers that `dice` gives, which may be a seed's or what Hypothesis draws and shrinks."""
     while True:
         program = _attempt(dice)
         if program is not None:

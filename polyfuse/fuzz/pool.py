@@ -36,7 +36,7 @@ class Pool:
         ]
         if not found:
             return None
-        return found[-1 - min(int(self.dice.expovariate(0.7)), len(found) - 1)]
+        return found[-1 - int(min(self.dice.expovariate(0.7), len(found) - 1))]
 
     def like(self, value: int, kinds: str = "biuf") -> int | None:
         """A value that broadcasts with this one, without blowing it up."""

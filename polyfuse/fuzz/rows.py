@@ -100,7 +100,8 @@ def _near(a: Array, b: Array) -> bool:
         return bool(np.array_equal(a, b))
     with np.errstate(all="ignore"):
         same = (a == b) | ((a != a) & (b != b)) | (np.abs(a - b) <= CLOSE * np.abs(b))
-    return bool(same.all())
+    zeros = (a == 0) & (b == 0)
+    return bool(same.all() and (np.signbit(a) == np.signbit(b))[zeros].all())
 
 
 def put_rows(carrier: Carrier, value: ArrayValue, rows: range) -> Any:
