@@ -34,7 +34,8 @@ class AxisClass:
     run: int = 0
 
     def size(self, hints: Mapping[str, int]) -> int:
-        return max(0, self.extent.evaluate(hints))
+        """At least 1: tiles for one element serve none as well, tiles of nothing serve nobody."""
+        return max(1, self.extent.evaluate(hints))
 
 
 @dataclass(slots=True)

@@ -61,7 +61,8 @@ class Situation:
         return count
 
     def size(self, extent: Affine) -> int:
-        return max(0, extent.evaluate(self.hints))
+        """As of an `AxisClass`: at least 1."""
+        return max(1, extent.evaluate(self.hints))
 
     @cached_property
     def inner(self) -> AxisClass | None:

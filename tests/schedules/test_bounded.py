@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.grouping.allowance import AGAIN, AGAIN_IN_ALL, Allowance, allowance, further, left_for_refusals
+from polyfuse.grouping.allowance import AGAIN, AGAIN_IN_ALL, UNIT, Allowance, allowance, further, left_for_refusals
 from polyfuse.grouping.moves import Move
 from polyfuse.grouping.queue import Queue, Trial
 from polyfuse.grouping.search import search
@@ -98,6 +98,51 @@ def normalised(x: Any) -> Any:
     return e / e.sum(axis=1, keepdims=True), x.sum(axis=0)
 
 
+def triangular_solve(lower: Any, b: Any) -> Any:
+    """Forward substitution, its static loop unrolled."""
+    x: list[Any] = []
+    for i in range(9):
+        s = b[i] - (lower[i, :i] * np.stack(x)).sum() if i else b[i]
+        x.append(s / lower[i, i])
+    return np.stack(x)
+
+
+def cholesky(a: Any) -> Any:
+    a = a.copy()
+    for j in range(4):
+        for i in range(j):
+            a[j, i] = (a[j, i] - a[j, :i] @ a[i, :i]) / a[i, i]
+        a[j, j] = np.sqrt(a[j, j] - a[j, :j] @ a[j, :j])
+    return np.tril(a)
+
+
+def written_rows(lower: Any, x: Any) -> Any:
+    out = np.zeros_like(x)
+    for i in range(12):
+        out[i] = (lower[i, :i] * x[:i]).sum()
+    return out
+
+
+def coprime_steps(x: Any) -> Any:
+    return tuple(x[a :: b * 97 + 1][:50] * x[:: a * 89 + 3][:50] for a in range(1, 5) for b in range(1, 5))
+
+
+def hundreds_of_outputs(x: Any) -> Any:
+    return tuple(np.tanh(x[k]) + k for k in range(200))
+
+
+def twelve_axes(x: Any) -> Any:
+    for k in range(3):
+        x = x.transpose(*range(1, 12), 0) * 2 + x.max(axis=k, keepdims=True)
+    return x
+
+
+def long_chain(x: Any) -> Any:
+    for _ in range(60):
+        x = np.sin(x) * np.float32(1.01) + x[::-1]
+    return x
+
+
 def deep_sharing(x: Any) -> Any:
     for _ in range(60):
         x = np.tanh(x * x + x) * x
@@ -115,6 +160,13 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
     (recurrence, ("f32[2, 32, 128]", "f32[32, 64]", "f32[128, 192]", "f32[64, 192]")),
     (different_axes(7), ("f32[16, 24, 32, 40]",)),
     (deep_sharing, ("f32[N, M]",)),
+    (triangular_solve, ("f32[9, 9]", "f32[9]")),
+    (cholesky, ("f32[4, 4]",)),
+    (written_rows, ("f32[12, 12]", "f32[12]")),
+    (coprime_steps, ("f32[1000003]",)),
+    (hundreds_of_outputs, ("f32[200, 1000]",)),
+    (twelve_axes, (f"f32[{', '.join(['2'] * 12)}]",)),
+    (long_chain, ("f32[1000]",)),
 ]
 SECONDS = 60
 """Of a core, which no program of PROGRAMS takes a tenth of: a search without a bound takes minutes."""
@@ -129,6 +181,20 @@ def test_work_is_bounded_by_the_number_of_statements(function: Callable[..., Any
     allowed = allowance(count)
     assert not plan.fallback
     assert plan.work < 1.25 * allowed.all  # the last price may go over it, final kernels are built once more
+
+
+GRANTED = 0.05
+"""Seconds, as `planning_seconds`: what every program above plans within, and a few seconds of a core."""
+
+
+@pytest.mark.parametrize(("function", "specs"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
+def test_work_stays_within_what_the_user_grants(function: Callable[..., Any], specs: tuple[str, ...]) -> None:
+    start = time.process_time()
+    plan = pf.jit(function, library=False, planning_seconds=GRANTED).plan(*map(pf.spec, specs), target="h200")
+    assert time.process_time() - start < SECONDS / 4
+    count = len(plan.scop.statements)
+    assert not plan.fallback
+    assert plan.work < GRANTED / UNIT + 20 * count  # prices of single statements, and of final kernels
 
 
 @pytest.fixture
