@@ -137,7 +137,7 @@ class Plan:
     @cached_property
     def scop(self) -> Scop:
         """The statements that the kernels' schedules speak of."""
-        from polyfuse.scop import build_scop
+        from polyfuse.scop_builder import build_scop
 
         return build_scop(self.program)
 

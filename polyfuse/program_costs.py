@@ -17,7 +17,8 @@ from polyfuse.expr import Program
 from polyfuse.likeness import Likeness
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
-from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, build_scop
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
+from polyfuse.scop_builder import build_scop
 from polyfuse.steering import Steering, Tiles, steering
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target

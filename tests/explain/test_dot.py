@@ -9,7 +9,8 @@ from polyfuse.affine import Affine, dimension
 from polyfuse.dtypes import f32
 from polyfuse.explain.dot import Frame, dot
 from polyfuse.expr import Argument, Call, Program
-from polyfuse.scop import Scop, build_scop
+from polyfuse.scop import Scop
+from polyfuse.scop_builder import build_scop
 
 M, N = Affine.symbol("M"), Affine.symbol("N")
 

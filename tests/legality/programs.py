@@ -8,7 +8,8 @@ from polyfuse import dtypes, expr
 from polyfuse.affine import Affine, AffineLike, dimension, dimensions
 from polyfuse.expr import DataIndex, Node, Piece, Program, Shape
 from polyfuse.places.proposal import Group
-from polyfuse.scop import InputStatement, Scop, Statement, build_scop
+from polyfuse.scop import InputStatement, Scop, Statement
+from polyfuse.scop_builder import build_scop
 from polyfuse.terms import Apply, Ref
 
 Size = AffineLike

@@ -8,7 +8,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Group
 from polyfuse.schedule import Digit
-from polyfuse.scop import build_scop
+from polyfuse.scop_builder import build_scop
 from polyfuse.verdict import Hazard
 from tests.legality import programs
 from tests.legality.legal import (

@@ -10,7 +10,8 @@ from polyfuse import sets
 from polyfuse.affine import Affine
 from polyfuse.dependences import flow, halo_extents, known_sizes
 from polyfuse.expr import Program
-from polyfuse.scop import Scop, Statement, build_scop
+from polyfuse.scop import Scop, Statement
+from polyfuse.scop_builder import build_scop
 from polyfuse.sets import Access, Map, Relation
 from tests.legality import programs
 from tests.legality.schedules import M, N

@@ -15,7 +15,7 @@ import pytest
 
 from polyfuse.errors import OptionError
 from polyfuse.explain.dump import dump_plan, log_plan
-from polyfuse.scop import build_scop
+from polyfuse.scop_builder import build_scop
 from polyfuse.text.levels import places_text, program_text, scop_text
 from tests.schedules import programs
 from tests.schedules.programs import plan, program
