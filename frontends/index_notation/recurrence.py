@@ -18,13 +18,12 @@ from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
 from polyfuse.errors import UnsupportedError
 from polyfuse.expr import Node, Piece, Shape
-from polyfuse.frontends.index_notation import steps
 from polyfuse.frontends.index_notation.affine_terms import affine
 from polyfuse.frontends.index_notation.bounds import Space, text_of
 from polyfuse.frontends.index_notation.domains import Range, at_point, shape_of
 from polyfuse.frontends.index_notation.evaluation import Evaluation, Keys, Ranges
 from polyfuse.frontends.index_notation.terms import Access, Apply, Term, apply
-from polyfuse.frontends.numpy_like import nodes, scans
+from polyfuse.frontends.numpy_like import nodes, scans, steps
 from polyfuse.frontends.numpy_like.lifting import as_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
 

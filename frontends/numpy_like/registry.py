@@ -130,9 +130,10 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
             return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)
-    raise UnsupportedError(
-        f"np.{name}.{method} is not supported in a jitted function", advice="Write it with whole-array functions."
-    )
+    advice = "Write it with whole-array functions"
+    if method == "reduceat":
+        advice += f": np.{name}.reduce(x.reshape(-1, k), axis=1) for runs of k elements"
+    raise UnsupportedError(f"np.{name}.{method} is not supported in a jitted function", advice=f"{advice}.")
 
 
 def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from polyfuse import expr
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.errors import UnsupportedError
-from polyfuse.frontends.numpy_like import axes, nodes, promotion
+from polyfuse.expr import Piece
+from polyfuse.frontends.numpy_like import axes, nodes, promotion, steps
 from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate
 from polyfuse.frontends.numpy_like.lifting import as_dtype, lift_all
@@ -69,16 +72,14 @@ _MONOIDS |= {"bitwise_and": "bitand", "bitwise_xor": "bitxor", "logical_or": "an
 
 
 def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tracer:
-    """``np.<name>.accumulate``.  Raises UnsupportedError for operations that are not associative."""
+    """``np.<name>.accumulate``: a scan, or element after element where the operation is not associative.  Raises
+    UnsupportedError for functions whose results are no operands of theirs."""
     if name in ("add", "multiply"):
         return cumulative({"add": "sum", "multiply": "prod"}[name], a, axis, dtype)
     monoid = _MONOIDS.get(name)
-    if monoid is None:
-        raise UnsupportedError(
-            f"np.{name}.accumulate is not supported: {name} is not associative",
-            advice="Use cumsum, cumprod, or maximum/minimum.accumulate.",
-        )
     (x,) = lift_all(a)
+    if monoid is None:
+        return _one_by_one(name, x if dtype is None else x.astype(dtype), axes.one(axis, x.ndim))
     if monoid in ("any", "all"):
         x = Tracer(x.state, nodes.logical(x.node))
     elif x.element.kind == "b" and monoid.startswith("bit"):
@@ -86,6 +87,26 @@ def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tra
     elif monoid in ("fmax", "fmin") and not x.element.is_float:
         monoid = monoid[1:]
     return scan(x, monoid, axis)
+
+
+def _one_by_one(name: str, x: Tracer, axis: int) -> Tracer:
+    """``y[0] = x[0];  y[i] = f(y[i - 1], x[i])``"""
+    function = x.state.functions.get(name)
+    if function is not None and getattr(np, name).nin == 2:
+        whole = function(x, x)
+        x = x.astype(whole.dtype) if whole.element.kind != "b" else x
+        before = expr.input_(-1, x.sizes, x.element)
+        value = function(Tracer(x.state, before), x)
+        if value.element == x.element:
+            points = dimensions(x.ndim)
+            later = Piece((dimension(axis) - 1,), value.node, points)
+            step = nodes.region(x.sizes, [later, Piece((), x.node, points)])
+            start = nodes.full(x.sizes, 0, x.element)  # no element asks for it
+            return Tracer(x.state, steps.recurrence(step, {before: 1}, [start], axis))
+    raise UnsupportedError(
+        f"np.{name}.accumulate is not supported: a result of np.{name} is no operand of it",
+        advice="Use cumsum, cumprod, or maximum/minimum.accumulate.",
+    )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -152,6 +152,8 @@ REDUCTIONS = (
     *table("x:+:number", "np.logaddexp.reduce(x, axis=a)", loose=8),
     *table("x:*:bits", "np.{}.reduce(x, axis=A)", names="bitwise_or bitwise_and bitwise_xor"),
     *table("x:+:any", "np.{}.accumulate(x, axis=a)", names="add maximum minimum logical_or logical_and", loose=8),
+    *table("x:+:double", "np.{}.accumulate(x, axis=a)", names="subtract divide hypot arctan2 logaddexp", loose=8),
+    *table("x:+:index", "np.{}.accumulate(x, -1)", names="subtract bitwise_xor divide", loose=8),
     *table("x:+:float", "np.multiply.accumulate(x)", "np.fmax.accumulate(x, a)", loose=8),
     *table("x:*:number", "np.maximum.reduce([x, x * 2])", "np.add.reduce([x, x], 0)", "np.minimum.reduce((x, x), 0)"),
     *table("x:ij:number", "np.sum(x, 1, 'f8', np.zeros(x.shape[0]))", "x.mean(1, 'f8', np.zeros(x.shape[0]))", loose=8),

@@ -1,4 +1,4 @@
-"""Recurrences of any form along one index: what a value says about the ones before it, as a term.
+"""Recurrences of any form along one axis: what a value says about the ones before it, as a term.
 
     h[i] = a * h[i - 1] + x[i]     ->     Recurrence(step = b1 * o1 + o2; operands h[i - 1], a, x[i]; lags 1)
 
