@@ -14,7 +14,8 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_below, slot, thread
 
-TILE = 64
+SHAPES = ((64, 64), (32, 128), (64, 128))
+"""Of a tile that is transposed, along what is read in rows and along what is written in rows."""
 THREADS = 256
 TRANSPOSING = 512
 """Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
@@ -35,7 +36,7 @@ def tiles(situation: Situation) -> list[Proposal]:
     crossing = crossing_reads(situation, inner)
     for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
         values = [v for v, b in crossing if b is outer]
-        found.append(_transposed(situation, axes, inner, outer, values))
+        found += [_transposed(situation, axes, inner, outer, values, shape) for shape in SHAPES]
     neighbours = _neighbours(situation)
     if neighbours and len(axes) >= 2:
         found.append(_stencil(situation, axes, inner, neighbours))
@@ -67,33 +68,47 @@ def _dims(entry: Affine) -> list[str]:
 
 
 def _transposed(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass, values: list[int]
+    situation: Situation,
+    axes: tuple[AxisClass, ...],
+    inner: AxisClass,
+    outer: AxisClass,
+    values: list[int],
+    shape: tuple[int, int],
 ) -> Proposal:
-    width = min(4, situation.width(inner.extent, flat=False))
-    tile = max(4, power_below(situation.tiles.get("tile", TILE)))
-    lanes = tile // 4
+    """`shape`: elements of a tile along `outer` and along `inner`."""
+    width = situation.width(inner.extent, flat=False)
+    each = max(4, width)
+    tile = max(4, power_below(situation.tiles.get("tile", shape[0])))
+    columns = max(each, power_below(situation.tiles.get("columns", shape[1] * tile // shape[0])))
+    lanes = columns // each
     rows = min(tile, max(1, power_below(situation.tiles.get("threads", TRANSPOSING)) // lanes))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    q, v = slot("q", tile // rows), slot("v", 4)
+    q, v = slot("q", tile // rows), slot("v", each)
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
-    b0, b1 = block("b0", inner.extent.ceildiv(tile)), block("b1", outer.extent.ceildiv(tile))
-    splits[inner.number] = mixed((b0, tile), (tx, 4), (v, 1))
+    b0, b1 = block("b0", inner.extent.ceildiv(columns)), block("b1", outer.extent.ceildiv(tile))
+    splits[inner.number] = mixed((b0, columns), (tx, each), (v, 1))
     splits[outer.number] = mixed((b1, tile), (q, ty.count), (ty, 1))
     for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
         b = block(f"b{k + 2}", axis.extent)
         digits.append(b)
         splits[axis.number] = mixed((b, 1))
     ordered = [b0, b1, *digits, tx, ty, q, v]
-    guards = (*situation.divisible(inner.extent, width), *situation.divisible(outer.extent, width))
-    aligned = situation.size(outer.extent) % max(1, width) == 0
+    staged = width
+    while staged > 1 and situation.size(outer.extent) % staged:
+        staged //= 2
+    guards = situation.divisible(inner.extent, width)
     return Proposal(
         "tiles",
-        (("threads", lanes * rows), ("tile", tile), ("vector", width)),
+        (
+            *(("threads", lanes * rows), ("tile", tile)),
+            *([("columns", columns)] if columns != tile else []),
+            ("vector", width),
+        ),
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
-        staging={value: Staging(unless="v", vector=width if aligned else 1) for value in values},
-        guards=guards if aligned else situation.divisible(inner.extent, width),
+        staging={value: Staging(unless="v", vector=staged) for value in values},
+        guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
     )
 
 
