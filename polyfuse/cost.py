@@ -157,7 +157,7 @@ def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints:
 
 PHASES = 0.35  # of the time of combinations that other blocks do not hide: layernorm of 4096 in 128 to 1024 lanes
 UNROLLED, MANY_TRIPS = 1.6, 8
-"""Times the loads of a trip that are on their way in a loop without barriers and of so many trips, of which the compiler
+"""Times the loads of a trip that are on their way in a loop without barriers and of so many trips, as the compiler
 begins the next ones: sums of 64 rows by 512 threads with 64 bytes each ran at 0.97 of the roof."""
 EXPOSED = 2
 """How fast blocks on one processor hide that each loads, then computes, in every trip of a loop: the power of their
