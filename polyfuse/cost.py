@@ -32,7 +32,7 @@ from polyfuse.counts import (
 )
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.places.products import folded_products
-from polyfuse.scalars import CASCADES
+from polyfuse.scalars import CASCADES, POSITION
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
@@ -175,7 +175,15 @@ def _collective_operations(scop: Scop, schedule: KernelSchedule) -> int:
         lanes = math.prod(d.count for d in dealt if d.stride < 32)
         warps = min(schedule.block_threads, math.prod(d.count for d in dealt)) // 32
         steps += _rounds(scop, placed) * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
+        steps += _of_positions(scop, placed) * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
     return SETUP + 4 * steps
+
+
+def _of_positions(scop: Scop, placed: Placed) -> int:
+    """What a merge of positions takes beside one of values, in merges of these and shuffles."""
+    statement = scop.statements[placed.value]
+    monoid = statement.monoid if isinstance(statement, Statement) else None
+    return POSITION // 4 if monoid in ("argmax", "argmin") else 0
 
 
 def _rounds(scop: Scop, placed: Placed) -> int:

@@ -163,11 +163,15 @@ def monoid_named(name: str) -> Monoid:
     return MONOIDS.get(name) or CASCADES.get(name) or _STEPS[name]
 
 
+POSITION = 12
+"""Instructions of one merge of two positions, which compares values, tests for NaN and compares positions."""
+
+
 def merge_cost(name: str | None) -> int:
     """Operations per element beyond a reduction's operands; 0 for no reduction."""
-    return CASCADES[name].cost if name in CASCADES else int(bool(name))
+    return CASCADES[name].cost if name in CASCADES else merge_steps(name)
 
 
 def merge_steps(name: str | None) -> int:
     """Functions applied per element beyond a reduction's operands; 0 for no reduction."""
-    return CASCADES[name].steps if name in CASCADES else int(bool(name))
+    return CASCADES[name].steps if name in CASCADES else POSITION if name in ("argmax", "argmin") else int(bool(name))

@@ -17,7 +17,7 @@ from typing import Literal
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Combination, Proposal
-from polyfuse.scalars import CASCADES
+from polyfuse.scalars import CASCADES, POSITION, merge_steps
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.held import comes_back
@@ -69,8 +69,10 @@ def reduction(situation: Situation) -> list[Proposal]:
 
 
 def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> bool:
-    """Whether rows that are needed once fill a processor with one block: in a loop several share it."""
-    alone = dict(rows.parameters)["lanes"] == situation.target.threads_per_block and not rows.loops
+    """Whether rows that are needed once fill a processor with one block, or half of it where threads take long to
+    combine: in a loop several share it."""
+    long = any(merge_steps(s.monoid) >= POSITION for s in situation.reductions)
+    alone = dict(rows.parameters)["lanes"] >= situation.target.threads_per_block // (2 if long else 1) and not rows.loops
     return alone and situation.target.kind != "cpu" and not situation.scans and not comes_back(situation, over)
 
 
