@@ -71,8 +71,9 @@ def reduction(situation: Situation) -> list[Proposal]:
 def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> bool:
     """Whether rows that are needed once fill a processor with one block, or half of it where threads take long to
     combine: in a loop several share it."""
-    long = any(merge_steps(s.monoid) >= POSITION for s in situation.reductions)
-    alone = dict(rows.parameters)["lanes"] >= situation.target.threads_per_block // (2 if long else 1) and not rows.loops
+    most = situation.target.threads_per_block
+    most //= 2 if any(merge_steps(s.monoid) >= POSITION for s in situation.reductions) else 1
+    alone = dict(rows.parameters)["lanes"] >= most and not rows.loops
     return alone and situation.target.kind != "cpu" and not situation.scans and not comes_back(situation, over)
 
 
