@@ -12,7 +12,6 @@ the share), and the last block of a result to arrive adds up the shares.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
@@ -38,8 +37,6 @@ LOOPED = {True: (512, 16), False: (256, 8)}  # of vectors or of words: (lanes, e
 STREAMED = {True: (256, 16), False: (256, 8)}
 """Where one pass is all: cross-entropy of 8192 x 32000 on an H200 takes 237 us in 256 lanes, 244 in 512, 364 in 1024.
 """
-Way = Literal["usual", "streamed", "held"]
-"""How a row is dealt: by its length, in a loop for one pass, or a prefix in one trip."""
 COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 """(lanes of whole vectors along the kept class, threads): fewer leave more threads for rows where columns are few."""
 WAVES = (4, 1)
@@ -61,8 +58,7 @@ def reduction(situation: Situation) -> list[Proposal]:
         found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
     if inner in over or situation.target.kind != "cpu":
         rows = _rows(situation, inner if inner in over else over[-1], over)
-        found += [rows, _rows(situation, inner, over, "streamed")] if _is_lone(situation, rows, over) else [rows]
-        found += _held(situation, inner, over, rows)
+        found += [rows, _rows(situation, inner, over, streamed=True)] if _is_lone(situation, rows, over) else [rows]
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over)
     return [p for p in found if p is not None]
@@ -75,13 +71,6 @@ def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> boo
     most //= 2 if any(merge_steps(s.monoid) >= POSITION for s in situation.reductions) else 1
     alone = dict(rows.parameters)["lanes"] >= most and not rows.loops
     return alone and situation.target.kind != "cpu" and not situation.scans and not comes_back(situation, over)
-
-
-def _held(situation: Situation, inner: AxisClass, over: list[AxisClass], rows: Proposal) -> list[Proposal]:
-    """Prefixes that would loop and are needed again, in the registers of a block after all."""
-    if not inner.scanned_by or not rows.loops or len(over) > 1 or situation.tiles or situation.target.kind == "cpu":
-        return []
-    return [_rows(situation, inner, over, "held")] if comes_back(situation, over) else []
 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
@@ -208,10 +197,10 @@ def run_block(axis: AxisClass, blocks: list[Digit]) -> Digit | None:
     return blocks[-1]
 
 
-def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], way: Way = "usual") -> Proposal:
+def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], streamed: bool = False) -> Proposal:
     parallel = [a for a in situation.axes if a not in over]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
-    shape = _row_shape(situation, inner, bool(parallel), way)
+    shape = _row_shape(situation, inner, bool(parallel), streamed)
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
@@ -251,7 +240,7 @@ class _RowShape:
         self.trips, self.guards = trips, guards
 
 
-def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) -> _RowShape:
+def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, streamed: bool) -> _RowShape:
     n, extent = inner.size(situation.hints), inner.extent
     if situation.target.kind == "cpu":
         width = situation.width(extent, flat=False)
@@ -263,13 +252,13 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way)
     width = row_width(situation, extent)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
-        return _scan_shape(situation, inner, width, guards, 1 if way == "held" else TRIPS)
+        return _scan_shape(situation, inner, width, guards)
     whole = width > 1 and width == situation.widest
     lanes, chunks, floor, capacity = _capacity(extent, n, width, whole)
     if whole and n <= capacity and n % REGULAR == 0 and not extent.is_constant:
         chunks, floor, capacity = _regular(n, lanes * width, floor, capacity)
         guards = (*guards, Guard(extent, REGULAR, advisory=True))
-    if way == "streamed":
+    if streamed:
         (lanes, elements), floor, capacity = STREAMED[whole], 0, 0
         chunks = max(1, elements // width)
     threads = power_below(situation.tiles.get("threads", max(256, lanes)))
@@ -329,16 +318,10 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
     return (*low, Guard(Affine.of(up_to) - extent)) if up_to is not None else low
 
 
-TRIPS = 4
-"""Of a block through a prefix, so that others compute while its threads wait for each other."""
-
-
-def _scan_shape(
-    situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...], most: int = TRIPS
-) -> _RowShape:
+def _scan_shape(situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]) -> _RowShape:
     extent = Affine.of(inner.run) if inner.run else inner.extent
     n = situation.size(extent)
-    lanes = min(1024, max(32, power_above(-(-n // (most * width)))))
+    lanes = min(1024, max(32, power_above(-(-n // (4 * width)))))
     lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", lanes)))
     trips = extent.ceildiv(lanes * width)
     if lanes * width >= n:

@@ -14,8 +14,10 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_below, slot, thread
 
-SHAPES = ((64, 64), (32, 128), (64, 128))
-"""Of a tile that is transposed, along what is read in rows and along what is written in rows."""
+TILE, COLUMNS = 64, 64
+"""Of a tile that is transposed: elements along what is read in rows, of halves twice as many, and along what is written
+in rows.  8192 x 8192 bfloat16 on an H200: 76 us in 128 x 64 with vectors of eight, 81 in 64 x 128, 84 in 64 x 64 with
+vectors of four."""
 THREADS = 256
 TRANSPOSING = 512
 """Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
@@ -36,7 +38,7 @@ def tiles(situation: Situation) -> list[Proposal]:
     crossing = crossing_reads(situation, inner)
     for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
         values = [v for v, b in crossing if b is outer]
-        found += [_transposed(situation, axes, inner, outer, values, shape) for shape in SHAPES]
+        found.append(_transposed(situation, axes, inner, outer, values))
     neighbours = _neighbours(situation)
     if neighbours and len(axes) >= 2:
         found.append(_stencil(situation, axes, inner, neighbours))
@@ -73,13 +75,12 @@ def _transposed(
     inner: AxisClass,
     outer: AxisClass,
     values: list[int],
-    shape: tuple[int, int],
 ) -> Proposal:
-    """`shape`: elements of a tile along `outer` and along `inner`."""
     width = situation.width(inner.extent, flat=False)
     each = max(4, width)
-    tile = max(4, power_below(situation.tiles.get("tile", shape[0])))
-    columns = max(each, power_below(situation.tiles.get("columns", shape[1] * tile // shape[0])))
+    usual = TILE * each // 4
+    tile = max(4, power_below(situation.tiles.get("tile", usual)))
+    columns = max(each, power_below(situation.tiles.get("columns", COLUMNS * tile // usual)))
     lanes = columns // each
     rows = min(tile, max(1, power_below(situation.tiles.get("threads", TRANSPOSING)) // lanes))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)

@@ -64,3 +64,21 @@ def test_every_element_is_computed() -> None:
     spec = pf.spec("u8[N~50000000]")
     loose, plan = (pf.jit(normalised).plan(spec, target="h200", fuse=fuse) for fuse in (False, True))
     assert_equivalent(loose, plan, seeds=(0,), sizes=[{"N": n} for n in (1, 4095, 4096, 5003)])
+
+
+@pytest.mark.parametrize(("dtype", "tile"), [("f32", {"tile": 64, "vector": 4}), ("bf16", {"tile": 128, "vector": 8})])
+def test_tiles_that_are_transposed_have_lines_of_any_elements(dtype: str, tile: dict[str, int]) -> None:
+    function = pf.jit(lambda x: x.T * 2)
+    plan = function.plan(pf.spec(f"{dtype}[N~8192, M~8192]"), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "tiles" and tile.items() <= dict(kernel.parameters).items()
+    loose = function.plan(pf.spec(f"{dtype}[N~8192, M~8192]"), target="h200", fuse=False)
+    assert_equivalent(loose, plan, seeds=(0,), sizes=[{"N": 72, "M": 136}])
+
+
+def test_positions_of_extremes_are_found_by_fewer_threads() -> None:
+    """Threads take as long to compare what they found as to look for it."""
+    (kernel,) = pf.jit(lambda x: x.argmax(axis=1)).plan(pf.spec("bf16[N~16384, M~8192]"), target="h200").kernels
+    assert dict(kernel.parameters)["lanes"] == 256
+    (kernel,) = pf.jit(lambda x: x.max(axis=1)).plan(pf.spec("bf16[N~16384, M~8192]"), target="h200").kernels
+    assert dict(kernel.parameters)["lanes"] == 512
