@@ -23,6 +23,9 @@ from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
 from polyfuse.explain.units import bytes_text, time_text
 from polyfuse.grouping.allowance import UNWEIGHED
+from polyfuse.kernel import AsyncCopy, Load
+from polyfuse.lower.ahead import next_name, ring_name
+from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Launch, LibraryCall
 from polyfuse.program_costs import size_hints
 from polyfuse.scop import Scop, Statement
@@ -140,6 +143,8 @@ def _kernel(plan: Plan, kernel: KernelView) -> Iterator[str]:
     yield _item("moves", [f"{kernel.hbm_bytes} bytes: {_moves(kernel)}"])
     yield _item("tiles", [_tiles(kernel)])
     yield _item("scopes", [f"{scope.value}: {', '.join(values)}" for scope, values in homes(kernel).items()])
+    if early := list(_early(kernel)):
+        yield _item("ahead", early)
     yield _item("uses", [_uses(kernel)])
     yield _item("predicted", [f"{time_text(kernel.seconds)}, bound by {BOUNDS[kernel.bound]}"])
     yield from (_item("fallback", [text]) for text in _fallback(kernel))
@@ -189,6 +194,21 @@ def _tiles(kernel: KernelView) -> str:
 
 def _extent(size: int | None, extent: Affine) -> str:
     return f"all of {extent} in a loop" if size is None else str(size)
+
+
+def _early(kernel: KernelView) -> Iterator[str]:
+    """What loops bring before they need it, as the kernel does it: not all that a ring is for can be copied."""
+    whole = kernel.launch.kernel
+    ops = list(flatten(whole.members[kernel.member].kernel.body if whole.members else whole.body))
+    copied = {op.buffer for op in ops if isinstance(op, AsyncCopy)}
+    loaded = {op.name for op in ops if isinstance(op, Load)}
+    for placed in kernel.schedule.placed:
+        name = kernel.scop.statements[placed.value].name
+        trips = next((n for loop, n in kernel.schedule.rings if loop in placed.digits()), 0)
+        if placed.role == "load" and ring_name(placed) in copied:
+            yield f"{name}: copied to shared memory, which holds {trips} trips of it, {trips - 1} of them on their way"
+        elif placed.role == "load" and next_name(placed.name) in loaded:
+            yield f"{name}: loaded into registers, one trip before it is used"
 
 
 def _uses(kernel: KernelView) -> str:

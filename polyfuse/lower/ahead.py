@@ -36,26 +36,23 @@ def loaded_ahead(env: Environment, loop: str, extent: Affine, body: Sequence[ir.
     early = [op for op in body if isinstance(op, ir.Load) and _moves(env, loop, op)]
     if not early or not env.context.implies(extent - 1):
         return [ir.For(loop, extent, tuple(body))]
-    following = tuple(replace(op, name=_next(env, op)) for op in early)
+    following = tuple(replace(op, name=next_name(op.name)) for op in early)
     trip = Affine.symbol(f"${loop}")
     more = ir.If(Inside((extent - trip - 2,)), at_trip(following, loop, trip + 1))
     out: list[ir.Op] = []
     for op in body:
         if op in early:
             assert isinstance(op, ir.Load)
-            out.append(ir.Let(op.name, Ref(_next(env, op), env.arrays[_use(env, op)].dtype.compute)))
+            out.append(ir.Let(op.name, Ref(next_name(op.name), env.arrays[_use(env, op)].dtype.compute)))
             out += [more] if op is early[-1] else []
         else:
             out.append(op)
     return [*at_trip(following, loop, Affine.of(0)), ir.For(loop, extent, tuple(out))]
 
 
-def _next(env: Environment, op: ir.Load) -> str:
-    """The register of the next trip's load; no statement has it."""
-    found = f"{op.name}.next"
-    while found in env.by_name:
-        found += "_"
-    return found
+def next_name(name: str) -> str:
+    """The register of the next trip's load of `name`."""
+    return f"{name}.next"
 
 
 def _use(env: Environment, op: ir.Load) -> tuple[int, int, bool]:

@@ -18,6 +18,7 @@ from polyfuse.cost import price
 from polyfuse.errors import ScheduleError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
+from polyfuse.lower.ahead import next_name
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
 from polyfuse.scop import Statement
@@ -101,7 +102,10 @@ def test_cells_hold_bytes_as_they_lie_in_memory() -> None:
     (ring,) = kernel.shared
     assert (ring.name, ring.dtype.name, ring.elements) == ("a_ring", "bf16", 3 * 256)
     assert {op.vector * 2 for op in rings(kernel)} == {16}
-    assert any(isinstance(op, ir.Load) and op.name == "w.next" for op in flatten(kernel.body))
+    assert any(isinstance(op, ir.Load) and op.name == next_name("w") for op in flatten(kernel.body))
+    said = str(plan.explain())
+    assert "a: copied to shared memory, which holds 3 trips of it, 2 of them on their way" in said
+    assert "w: loaded into registers, one trip before it is used" in said
     random = np.random.default_rng(0)
     a, x, w = (random.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((24, 256), (256,), (24,)))
     exact = in_float32(*(v.astype(np.float64) for v in (a, x, w)))
