@@ -55,7 +55,7 @@ def test_a_run_adds_to_its_file_and_goes_on_behind_it(tmp_path: Path) -> None:
     assert [run["seeds"] for run in record["runs"]] == [[30, 31], [31, 32]]
     assert all("--seed" in run["command"] and run["versions"]["numpy"] for run in record["runs"])
     both = tmp_path / "both.json"
-    record["runs"][0]["commit"] = ""
+    record["runs"][0]["commit"], record["runs"][1]["commit"] = "", "def"
     out.write_text(json.dumps(record))
     assert fuzz("--merge", str(out), str(out), "--out", str(both), "--commit", "abc").returncode == 0
     merged_record = json.loads(both.read_text())
