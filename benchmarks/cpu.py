@@ -1,8 +1,10 @@
 """CPU backend against NumPy and torch.compile on memory-bound programs: `python -m benchmarks.cpu`.
 
-Every round calls every contender once to warm it and once timed, in turn, so that a busy machine slows all of them
-alike; a speed-up is the median over rounds of the ratio within a round.  polyfuse and NumPy allocate their results,
-torch.compile writes into preallocated ones.  Results are checked against the same code in float64 first.
+Every round times one call of every contender, in turn, so that a busy machine slows all of them alike; a speed-up is
+the median over rounds of the ratio within a round.  Before that call the threads of the last contender go to sleep (a
+BLAS spins for tens of milliseconds, on a core that the next one needs), and the contender's own wake up.  polyfuse and
+NumPy allocate their results, torch.compile writes into preallocated ones.  Results are checked against the same code
+in float64 first.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ import polyfuse as pf
 from benchmarks.cpu_programs import PROGRAMS, Arrays, Program
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
-PAUSE = 0.002  # seconds: threads that spin after a parallel region go to sleep
+PAUSE = 0.1  # seconds: threads that spin after a parallel region go to sleep
+WARM = 0.02  # seconds of calls before the one that is timed: what slept is awake
 
 Run = Callable[[], Any]
 
@@ -81,9 +84,12 @@ def row(name: str, kernels: int, times: dict[str, list[float]]) -> Row:
 
 
 def timed(run: Run) -> float:
-    """Seconds of the second of two calls; the result of the first is alive no longer."""
+    """Seconds of one call, after some that wake everything up; their results are alive no longer."""
     time.sleep(PAUSE)
+    awake = time.perf_counter() + WARM
     run()
+    while time.perf_counter() < awake:
+        run()
     start = time.perf_counter()
     run()
     return time.perf_counter() - start

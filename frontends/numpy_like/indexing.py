@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from polyfuse import expr
-from polyfuse.affine import ONE, ZERO, Affine, dimension
+from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
 from polyfuse.dtypes import i32, i64
 from polyfuse.errors import IndexingError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
@@ -20,7 +20,7 @@ from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, 
 from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer, number
+from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer, number, whole
 
 ArrayLike = object
 
@@ -39,8 +39,54 @@ def getitem(x: Tracer, index: Any) -> Any:
         part = x.through(basic_path(x, expanded))
         return number(part) if is_element(x, items) else part
     selection = select(x, items)
+    if not is_element(x, items) and all(is_basic(i) or (isinstance(i, Tracer) and i.is_number) for i in items):
+        return chosen(x, items, selection)
     shape, operands, entries = selection.over_result()
     return Tracer(x.state, gather(selection.source.node, shape, operands, entries))
+
+
+class Chosen(Buffer):
+    """What ``x[:, k]`` looks at for a number k that is known at run time only.  An index of numbers and slices makes a
+    view: it sees what is written to x later, and who writes it writes x."""
+
+    __slots__ = ("base", "index", "parts", "seen", "source", "value")
+
+    def __init__(self, base: Tracer, index: tuple[Any, ...], selection: Selection) -> None:
+        self.base, self.index, self.owner = base, index, base.buffer.owner
+        self.source, self.parts = selection.source, selection.over_result()
+        self.seen: Node | None = None
+        self.value: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        if self.value is None or self.seen is not self.source.node:
+            self.seen = self.source.node
+            self.value = gather(self.seen, *self.parts)
+        return self.value
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self.base[self.index] = Tracer(self.base.state, node)
+
+
+def chosen(x: Tracer, items: Sequence[Any], selection: Selection) -> Tracer:
+    """``x[items]`` for numbers and slices, some of the numbers known at run time only."""
+    index = tuple(Tracer(i.state, i.node, weak=i.weak) if isinstance(i, Tracer) else i for i in items)
+    buffer = Chosen(x, index, selection)
+    leading = selection.axes == tuple(range(len(selection.axes)))
+    contiguous = leading and (selection.source.path is None or selection.source.path.contiguous)
+    return Tracer(x.state, buffer, replace(whole(buffer.parts[0]), contiguous=contiguous))
+
+
+def is_chosen(value: Any, x: Tracer, items: Sequence[Any]) -> bool:
+    """Whether `value` is the view ``x[items]`` itself."""
+    if not isinstance(value, Tracer) or not isinstance(value.buffer, Chosen) or value.path is None:
+        return False
+    view = value.buffer
+    if view.base.buffer is not x.buffer or view.base.path != x.path or len(items) != len(view.index):
+        return False
+    every = value.sizes == view.parts[0] and value.path.index == dimensions(value.ndim)
+    return every and select(x, items).over_result() == view.parts
 
 
 def is_element(x: Tracer, items: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import listed, nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
-from polyfuse.frontends.numpy_like.indexing import gather, is_mask, select
+from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, select
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
@@ -76,7 +76,7 @@ def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
         write(target, _value_for(target.sizes, x, lift(x.state, value)))
     elif any(is_mask(i) for i in items) and not any(isinstance(i, np.ndarray) for i in items):
         _set_masked(x, items, value)
-    else:
+    elif not is_chosen(value, x, items):  # else as above
         changed = _scattered(x, items, "set", lift(x.state, value), "raise")
         write(changed[0], changed[1])
 
