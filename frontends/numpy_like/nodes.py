@@ -64,13 +64,24 @@ def view(source: Node, shape: Sequence[AffineLike], index: Sequence[AffineLike])
 
 def _view_of_region(source: Region, target: Shape, entries: Index, at: dict[str, Affine]) -> Node:
     for piece in source.pieces:
-        conditions = [shorten(c.substitute(at), target) for c in piece.where]
-        if any(holds_nowhere(c, target) for c in conditions):
-            continue
-        if all(holds_everywhere(c, target) for c in conditions):
+        here = _holds(piece.where, at, target)
+        if here:
             return view(piece.source, target, [e.substitute(at) for e in piece.index])
-        break
+        if here is not None:
+            break
     return expr.view(source, target, entries)
+
+
+def _holds(where: Index, at: dict[str, Affine], target: Shape) -> bool | None:
+    """Whether all conditions hold at all points; None where one of them holds at none, which says that of most pieces
+    of an array written element by element."""
+    everywhere = True
+    for c in where:
+        condition = shorten(c.substitute(at), target)
+        if holds_nowhere(condition, target):
+            return None
+        everywhere = everywhere and holds_everywhere(condition, target)
+    return everywhere
 
 
 def iota(shape: Sequence[AffineLike], index: Affine, dtype: DType = i64) -> Node:
@@ -105,12 +116,12 @@ def region(shape: Sequence[AffineLike], pieces: Sequence[Piece]) -> Node:
     target = shape_of(shape)
     kept, taken = list[Piece](), _Taken({})
     for piece in pieces:
-        whole = _same_points(piece, target)
-        for part in whole or _parts(piece, target):
-            if not whole:
-                if any(holds_nowhere(c, target) for c in part.where):
-                    continue
-                part = replace(part, where=tuple(c for c in part.where if not holds_everywhere(c, target)))
+        if whole := _same_points(piece, target):
+            return _region_of(target, [*kept, *(p for p in whole if not taken.covers(p.where))])
+        for part in _parts(piece, target):
+            if any(holds_nowhere(c, target) for c in part.where):
+                continue
+            part = replace(part, where=tuple(c for c in part.where if not holds_everywhere(c, target)))
             if taken.covers(part.where):
                 continue  # an earlier piece takes all of its points
             kept.append(part)
