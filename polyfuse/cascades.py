@@ -80,7 +80,8 @@ def _seen(factor: Node) -> Node:
     """The same elements as a difference, where they are a view of one."""
     match factor:
         case View(source=Map(function="subtract", operands=operands)):
-            return expr.map_("subtract", tuple(expr.view(o, factor.shape, factor.index) for o in operands))
+            seen = [expr.view(o, factor.shape, factor.index) if o.shape else o for o in operands]  # scalars stay
+            return expr.map_("subtract", seen)
         case _:
             return factor
 

@@ -52,9 +52,10 @@ def carry_name(placed: Placed, lag: int) -> str:
 
 def rounded(env: Environment, statement: Statement, value: Expr, component: int = 0) -> Expr:
     """The result of a statement as storing it would leave it, where 16-bit floats round behind every operation.  What
-    lies inside one operation of the user's is not stored without fusion either."""
+    lies inside one operation of the user's is not stored without fusion either; it rounds with the others where bits
+    must not depend on what shares a kernel."""
     dtype = statement.dtypes[component]
-    if not env.rounds or dtype.compute == dtype or statement.digest in env.scop.program.inner:
+    if not env.rounds or dtype.compute == dtype or statement.digest in env.wide:
         return value
     return Apply("cast", (value,), dtype)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import Union
 
 from polyfuse import kernel as ir
@@ -33,7 +34,7 @@ MEETINGS = (ir.Combine, ir.Exchange)
 def in_cells(kernel: ir.Kernel, cells: Cells) -> ir.Kernel:
     """`kernel`, a sequence of operations without loops and branches, with the places of ``cells.slot`` from
     ``cells.first`` on as values of their own.  Raises KernelError for operations that cannot be taken apart."""
-    body = _without_renamings(kernel.body)
+    body = tuple([_narrowed(op, kernel, cells) for op in _without_renamings(kernel.body)])
     parting = _Parting(replace(kernel, body=body), cells)
     for position, op in enumerate(body):
         parting.operation(position, op)
@@ -43,6 +44,17 @@ def in_cells(kernel: ir.Kernel, cells: Cells) -> ir.Kernel:
         at = next(k for k, s in enumerate(slots) if s.name == cells.slot)
         slots.insert(at + 1, ir.Slot(parting.far_slot, parting.far_count))
     return replace(kernel, body=tuple(parting.done), slots=tuple(slots), cells=tuple(parting.cells))
+
+
+def _narrowed(op: ir.Op, kernel: ir.Kernel, cells: Cells) -> ir.Op:
+    """The operation with accesses that stay within either part: vectors may lie along the slot that is taken apart."""
+    if not isinstance(op, (ir.Load, ir.Store)) or op.vector == 1:
+        return op
+    used = frozenset().union(*[entry.names() for entry in op.index if isinstance(entry, Affine)])
+    along = [slot for slot in kernel.slots if f"${slot.name}" in used]
+    if along[-1].name != cells.slot:
+        return op
+    return replace(op, vector=gcd(op.vector, cells.first, along[-1].extent - cells.first))
 
 
 def _without_renamings(body: Sequence[ir.Op]) -> tuple[ir.Op, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from polyfuse.affine import Affine, digit
@@ -34,7 +34,8 @@ class Environment:
     (value, component); `scalars`: dtypes of the scalar arguments; `folded`: multiplies that a contraction absorbs;
     `taken`: exponentials that a sum has taken, `parts`: those
     that are divided by it (`places.exponentials`);
-    `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation.
+    `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation,
+    but for `wide`, by digest.
     """
 
     scop: Scop
@@ -50,6 +51,7 @@ class Environment:
     slots: tuple[Digit, ...]
     sites: Mapping[int, int]
     rounds: bool
+    wide: Set[bytes]
 
     def box(self, value: int) -> SharedBox:
         return next(box for box in self.schedule.shared if box.value == value)

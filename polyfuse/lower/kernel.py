@@ -107,6 +107,7 @@ def _environment(
         slots=schedule.of_kind("slot"),
         sites=index_sites(scop, schedule, first_site),
         rounds=rounds,
+        wide=frozenset() if options.batch_invariant else scop.program.inner,
     )
 
 
