@@ -21,6 +21,7 @@ from polyfuse.counts import (
     Cost,
     Sizes,
     box_bytes,
+    cell_bytes,
     least_registers,
     moved_bytes,
     placed_instructions,
@@ -95,6 +96,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] *= _overlap(scop, schedule, target, sizes, occupancy)
     if _in_phases(scop, schedule, target, sizes):
         terms["memory"] += PHASES * _collective_operations(scop, schedule) * threads * blocks / (target.flops * busy)
+        terms["memory"] += PHASES * _in_cells(scop, schedule, target) * blocks / busy
     elif schedule.of_kind("loop") and not schedule.rings and not schedule.ahead:
         slack = max(1.0, PULL * busy)  # of a processor that has no more than its share to load
         terms["memory"] += terms["compute"] / slack / max(1.0, resident / target.processors) ** EXPOSED
@@ -184,6 +186,18 @@ def _of_positions(scop: Scop, placed: Placed) -> int:
     statement = scop.statements[placed.value]
     monoid = statement.monoid if isinstance(statement, Statement) else None
     return POSITION // 4 if monoid in ("argmax", "argmin") else 0
+
+
+BANKS = 128  # bytes a cycle that the shared memory of a processor moves
+
+
+def _in_cells(scop: Scop, schedule: KernelSchedule, target: Target) -> float:
+    """Seconds that a device of blocks like this one takes to move what waits in shared memory, per block."""
+    cells = schedule.cells
+    if cells is None or not cells.at_once:
+        return 0.0
+    moved = cell_bytes(scop, schedule) // cells.at_once * cells.moves
+    return moved / (BANKS * target.clock * target.processors)
 
 
 def _rounds(scop: Scop, placed: Placed) -> int:
@@ -444,7 +458,7 @@ GRANULE = 64
 time: sums of columns in pieces of 32 bytes take 1.4 times as long, 2.0 times where rows are not aligned (H200)."""
 
 
-SCATTERED = (512, 0.5)
+SCATTERED = (1024, 0.5)
 """Pieces of rows in bytes below which a panel that is written row by row costs more, and how much: softmax over the
 middle axis of 64 x 512 x 4096 takes 1.26 times its bytes' time on an H200, with pieces of 128 bytes."""
 

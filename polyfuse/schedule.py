@@ -135,12 +135,14 @@ class SharedBox:
 class Cells:
     """Of the values of a thread along the slot `slot`, those from `first` on live in cells of shared memory while
     threads combine: cells of the thread's own, which no other thread touches, so that they need no barrier.  `values`:
-    the placed statements whose results outlive a combination; `at_once`: how many of them do at the same time."""
+    the placed statements whose results outlive a combination; `at_once`: how many of them do at the same time; `moves`:
+    how often a part is put there or got."""
 
     slot: str
     first: int
     values: tuple[str, ...] = ()
     at_once: int = 0
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,26 +28,37 @@ def waiting_in_cells(group: Group, placed: Sequence[Placed], wanted: tuple[str, 
         sentence = f"{mixed} has results along {slot}, which threads cannot combine in two parts"
         raise Refused(illegal(Hazard.CAPACITY, sentence, rule="executed"))
     stage = stages(placed, frozenset(s.id for s in group.statements() if s.is_reduction))
-    last: dict[str, int] = {}
+    read: dict[str, set[int]] = {}  # behind how many combinations
     by_name = {p.name: p for p in placed}
     for reader in placed:
         for provider in reader.providers:
             held = _without_casts(group, by_name, provider)
-            last[held] = max(last.get(held, 0), _until(group, by_name, reader.name, stage))
+            read.setdefault(held, set()).add(_until(group, by_name, reader.name, stage))
     spans = {
-        name: (stage[name], until)
-        for name, until in last.items()
-        if slot in by_name[name].digits() and stage[name] < until and not _is_sum(group, by_name[name])
+        name: (stage[name], max(times))
+        for name, times in read.items()
+        if slot in by_name[name].digits() and stage[name] < max(times) and not _is_sum(group, by_name[name])
     }
     moments = {k for start, until in spans.values() for k in range(start, until)}
     at_once = max((sum(start <= k < until for start, until in spans.values()) for k in moments), default=0)
-    return Cells(slot, first, tuple(sorted(spans)), at_once)
+    moves = sum(1 + len(read[name] - {start}) for name, (start, _) in spans.items())
+    moves += sum(AGAIN[monoid] for p in placed if (monoid := _cascade(group, p)))
+    return Cells(slot, first, tuple(sorted(spans)), at_once, moves)
+
+
+AGAIN = {"max_sumexp": 2, "moments": 1, "comoments": 2}
+"""Moves of what a cascade takes, in its second round: exponentials are put and got again, elements got again."""
 
 
 def _until(group: Group, by_name: dict[str, Placed], reader: str, stage: dict[str, int]) -> int:
-    statement = group.scop.statements[by_name[reader].value]
-    merges = by_name[reader].role == "compute" and isinstance(statement, Statement) and statement.monoid in CASCADES
-    return stage[reader] + merges
+    return stage[reader] + bool(_cascade(group, by_name[reader]))
+
+
+def _cascade(group: Group, placed: Placed) -> str:
+    """The monoid of a cascade; empty for other statements."""
+    statement = group.scop.statements[placed.value]
+    is_one = placed.role == "compute" and isinstance(statement, Statement) and statement.monoid in CASCADES
+    return statement.monoid or "" if is_one and isinstance(statement, Statement) else ""
 
 
 def results_along(scop: Scop, placed: Sequence[Placed], slot: str) -> str:

@@ -29,7 +29,6 @@ PANEL_CLUSTER = 1  # unless asked for: of 16384 rows, 504 to 570 us against 572 
 LONG = {True: 32768, False: 16384}
 """Rows, of whole vectors or of words, up to which one block alone is about as fast: 296 us against 324 for the softmax
 of 4096 x 32768 on an H200.  Fewer kinds of kernels serve all lengths then."""
-PIECES = True
 SECTORS = (256, 128, 64)
 """Bytes of a panel's row: cache lines, or half of one where rows are many."""
 
@@ -81,30 +80,18 @@ def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Prop
     if inner.extent.is_constant:
         total = -(-size // (lanes * width))
         chunks, shared = min(chunks, total), max(0, total - chunks)
-    c, v = slot("c", chunks + shared), slot("v", width)
+    tx, c, v = thread("tx", 1, lanes), slot("c", chunks + shared), slot("v", width)
     digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner])
-    threads, at = _dealt(inner, lanes, cluster, c, width)
-    splits[inner.number] = at + mixed((v, 1))
+    splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     return Proposal(
         "held_rows",
         (("threads", lanes), ("cluster", cluster), ("chunks", chunks), *_beside(shared), ("vector", width)),
-        kept_digits([*digits, *threads, c, v], keep_threads=True),
+        kept_digits([*digits, tx, c, v], keep_threads=True),
         anchors(situation, splits),
         guards=(*situation.divisible(inner.extent, width), *_fits(situation, inner, capacity)),
         cluster=cluster,
         cells=("c", chunks) if shared else None,
     )
-
-
-def _dealt(inner: AxisClass, lanes: int, cluster: int, c: Digit, width: int) -> tuple[list[Digit], Affine]:
-    """The threads of a row, and where their vectors begin: all lanes side by side, `c` times; of a known length a piece
-    of the row to each block of a cluster."""
-    if cluster == 1 or not (inner.extent.is_constant and PIECES):
-        tx = thread("tx", 1, lanes)
-        return [tx], mixed((c, lanes * width), (tx, width))
-    own = lanes // cluster
-    tx, ty = thread("tx", 1, own), thread("ty", own, cluster)
-    return [tx, ty], mixed((ty, c.count * own * width), (c, own * width), (tx, width))
 
 
 def _beside(shared: int) -> tuple[tuple[str, int], ...]:
