@@ -25,6 +25,7 @@ from polyfuse.plan import Plan
 from polyfuse.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
+from polyfuse.scalars import CASCADES
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
@@ -38,8 +39,10 @@ interpreter minutes."""
 IN_LINE = 1e-6
 """Seconds for each element of a prefix in a random price that favours scans in parts."""
 ALIKE_WAY = "alike"
+IN_PASSES = 3e-5
+"""Seconds for each kernel with a reduction of its own in a random price that favours sums in one pass."""
 EFFORT = 4  # of so many programs one is fused with all the effort that the planner has
-INTERPRETED = ("cpu", "sm_90", "sm_80", "generic")
+INTERPRETED = {"cpu": 3.5, "sm_90": 4.5, "sm_80": 1.2, "generic": 0.8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +92,14 @@ def random_pricer(seed: int) -> Pricer:
     launch, spread = dice.choice([0.0, 1e-6, 1e-5]), 1e-5
     favoured = dice.choice(FAVOURED)
     element = 0.0 if seed % 3 else IN_LINE
+    passes = IN_PASSES if seed % 4 == 1 else 0.0
 
     def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
         key = repr((seed, schedule.strategy, schedule.parameters, schedule.body, schedule.roots))
         drawn = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
         drawn *= 0.01 if schedule.strategy == favoured else 1
         own = price(scop, schedule, target, hints)
-        line = element * _longest_prefix(scop, schedule, hints)
+        line = element * _longest_prefix(scop, schedule, hints) + passes * _has_plain_sums(scop, schedule)
         return replace(own, seconds=launch + spread * drawn + 10 * max(0.0, own.seconds - HEAVY) + line)
 
     return pricer
@@ -105,6 +109,11 @@ def _longest_prefix(scop: Scop, schedule: KernelSchedule, hints: Mapping[str, in
     statements = [scop.statements[value] for value in schedule.body]
     scans = [s for s in statements if isinstance(s, Statement) and s.scanned is not None]
     return max((s.run or s.extents[s.scanned or 0].evaluate(hints) for s in scans), default=0)
+
+
+def _has_plain_sums(scop: Scop, schedule: KernelSchedule) -> bool:
+    statements = [scop.statements[value] for value in schedule.body]
+    return any(isinstance(s, Statement) and s.is_reduction and s.monoid not in CASCADES for s in statements)
 
 
 def basic_ways(seed: int, name: str) -> tuple[Way, Way]:
@@ -118,7 +127,7 @@ def basic_ways(seed: int, name: str) -> tuple[Way, Way]:
 def _common(dice: Random, name: str) -> tuple[tuple[str, Any], ...]:
     if name != "interpreter":
         return (("backend", name),)
-    return ("backend", name), ("target", dice.choices(INTERPRETED, [4, 4, 1, 1])[0])
+    return ("backend", name), ("target", dice.choices(list(INTERPRETED), list(INTERPRETED.values()))[0])
 
 
 def alike_way(seed: int, name: str) -> Way:

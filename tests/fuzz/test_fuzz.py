@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyfuse.expr import Scan, topological
+from polyfuse.expr import Reduce, Scan, topological
 from polyfuse.fuzz.arrays import ArrayValue
 from polyfuse.fuzz.check import Disagreement, check, compare, expectation
 from polyfuse.fuzz.generate import counts, random_program
@@ -43,6 +43,18 @@ def test_some_random_prices_scan_in_runs() -> None:
         assert report.failure is None
         scans = [n for _, plan in report.plans for n in topological(plan.program.outputs) if isinstance(n, Scan)]
         assert any(scan.run for scan in scans) == (seed == 3)
+
+
+def test_some_random_prices_take_sums_in_one_pass() -> None:
+    text = "def program(x0):\n    c = x0 - x0.mean(axis=0)\n    return c / np.sqrt((c * c).mean(axis=0) + 1)\n"
+    common = (("backend", "interpreter"), ("target", "sm_90"))
+    for seed in (4, 5):
+        report = check(
+            WrittenProgram(text, (ArrayValue((300, 40)),)), seed, "interpreter", [Way("prices", common, seed)]
+        )
+        assert report.failure is None
+        nodes = [n for _, plan in report.plans for n in topological(plan.program.outputs)]
+        assert any(isinstance(n, Reduce) and n.monoid == "moments" for n in nodes) == (seed == 5)
 
 
 SLICE = [("interpreter", seed) for seed in range(30)] + [("numba_cpu", seed) for seed in range(100, 115)]
