@@ -158,7 +158,7 @@ class _Taken:
 
 def _region_of(target: Shape, pieces: list[Piece]) -> Node:
     last = pieces[-1]
-    if len(pieces) == 1:
+    if len(pieces) == 1 or (last.source.rank == 0 and all(p.source is last.source for p in pieces)):
         return view(last.source, target, last.index)
     return expr.region(target, [*pieces[:-1], replace(last, where=())])
 

@@ -42,5 +42,6 @@ def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
     if situation.invariant and (situation.reductions or any(not s.lags for s in situation.scans)):
         yield iter(batch_invariant(situation))
         return
-    for tier in (STRATEGIES, FALLBACKS):
+    alone = any(s.lags for s in situation.scans)  # a thread per row is all that a recurrence allows
+    for tier in ((*STRATEGIES, *FALLBACKS),) if alone else (STRATEGIES, FALLBACKS):
         yield (proposal for strategy in tier for proposal in strategy(situation))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
@@ -24,9 +26,10 @@ def serial(situation: Situation) -> list[Proposal]:
     digits: list[Digit] = []
     loops: list[Digit] = []
     splits: dict[int, Affine] = {}
+    most = _most_threads(situation, prod(a.size(situation.hints) for a in kept))
     for k, axis in enumerate(kept):
         last = axis is kept[-1]
-        width = situation.tiles.get("threads") or min(128, max(32, power_above(axis.size(situation.hints))))
+        width = situation.tiles.get("threads") or min(most, max(32, power_above(axis.size(situation.hints))))
         lanes = 1 if cpu or not last else width
         b = block(f"b{k}", axis.extent.ceildiv(lanes))
         t = thread("t", 1, lanes) if lanes > 1 else None
@@ -50,3 +53,9 @@ def serial(situation: Situation) -> list[Proposal]:
             loops=tuple(d.name for d in loops),
         )
     ]
+
+
+def _most_threads(situation: Situation, rows: int) -> int:
+    """Threads of a block; where recurrences leave few rows, a warp, so that they reach all processors."""
+    recurrent = any(s.lags for s in situation.scans)
+    return 32 if recurrent and rows < 128 * situation.target.processors else 128

@@ -205,6 +205,20 @@ def test_what_surrounds_a_recurrence_is_fused_with_it() -> None:
     assert "recurrence(" in str(plan)
 
 
+def test_few_rows_are_dealt_to_warps_and_recomputed_where_they_are_needed() -> None:
+    def averaged(x: Any, b: Any) -> Any:
+        h = pf.zeros(x.shape, x.dtype)
+        h[i, j] = pf.where(pf.inside(h[i - 1, j]), h[i - 1, j] / 2 + b[i, j] * x[i, j], b[i, j] * x[i, j])
+        return h
+
+    (kernel,) = pf.jit(averaged).plan(pf.spec("f32[N, 4096]"), pf.spec("f32[N, 4096]"), target="h200").kernels
+    assert (kernel.strategy, kernel.threads) == ("serial", 32)
+    (kernel,) = pf.jit(averaged).plan(pf.spec("f32[N, 65536]"), pf.spec("f32[N, 65536]"), target="h200").kernels
+    assert (kernel.strategy, kernel.threads) == ("serial", 128)
+    (kernel,) = pf.jit(averaged).plan(pf.spec("f32[N, 4096]"), pf.spec("f32[N, 4096]"), target="cpu").kernels
+    assert kernel.strategy == "columns"  # vectors of a core
+
+
 def test_a_schedule_that_deals_a_recurrence_to_threads_is_refused() -> None:
     plan = pf.jit(decayed_rows).plan(pf.spec("f32[64, 4096]"), pf.spec("f32[64]"), target="h200")
     text = str(plan)
