@@ -45,8 +45,9 @@ hold whole rows take 286."""
 OTHERS = 24
 """Registers for addresses and results, beside a vector, the sums of columns and the rows of a trip: of 16-bit floats
 two rows a trip of 32 elements in each of 512 threads spill, 160 us against 135 for reading them."""
-READ = 128
-"""Elements of shares that a thread of the last block has on their way at once: more find no registers."""
+READ = 64
+"""Elements of shares that a thread of the last block reads at once, where threads hold many: A^T (A x) on an H200, 8 MB
+of shares in 512 threads, 256 elements at once: 480 us, 64 at once (of 65536 x 4096, 2 MB): 25."""
 HELD = 32
 """Elements of a row that a thread holds: as many sums of columns live in its registers."""
 
@@ -169,7 +170,7 @@ def _proposal(
         outer.number: mixed((b1, share), (r, step), (u, tile.rows), (ty, 1)),
         **{axis.number: mixed((b, 1)) for axis, b in zip(batch, matrices, strict=True)},
     }
-    most = max(1, READ // (tile.chunks * width))
+    most = max(1, READ // (tile.chunks * width)) if tile.ring else 8
     reads = (b0, combination(b0, None, situation)), (b1, combination(b1, ty, situation, most))
     combines = {d.name: c for d, c in reads}
     t, s = thread("tr", 1, min(tile.lanes * tile.rows, share)), slot("s", max(1, share // (tile.lanes * tile.rows)))
