@@ -160,7 +160,7 @@ def test_kernels_run_in_the_order_of_the_text() -> None:
         ("exp(d)", "exp(m)", "the program computes e = exp(d), not exp(m)", None),
         ("  e = exp(d)           register\n", "", "needs e, which nothing in the text computes", Hazard.RAW),
         ("y = e / s            global", "y = e / s            register", "stores nothing", None),
-        ("rows lanes", "pointwise lanes", "pointwise proposes nothing for m, d, e, s, y; held_rows, rows", Hazard.STEERING),
+        ("rows lanes", "windows lanes", "windows proposes nothing for m, d, e, s, y; held_rows, rows", Hazard.STEERING),
         ("vector=4", "vector=3", "vector", Hazard.STEERING),
         ("chunks=4", "colour=4", "rows has no parameter colour", Hazard.STEERING),
         ("block 256", "block 2048", "2048", None),
