@@ -145,8 +145,13 @@ def _kernel_key(schedule: KernelSchedule, values: Mapping[int, bytes], sizes: Si
         placed,
         sorted(values[b.value] for b in schedule.shared),
         sorted(sizes.guard(g) for g in schedule.guards),
-        (schedule.minimum_blocks, schedule.cluster, schedule.border, schedule.ahead, schedule.rings),
+        (schedule.minimum_blocks, schedule.cluster, schedule.border, schedule.ahead, schedule.rings, _cells(schedule)),
     )
+
+
+def _cells(schedule: KernelSchedule) -> tuple[str, int]:
+    """Where the part of a slot begins that waits in shared memory."""
+    return ("", 0) if schedule.cells is None else (schedule.cells.slot, schedule.cells.first)
 
 
 def _placed_key(placed: Placed, values: Mapping[int, bytes], sizes: Sizes) -> bytes:

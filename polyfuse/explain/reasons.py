@@ -19,6 +19,8 @@ def reasons(kernel: KernelView) -> Iterator[str]:
             yield _in_windows(kernel, view, sizes)
         elif not view.is_load and (readers := _readers(kernel, view)):
             yield _in_registers(kernel, view, readers)
+        if view.scope is Scope.SPLIT:
+            yield _in_two_parts(kernel, view)
     stored = ", ".join(kernel.stores)
     yield f"every element of {stored} is stored, by one thread only"
 
@@ -29,6 +31,16 @@ def _staged(kernel: KernelView, view: StatementView, box: SharedBox) -> str:
     return (
         f"{view.name} lives in shared memory: each block writes a box of {size}, a barrier follows, "
         f"and all that {_listed(readers)} needs lies in it"
+    )
+
+
+def _in_two_parts(kernel: KernelView, view: StatementView) -> str:
+    cells = kernel.schedule.cells
+    assert cells is not None
+    count = kernel.schedule.digit(cells.slot).count
+    return (
+        f"{count - cells.first} of {count} parts of {view.name} wait in shared memory while threads combine, in cells "
+        "of the thread that needs them"
     )
 
 

@@ -125,6 +125,8 @@ def places_text(kernel: KernelView) -> str:
         origin = ", ".join(size_text(o, names) for o in box.origin)
         size = " x ".join(map(str, box.extents))
         lines.append(f"  shared {box.name}: {size} from [{origin}], pitch {', '.join(map(str, box.pitch))}")
+    if cells := schedule.cells:
+        lines.append(f"  cells {cells.slot} >= {cells.first}: {', '.join(cells.values)}")
     lines += ["  order", *(f"    {line}" for line in _order_lines(schedule.order))]
     lines += [f"  where {guard_text(g, names)}" for g in schedule.guards]
     return "\n".join(lines)

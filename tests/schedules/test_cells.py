@@ -146,6 +146,7 @@ def test_rows_beyond_the_registers_of_half_a_processor() -> None:
     )
     (kernel,) = plan.kernels
     assert kernel.occupancy == 2 and kernel.cost.shared == 64 * 1024
+    assert "8 of 16 parts of e wait in shared memory" in plan.explain()
     (launch,) = plan.launches
     kinds = [type(op) for op in launch.kernel.body if isinstance(op, (Keep, Kept, Combine))]
     assert kinds == [Keep, Combine, Kept, Keep, Combine, Kept]
