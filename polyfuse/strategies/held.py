@@ -20,7 +20,9 @@ from polyfuse.strategies.situation import Situation, block, mixed, power_above, 
 HELD = 32
 """Words of a row or panel that a thread holds at most: a block of 512 threads leaves room for a second one then."""
 BESIDE = 48
-"""And words in shared memory: those of two blocks of 512 threads fit a processor's 227 KB."""
+"""And words in shared memory: those of two blocks of 512 threads fit a processor's 227 KB.  Softmax of 4096 x 32768 on
+an H200: 277 us in 512 threads with 8 vectors in registers and 8 in shared memory, 283 with 6 and 10, 286 with 4 and 12,
+295 in 1024 threads with 8 in registers."""
 IN_ROWS = ((HELD, 0), (HELD // 2, 0), (HELD, HELD), (HELD, BESIDE))
 """Of rows: the longer they are, the fewer blocks of a cluster have to wait for each other."""
 THREADS = (512, 1024)
