@@ -173,7 +173,6 @@ PLANS: Mapping[str, Case] = {
     "spec of a product": lambda: pf.spec("f32[N*M]"),
     "text in place of a spec": plan(add, X, "f32[6]"),
     "compiled plan, one column": compiled(np.ones((4, 1), np.float32)),
-    "compiled plan, other class of sizes": compiled(np.ones((4, 4000), np.float32)),
     "compiled plan, too large for its 32-bit indices": beyond_32_bits,
     "compiled plan, other dtype": compiled(X.astype(np.float64)),
     "compiled plan, other rank": compiled(Y),

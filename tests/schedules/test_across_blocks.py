@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[str, ...], int]] = {
     "norm": (norm, ("f32[M~16384, N~16384]",), 1),
     "distance": (distance, ("f32[M~700, N~300]", "f32[M, N]"), 1),
     "long columns": (columns, ("f32[100000, 64]",), 1),
-    "long rows": (rows, ("f32[3, 70000]",), 1),
+    "long rows": (rows, ("f32[3, 700000]",), 1),
     "largest": (largest, ("f32[300000]",), 1),
     "both": (both, ("f32[M~16384, N~16384]",), 1),
     "products": (products, PAIR, 1),
@@ -136,5 +136,5 @@ def test_rows_of_what_waits_for_columns_are_a_kernel_of_their_own(caplog: pytest
     with caplog.at_level("INFO", logger="polyfuse.fusion"):
         plan = pf.jit(standardised_rows).plan(pf.spec("f32[M, N]"), target="h200")
     assert "refuted" not in caplog.text
-    last = [[s.name for s in kernel.statements][-3:] for kernel in plan.kernels]
-    assert last == [["divide_1", "add_1", "sqrt"], ["d", "y", "sum"]]
+    *columns, rows = [[s.name for s in kernel.statements] for kernel in plan.kernels]
+    assert {"d", "y", "sum"} <= {*rows} and all("y" not in names for names in columns)
