@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import planner
+from polyfuse import assembly
 from polyfuse.errors import ArgumentError, DeviceError, OptionError
 from polyfuse.kernel import Kernel
 from polyfuse.options import Options
@@ -163,7 +163,7 @@ def test_batch_invariant() -> None:
 
 def test_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Kernel] = []
-    monkeypatch.setattr(planner, "verify_kernel", seen.append)
+    monkeypatch.setattr(assembly, "verify_kernel", seen.append)
     rows()
     assert not seen
     assert rows(verify=True).launches[0].kernel in seen
@@ -186,5 +186,5 @@ def test_limits_are_whole_numbers(name: str, value: Any) -> None:
 def test_every_option_has_a_test_here() -> None:
     steered = {"together", "apart", "max_fusion_size", "max_registers", "tiles", "strategies"}
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    elsewhere = {"autotune", "library"}  # tests/run/test_tuning.py, test_contractions.py
+    elsewhere = {"autotune", "library", "planning_seconds"}  # test_tuning.py, test_contractions.py, test_bounded.py
     assert {f.name for f in fields(Options)} <= tested | steered | elsewhere | {"atomics"}
