@@ -162,8 +162,9 @@ def show_stencil(on: Machine) -> None:
     Image.fromarray(result).save(path)
     ours = milliseconds(lambda: fused(placed, 2.0), on.wait)
     numpy = milliseconds(lambda: sharpened(photograph, np.float32(2.0)), lambda: None)
-    kernels = len(fused.plan(placed, 2.0).kernels)
-    print(f"  camera.png -> {path}: NumPy {numpy:.2f} ms, {kernels} kernel{'s' * (kernels > 1)} {ours:.2f} ms, {numpy / ours:.1f}x")
+    count = len(fused.plan(placed, 2.0).kernels)
+    kernels = f"{count} kernel{'s' * (count > 1)}"
+    print(f"  camera.png -> {path}: NumPy {numpy:.2f} ms, {kernels} {ours:.2f} ms, {numpy / ours:.1f}x")
 
 
 def show_refusal() -> None:
