@@ -20,7 +20,7 @@ def summed_area(x):
 
 
 cases = (
-    (picked, (pf.spec("f32[N]"), pf.spec("i64[M]")), ("sums", "y")),  # which sums[k] a thread needs is known at run time only
+    (picked, (pf.spec("f32[N]"), pf.spec("i64[M]")), ("sums", "y")),  # which a thread needs is known at run time
     (summed_area, (pf.spec("f32[N, M]"),), ("down", "across")),  # one scan runs down, the next across what it made
 )
 for function, specs, (first, second) in cases:
