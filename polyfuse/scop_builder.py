@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
@@ -94,7 +96,7 @@ class _Builder:
         if isinstance(node, expr.Reduce):
             return self._reduction(node)
         body = _Body()
-        scan: dict[str, object] = {}
+        scan: dict[str, Any] = {}
         match node:
             case expr.Scan():
                 term = self._read(body, node.operand, dimensions(node.rank), ())
@@ -107,18 +109,20 @@ class _Builder:
                 return self._scatter(node)
             case _:
                 term = self._term(body, node)
-        statement = Statement(
+        return self._append(node, replace(self._elements(node, body, term, node.digest), **scan))
+
+    def _elements(self, node: Node, body: _Body, term: Expr, digest: bytes) -> Statement:
+        """The statement that computes one term per element of `node`."""
+        return Statement(
             id=len(self.statements),
             name=self._name_of(node),
             extents=node.shape,
             reads=tuple(body.reads),
             body=(term,),
             dtypes=(node.dtype,),
-            digest=node.digest,
+            digest=digest,
             source=self.sources.get(node.digest),
-            **scan,  # type: ignore[arg-type]
         )
-        return self._append(node, statement)
 
     def _reduction(self, node: expr.Reduce) -> int:
         """One statement for all components of a tuple reduction."""
@@ -196,17 +200,7 @@ class _Builder:
             return self.of_node[key]
         body = _Body()
         term = self._read(body, node, dimensions(node.rank), ())
-        digest = expr.digest_of("copy", node)
-        statement = Statement(
-            id=len(self.statements),
-            name=self._name_of(node),
-            extents=node.shape,
-            reads=tuple(body.reads),
-            body=(term,),
-            dtypes=(node.dtype,),
-            digest=digest,
-            source=self.sources.get(node.digest),
-        )
+        statement = self._elements(node, body, term, expr.digest_of("copy", node))
         self.statements.append(statement)
         self.of_node[key] = statement.id
         return statement.id

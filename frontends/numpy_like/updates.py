@@ -76,7 +76,7 @@ def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
         write(target, _value_for(target.sizes, x, lift(x.state, value)))
     elif any(is_mask(i) for i in items) and not any(isinstance(i, np.ndarray) for i in items):
         _set_masked(x, items, value)
-    elif not is_chosen(value, x, items):  # else as above
+    elif not is_chosen(value, x, items):  # ``x[k] += y`` has written through the view that it stores back
         changed = _scattered(x, items, "set", lift(x.state, value), "raise")
         write(changed[0], changed[1])
 

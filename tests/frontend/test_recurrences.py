@@ -144,7 +144,7 @@ TABLES: list[tuple[Callable[..., Any], Callable[..., Any], int]] = [
 ]
 
 
-def close(found: Any, wanted: Any) -> None:
+def assert_close(found: Any, wanted: Any) -> None:
     pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
     for f, w in pairs:
         np.testing.assert_allclose(f, w, rtol=1e-12, atol=1e-12)
@@ -155,16 +155,16 @@ def close(found: Any, wanted: Any) -> None:
 def test_a_line_equals_the_loop(traced: Callable[..., Any], by_loops: Callable[..., Any]) -> None:
     for size in (1, 2, 3, 37):
         x = RNG.normal(size=size)
-        close(run(traced, x, 0.75), by_loops(x, 0.75))
-    close(pf.jit(traced)(x, 0.75), by_loops(x, 0.75))
+        assert_close(run(traced, x, 0.75), by_loops(x, 0.75))
+    assert_close(pf.jit(traced)(x, 0.75), by_loops(x, 0.75))
 
 
 @pytest.mark.parametrize(("traced", "by_loops", "axis"), TABLES, ids=lambda f: getattr(f, "__name__", ""))
 def test_a_table_equals_the_loop(traced: Callable[..., Any], by_loops: Callable[..., Any], axis: int) -> None:
     for shape in ((1, 5), (33, 6), (7, 70)):
         x, a = RNG.normal(size=shape), RNG.normal(size=shape[axis]) / 2
-        close(run(traced, x, a), by_loops(x, a))
-    close(pf.jit(traced)(x, a), by_loops(x, a))
+        assert_close(run(traced, x, a), by_loops(x, a))
+    assert_close(pf.jit(traced)(x, a), by_loops(x, a))
 
 
 def test_integers_wrap_as_the_loop_does() -> None:

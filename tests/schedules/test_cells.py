@@ -31,18 +31,7 @@ from polyfuse.testing import assert_legal, assert_schedule
 from polyfuse.text.apply import apply_text
 from polyfuse.verdict import Kind
 from polyfuse.verify.kernel import verify_kernel
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    y = e / e.sum(axis=-1, keepdims=True)
-    return y
-
-
-def log_softmax(x):
-    d = x - x.max(axis=-1, keepdims=True)
-    y = d - np.log(np.exp(d).sum(axis=-1, keepdims=True))
-    return y
+from tests.schedules.normalisations import batch, log_softmax, softmax, standardise
 
 
 def layernorm(x):
@@ -61,18 +50,6 @@ def at_once(x):
     """Two values wait for the same combination."""
     a, b = np.sin(x), np.cos(x)
     y = a * b.sum(axis=1, keepdims=True) + b * a.max(axis=1, keepdims=True)
-    return y
-
-
-def standardise(x):
-    d = x - x.mean(axis=0)
-    y = d / np.sqrt((d * d).mean(axis=0) + 1e-5)
-    return y
-
-
-def batch(x):
-    d = x - x.mean(axis=(0, 2), keepdims=True)
-    y = d / np.sqrt((d * d).mean(axis=(0, 2), keepdims=True) + 1e-5)
     return y
 
 

@@ -25,12 +25,7 @@ from polyfuse.plan import Plan
 from polyfuse.reference import evaluate
 from polyfuse.testing import assert_legal
 from polyfuse.verify.kernel import verify_kernel
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    y = e / e.sum(axis=-1, keepdims=True)
-    return y
+from tests.schedules.normalisations import batch, log_softmax, softmax, standardise
 
 
 def exponentials(x):
@@ -40,27 +35,9 @@ def exponentials(x):
     return e, y
 
 
-def log_softmax(x):
-    d = x - x.max(axis=-1, keepdims=True)
-    y = d - np.log(np.exp(d).sum(axis=-1, keepdims=True))
-    return y
-
-
 def layernorm(x):
     d = x - x.mean(axis=-1, keepdims=True)
     y = d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-5)
-    return y
-
-
-def standardise(x):
-    d = x - x.mean(axis=0)
-    y = d / np.sqrt((d * d).mean(axis=0) + 1e-5)
-    return y
-
-
-def batch(x):
-    d = x - x.mean(axis=(0, 2), keepdims=True)
-    y = d / np.sqrt((d * d).mean(axis=(0, 2), keepdims=True) + 1e-5)
     return y
 
 
