@@ -143,7 +143,7 @@ def first_calls(cases: Sequence[Case]) -> Figures:
             function(*arrays)
         info = function.cache_info()
         found[f"{case.name} work"] = (info.plans, info.compilations, info.loads)
-    found["modules"] = sorted(m for m in ("islpy", "polyfuse.planner", "sympy") if m in sys.modules)
+    found["modules"] = sorted(m for m in ("islpy", "polyfuse.planning.planner", "sympy") if m in sys.modules)
     return found
 
 

@@ -20,7 +20,7 @@ from polyfuse.face.numba_cuda import CudaBackend, CudaJob, CudaKernel
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
 from polyfuse.plan import Launch, Plan
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
 from polyfuse.target import H200

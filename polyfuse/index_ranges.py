@@ -18,7 +18,7 @@ from polyfuse import expr, sets
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
 from polyfuse.expr import DataIndex, Gather, IndexEntry, Iota, Map, Node, Program, Reduce, Scatter, Shape
-from polyfuse.rebuild import rebuild_program
+from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.sets import Constraint
 
 _SIZE_LIMIT = 1 << 48  # no address space holds an array with a longer axis

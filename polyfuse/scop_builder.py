@@ -10,7 +10,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.dtypes import DType, bool_, i64
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program
-from polyfuse.refinement import relabelled
+from polyfuse.rewrites.refinement import relabelled
 from polyfuse.scalars import RECURRENCE
 from polyfuse.scop import AnyStatement, InputStatement, OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite

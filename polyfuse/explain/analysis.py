@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from polyfuse.contractions import NAME, Contraction
 from polyfuse.explain.kernels import by_step, launch_cost
-from polyfuse.program_costs import size_hints
+from polyfuse.planning.program_costs import size_hints
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
-    from polyfuse.counts import Cost
+    from polyfuse.cost.counts import Cost
     from polyfuse.plan import LibraryCall, Plan
 
 

@@ -15,7 +15,7 @@ from polyfuse.explain.identity import Sizes, value_keys
 from polyfuse.explain.kernels import by_step, launch_cost
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.explain.units import bytes_text, time_text
-from polyfuse.program_costs import size_hints
+from polyfuse.planning.program_costs import size_hints
 from polyfuse.reference import bind_sizes
 from polyfuse.run.workspace import buffer_bytes, regions
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Layout
-from polyfuse.collapse import collapse
-from polyfuse.cost import price
-from polyfuse.cost_members import price_together
-from polyfuse.counts import Cost
+from polyfuse.cost.counts import Cost
+from polyfuse.cost.members import price_together
+from polyfuse.cost.prices import price
 from polyfuse.errors import Source
 from polyfuse.explain.levels import combine_level, scope_of
 from polyfuse.explain.traffic import Traffic, kernel_traffic
 from polyfuse.places.proposal import Group
-from polyfuse.program_costs import array_layouts, size_hints
+from polyfuse.planning.collapse import collapse
+from polyfuse.planning.program_costs import array_layouts, size_hints
 from polyfuse.schedule import Digit, KernelSchedule, Placed, Scope
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from polyfuse.bindings import FromArgument
-from polyfuse.sharing import reuse_verdict
+from polyfuse.planning.sharing import reuse_verdict
 from polyfuse.verdict import Hazard
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polyfuse.choose import Choice
 from polyfuse.errors import OptionError
 from polyfuse.explain.kernels import KernelView, by_step
 from polyfuse.grouping.partition import KernelGroup
@@ -13,12 +12,13 @@ from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
 from polyfuse.grouping.why import BESIDE, TOGETHER
 from polyfuse.legality import prove
-from polyfuse.program_costs import ProgramCosts, program_costs
-from polyfuse.residence import Residence
+from polyfuse.planning.choose import Choice
+from polyfuse.planning.program_costs import ProgramCosts, program_costs
+from polyfuse.planning.residence import Residence
+from polyfuse.planning.steering import value_ids
+from polyfuse.planning.witness import with_witness
 from polyfuse.scop import InputStatement
-from polyfuse.steering import value_ids
 from polyfuse.verdict import Verdict, unknown
-from polyfuse.witness import with_witness
 
 if TYPE_CHECKING:
     from polyfuse.plan import Plan

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
-from polyfuse.choose import rejected
 from polyfuse.explain.analysis import contraction_seconds
 from polyfuse.explain.kernels import KernelView, by_step, launch_cost
 from polyfuse.explain.memory import memory_lines
@@ -27,9 +26,10 @@ from polyfuse.kernel import AsyncCopy, Load
 from polyfuse.lower.ahead import next_name, ring_name
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Launch, LibraryCall
-from polyfuse.program_costs import size_hints
+from polyfuse.planning.choose import rejected
+from polyfuse.planning.program_costs import size_hints
+from polyfuse.planning.steering import Steering
 from polyfuse.scop import Scop, Statement
-from polyfuse.steering import Steering
 from polyfuse.strategies.catalogue import FALLBACKS
 from polyfuse.strategies.situation import Situation
 from polyfuse.text.bodies import dimension_names

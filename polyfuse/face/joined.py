@@ -31,7 +31,7 @@ def planner(folder: str) -> Planner:
 
     def plan(program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
         from polyfuse.explain.dump import dump_plan, log_plan  # a process that finds its plans on disk needs neither
-        from polyfuse.planner import plan_program
+        from polyfuse.planning.planner import plan_program
 
         made = plan_program(program, target, options, layouts)
         log_plan(made)

@@ -52,7 +52,7 @@ def script(attempt: Attempt, error: BaseException) -> str:
 def again(data: str) -> None:
     """Plan, and compile where a back end was asked for, what `script` wrote down.  Raises what that raises."""
     from polyfuse.face.joined import backend
-    from polyfuse.planner import plan_program
+    from polyfuse.planning.planner import plan_program
 
     program, target, options, layouts, name = decode(_json(data), _NOTHING)
     plan = plan_program(program, target, options, layouts)

@@ -13,16 +13,16 @@ from random import Random
 from typing import Any
 
 from polyfuse.bindings import Layout
-from polyfuse.choose import Pricer
-from polyfuse.cost import price
-from polyfuse.counts import Cost
+from polyfuse.cost.counts import Cost
+from polyfuse.cost.prices import price
 from polyfuse.expr import Program
 from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.fuzz.program import WrittenProgram
 from polyfuse.options import Options
 from polyfuse.plan import Plan
-from polyfuse.planner import plan_program
+from polyfuse.planning.choose import Pricer
+from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
 from polyfuse.scalars import CASCADES

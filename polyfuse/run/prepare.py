@@ -225,7 +225,9 @@ def _siblings(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: S
             return prepare(setting.shared(ready, pairs, call.sizes), traced, watch, call, setting)
 
     def allows(output: int, argument: int) -> bool:
-        from polyfuse.sharing import reuse_verdict  # isl, which a process that finds its plans on disk does not load
+        from polyfuse.planning.sharing import (
+            reuse_verdict,  # isl, which a process that finds its plans on disk does not load
+        )
 
         with PLANNING:
             verdict = reuse_verdict(ready.plan, output, argument)

@@ -112,9 +112,9 @@ class Tuner:
             return None
 
     def _planned(self, point: Point) -> Plan:
-        from polyfuse.cost import price
-        from polyfuse.counts import Cost
-        from polyfuse.planner import plan_program
+        from polyfuse.cost.counts import Cost
+        from polyfuse.cost.prices import price
+        from polyfuse.planning.planner import plan_program
         from polyfuse.scop import Scop
         from polyfuse.target import Target
 

@@ -137,7 +137,7 @@ class Variants:
 
     def shared(self, ready: Ready, pairs: Pairs, sizes: Mapping[str, int]) -> Ready:
         """The plan of `ready` with outputs in the arguments of `pairs` and nothing else donated."""
-        from polyfuse.sharing import in_place
+        from polyfuse.planning.sharing import in_place
 
         key = replace(ready.key, pairs=pairs) if ready.key is not None else None
         found = self._stored(key, sizes, ready.backend) if key is not None else None

@@ -3,8 +3,8 @@
     rows      y[i, :]: i = b0,  j = R*b1 + T*V*r + V*tx + v       T threads: other blocks work while they wait
     columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + 32*U*r + U*ty + u      a warp per V columns: no barrier
 
-R, the length of a run, deals the runs of a scan to blocks (`polyfuse/split_scans.py`).  On a CPU there are no threads
-to wait for.
+R, the length of a run, deals the runs of a scan to blocks (`polyfuse/planning/split_scans.py`).  On a CPU there are no
+threads to wait for.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from polyfuse.assembly import assemble
-from polyfuse.choose import Choice, choose
 from polyfuse.errors import ArgumentError, ScheduleError
 from polyfuse.explain.kernels import KernelView
 from polyfuse.grouping.partition import KernelGroup
@@ -19,9 +17,11 @@ from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
 from polyfuse.grouping.side_by_side import Launched
 from polyfuse.legality import prove, prove_side_by_side
-from polyfuse.members import Packing
 from polyfuse.places.proposal import Group
-from polyfuse.program_costs import ProgramCosts, program_costs
+from polyfuse.planning.assembly import assemble
+from polyfuse.planning.choose import Choice, choose
+from polyfuse.planning.members import Packing
+from polyfuse.planning.program_costs import ProgramCosts, program_costs
 from polyfuse.strategies.situation import Situation
 from polyfuse.text.grouping import Sets, grouped
 from polyfuse.text.parser import CallText, KernelText, StepText, parse_text

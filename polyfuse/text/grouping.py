@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from polyfuse.errors import ScheduleError
+from polyfuse.planning.steering import value_ids
 from polyfuse.schedule import Scope
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop
-from polyfuse.steering import value_ids
 from polyfuse.text.bodies import body_text
 from polyfuse.text.parser import CallText, StatementText, StepText, normal
 from polyfuse.verdict import Hazard, illegal

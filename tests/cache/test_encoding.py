@@ -17,7 +17,7 @@ from polyfuse.expr import Argument, Call, Program, input_, map_
 from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
 from polyfuse.verdict import Hazard, Instance, Witness, illegal

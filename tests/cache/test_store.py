@@ -24,7 +24,7 @@ from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
 from polyfuse.plan import Plan
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import CacheInfo, Jitted
 from polyfuse.run.services import PlanKey, Services
 

@@ -14,4 +14,4 @@ def test_a_warm_process_only_loads(tmp_path: Path) -> None:
     names = [case.name for case in CASES[:CASES_HERE]]
     assert [cold[f"{name} work"] for name in names] == [[1, 1, 0]] * CASES_HERE  # plans, compilations, loads
     assert [warm[f"{name} work"] for name in names] == [[0, 0, 1]] * CASES_HERE
-    assert "polyfuse.planner" in cold["modules"] and warm["modules"] == []
+    assert "polyfuse.planning.planner" in cold["modules"] and warm["modules"] == []

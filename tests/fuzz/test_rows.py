@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from polyfuse import planner
 from polyfuse.expr import Program
 from polyfuse.fuzz.arrays import ArrayValue
 from polyfuse.fuzz.check import check
@@ -14,6 +13,7 @@ from polyfuse.fuzz.program import WrittenProgram
 from polyfuse.fuzz.rows import Batch, batch_of
 from polyfuse.fuzz.ways import ALIKE_WAY, alike_way
 from polyfuse.options import Options
+from polyfuse.planning import planner
 
 
 def written(text: str, *shapes: tuple[int, ...], fill: str = "normal") -> WrittenProgram:

@@ -17,9 +17,9 @@ FACE = {"polyfuse", "polyfuse.__main__", "polyfuse.api"}  # with polyfuse.face: 
 FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
     {"affine", "bindings", "dtypes", "errors", "options", "scalars", "target", "terms", "verdict", "version"},
     {"expr"},
-    {"scop"},
+    {"scop", "scop_builder", "rewrites"},
     {"constraints", "dependences", "sets"},
-    {"schedule", "places", "strategies", "grouping"},
+    {"schedule", "places", "strategies", "cost", "grouping"},
     {"kernel", "kernel_types", "lower", "codegen"},
     {"plan", "run"},
     {"cache"},

@@ -21,7 +21,7 @@ from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.face.reproduce import write
 from polyfuse.options import Environment, Options
 from polyfuse.plan import Launch, Plan
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.failure import is_internal
 from polyfuse.run.services import Backend, Services
@@ -114,7 +114,7 @@ def test_the_reproducer_is_the_users_alone_and_repeats_the_failure(tmp_path: Pat
         [sys.executable, str(script)], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "softmax: no failure\n"  # the planner of that process is whole
-    broken = text.replace("again(", "import polyfuse.proving as p\np.prove = None\nagain(")
+    broken = text.replace("again(", "import polyfuse.planning.proving as p\np.prove = None\nagain(")
     script.write_text(broken)
     done = subprocess.run(
         [sys.executable, str(script)], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120

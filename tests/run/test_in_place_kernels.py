@@ -15,10 +15,10 @@ from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
 from polyfuse.plan import Plan
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
+from polyfuse.planning.sharing import in_place
 from polyfuse.run.dispatch import CacheInfo, Jitted
 from polyfuse.run.services import Services
-from polyfuse.sharing import in_place
 
 
 def scaled(x, w):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
 

@@ -14,8 +14,8 @@ from polyfuse.errors import OptionError
 from polyfuse.explain.compare import compare
 from polyfuse.face.interpreted import run_plan
 from polyfuse.plan import Plan
+from polyfuse.planning.sharing import reuse_verdict
 from polyfuse.run.dispatch import Jitted
-from polyfuse.sharing import reuse_verdict
 from polyfuse.verdict import Hazard
 from tests.schedules import programs
 

@@ -16,7 +16,7 @@ from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
 from polyfuse.plan import Plan
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
 from polyfuse.run import tuning
 from polyfuse.run.dispatch import CacheInfo, Jitted
 from polyfuse.run.prepare import Ready

@@ -13,7 +13,7 @@ from polyfuse.frontends.numpy_like import spec, trace
 from polyfuse.frontends.numpy_like.lifting import trace_of
 from polyfuse.options import Options
 from polyfuse.plan import Plan
-from polyfuse.planner import plan_program
+from polyfuse.planning.planner import plan_program
 from polyfuse.target import named
 
 

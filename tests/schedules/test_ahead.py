@@ -12,7 +12,7 @@ import polyfuse as pf
 from polyfuse import kernel as ir
 from polyfuse.backends.numba_cuda.compile import compile_kernel
 from polyfuse.codegen.printer import print_kernel
-from polyfuse.cost import price
+from polyfuse.cost.prices import price
 from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
 from polyfuse.lower.inspect import flatten

@@ -9,11 +9,11 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import expr
-from polyfuse.canonical import canonical_views
 from polyfuse.dtypes import f64
 from polyfuse.expr import Node, Program
-from polyfuse.normalise import normalise
 from polyfuse.reference import evaluate
+from polyfuse.rewrites.canonical import canonical_views
+from polyfuse.rewrites.normalise import normalise
 from polyfuse.testing import assert_equivalent
 from tests.schedules.programs import program
 

@@ -17,13 +17,13 @@ from polyfuse.backends.interpreter.runtime import Cells as KeptCells
 from polyfuse.backends.interpreter.runtime import Runtime
 from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
 from polyfuse.backends.numba_cuda.compile import compile_kernel
-from polyfuse.choose import choose
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError, ScheduleError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.kernel import Combine, Keep, Kept
 from polyfuse.legality import prove
 from polyfuse.plan import Plan
+from polyfuse.planning.choose import choose
 from polyfuse.schedule import Cells
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import named

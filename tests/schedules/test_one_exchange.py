@@ -12,17 +12,17 @@ import pytest
 from ml_dtypes import bfloat16
 
 import polyfuse as pf
-from polyfuse import planner
 from polyfuse.backends.interpreter import collectives
 from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
 from polyfuse.backends.numba_cuda.compile import compile_kernel
-from polyfuse.cascades import cascaded, sites
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.kernel import Exchange, Kernel, Slot
 from polyfuse.plan import Plan
+from polyfuse.planning import planner
 from polyfuse.reference import evaluate
+from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.testing import assert_legal
 from polyfuse.verify.kernel import verify_kernel
 from tests.schedules.normalisations import batch, log_softmax, softmax, standardise

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import assembly
 from polyfuse.errors import ArgumentError, DeviceError, OptionError
 from polyfuse.kernel import Kernel
 from polyfuse.options import Options
 from polyfuse.plan import Plan
+from polyfuse.planning import assembly
 
 
 def softmax(x):

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.planning import planned
 from benchmarks.planning_programs import FAMILIES, residual_blocks
-from polyfuse.program_costs import ProgramCosts
+from polyfuse.planning.program_costs import ProgramCosts
 
 
 @pytest.mark.parametrize(("family", "operations"), [("residual blocks", 63), ("attention heads", 18), ("adam", 60)])

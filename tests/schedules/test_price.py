@@ -11,9 +11,9 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.affine import Affine, dimension
-from polyfuse.counts import box_of_rows
+from polyfuse.cost.counts import box_of_rows
 from polyfuse.options import Options
-from polyfuse.program_costs import program_costs
+from polyfuse.planning.program_costs import program_costs
 from polyfuse.target import H200
 from tests.schedules.benchmark_plans import GOLDEN
 

@@ -12,7 +12,7 @@ import polyfuse as pf
 from polyfuse.affine import Affine, dimension
 from polyfuse.dtypes import i64
 from polyfuse.expr import View, iota, view
-from polyfuse.refinement import relabelled, settled
+from polyfuse.rewrites.refinement import relabelled, settled
 from polyfuse.testing import assert_equivalent
 
 Function = Callable[..., Any]

@@ -10,19 +10,19 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import kernel as ir
-from polyfuse import planner
 from polyfuse.backends.interpreter import faults, run_source
 from polyfuse.backends.numba_cuda.compile import compile_kernel
 from polyfuse.codegen.printer import print_kernel
-from polyfuse.cost import price
+from polyfuse.cost.prices import price
 from polyfuse.errors import ScheduleError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
 from polyfuse.lower.ahead import next_name
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
+from polyfuse.planning import planner
+from polyfuse.rewrites.split import in_two_stages
 from polyfuse.scop import Statement
-from polyfuse.split import in_two_stages
 from polyfuse.testing import assert_legal
 from polyfuse.text.apply import apply_text
 from polyfuse.verify.kernel import verify_kernel

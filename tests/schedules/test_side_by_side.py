@@ -241,7 +241,7 @@ def test_cpu_launches_stay_apart_by_the_target_and_run_side_by_side_on_demand(mo
 
 def test_large_kernels_share_a_launch_only_where_registers_allow() -> None:
     cost = pf.jit(two).plan(*map(pf.spec, TWO), target="h200").kernels[0].cost
-    from polyfuse.cost_members import price_together
+    from polyfuse.cost.members import price_together
 
     heavy = replace(cost, registers=250, occupancy=1, blocks=100_000, seconds=1e-3, bytes_read=1)
     light = replace(cost, registers=32, occupancy=8, blocks=100_000, seconds=1e-3, bytes_read=1)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import dtypes, expr, split_scans
+from polyfuse import dtypes, expr
 from polyfuse.affine import Affine
 from polyfuse.expr import Argument, Program
 from polyfuse.plan import Plan
+from polyfuse.planning import split_scans
+from polyfuse.planning.split_scans import in_runs
 from polyfuse.reference import evaluate
-from polyfuse.split_scans import in_runs
 from polyfuse.testing import assert_legal, assert_schedule
 from tests.run.conftest import Jit
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.cost_l1 import l1_seconds
-from polyfuse.counts import Sizes
+from polyfuse.cost.counts import Sizes
+from polyfuse.cost.l1 import l1_seconds
 from polyfuse.explain.kernels import KernelView
 from polyfuse.plan import Plan
 from polyfuse.target import H200

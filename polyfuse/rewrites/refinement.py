@@ -19,7 +19,7 @@ from math import inf
 from polyfuse import expr
 from polyfuse.affine import Affine, FloorDiv, dimension
 from polyfuse.expr import Node, Program, Shape
-from polyfuse.rebuild import rebuild_program
+from polyfuse.rewrites.rebuild import rebuild_program
 
 
 def refine(program: Program) -> Program:

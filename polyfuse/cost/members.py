@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyfuse.counts import Cost
+from polyfuse.cost.counts import Cost
 from polyfuse.target import Target
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from polyfuse.collapse import collapse
-from polyfuse.cost import price, resident_blocks
-from polyfuse.counts import Cost
+from polyfuse.cost.counts import Cost
+from polyfuse.cost.prices import price, resident_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
+from polyfuse.planning.collapse import collapse
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.catalogue import propose

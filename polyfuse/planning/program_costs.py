@@ -10,16 +10,16 @@ from types import MappingProxyType
 
 from polyfuse.affine import Affine, dimensions
 from polyfuse.bindings import Layout
-from polyfuse.choose import Choice, Header, Pricer, choose
-from polyfuse.cost import READ, WRITTEN, price
-from polyfuse.counts import box_of_rows
+from polyfuse.cost.counts import box_of_rows
+from polyfuse.cost.prices import READ, WRITTEN, price
 from polyfuse.expr import Program
-from polyfuse.likeness import Likeness
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
+from polyfuse.planning.choose import Choice, Header, Pricer, choose
+from polyfuse.planning.likeness import Likeness
+from polyfuse.planning.steering import Steering, Tiles, steering
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.scop_builder import build_scop
-from polyfuse.steering import Steering, Tiles, steering
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal

@@ -21,7 +21,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine, dimension
 from polyfuse.bindings import Guard
 from polyfuse.expr import Node, Piece, Program
-from polyfuse.rebuild import rebuild_program
+from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.scop import neutral
 from polyfuse.target import Target
 

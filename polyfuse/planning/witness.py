@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
-from polyfuse.choose import choose
 from polyfuse.expr import DataIndex
 from polyfuse.legality.launches import boundary_witness
 from polyfuse.places.proposal import Group
-from polyfuse.program_costs import ProgramCosts
+from polyfuse.planning.choose import choose
+from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Statement
 from polyfuse.strategies.situation import Situation

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from polyfuse.choose import Choice
-from polyfuse.cost_members import price_together
-from polyfuse.counts import Cost
+from polyfuse.cost.counts import Cost
+from polyfuse.cost.members import price_together
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping
 from polyfuse.grouping.side_by_side import Beside, Launched, depth, depths, side_by_side
 from polyfuse.legality import prove, prove_side_by_side
-from polyfuse.program_costs import ProgramCosts
+from polyfuse.planning.choose import Choice
+from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Statement
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unprofitable

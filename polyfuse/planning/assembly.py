@@ -23,24 +23,24 @@ from polyfuse.bindings import (
     Guard,
     Layout,
 )
-from polyfuse.choose import Choice
 from polyfuse.dtypes import i32
 from polyfuse.errors import ScheduleError
 from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.side_by_side import Launched
-from polyfuse.index_bits import index_bits
 from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
 from polyfuse.legality import prove_side_by_side
 from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.kernel import Lowered, lower
 from polyfuse.lower.members import side_by_side
-from polyfuse.members import Packing
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
-from polyfuse.program_costs import ProgramCosts
+from polyfuse.planning.choose import Choice
+from polyfuse.planning.index_bits import index_bits
+from polyfuse.planning.members import Packing
+from polyfuse.planning.program_costs import ProgramCosts
+from polyfuse.planning.sharing import share_memory
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
-from polyfuse.sharing import share_memory
 from polyfuse.verify.kernel import verify_kernel
 
 Derived = tuple[tuple[str, tuple[Affine, ...]], ...]

@@ -2,7 +2,7 @@
 
 reverse scan along an axis  ->  flip, forward scan, flip (views, so nothing moves)
 exp(x.T)                    ->  exp(x).T: dimensions in the order of what is read
-views anywhere              ->  views where values are read from memory (`polyfuse.canonical`)
+views anywhere              ->  views where values are read from memory (`polyfuse.rewrites.canonical`)
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from polyfuse import expr
 from polyfuse.affine import dimension, dimensions
-from polyfuse.canonical import canonical_views
 from polyfuse.expr import Node, Program
-from polyfuse.rebuild import rebuild_program
+from polyfuse.rewrites.canonical import canonical_views
+from polyfuse.rewrites.rebuild import rebuild_program
 
 
 def normalise(program: Program) -> Program:

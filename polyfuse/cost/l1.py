@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil, gcd
 
 from polyfuse.affine import Affine
-from polyfuse.counts import Sizes, position_of
+from polyfuse.cost.counts import Sizes, position_of
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop
 from polyfuse.target import Target

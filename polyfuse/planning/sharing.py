@@ -1,4 +1,4 @@
-"""Which values share memory: a pass over the finished plan, each of its decisions proved by `polyfuse.residence`.
+"""Which values share memory: a pass over the finished plan, each of its decisions proved by `planning.residence`.
 
     jit(donate="x"):  x[...] = x + 1; return y      the new x and, where they fit, y and intermediates live in x
     a = k0(x); b = k1(a); y = k2(b)                 b lives in a: the workspace holds one of them
@@ -13,7 +13,7 @@ from polyfuse.bindings import Binding, Buffer, FromArgument, FromBuffer, FromOut
 from polyfuse.kernel import ArrayParameter, Kernel
 from polyfuse.options import is_donated
 from polyfuse.plan import Launch, Plan
-from polyfuse.residence import Residence
+from polyfuse.planning.residence import Residence
 from polyfuse.scop import InputStatement, Scop
 from polyfuse.verdict import Hazard, Verdict, illegal
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from polyfuse import expr
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
 from polyfuse.expr import Node, Program, Shape
-from polyfuse.rebuild import with_operands
+from polyfuse.rewrites.rebuild import with_operands
 
 
 def canonical_views(program: Program) -> Program:

@@ -6,12 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from polyfuse.choose import Choice
 from polyfuse.errors import ScheduleError
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping
 from polyfuse.legality import prove, prove_at_length
-from polyfuse.program_costs import ProgramCosts
+from polyfuse.planning.choose import Choice
+from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.verdict import Kind, Verdict
 
 fusion_log = logging.getLogger("polyfuse.fusion")

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from polyfuse import expr
 from polyfuse.bindings import Layout
-from polyfuse.choose import Pricer
 from polyfuse.contractions import NAME, Found, contractions
 from polyfuse.dtypes import DType, bf16, f16, f32, f64
 from polyfuse.expr import Call, Node, Program
 from polyfuse.options import Options
-from polyfuse.program_costs import ProgramCosts, program_costs
-from polyfuse.rebuild import rebuild_program
+from polyfuse.planning.choose import Pricer
+from polyfuse.planning.program_costs import ProgramCosts, program_costs
+from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.scop import InputStatement, Statement
 from polyfuse.target import Target
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polyfuse import sets
-from polyfuse.collapse import collapse
 from polyfuse.dependences import flow
 from polyfuse.legality.reuse import may_reuse
 from polyfuse.legality.side_by_side import prove_side_by_side
 from polyfuse.places.proposal import Group
 from polyfuse.plan import Launch, Plan, Step
-from polyfuse.program_costs import array_layouts
+from polyfuse.planning.collapse import collapse
+from polyfuse.planning.program_costs import array_layouts
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, Scop
 from polyfuse.sets import BudgetExceeded

@@ -7,34 +7,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyfuse.affine import Affine
-from polyfuse.assembly import assemble
 from polyfuse.bindings import (
     Guard,
     Layout,
 )
-from polyfuse.cascades import cascaded, sites
-from polyfuse.choose import Choice, Pricer
-from polyfuse.cost import long_totals, price
+from polyfuse.cost.phases import long_totals
+from polyfuse.cost.prices import price
 from polyfuse.errors import OptionError, ScheduleError
 from polyfuse.expr import Opaque, Program, topological
-from polyfuse.gathers import sink_gathers
 from polyfuse.grouping.allowance import UNIT
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, search
 from polyfuse.index_ranges import settle_bounds
-from polyfuse.library_contractions import give_to_library
-from polyfuse.members import Packing, packed
-from polyfuse.normalise import normalise
 from polyfuse.options import Options
 from polyfuse.plan import Plan
-from polyfuse.program_costs import ProgramCosts, other_form, program_costs, size_hints
-from polyfuse.proving import proved
-from polyfuse.refinement import refine
+from polyfuse.planning.assembly import assemble
+from polyfuse.planning.choose import Choice, Pricer
+from polyfuse.planning.library_contractions import give_to_library
+from polyfuse.planning.members import Packing, packed
+from polyfuse.planning.program_costs import ProgramCosts, other_form, program_costs, size_hints
+from polyfuse.planning.proving import proved
+from polyfuse.planning.split_scans import split_scans
+from polyfuse.planning.witness import with_witness
+from polyfuse.rewrites.cascades import cascaded, sites
+from polyfuse.rewrites.gathers import sink_gathers
+from polyfuse.rewrites.normalise import normalise
+from polyfuse.rewrites.refinement import refine
+from polyfuse.rewrites.split import Cut, in_two_stages, split_reductions
 from polyfuse.scop import Statement
-from polyfuse.split import Cut, in_two_stages, split_reductions
-from polyfuse.split_scans import split_scans
 from polyfuse.target import Target
-from polyfuse.witness import with_witness
 
 fusion_log = logging.getLogger("polyfuse.fusion")
 

@@ -19,7 +19,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine, dimension
 from polyfuse.errors import Source
 from polyfuse.expr import DataIndex, IndexEntry, Node, Program, Shape
-from polyfuse.rebuild import rebuild_program
+from polyfuse.rewrites.rebuild import rebuild_program
 
 
 def sink_gathers(program: Program, hints: Mapping[str, int]) -> Program:

@@ -20,11 +20,11 @@ from math import prod
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension
 from polyfuse.bindings import Guard, Layout
-from polyfuse.choose import Pricer
 from polyfuse.expr import Argument, Node, Piece, Program
 from polyfuse.options import Options
-from polyfuse.program_costs import ProgramCosts, program_costs
-from polyfuse.rebuild import rebuild_program
+from polyfuse.planning.choose import Pricer
+from polyfuse.planning.program_costs import ProgramCosts, program_costs
+from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.scalars import MONOIDS
 from polyfuse.scop import neutral
 from polyfuse.strategies.situation import power_above

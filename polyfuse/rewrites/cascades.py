@@ -19,7 +19,7 @@ from polyfuse import expr
 from polyfuse.affine import dimension, dimensions, names_of
 from polyfuse.dtypes import DType, bf16, f16, f32, f64
 from polyfuse.expr import Map, Node, Program, Reduce, View
-from polyfuse.rebuild import rebuild_program
+from polyfuse.rewrites.rebuild import rebuild_program
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,209 @@
+"""What blocks wait for: combinations that nothing hides, exchanges in clusters, shares added up at the end.
+
+Each constant names the measurement that set it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from polyfuse.affine import Affine
+from polyfuse.cost.counts import Sizes, cell_bytes, trip_bytes
+from polyfuse.scalars import CASCADES, POSITION
+from polyfuse.schedule import Digit, KernelSchedule, Placed
+from polyfuse.scop import Scop, Statement
+from polyfuse.target import Target
+
+ALONE = 1.2
+"""What a block without a neighbour on its processor takes longer: nothing loads while it combines, or combines while it
+loads.  On an H200: softmax of 4096 x 32768 in blocks of 1024 threads 1.17, cross-entropy of 8192 x 32000 1.21."""
+CLUSTER = (1.6e-6, 0.8e-6, 1.7)
+"""Seconds that a cluster in phases takes longer per wave of blocks after the first, for each doubling of it besides,
+and how many times more where a thread has several results; with two exchanges.  On an H200: softmax of rows 2.3 us in
+clusters of 2, 4.9 of 16; standardising columns 6.6 of 8, 8.2 of 16."""
+EXCHANGES = (0.39, 0.61)
+"""Of that time, what the first exchange takes and what each further one does.  With one exchange on an H200: softmax of
+512 x 262144 takes 289 us in clusters of 8 that hold half in shared memory, 1.6 us a wave, 2048 x 65536 in clusters of 2
+270 us; nothing in shared memory and clusters of 16, 370 us, more than this says."""
+PHASES = 0.35  # of the time of combinations that other blocks do not hide: layernorm of 4096 in 128 to 1024 lanes
+SETUP = 80  # operations of a thread before its first load: indices, masks, addresses
+
+
+def collective_operations(scop: Scop, schedule: KernelSchedule) -> int:
+    """Operations of one thread for what several do together: a shuffle and a merge per lane bit, then the partial
+    results of all warps."""
+    steps = 0
+    for placed in schedule.placed:
+        dealt = _dealt_to(scop, schedule, placed)
+        lanes = math.prod(d.count for d in dealt if d.stride < 32)
+        warps = min(schedule.block_threads, math.prod(d.count for d in dealt)) // 32
+        steps += _rounds(scop, placed) * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
+        steps += _of_positions(scop, placed) * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
+    return SETUP + 4 * steps
+
+
+def _of_positions(scop: Scop, placed: Placed) -> int:
+    """What a merge of positions takes beside one of values, in merges of these and shuffles."""
+    statement = scop.statements[placed.value]
+    monoid = statement.monoid if isinstance(statement, Statement) else None
+    return POSITION // 4 if monoid in ("argmax", "argmin") else 0
+
+
+BANKS = 128  # bytes a cycle that the shared memory of a processor moves
+
+
+def in_cells(scop: Scop, schedule: KernelSchedule, target: Target) -> float:
+    """Seconds that a device of blocks like this one takes to move what waits in shared memory, per block."""
+    cells = schedule.cells
+    if cells is None or not cells.at_once:
+        return 0.0
+    moved = cell_bytes(scop, schedule) // cells.at_once * cells.moves
+    return moved / (BANKS * target.clock * target.processors)
+
+
+def _rounds(scop: Scop, placed: Placed) -> int:
+    """How often threads meet for a reduction: for every component of a cascade but a count; else once."""
+    statement = scop.statements[placed.value]
+    cascade = isinstance(statement, Statement) and statement.monoid in CASCADES
+    return max(2, len(statement.dtypes) - 1) if cascade else 1
+
+
+def _dealt_to(scop: Scop, schedule: KernelSchedule, placed: Placed) -> list[Digit]:
+    """The thread digits that share what a reduction sums over."""
+    over = summed_digits(scop, placed)
+    return [d for d in schedule.of_kind("thread") if d.name in over] if over else []
+
+
+def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits that a placed reduction sums over; none for other statements."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
+        return frozenset()
+    entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
+    return frozenset(name[1:] for e in entries for name in e.names() if name.startswith("$"))
+
+
+def _scanned(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits that a placed scan runs through; none for other statements."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or statement.scanned is None:
+        return frozenset()
+    entry = placed.place[statement.scanned]
+    return frozenset(name[1:] for name in entry.names()) if isinstance(entry, Affine) else frozenset()
+
+
+def in_phases(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> bool:
+    """Every thread loads all that it needs, then warps combine, then it stores: no loop runs these side by side."""
+    statements = [scop.statements[value] for value in schedule.body]
+    combines = any(isinstance(s, Statement) and s.is_reduction for s in statements)
+    once = all(sizes.extent[d.name] == 1 for d in schedule.of_kind("loop"))
+    return combines and once and schedule.block_threads > target.warp
+
+
+WAIT, CLUSTER_WAIT = 1.2e-6, 1.6e-6
+"""Seconds from the loads of a trip to the end of a combination in it, which nothing of that block overlaps: in a block,
+and in a cluster for two and every doubling of it.  A^T (A x) of 16384 x 16384 on an H200: 519 us in 128 trips of a row
+a block, 120 of them at the end; in 64 trips with two clusters side by side 413 us in clusters of 4, 452 of 8."""
+
+
+WAIT_AHEAD = 0.4e-6
+"""The same where the next trip is loading meanwhile: A^T (A x) as above, two rows a trip in clusters of 2
+blocks of 512 threads, 128 trips: 372 us; one row a trip, 256 trips: 423."""
+
+
+def _exposed(scop: Scop, schedule: KernelSchedule, target: Target, loop: str, trips: int) -> float:
+    """Of a wait in a trip whose loop has a ring, what memory does not need for the trips that are on their way."""
+    coming = (trips - 1) * trip_bytes(scop, schedule, loop) * target.processors
+    return max(0.0, WAIT - coming / target.bandwidth)
+
+
+def waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """What warps wait for each other in the trips of the loops of one block."""
+    seconds = 0.0
+    for placed in schedule.placed:
+        along = summed_digits(scop, placed) | _scanned(scop, placed)
+        dealt = [d for d in schedule.of_kind("thread") if d.name in along]
+        reach = max((d.stride * d.count for d in dealt), default=1)
+        loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"}
+        if reach > target.warp and loops and not loops & summed_digits(scop, placed):  # a prefix combines in every trip
+            across = reach > schedule.block_threads
+            each = CLUSTER_WAIT * schedule.cluster.bit_length() if across else WAIT
+            if loops & set(schedule.ahead):
+                each = WAIT_AHEAD * (schedule.cluster.bit_length() if across else 1)
+            for loop, trips in schedule.rings:
+                each = _exposed(scop, schedule, target, loop, trips) if loop in loops else each
+            seconds += sizes.product(loops) * each
+    return seconds
+
+
+def overlap(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, occupancy: int) -> float:
+    """By how much the phases of a kernel that loads all before it combines stretch its memory time."""
+    alone = schedule.cluster == 1 and occupancy < 2 and in_phases(scop, schedule, target, sizes)
+    return ALONE if alone and _comes_back(scop, schedule) else 1.0
+
+
+def _comes_back(scop: Scop, schedule: KernelSchedule) -> bool:
+    """Whether a thread works on after a reduction on what it held of it: else its loads are summed as they come, and
+    nothing waits for a combination (dots of rows in blocks of 512, one on a processor: 462 us, those of the bytes)."""
+    later: dict[str, frozenset[str]] = {}  # per placed statement, the digits of the reductions that it follows
+    for placed in reversed(schedule.placed):
+        before = frozenset().union(*[later.get(p, frozenset()) for p in placed.providers])
+        if before & placed.digits():
+            return True
+        later[placed.name] = before | summed_digits(scop, placed)
+    return False
+
+
+def in_clusters(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """What a wave of clusters takes longer than one of blocks, in kernels that run in phases."""
+    if schedule.cluster == 1 or not in_phases(scop, schedule, target, sizes):
+        return 0.0
+    sums = [p for p in schedule.placed if summed_digits(scop, p)]
+    several = any(sizes.product(p.digits() - summed_digits(scop, p), ("slot",)) > 1 for p in sums)
+    once = CLUSTER[0] + CLUSTER[1] * (schedule.cluster.bit_length() - 1)
+    reach = [max((d.stride * d.count for d in _dealt_to(scop, schedule, p)), default=1) for p in sums]
+    exchanges = sum(r > schedule.block_threads for r in reach)
+    once *= EXCHANGES[0] + EXCHANGES[1] * (exchanges - 1)
+    return once * (CLUSTER[2] if several else 1.0)
+
+
+ELECTION = 2.0e-6
+"""Seconds from the last share to the end of the kernel, but for reading shares: fence, counter, two dependent round
+trips of `Target.latency`; and what a wave of blocks takes longer for each value that it leaves in shares, while it
+loads nothing.  On an H200: moments of 16384 x 8192 in shares of 3 values, 171 us in 512 blocks of which 396 run at
+once, 186 in 1,024, 210 in 2,048, 136 without shares; A p with A^T r of 2 values, 298 us in 1,024 blocks of which 264
+run at once, 263 where 396 do."""
+
+
+def finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, waves: int) -> float:
+    """What blocks do about their shares: each leaves its own, and behind the last arrival one block reads the shares of
+    its election, at the bandwidth of one processor; a cluster at that of all its own."""
+    totals = [p for p in schedule.placed if p.role == "total"]
+    elections = {schedule.finish_of(total) for total in totals}
+    left = sum(p.role == "partial" for p in schedule.placed)
+    seconds = (len(elections) + left * waves) * ELECTION
+    return seconds + sum(adding_up(scop, schedule, target, sizes, total) for total in totals)
+
+
+ONE_BY_ONE = 4.0
+"""What reading shares takes longer where those that a thread reads at once find no registers: A^T (A x) of 16384 x
+16384 on an H200, 256 elements of 8 MB at once in threads of 128 registers, 725 to 745 us, of which 250 for the rest."""
+
+
+def adding_up(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, total: Placed) -> float:
+    """Seconds in which an elected block reads the shares of a total."""
+    held = sum(d.compute.itemsize for d in scop.statements[total.value].dtypes)
+    stored = sizes.volume(scop.shape(total.value)) * sizes.extent[schedule.finish_of(total)] * held
+    seconds = stored // sizes.blocks(total) * target.processors / schedule.cluster / target.l2_bandwidth
+    resident = schedule.block_threads * schedule.minimum_blocks
+    bound = min(target.registers_per_thread, target.registers_per_processor // resident)
+    read = sizes.product(total.digits(), ("slot",)) * max(1, held // 4)
+    return seconds * (ONE_BY_ONE if read > bound else 1.0)
+
+
+def long_totals(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> list[Placed]:
+    """The sums whose shares take an elected block longer to read than a launch costs."""
+    sizes = Sizes(schedule, hints)
+    totals = [p for p in schedule.placed if p.role == "total"]
+    return [p for p in totals if adding_up(scop, schedule, target, sizes, p) > target.launch]

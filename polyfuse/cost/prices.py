@@ -1,0 +1,170 @@
+"""The price of a schedule: what it moves, computes and occupies, and the time that follows.
+
+    time = launch + max(HBM bytes / bandwidth, cache bytes / cache bandwidth, operations / rate) and lines of L1 / rate
+           with bandwidths scaled by the bytes that resident threads keep in flight (Little's law), written bytes
+           dearer than read ones
+
+Cost decides nothing about legality.  Every constant names the measurement that set it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polyfuse.cost import cpu as cost_cpu
+from polyfuse.cost.counts import (
+    Cost,
+    Sizes,
+    box_bytes,
+    least_registers,
+    placed_instructions,
+    placed_operations,
+    register_need,
+)
+from polyfuse.cost.l1 import l1_seconds
+from polyfuse.cost.phases import (
+    PHASES,
+    collective_operations,
+    finish,
+    in_cells,
+    in_clusters,
+    in_phases,
+    overlap,
+    waiting,
+)
+from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, Traffic, bytes_of_thread, traffic_of
+from polyfuse.places.products import folded_products
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Scop
+from polyfuse.target import Target
+
+OVERLAP = 4
+"""Passes of the first-level cache hide behind the rest while they are few: the norm in which the two times add up."""
+
+READ, WRITTEN = 0.915, 1.085
+"""Times that a byte takes which a kernel reads or writes, over the mean of a copy.  On an H200, beyond 8 us: sums of 1
+and 2 GB read 4.64 to 4.73 TB/s; 2 reads and a write, copies, a read and 2 writes leave 3.9 to 4.05 TB/s for writes."""
+
+SPILL_FACTOR = 2.0  # a spilled register is written and read once
+PULL = 3.0
+"""Times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200; sums of 64 rows
+of 4 MB in 32 blocks reach 3.3."""
+UNROLLED = 1.6
+"""Times the loads of a trip that are on their way in a loop without barriers, as the compiler begins the next: sums of
+64 rows by 512 threads with 64 bytes each ran at 0.97 of the roof.  Means of 2 x 2 in loops of one warp did not."""
+EXPOSED = 2
+"""How fast blocks on one processor hide that each loads, then computes, in every trip of a loop: the power of their
+number by which the time of the operations is divided.  On an H200: mean of squared differences of 2 GB in one block per
+processor 495 us, in three 471; mean and variance of 400 MB in 64 blocks 126 us, the mean alone 98."""
+
+
+def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
+    """The predicted cost of one kernel at the hinted sizes."""
+    if target.kind == "cpu":
+        return cost_cpu.price(scop, schedule, target, hints)
+    sizes = Sizes(schedule, hints)
+    blocks = sizes.product(frozenset(sizes.extent), ("block",)) * schedule.cluster
+    shared = box_bytes(scop, schedule)
+    registers, spilled = _registers(scop, schedule, target, sizes)
+    occupancy = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), shared)
+    moved = traffic_of(scop, schedule, target, sizes, blocks, occupancy)
+    flops = sum(placed_operations(scop, p, sizes, schedule.threads) for p in schedule.placed)
+    waits = waiting(scop, schedule, target, sizes)
+    resident = min(blocks, max(1, occupancy) * target.processors)
+    waves = -(-blocks // (max(1, occupancy) * target.processors))
+    fill = _fill(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
+    terms = _terms(scop, schedule, target, sizes, moved, flops, fill, blocks, resident, occupancy)
+    terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
+    terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
+    lines = l1_seconds(scop, schedule, target, sizes)
+    together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
+    terms["cache"] = max(terms["cache"], lines)
+    bound = max(terms, key=lambda k: terms[k])
+    beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
+    together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
+    seconds = target.launch + together + finish(scop, schedule, target, sizes, waves)
+    if terms[bound] < target.launch:
+        bound = "launch"
+    elif fill < 0.5 and bound in ("memory", "cache"):
+        bound = "latency"
+    read, written, cached = moved.read, moved.written, moved.cache_read
+    return Cost(read, written, cached, flops, registers, shared, occupancy, blocks, seconds, bound)
+
+
+def _fill(
+    scop: Scop,
+    schedule: KernelSchedule,
+    target: Target,
+    sizes: Sizes,
+    in_flight: int,
+    blocks: int,
+    resident: int,
+    waits: float,
+) -> float:
+    """The share of the bandwidth that the bytes which resident threads keep in flight can fill."""
+    threads = schedule.block_threads
+    loops = schedule.of_kind("loop") and threads > target.warp
+    if loops and not waits:
+        in_flight = int(in_flight * UNROLLED)
+    leaving = sum(bytes_of_thread(scop, p, sizes) for p in schedule.placed if p.role == "store")
+    flying = resident * threads * max(LEAST_IN_FLIGHT, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
+    return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
+
+
+def _terms(
+    scop: Scop,
+    schedule: KernelSchedule,
+    target: Target,
+    sizes: Sizes,
+    moved: Traffic,
+    flops: int,
+    fill: float,
+    blocks: int,
+    resident: int,
+    occupancy: int,
+) -> dict[str, float]:
+    """Seconds that memory, cache and operations would take alone; what a kernel in phases cannot hide is memory's."""
+    busy = min(1.0, blocks / target.processors)
+    folded = folded_products(scop, schedule)
+    issued = sum(placed_instructions(scop, p, sizes, schedule.threads, folded) for p in schedule.placed)
+    memory = (READ * (moved.read + moved.wasted) + WRITTEN * (moved.written + moved.wasted_writes)) / (
+        target.bandwidth * fill
+    )
+    compute = max(flops, 2 * issued) / (target.flops * busy)  # a fused multiply-add is two operations
+    memory += moved.again / (target.l2_bandwidth * fill)
+    memory *= overlap(scop, schedule, target, sizes, occupancy)
+    if in_phases(scop, schedule, target, sizes):
+        operations = collective_operations(scop, schedule) * schedule.block_threads * blocks
+        memory += PHASES * operations / (target.flops * busy)
+        memory += PHASES * in_cells(scop, schedule, target) * blocks / busy
+    elif schedule.of_kind("loop") and not schedule.rings and not schedule.ahead:
+        slack = max(1.0, PULL * busy)  # of a processor that has no more than its share to load
+        memory += compute / slack / max(1.0, resident / target.processors) ** EXPOSED
+    cache = (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
+    return {"memory": memory, "cache": cache, "compute": compute}
+
+
+def _registers(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[int, int]:
+    """(registers of a thread, how many of its values spill) under the bound that the launch sets for its blocks."""
+    need = register_need(scop, schedule, sizes)
+    resident = schedule.block_threads * schedule.minimum_blocks
+    bound = min(target.registers_per_thread, target.registers_per_processor // resident)
+    if need <= bound or bound == target.registers_per_thread:
+        return need, max(0, need - target.registers_per_thread)
+    least = least_registers(scop, schedule, sizes)
+    return max(bound, min(need, least)), max(0, least - bound)
+
+
+def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> int:
+    """The blocks per processor that the launch bounds should ask for: two, where the compiler would otherwise take so
+    many registers that there is room for one, and where loads of the other would fill the gaps of the first."""
+    asked = schedule.minimum_blocks
+    if target.kind == "cpu" or asked > 1:
+        return asked
+    sizes = Sizes(schedule, hints)
+    if not in_phases(scop, schedule, target, sizes) and not waiting(scop, schedule, target, sizes):
+        return asked
+    threads, shared = schedule.block_threads, box_bytes(scop, schedule)
+    if target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
+        return asked
+    return 2 if target.occupancy(threads, least_registers(scop, schedule, sizes), shared) > 1 else asked

@@ -1,0 +1,1 @@
+"""Propose -> prove -> price: from a program to a plan.  `planner` lists the passes in their order."""
