@@ -1,10 +1,11 @@
 # make demo                        what polyfuse does, in one run
 # make test                        lint, types, tests with the coverage gate
 # make test EXTRAS=cuda            the same with PTX compilation; no GPU needed
+# make fuzz                        random programs against NumPy, from seed 0 on, SECONDS on each back end of a CPU
 # make lint | make pytest | make clean
 #
 # Variables: PYTHON (any interpreter from 3.11 on), EXTRAS (comma list), VENV, COVERAGE (percent), PYTEST (arguments),
-# WORKERS (processes that share the tests; 0 for none, as a debugger wants it).
+# WORKERS (processes that share the tests; 0 for none, as a debugger wants it), SECONDS.
 
 PYTHON   ?= python3
 VENV     ?= .venv
@@ -12,6 +13,7 @@ EXTRAS   ?=
 COVERAGE ?= 90
 WORKERS  ?= auto
 PYTEST   ?=
+SECONDS  ?= 60
 
 comma := ,
 BIN   := $(VENV)/bin
@@ -25,7 +27,7 @@ REQUIRE := $(if $(findstring cuda,$(EXTRAS)),--require-ptx)
 # A worker that has run out of tests takes some of another's: a few tests take a minute, most take milliseconds.
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
-.PHONY: demo test lint pytest clean
+.PHONY: demo test lint pytest fuzz clean
 .SUFFIXES:
 
 demo: $(VENV)/installed-$(DEMO_EXTRAS)
@@ -40,6 +42,11 @@ lint: $(VENV)/installed-$(TEST_EXTRAS)
 
 pytest: $(VENV)/installed-$(TEST_EXTRAS)
 	$(BIN)/python -m pytest $(PARALLEL) $(REQUIRE) $(PYTEST)
+
+fuzz: $(VENV)/installed-$(TEST_EXTRAS)
+	for backend in interpreter numba_cpu; do \
+	  $(BIN)/python -m polyfuse.fuzz --seconds $(SECONDS) --seed 0 --processes 2 --backend $$backend >/dev/null || exit 1; \
+	done
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
