@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.counters import device_name, without_folders
+from polyfuse.fuzz.record import commit, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -125,6 +126,8 @@ def record(command: list[str]) -> dict[str, object]:
         "command": "python -m tests.gpu.sanitizer " + without_folders(command),
         "date": datetime.date.today().isoformat(),
         "machine": device_name(),
+        "versions": versions("polyfuse", "numba", "numba-cuda", "numpy", "islpy"),
+        "commit": commit(),
         "corpus": [{"name": s.name, "strategy": s.strategy, "shapes": s.shapes, "dtype": s.dtype} for s in CORPUS],
     }
     if path is None:
