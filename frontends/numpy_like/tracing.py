@@ -23,11 +23,11 @@ from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import naming, tree
 from polyfuse.frontends.numpy_like.lifting import lift
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
-from polyfuse.frontends.numpy_like.namespace import Namespace
 from polyfuse.frontends.numpy_like.rebinding import Rebinder
 from polyfuse.frontends.numpy_like.registry import TABLE
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import ArraySpec, ScalarSpec, substitute
+from polyfuse.frontends.numpy_like.standard import Standard
 from polyfuse.frontends.numpy_like.state import Retrace, Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer
 from polyfuse.options import is_donated
@@ -301,4 +301,4 @@ def _cause(error: BaseException) -> BaseException:
     return hidden if isinstance(hidden, PolyfuseError) and not isinstance(error, PolyfuseError) else error
 
 
-TABLE_WITH_NAMESPACE: Mapping[str, Callable[..., Any]] = {**TABLE, "namespace": Namespace}
+TABLE_WITH_NAMESPACE: Mapping[str, Callable[..., Any]] = {**TABLE, "namespace": Standard}

@@ -160,6 +160,8 @@ def _binary(name: str, reflected: bool, in_place: bool) -> Callable[[Array, Any]
     """The method of one operator, jitted for itself; ``x += y`` gives `x` the new memory."""
 
     def operate(x: Any, other: Any) -> Any:
+        if name == "floordiv":  # `//` of a traced array is NumPy's, and an array of the standard has the standard's
+            return x.__array_namespace__().floor_divide(*((other, x) if reflected else (x, other)))
         if in_place:
             x = x.copy()
             return getattr(x, f"__i{name}__")(other)

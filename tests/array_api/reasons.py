@@ -7,7 +7,6 @@ from typing import Any
 
 COMPLEX = "needs complex dtypes: polyfuse has none, programs are real, and every use is an error that says so"
 VALUES = "needs shapes that depend on values, which a compiled program cannot have"
-DIVISION = "polyfuse follows NumPy, whose floor_divide of or by infinities gives another result than the standard's"
 SUITE = "the suite itself skips it, for every library"
 
 # Reasons for which a test says nothing about polyfuse.
@@ -25,8 +24,6 @@ _SIGNS: Mapping[str, str] = {
     "dtype complex": COMPLEX,
     "dtype=None not recognised": COMPLEX,  # a special case of a complex function: the suite finds no dtype for it
     "--skips-file": VALUES,
-    "[floor_divide()]": DIVISION,
-    "[__floordiv__()]": DIVISION,
     "Skipped: flaky": SUITE,
 }
 
@@ -34,8 +31,6 @@ _SIGNS: Mapping[str, str] = {
 def reason_of(line: Mapping[str, Any]) -> str:
     """The reason for one outcome that is no pass: ``id``, ``message`` and ``text`` as the recorder wrote them."""
     said = f"{line['message']}\n{line['text']}"
-    if "__ifloordiv__" in line["id"]:  # its message names another function
-        return DIVISION
     found = next((reason for sign, reason in _SIGNS.items() if sign in said), None)
     if found is None and "Unsatisfiable" in said and "test_fft.py" in line["id"]:
         found = COMPLEX  # the test draws complex arrays only

@@ -53,10 +53,15 @@ def test_elements_are_written() -> None:
     np.testing.assert_array_equal(x.data, wanted)
 
 
-def test_division_by_infinity_is_numpys() -> None:
-    a, b = np.array([np.inf, -np.inf, 1.0, -1.0]), np.array([1.0, 1.0, -np.inf, np.inf])
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(xp.floor_divide(xp.asarray(a), xp.asarray(b)).data, np.floor_divide(a, b))
+def test_division_of_and_by_infinities_is_the_standards() -> None:
+    a, b = np.array([np.inf, -np.inf, 1.0, -1.0, 7.0]), np.array([2.0, 2.0, -np.inf, np.inf, 2.0])
+    wanted = np.array([np.inf, -np.inf, -0.0, -0.0, 3.0])
+    divided = xp.asarray(a, copy=True)
+    divided //= xp.asarray(b)
+    for found in (xp.floor_divide(xp.asarray(a), xp.asarray(b)), xp.asarray(a) // xp.asarray(b), divided):
+        np.testing.assert_array_equal(found.data, wanted)
+        np.testing.assert_array_equal(np.signbit(found.data), np.signbit(wanted))
+    assert (7.0 // xp.asarray(b[:2])).data.tolist() == [3.0, 3.0]
 
 
 def test_another_suite_is_noticed(tmp_path: Any) -> None:

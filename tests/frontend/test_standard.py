@@ -150,3 +150,28 @@ def test_meshgrid_is_a_tuple() -> None:
 
     trace(grid, [spec("f32[N]")])
     assert kinds == [type(np.meshgrid(np.ones(2), np.ones(2)))] == [tuple]
+
+
+ENDS = np.array([np.inf, -np.inf, 2.5, -2.5, 0.0, -0.0, np.nan, 7.0, -7.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floor_divide_of_infinities_is_the_standards(dtype: Any) -> None:
+    """With an infinity the sign is that of the quotient; every other pair is as in NumPy."""
+    a, b = (v.astype(dtype).ravel() for v in np.meshgrid(ENDS, ENDS))
+    with np.errstate(all="ignore"):
+        wanted = np.where(np.isinf(a) | np.isinf(b), a / b, np.floor_divide(a, b))
+    got = run(lambda a, b: a.__array_namespace__().floor_divide(a, b), a, b)
+    assert_same(got, wanted)
+    numbers = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(wanted[numbers]))
+
+
+def test_floor_divide_of_numpy_stays_numpys() -> None:
+    a, b = (v.ravel() for v in np.meshgrid(ENDS, ENDS))
+    with np.errstate(all="ignore"):
+        wanted = np.floor_divide(a, b)
+    for divided in (lambda a, b: np.floor_divide(a, b), lambda a, b: a // b):
+        assert_same(run(divided, a, b), wanted)
+    integers = np.arange(-7, 8)
+    assert_same(run(lambda a: a.__array_namespace__().floor_divide(a, 3), integers), integers // 3)
