@@ -58,9 +58,11 @@ def _name(kind: type[Any]) -> str:
 
 @functools.cache
 def _fields(name: str) -> tuple[str, ...]:
-    """Fields that make a value of a class; derived ones begin with an underscore or are in `_DERIVED`."""
-    fields = dataclasses.fields(_classes()[name])
-    return tuple(f.name for f in fields if f.init and not f.name.startswith("_") and f.name not in _DERIVED)
+    """Fields that make a value of a class; derived ones begin with an underscore, or are `_DERIVED` of a node."""
+    kind = _classes()[name]
+    derived = _DERIVED if issubclass(kind, expr._Node) else ()
+    fields = dataclasses.fields(kind)
+    return tuple(f.name for f in fields if f.init and not f.name.startswith("_") and f.name not in derived)
 
 
 @dataclass(slots=True)

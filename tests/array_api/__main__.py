@@ -2,8 +2,8 @@
 
     python -m tests.array_api CHECKOUT --out benchmarks/results/array_api.json [--examples 20]
 
-A run takes about an hour.  Every result is appended to the log beside the record (``--log``) at once, and a run that
-finds a log goes on where it ended.  The suite needs hypothesis and ndindex besides pytest.
+A run takes minutes, or an hour on a busy machine.  Every result is appended to the log beside the record (``--log``) at
+once, and a run that finds a log goes on where it ended.  The suite needs hypothesis and ndindex besides pytest.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from polyfuse.expr import Argument, Call, Program, input_, map_
 from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
+from polyfuse.plan import IndexSite
 from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
@@ -47,6 +48,7 @@ def through(value: Any) -> Any:
         X,
         map_("sqrt", (map_("exp", (X,)),)),
         illegal(Hazard.WAR, "no", Witness(Instance("x", (0,)), Instance("y", (1,)), (("N", 4),))),
+        IndexSite("y", "x", b"\1\2"),
     ],
 )
 def test_values(value: Any) -> None:
@@ -71,8 +73,13 @@ def share(x):
     return np.cumsum(x / np.sqrt((x * x).sum()), axis=0)
 
 
+def chosen(x):
+    """Its plan names the places where an index is checked."""
+    return x[x[:, 0].astype(np.int64)] * 2
+
+
 @pytest.mark.parametrize("shape", [(8, 100), (5000, 1000)])
-@pytest.mark.parametrize("function", [softmax, share, lambda x: np.cumsum(x[:, ::-1], axis=1) @ x.T])
+@pytest.mark.parametrize("function", [softmax, share, lambda x: np.cumsum(x[:, ::-1], axis=1) @ x.T, chosen])
 @pytest.mark.parametrize("settings", [{}, {"fuse": False}, {"target": "h200"}])
 def test_whole_plans(function: Any, shape: tuple[int, int], settings: dict[str, Any]) -> None:
     services = Services(NumPyFrontend(), plan_program, backend, target_of)
