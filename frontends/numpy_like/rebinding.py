@@ -70,8 +70,8 @@ class Rebinder:
         if callable(value) and isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
             return getattr(Namespace(self.trace), name)
         inner = getattr(value, "__wrapped__", None) if type(value).__module__.startswith("polyfuse.") else None
-        if isinstance(inner, FunctionType):
-            return self.function(inner)  # a jitted function: inlined
+        if isinstance(inner, (FunctionType, MethodType)):
+            return self.function(inner)  # a jitted function or method: inlined
         if type(value) in (list, tuple) and any(map(_holds_code, value)):
             return type(value)(map(self.value, value))
         if type(value) is dict and any(map(_holds_code, value.values())):

@@ -23,7 +23,7 @@ from polyfuse.run.libraries import library_of
 SCALARS = frozenset((bool, int, float))
 INT64 = range(-(1 << 63), 1 << 63)
 _LEAF = "leaf"
-_IMMUTABLE = (
+IMMUTABLE = (
     str,
     bytes,
     type,
@@ -58,6 +58,19 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is tuple:
         return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Receiver:
+    """The object whose method is called: the same only as itself, whatever it says it equals."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Receiver and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 @dataclass(slots=True)
@@ -95,7 +108,7 @@ class Reading:
         elif kind is dict:
             self._children((kind, tuple(value)), value.values(), "[{!r}]", value)
         elif value is None:
-            self._token(None)
+            self.token(None)
         else:
             self._other(value)
 
@@ -104,12 +117,12 @@ class Reading:
         self.values.append(value)
         self.leaves.append(leaf)
 
-    def _token(self, token: Any) -> None:
+    def token(self, token: Any) -> None:
         self.key.append(token)
         self.structure.append(token)
 
     def _children(self, token: Any, children: Any, step: str, names: Any) -> None:
-        self._token(token)
+        self.token(token)
         for name, child in zip(names, children, strict=True):
             try:
                 self.add(child)
@@ -120,7 +133,7 @@ class Reading:
         """Everything that is not one of the common kinds."""
         kind = type(value)
         if self.accepts(value):
-            self._token(_LEAF)
+            self.token(_LEAF)
             self.others.append(value)
         elif isinstance(value, dict):
             self._children((kind, tuple(value)), value.values(), "[{!r}]", value)
@@ -140,7 +153,7 @@ class Reading:
     def add_static(self, value: Any, *, declared: bool) -> None:
         """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user
         declared it static."""
-        if not declared and not isinstance(value, _IMMUTABLE):
+        if not declared and not isinstance(value, IMMUTABLE):
             raise ArgumentError(
                 f" is a {type(value).__name__}, neither an array, a number nor a container of them",
                 advice='If it never changes, declare it: jit(static=("name",)).',
@@ -155,17 +168,24 @@ class Reading:
                 f" is static but not hashable: {kind.__name__}", advice="Use a tuple or a frozen dataclass."
             ) from None
         exact = repr(value) if isinstance(value, (float, complex, tuple)) else None  # 0.0 == -0.0
-        self._token((type(value), value, exact))
+        self.token((type(value), value, exact))
 
 
 def read_arguments(
-    names: Sequence[str], arguments: Sequence[Any], static: frozenset[str], accepts: Callable[[Any], bool]
+    names: Sequence[str],
+    arguments: Sequence[Any],
+    static: frozenset[str],
+    accepts: Callable[[Any], bool],
+    receiver: Receiver | None = None,
 ) -> Reading:
-    """Read bound arguments; those named in `static` are taken as they are, those that `accepts` become `others`."""
+    """Read bound arguments; those named in `static` are taken as they are, those that `accepts` become `others`.
+    `receiver`: stands for the first one."""
     reading = Reading(accepts)
     for name, value in zip(names, arguments, strict=True):
         try:
-            if name in static:
+            if receiver is not None and name == names[0]:
+                reading.token(receiver)
+            elif name in static:
                 reading.add_static(value, declared=True)
             else:
                 reading.add(value)

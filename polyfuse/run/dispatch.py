@@ -11,7 +11,6 @@ find or make a plan, prepare a record, run it.
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,13 +20,14 @@ from polyfuse.errors import ArgumentError, OptionError
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.run.ahead import Executable, Lowered, default_layouts
-from polyfuse.run.arguments import LIBRARIES, Reading, read_arguments
+from polyfuse.run.arguments import LIBRARIES, Reading, Receiver, read_arguments
 from polyfuse.run.arrays import HOST, Device, Library
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.faults import BOARD
 from polyfuse.run.graph import GraphCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
+from polyfuse.run.methods import JittedMethod, is_receiver
 from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
 from polyfuse.run.recognised import MISSED, Seen, never, recogniser
 from polyfuse.run.recognised import Call as Recogniser
@@ -83,6 +83,7 @@ class Jitted:
             raise OptionError(f"static={unknown[0]!r} is no parameter of {self._parameters.function}")
         self._options = self._named(options)
         self._takes_out = "out" in self._parameters.names
+        self._is_method = False
         self._counters = Counters()
         self._clear()
 
@@ -101,11 +102,25 @@ class Jitted:
         self._variants = Variants(self._services)
         self._counts = self._variants.counts
 
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self._function
+
     def __repr__(self) -> str:
         return f"<jitted {self._parameters.function}{self._parameters.signature}>"
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._is_method = True
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
+        if instance is None:
+            return self
+        self._is_method = True
+        return JittedMethod(self, instance)
+
+    def _receiver(self, arguments: Sequence[Any]) -> Receiver | None:
+        """The object whose method this is, of a call."""
+        return Receiver(arguments[0]) if self._is_method and arguments and is_receiver(arguments[0]) else None
 
     # ------------------------------------------------------------------------------------------ calls
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -137,7 +152,8 @@ class Jitted:
         record, is_known = self._record(reading, arguments)
         targets = None if out is None else self._targets(record, out)
         if is_known and reading.back is None:
-            self._recognise(Seen(args, kwargs, reading.leaves, reading.values, targets, record), reading)
+            receiver = self._receiver(arguments)
+            self._recognise(Seen(args, kwargs, reading.leaves, reading.values, targets, record, receiver), reading)
         if targets is not None:
             record.run_into(reading.values, reading.leaves, targets)
             return out
@@ -162,7 +178,7 @@ class Jitted:
         return read_targets(record, [("out", out)] if single else self._services.frontend.flatten(out, "out"))
 
     def _read(self, arguments: Sequence[Any], accepts: Callable[[Any], bool]) -> Reading:
-        return read_arguments(self._parameters.names, arguments, self._static, accepts)
+        return read_arguments(self._parameters.names, arguments, self._static, accepts, self._receiver(arguments))
 
     def bind(self, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall:
         """The call with these arrays, ready to be launched again and again: their contents may change, they may not.
@@ -299,8 +315,9 @@ class Jitted:
         return next(found, "an argument")
 
     def _traced(self, arguments: Sequence[Any]) -> Variant:
-        static = [v for n, v in zip(self._parameters.names, arguments, strict=True) if n in self._static]
-        args, kwargs = self._parameters.spread(arguments, self._static, Static)
+        names = self._static if self._receiver(arguments) is None else self._static | {self._parameters.names[0]}
+        static = [v for n, v in zip(self._parameters.names, arguments, strict=True) if n in names]
+        args, kwargs = self._parameters.spread(arguments, names, Static)
         traced = self._services.frontend.trace(self._function, args, kwargs, self._options.donate)
         return self._variants.new(self._function, traced, static)
 

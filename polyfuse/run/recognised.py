@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from polyfuse.codegen.closures import function_of
-from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS
+from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Receiver
 from polyfuse.run.arrays import VECTOR_ALIGNMENT
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.record import Record, Target
@@ -58,7 +58,7 @@ class Seen:
     """A call that has been run: how it was written, its leaves with their values, and where results go.
 
     `record`: of the call; `leaves` and `values` as `Record` takes them, captured arrays last.  `targets`: of ``out=``,
-    None without it.
+    None without it.  `receiver`: the object whose method was called.
     """
 
     args: tuple[Any, ...]
@@ -67,6 +67,7 @@ class Seen:
     values: Sequence[Any]
     targets: Sequence[Target] | None
     record: Record
+    receiver: Receiver | None = None
 
     def sharing(self) -> tuple[Any, ...]:
         """Which leaves are one array, and how those of ``out=`` lie to them."""
@@ -175,7 +176,10 @@ class _Text:
                 if isinstance(source, int)
                 else (keywords[source], seen.kwargs[source])
             )
-            self.static(name, value) if parameter in static else self.item(name, value)
+            if seen.receiver is not None and parameter == parameters.names[0]:
+                self.miss(f"{name} is not {self.constant(seen.receiver.value)}")
+            else:
+                self.static(name, value) if parameter in static else self.item(name, value)
         if seen.targets is not None:
             self.out(keywords["out"], seen.kwargs["out"], seen.targets)
 
