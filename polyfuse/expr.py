@@ -185,7 +185,8 @@ class Scatter(_Node):
 @dataclass(frozen=True, slots=True)
 class Call:
     """What an `Opaque` runs: a library function by name with static `settings`, or `function` with them, which returns
-    the result.  Where `in_place`, it writes its last argument instead: ``function(*operands, result, stream=handle)``.
+    the result.  Where `in_place`, it writes its last argument instead: ``function(*operands, result, stream=handle)``,
+    a library function likewise.
     """
 
     name: str

@@ -6,6 +6,7 @@ name                           result
 sort, argsort, top_k_indices   along ``axis``, NaN last; equal elements keep their order, so that indices are unique
 searchsorted                   int64 positions in a sorted vector, ``side`` left or right
 scatter                        `polyfuse.scatter`
+scatter_table, scatter_folded  `polyfuse.scatter_rows`: they write their last operand, which is the result
 linalg.<function>              the module's; ``result`` picks one of several
 anything else                  the module's function of that name
 =============================  ====================================================================================
@@ -14,17 +15,20 @@ anything else                  the module's function of that name
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from polyfuse import scatter_rows
 from polyfuse.scatter import in_order, scatter, targets
 
 Function = Callable[..., Any]
 
 
 def call(module: Any, name: str, operands: Sequence[Any], settings: Mapping[str, Any]) -> Any:
-    """The result of the function `name`.  Raises what the module raises, such as its LinAlgError."""
+    """The result of the function `name`; None where it writes its last operand.  Raises what the module raises, such as
+    its LinAlgError."""
     options = dict(settings)
     result = options.pop("result", None)
     own = _FUNCTIONS.get(name)
@@ -64,9 +68,29 @@ def _scatter(module: Any, base: Any, updates: Any, *operands: Any, index: Any, m
     return result
 
 
+def _tools(module: Any) -> scatter_rows.Tools:
+    return scatter_rows.Tools(
+        module=module,
+        arange=module.arange,
+        argsort=partial(module.argsort, kind="stable"),
+        int32=lambda x: x.astype(np.int32),
+        wide=lambda x: x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x,
+    )
+
+
+def _scatter_table(module: Any, *arrays: Any, **settings: Any) -> None:
+    scatter_rows.table(_tools(module), *arrays, **settings)
+
+
+def _scatter_folded(module: Any, *arrays: Any, **settings: Any) -> None:
+    scatter_rows.folded(_tools(module), *arrays, **settings)
+
+
 _FUNCTIONS: Mapping[str, Function] = {
     "sort": _sort,
     "argsort": _argsort,
     "top_k_indices": _top_k_indices,
     "scatter": _scatter,
+    "scatter_table": _scatter_table,
+    "scatter_folded": _scatter_folded,
 }

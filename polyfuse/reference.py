@@ -268,12 +268,16 @@ class Evaluation:
 
     def opaque(self, node: Opaque) -> Any:
         operands, call = [self.results[o] for o in node.operands], node.call
-        if call.function is None:
-            result = library_functions.call(np, call.name, operands, dict(call.settings))
-        elif call.in_place:
+        result: Any
+        if call.in_place:
             result = np.empty(self.shape(node.shape), node.dtype.numpy)
             given = [a.astype(o.dtype.numpy, copy=False) for a, o in zip(operands, node.operands, strict=True)]
-            call.function(*given, result, stream=0)
+            if call.function is None:
+                library_functions.call(np, call.name, [*given, result], dict(call.settings))
+            else:
+                call.function(*given, result, stream=0)
+        elif call.function is None:
+            result = library_functions.call(np, call.name, operands, dict(call.settings))
         else:
             result = call.function(*operands, **dict(call.settings))
         return result[node.result] if isinstance(result, (tuple, list)) else result

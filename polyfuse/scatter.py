@@ -93,10 +93,33 @@ def in_order(module: Any, result: Any, updates: Any, at: Any, monoid: str, argso
     starts[1:] = at[1:] != at[:-1]
     numbers = module.cumsum(at == at, 0) - 1
     ranks = numbers - numbers[starts][module.cumsum(starts, 0) - 1]
-    combine = (lambda _, last: last) if monoid == "set" else getattr(module, FUNCTIONS[monoid])
-    while int(ranks.max()):
-        second = numbers[: len(ranks)][ranks % 2 == 1]
-        values[second - 1] = combine(values[second - 1], values[second])
-        kept = ranks % 2 == 0
-        at, values, ranks = at[kept], values[kept], ranks[kept] // 2
+    combine = combination(module, monoid)
+    values, kept = tree(values, ranks, combine)
+    at = at[kept]
     result[at] = combine(result[at], values)
+
+
+def combination(module: Any, monoid: str) -> Callable[[Any, Any], Any]:
+    """The function of an earlier and a later update."""
+    function: Callable[[Any, Any], Any] = getattr(module, FUNCTIONS[monoid]) if monoid in FUNCTIONS else _later
+    return function
+
+
+def _later(earlier: Any, later: Any) -> Any:
+    del earlier
+    return later
+
+
+def tree(values: Any, ranks: Any, combine: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """(the combination of each run of `values`, where it begins).  `ranks`: places in the run, from 0.
+
+    Changes `values`.
+    """
+    begins = ranks == 0
+    while len(ranks) and int(ranks.max()):
+        odd = ranks % 2 == 1
+        second = odd.nonzero()
+        second = second[0] if isinstance(second, tuple) else second.reshape(-1)  # torch gives a column
+        values[second - 1] = combine(values[second - 1], values[second])
+        values, ranks = values[~odd], ranks[~odd] // 2
+    return values, begins

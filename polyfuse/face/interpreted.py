@@ -119,6 +119,9 @@ class _Run:
         if function and step.call.in_place:
             function(*operands, *targets, stream=0)
             return
+        if step.call.in_place:
+            NUMPY.call(step.call.name, [*operands, *targets], settings)
+            return
         answer = function(*operands, **settings) if function else NUMPY.call(step.call.name, operands, settings)
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         for target, result in zip(targets, answers, strict=True):

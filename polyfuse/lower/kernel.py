@@ -29,6 +29,7 @@ from polyfuse.lower.declarations import (
 )
 from polyfuse.lower.environment import ArrayUse, Environment
 from polyfuse.lower.fold import folded
+from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.moves import index_sites
 from polyfuse.lower.reductions import PEERS
@@ -69,6 +70,7 @@ def lower(
     env = _environment(scop, schedule, layouts, options, first_site)
     body = folded(lower_body(env))
     body = needed(body) if env.taken else body  # the differences that exponentials were to be taken of
+    body = guarded(body, [s.name for s in env.slots])
     grid, scratch = _grid(schedule), scratch_uses(env)
     kernel = ir.Kernel(
         name=schedule.name,

@@ -33,6 +33,7 @@ from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.gathers import sink_gathers
 from polyfuse.rewrites.normalise import normalise
 from polyfuse.rewrites.refinement import refine
+from polyfuse.rewrites.scatters import tabled_scatters
 from polyfuse.rewrites.split import Cut, in_two_stages, split_reductions
 from polyfuse.scop import Statement
 from polyfuse.target import Target
@@ -55,6 +56,7 @@ def plan_program(
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
+    program = tabled_scatters(program) if target.kind == "cuda" else program  # scattered rows become sums of rows
     program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
@@ -82,7 +84,7 @@ def _refuse(options: Options, target: Target) -> None:
         )
 
 
-EXACT_CALLS = ("sort", "argsort", "top_k_indices", "searchsorted", "scatter")
+EXACT_CALLS = ("sort", "argsort", "top_k_indices", "searchsorted", "scatter", "scatter_table", "scatter_folded")
 """Functions of libraries that round nothing, or in a fixed order."""
 
 

@@ -22,18 +22,21 @@ def library_call(
     settings = dict(call.settings)
 
     def step(values: list[Any], stream: int) -> None:
+        written = [values[k] for k in results] if call.in_place else []
         arrays = [values[k] for k in operands]  # a library's current stream is the one that the launches use
         if call.function is not None and call.in_place:
-            call.function(*arrays, *(values[k] for k in results), stream=stream)
+            call.function(*arrays, *written, stream=stream)
             return
         if call.function is not None:
             answer = call.function(*arrays, **settings)
         else:
             try:
-                answer = library.call(call.name, arrays, settings)
+                answer = library.call(call.name, arrays + written, settings)
             except IndexError as error:
                 advice = 'Use np.clip on the index, or jit(bounds="clip").'
                 raise IndexFault(str(error), advice=advice, source=line()) from None
+        if call.in_place:
+            return
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         for k, value in zip(results, answers, strict=True):
             library.copy(values[k], value)

@@ -10,6 +10,7 @@ import torch
 
 from polyfuse.library_functions import found
 from polyfuse.scatter import in_order, targets
+from polyfuse.scatter_rows import Tools, folded, table
 
 Function = Callable[..., Any]
 
@@ -70,6 +71,24 @@ def _scatter(base: Any, updates: Any, *operands: Any, index: Any, monoid: str, b
     return result
 
 
+def _tools(x: Any) -> Tools:
+    return Tools(
+        module=torch,
+        arange=partial(torch.arange, device=x.device),
+        argsort=partial(torch.argsort, stable=True),
+        int32=lambda x: x.to(torch.int32),
+        wide=lambda x: x.float() if x.dtype in (torch.float16, torch.bfloat16) else x,
+    )
+
+
+def _scatter_table(*arrays: Any, **settings: Any) -> None:
+    table(_tools(arrays[0]), *arrays, **settings)
+
+
+def _scatter_folded(*arrays: Any, **settings: Any) -> None:
+    folded(_tools(arrays[0]), *arrays, **settings)
+
+
 # torch indexes and compares unsigned integers of more than 8 bits hardly anywhere; their bits serve as signed ones.
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
@@ -94,4 +113,6 @@ _FUNCTIONS: Mapping[str, Function] = {
     "searchsorted": _searchsorted,
     "linalg.solve": _solve,
     "scatter": _scatter,
+    "scatter_table": _scatter_table,
+    "scatter_folded": _scatter_folded,
 }

@@ -1,0 +1,186 @@
+"""Scatters of rows: the library sorts the targets, and a kernel adds up the rows that belong to each.
+
+    y = x.at[i].add(u)    ->    t = scatter_table(i);  v = scatter_folded(u, i)
+                                y[p, c] = x[p, c] + u[t[0, p], c] + u[t[1, p], c] + u[t[2, p], c] + u[t[3, p], c]
+
+`t[k, p]` is the k-th row of updates for target p, or none.  Where a target has more than `TABLE` updates, runs of them
+are added up first (`v`), and the table names rows of `v` (`polyfuse.scatter_rows`).  Every row is read once, every
+result written once, and what surrounds the scatter is fused with it.  The order of the updates of a target is kept, so
+that results depend on the indices alone; only the association of float sums differs from NumPy's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from polyfuse import expr
+from polyfuse.affine import Affine, dimension, dimensions
+from polyfuse.dtypes import bool_, i32, i64, u16, u32, u64
+from polyfuse.errors import Source
+from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program, Scatter
+from polyfuse.rewrites.rebuild import rebuild_program
+from polyfuse.scatter_rows import TABLE
+from polyfuse.scop import neutral
+
+SHORTEST_ROW = 32
+"""Elements of a row below which the table is no small part of what is moved: 16 bytes per row."""
+_NO_ROWS = (bool_, u16, u32, u64)
+"""What some library cannot fold: torch has next to no arithmetic for unsigned integers of more than 8 bits."""
+_FUNCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def tabled_scatters(program: Program) -> Program:
+    """The program whose scatters of whole rows are sums of the rows that a table names."""
+    sources: dict[bytes, Source] = {}
+
+    def change(original: Node, node: Node) -> Node:
+        found = _rows_of(node) if isinstance(node, Scatter) else None
+        if found is None:
+            return node
+        if original.digest in program.sources:
+            line = program.sources[original.digest]
+            sources.update({call.digest: line for call in (found.table(), found.folded()) if call is not None})
+        return found.result()
+
+    if not any(isinstance(n, Scatter) for n in expr.topological(program.outputs)):
+        return program
+    rebuilt = rebuild_program(program, change)
+    return replace(rebuilt, sources={**sources, **rebuilt.sources})
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A scatter whose last `width` axes are whole rows; `operands` and `index` choose among the axes before."""
+
+    node: Scatter
+    width: int
+    operands: tuple[Node, ...]
+    index: tuple[IndexEntry, ...]
+
+    @property
+    def targets(self) -> tuple[Affine, ...]:
+        return self.node.base.shape[: self.node.base.rank - self.width]
+
+    @property
+    def over(self) -> tuple[Affine, ...]:
+        """The axes of the updates before those of a row."""
+        return self.node.updates.shape[: self.node.updates.rank - self.width]
+
+    @property
+    def places(self) -> int:
+        """Entries of the table per target: of assignments the last one alone counts."""
+        return 1 if self.node.monoid == "set" else TABLE
+
+    def _call(self, name: str, **more: object) -> Call:
+        settings = {"index": self.index, "bounds": self.node.bounds, **more}
+        return Call(name, tuple(settings.items()), in_place=True)
+
+    def table(self) -> Node:
+        """i32[places, axes of `over`, *targets]"""
+        shape = (Affine.of(self.places), Affine.of(len(self.over)), *self.targets)
+        return expr.opaque(self._call("scatter_table"), self.operands, shape, i32)
+
+    def folded(self) -> Node | None:
+        if self.node.monoid == "set":
+            return None
+        call = self._call("scatter_folded", monoid=self.node.monoid, leading=len(self.over))
+        operands = [self.node.updates, self.table(), *self.operands]
+        return expr.opaque(call, operands, self.node.updates.shape, self.node.dtype)
+
+    def result(self) -> Node:
+        """The base combined with the rows that the table names, in order."""
+        found = self.node.base
+        folded = self.folded()
+        for k in range(self.places):
+            found = self._with_row(found, k, folded)
+        return found
+
+    def _with_row(self, found: Node, k: int, folded: Node | None) -> Node:
+        """`found` combined with the k-th row of each target; what leaves it as it is where there is none."""
+        node, points = self.node, dimensions(len(self.targets))
+        at = [
+            expr.view(self.table(), node.base.shape, [Affine.of(k), Affine.of(d), *points])
+            for d in range(len(self.over))
+        ]
+        row = self._chosen(node.updates, at)
+        if folded is None:
+            return expr.map_("where", [*row, found], node.dtype)
+        extent = expr.iota((), self.over[0], i32)
+        summed = self._chosen(folded, [expr.map_("subtract", [at[0], extent], i32), *at[1:]])
+        none = expr.constant(-0.0 if node.monoid == "sum" else neutral(node.monoid, [node.dtype])[0].value, node.dtype)
+        values = expr.map_("where", [*row, expr.map_("where", [*summed, none], node.dtype)], node.dtype)
+        return expr.map_(_FUNCTIONS[node.monoid], [found, values], node.dtype)
+
+    def _chosen(self, source: Node, at: list[Node]) -> tuple[Node, Node]:
+        """(whether the row is one of `source`, the row)"""
+        shape = self.node.base.shape
+        zero = expr.constant(0, i32)
+        extent = expr.iota((), self.over[0], i32)
+        here = expr.map_(
+            "bitwise_and", [expr.map_("greater_equal", [at[0], zero]), expr.map_("less", [at[0], extent])], bool_
+        )
+        safe = [expr.map_("where", [here, place, zero], i32) for place in at]
+        columns = dimensions(len(shape))[len(shape) - self.width :]
+        index: list[IndexEntry] = [*map(DataIndex, range(len(at))), *columns]
+        return here, expr.gather(source, shape, safe, index, "assume")
+
+
+def _rows_of(node: Scatter) -> _Rows | None:
+    """The longest rows that the scatter moves whole; None where they are short, or there are none."""
+    if node.dtype in _NO_ROWS or (node.monoid != "set" and node.monoid not in _FUNCTIONS):
+        return None
+    for width in range(min(node.base.rank, node.updates.rank) - 1, 0, -1):
+        over = node.updates.shape[: node.updates.rank - width]
+        operands = [_narrow(o, len(over)) for o in node.operands]
+        found = [o for o in operands if o is not None]
+        if len(found) == len(operands) and any(o.rank for o in found) and _moves_rows(node, width):
+            narrow = tuple(o if o.dtype == i64 else expr.map_("cast", [o], i64) for o in found)
+            index, extra = _without_sizes(node.index[: node.base.rank - width], over, len(narrow))
+            return _Rows(node, width, (*narrow, *extra), index)
+    return None
+
+
+def _moves_rows(node: Scatter, width: int) -> bool:
+    """Whether the last `width` axes of the updates go to those of the base, and nothing else depends on them."""
+    elements = 1
+    for k in range(1, width + 1):
+        extent = node.base.shape[-k]
+        if node.index[-k] != dimension(node.updates.rank - k) or extent != node.updates.shape[-k]:
+            return False
+        elements *= extent.constant if extent.is_constant else SHORTEST_ROW
+    columns = {f"%{node.updates.rank - k}" for k in range(1, width + 1)}
+    before = node.index[: node.base.rank - width]
+    return elements >= SHORTEST_ROW and not any(isinstance(e, Affine) and e.names() & columns for e in before)
+
+
+def _narrow(node: Node, rank: int) -> Node | None:
+    """The node over its first `rank` axes; None where it may differ along others."""
+    if not node.rank:
+        return node
+    kept = {f"%{k}" for k in range(rank)}
+    match node:
+        case expr.Map():
+            operands = [_narrow(o, rank) for o in node.operands]
+            found = [o for o in operands if o is not None]
+            return expr.map_(node.function, found, node.dtype) if len(found) == len(operands) else None
+        case expr.View() if all({n for n in e.names() if n.startswith("%")} <= kept for e in node.index):
+            return expr.view(node.source, node.shape[:rank], node.index)
+        case expr.Iota() if {n for n in node.index.names() if n.startswith("%")} <= kept:
+            return expr.iota(node.shape[:rank], node.index, node.dtype)
+        case _:
+            return None
+
+
+def _without_sizes(
+    index: tuple[IndexEntry, ...], over: tuple[Affine, ...], given: int
+) -> tuple[tuple[IndexEntry, ...], tuple[Node, ...]]:
+    """The index with entries that sizes enter as operands of their own, behind `given` others."""
+    entries: list[IndexEntry] = []
+    extra: list[Node] = []
+    for entry in index:
+        if isinstance(entry, Affine) and not all(name.startswith("%") for name in entry.names()):
+            entries.append(DataIndex(given + len(extra)))
+            extra.append(expr.iota(over, entry, i64))
+        else:
+            entries.append(entry)
+    return tuple(entries), tuple(extra)
