@@ -85,7 +85,8 @@ class RandomProgram:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """What shrinking makes smaller: lines, text, elements of arguments."""
+        """What shrinking makes smaller: lines and arguments, text, elements of arguments and what is special there."""
         text = sum(len(line.text) for line in self.lines)
         details = sum(bool(a.seed) + 2 * (not a.is_plain) + len(a.fill) + (a.dtype != "f32") for a in self.arrays)
-        return len(self.lines) + len(self.arrays), text, sum(sum(a.shape) for a in self.arrays) + details
+        elements = sum(sum(a.shape) for a in self.arrays)
+        return len(self.lines) + len(self.arrays), text, elements + details + len(self.donate)
