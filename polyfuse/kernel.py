@@ -275,7 +275,8 @@ class Elect:
 
 @dataclass(frozen=True, slots=True)
 class AtomicUpdate:
-    """``array[index] = monoid(array[index], value)`` atomically, where the condition holds."""
+    """``array[index] = monoid(array[index], value)`` atomically, each element for itself, where the condition holds.
+    `vector`: as of a `Store`; one instruction where the device has it for several elements."""
 
     array: str
     index: tuple[Affine | Ref, ...]
@@ -283,6 +284,7 @@ class AtomicUpdate:
     value: Expr
     where: tuple[Affine, ...] = ()
     mask: Expr | None = None
+    vector: int = 1
 
 
 @dataclass(frozen=True, slots=True)

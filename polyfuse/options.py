@@ -40,7 +40,8 @@ class Options:
     library: contractions that the array library of the arguments runs faster are calls of it (a plan for specs knows of
     none; the name of a library stands for its arrays).
 
-    Not there yet, and refused where asked for: ``atomics`` (results whose bits depend on the order of blocks).
+    atomics: blocks may merge their shares of a reduction into the result as they come, so that two runs need not give
+    the same bits (docs/trust.md); the planner does it where it predicts a gain, on a GPU only.
     """
 
     fuse: Fuse = "all"
@@ -103,14 +104,10 @@ def _normal(name: str, value: Any) -> Any:
             return _one_of(name, value, ("store", "every-op"))
         case "bounds":
             return _one_of(name, value, ("raise", "clip", "assume"))
-        case "fastmath" | "contract" | "verify" | "autotune" | "batch_invariant":
+        case "atomics" | "fastmath" | "contract" | "verify" | "autotune" | "batch_invariant":
             return _one_of(name, value, (False, True))
         case "library":
             return _one_of(name, value, (False, True, "numpy", "torch", "cupy"))
-        case "atomics":
-            if value is not False:
-                raise OptionError(f"{name}={value!r} is not supported", advice=_MISSING[name])
-            return value
         case "max_fusion_size" | "max_registers":
             if type(value) is not int or value < 0:  # True is no number of registers
                 raise OptionError(f"{name}={value!r}", advice="use a positive integer, or 0 for no limit")
@@ -159,11 +156,6 @@ def _strategies(value: Any) -> tuple[tuple[str, str], ...]:
     if pairs is None or not all(isinstance(part, str) for pair in pairs for part in pair):
         raise OptionError(f"strategies={value!r}", advice='name a value and its strategy: strategies={"m": "rows"}')
     return tuple(sorted(pairs))
-
-
-_MISSING = {
-    "atomics": "Results are the same bits in every run; a reduction across blocks is finished by the last of them.",
-}
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch: `bindings` has one entry per entry of ``kernel.parameters``.  `schedules`: of the kernel, or
-    of each of its members, which run side by side in blocks of their own."""
+    of each of its members, which run side by side in blocks of their own.  `filled`: the values that it fills with
+    neutral elements, for a later launch to merge into; then it computes nothing, and has no schedule."""
 
     kernel: Kernel
     bindings: tuple[Binding, ...]
     schedules: tuple[KernelSchedule, ...]
+    filled: tuple[int, ...] = ()
 
     @property
     def schedule(self) -> KernelSchedule:

@@ -55,7 +55,8 @@ class Placed:
     `role`: ``compute``; ``load`` (a global array into registers); ``store`` (registers into a global array); ``put``
     and ``get`` (registers into and out of a shared buffer); ``take`` (other registers of the same thread);
     ``partial`` (the block's share of a reduction into a global workspace); ``total`` (the shares of all blocks,
-    combined in registers of the elected one).  `value` is the id in
+    combined in registers of the elected one); ``atomic`` (the block's share merged into the result itself, which the
+    plan has filled with the neutral element before the kernel).  `value` is the id in
     the SCoP of the statement computed or of the value moved.  `place`: per dimension of the statement (compute), or of
     the value (moves); in front of a total's the number of the block whose share is read.  `path`: enclosing loops,
     outermost first, each with its pass number: equal pairs are the same loop; a block digit in front stands for the
@@ -64,7 +65,7 @@ class Placed:
     """
 
     name: str
-    role: Literal["compute", "load", "store", "put", "get", "take", "partial", "total"]
+    role: Literal["compute", "load", "store", "put", "get", "take", "partial", "total", "atomic"]
     value: int
     place: tuple[PlaceEntry, ...]
     path: tuple[tuple[str, int], ...] = ()
@@ -148,7 +149,8 @@ class Cells:
 @dataclass(frozen=True, slots=True)
 class GridCombine:
     """The partial results of the placed reduction `reduction` in blocks that differ in the digit `digit` are combined
-    by the block elected among them, in the `Finish` over that digit."""
+    by the block elected among them, in the `Finish` over that digit; or by atomic updates, where an ``atomic`` is all
+    that reads them."""
 
     reduction: str
     digit: str
@@ -202,6 +204,11 @@ class KernelSchedule:
         if found is None:  # a price asks a hundred times
             found = self._kinds[kind] = tuple([d for d in self.digits if d.kind == kind])
         return found
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The roots that blocks merge their shares into, and which hold the neutral element before."""
+        return tuple(sorted({p.value for p in self.placed if p.role == "atomic"}))
 
     def by_name(self) -> Mapping[str, Placed]:
         return {p.name: p for p in self.placed}

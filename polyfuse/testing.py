@@ -53,7 +53,7 @@ def assert_legal(plan: Plan) -> None:
     from polyfuse.legality import prove, prove_side_by_side
 
     for kernel in plan.kernels:
-        verdict = prove(kernel.group.scop, kernel.schedule)
+        verdict = prove(kernel.group.scop, kernel.schedule, atomics=plan.options.atomics)
         if not verdict:
             raise AssertionError(f"kernel {kernel.name} is not legal: {verdict}\n{plan}")
     for launch in plan.launches:

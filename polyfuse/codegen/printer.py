@@ -185,9 +185,9 @@ class _Printer:
                 access = self.linearizer.access(array, index, where, mask, vector)
                 stored = self.expressions.fragment(value)
                 return Effect(self._call("store", array, access, stored))
-            case AtomicUpdate(array, index, monoid, value, where, mask):
+            case AtomicUpdate(array, index, monoid, value, where, mask, vector):
                 axes = self.expressions.type_of(value).axes
-                access = self.linearizer.access(array, index, where, mask, 1, axes)
+                access = self.linearizer.access(array, index, where, mask, vector, axes)
                 stored = self.expressions.fragment(value)
                 return Effect(self._call("atomic", array, access, stored, leading=(Literal(monoid, f'"{monoid}"'),)))
             case Keep(cells, value):

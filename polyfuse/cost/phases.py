@@ -176,6 +176,26 @@ once, 186 in 1,024, 210 in 2,048, 136 without shares; A p with A^T r of 2 values
 run at once, 263 where 396 do."""
 
 
+UPDATES = 0.25
+"""Of the bandwidth of the last-level cache, what atomic updates of different elements reach: a guess, to be measured.
+"""
+ONE_ELEMENT = 1
+"""Cycles between two updates of one element, a guess too."""
+
+
+def merging(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """Seconds of a launch that fills results with neutral elements, and of merging the shares of all blocks into them:
+    those of different elements side by side, those of one in turn."""
+    seconds = target.launch if schedule.filled else 0.0
+    for atomic in (p for p in schedule.placed if p.role == "atomic"):
+        along = next(g.digit for g in schedule.grid_combine if g.reduction == atomic.providers[0])
+        size = sizes.volume(scop.shape(atomic.value)) * scop.dtype(atomic.value).itemsize
+        shares = sizes.extent[along]
+        updated = max(size * shares / (UPDATES * target.l2_bandwidth), shares * ONE_ELEMENT / target.clock)
+        seconds += size / target.bandwidth + updated
+    return seconds
+
+
 def finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, waves: int) -> float:
     """What blocks do about their shares: each leaves its own, and behind the last arrival one block reads the shares of
     its election, at the bandwidth of one processor; a cluster at that of all its own."""

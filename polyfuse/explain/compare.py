@@ -15,6 +15,7 @@ from polyfuse.explain.identity import Sizes, value_keys
 from polyfuse.explain.kernels import by_step, launch_cost
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.explain.units import bytes_text, time_text
+from polyfuse.plan import LibraryCall
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.reference import bind_sizes
 from polyfuse.run.workspace import buffer_bytes, regions
@@ -29,7 +30,8 @@ Measure = Callable[["Plan"], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch or library call of a side.  `predicted` is None for a library call, `measured` without `measure=`."""
+    """One launch or library call of a side.  `predicted` is None for a library call, and for a launch that
+    fills what the next one merges into, whose price has both; `measured` without `measure=`."""
 
     name: str
     traffic: Traffic
@@ -146,8 +148,10 @@ def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side
     steps = []
     for (step, kernels), measured in zip(by_step(plan), seconds, strict=True):
         traffic = step_traffic(plan, step)
-        if step in plan.library_calls:
+        if isinstance(step, LibraryCall):
             steps.append(Step(plan.scop.statements[plan.called(step)].name, traffic, None, measured))
+        elif step.filled:
+            steps.append(Step(step.kernel.name, traffic, None, measured))
         else:
             name = kernels[0].launch.kernel.name
             steps.append(Step(name, traffic, launch_cost(kernels, sizes).seconds, measured))

@@ -31,7 +31,7 @@ def reduced_digits(scop: Scop, placed: Placed) -> frozenset[str]:
 
 def combine_level(scop: Scop, schedule: KernelSchedule, placed: Placed) -> str:
     """The widest level at which partial results of a reduction meet: ``thread``, ``warp``, ``block``, ``cluster``,
-    ``grid``; empty for other statements."""
+    ``grid``, ``atomic`` for memory, where blocks merge their shares; empty for other statements."""
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid is None:
         return ""
@@ -39,7 +39,7 @@ def combine_level(scop: Scop, schedule: KernelSchedule, placed: Placed) -> str:
     if statement.run:  # blocks hold runs of their own
         digits = [d for d in digits if d.kind != "block"]
     if any(d.kind == "block" for d in digits) or any(g.reduction == placed.name for g in schedule.grid_combine):
-        return "grid"
+        return "atomic" if placed.value in schedule.filled else "grid"
     threads = [d for d in digits if d.kind == "thread" and d.count > 1]
     if not threads:
         return "thread"

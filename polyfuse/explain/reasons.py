@@ -21,8 +21,14 @@ def reasons(kernel: KernelView) -> Iterator[str]:
             yield _in_registers(kernel, view, readers)
         if view.scope is Scope.SPLIT:
             yield _in_two_parts(kernel, view)
-    stored = ", ".join(kernel.stores)
-    yield f"every element of {stored} is stored, by one thread only"
+    merged = [kernel.scop.statements[value].name for value in kernel.schedule.filled]
+    if stored := ", ".join(name for name in kernel.stores if name not in merged):
+        yield f"every element of {stored} is stored, by one thread only"
+    if merged:
+        yield (
+            f"a launch before fills {', '.join(merged)} with what changes no result; every block merges each of its "
+            "shares in by one atomic update, in an order that varies from run to run"
+        )
 
 
 def _staged(kernel: KernelView, view: StatementView, box: SharedBox) -> str:

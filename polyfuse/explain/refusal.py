@@ -12,6 +12,7 @@ from polyfuse.grouping.rules import Rules
 from polyfuse.grouping.search import Grouping
 from polyfuse.grouping.why import BESIDE, TOGETHER
 from polyfuse.legality import prove
+from polyfuse.plan import LibraryCall
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.program_costs import ProgramCosts, program_costs
 from polyfuse.planning.residence import Residence
@@ -33,7 +34,7 @@ class ProvedCosts(ProgramCosts):
         choice = self.choice(body, roots, loads)
         if not verdict or choice.schedule is None or choice.group is None:
             return verdict
-        return prove(choice.group.scop, choice.schedule)
+        return prove(choice.group.scop, choice.schedule, atomics=self.options.atomics)
 
 
 def why_not(plan: Plan, first: str, second: str) -> Verdict:
@@ -77,7 +78,8 @@ def regrouped(plan: Plan) -> tuple[ProgramCosts, Grouping]:
     costs = ProvedCosts(plain.scop, plain.target, plain.options, plain.hints, plain.layouts, plain.steering)
     kernels: list[KernelGroup] = []
     for step, views in by_step(plan):
-        kernels += [_computed(costs, view) for view in views] or [_called(plan, step)]
+        kernels += [_computed(costs, view) for view in views]
+        kernels += [_called(plan, step)] if isinstance(step, LibraryCall) else []
     steering, limit = costs.steering, plan.options.max_fusion_size
     rules = Rules((), steering.apart, limit, steering.fusible)
     return costs, Grouping(tuple(kernels), {}, (), 0, 0, costs, rules, None)
@@ -89,8 +91,8 @@ def _computed(costs: ProgramCosts, kernel: KernelView) -> KernelGroup:
     return KernelGroup(group.roots, group.body, group.loads, cost.picoseconds)
 
 
-def _called(plan: Plan, step: object) -> KernelGroup:
-    value = plan.called(step)  # type: ignore[arg-type]
+def _called(plan: Plan, step: LibraryCall) -> KernelGroup:
+    value = plan.called(step)
     one, loads = frozenset((value,)), frozenset(plan.scop.operands(value))
     return KernelGroup(one, one, loads, 0)
 

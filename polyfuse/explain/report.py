@@ -30,6 +30,7 @@ from polyfuse.planning.choose import rejected
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.planning.steering import Steering
 from polyfuse.scop import Scop, Statement
+from polyfuse.strategies.atomics import UNUSED
 from polyfuse.strategies.catalogue import FALLBACKS
 from polyfuse.strategies.situation import Situation
 from polyfuse.text.bodies import dimension_names
@@ -90,6 +91,8 @@ def _summary(plan: Plan) -> Iterator[str]:
     loose = formula(unfused(plan.scop, computed))
     if plan.options.batch_invariant:
         yield "batch invariant: of every reduction, the order of its additions depends on what it runs over alone"
+    if plan.options.atomics:
+        yield _atomics(plan)
     yield f"HBM bytes {_instead(str(plan.hbm_bytes), str(loose))}"
     if sizes:
         at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
@@ -97,6 +100,14 @@ def _summary(plan: Plan) -> Iterator[str]:
         yield f"at {at}: {_instead(*moved)}, predicted {time_text(plan.cost_analysis().seconds)}"
     else:
         yield f"predicted {time_text(plan.cost_analysis().seconds)}"
+
+
+def _atomics(plan: Plan) -> str:
+    """What became of the permission to merge shares in any order."""
+    merged = [plan.scop.statements[value].name for schedule in plan.schedules for value in schedule.filled]
+    if merged:
+        return f"atomics: blocks merge their shares of {', '.join(merged)} as they come: last bits vary"
+    return f"atomics: {UNUSED if plan.target.kind == 'cpu' else 'allowed, and no kernel gains by them'}"
 
 
 def _instead(now: str, before: str) -> str:
@@ -146,7 +157,8 @@ def _kernel(plan: Plan, kernel: KernelView) -> Iterator[str]:
     if early := list(_early(kernel)):
         yield _item("ahead", early)
     yield _item("uses", [_uses(kernel)])
-    yield _item("predicted", [f"{time_text(kernel.seconds)}, bound by {BOUNDS[kernel.bound]}"])
+    fill = ", with the launch that fills its results" if kernel.schedule.filled else ""
+    yield _item("predicted", [f"{time_text(kernel.seconds)}{fill}, bound by {BOUNDS[kernel.bound]}"])
     yield from (_item("fallback", [text]) for text in _fallback(kernel))
 
 

@@ -64,7 +64,8 @@ def step_traffic(plan: Plan, step: Step) -> Traffic:
 
     if isinstance(step, Launch):
         parts = [kernel_traffic(plan.scop, schedule) for schedule in step.schedules]
-        return Traffic(tuple(t for p in parts for t in p.reads), tuple(t for p in parts for t in p.writes))
+        filled = tuple(_transfer(plan.scop, value, 0) for value in step.filled)
+        return Traffic(tuple(t for p in parts for t in p.reads), (*filled, *(t for p in parts for t in p.writes)))
     statement = plan.scop.statements[plan.called(step)]
     assert isinstance(statement, OpaqueStatement)
     return call_traffic(plan.scop, statement)
@@ -73,11 +74,11 @@ def step_traffic(plan: Plan, step: Step) -> Traffic:
 def kernel_traffic(scop: Scop, schedule: KernelSchedule) -> Traffic:
     """The accesses of one kernel, components of tuple reductions one by one."""
 
-    def moved(role: str) -> tuple[Transfer, ...]:
-        keys = dict.fromkeys((p.value, p.component) for p in schedule.placed if p.role == role)
+    def moved(*roles: str) -> tuple[Transfer, ...]:
+        keys = dict.fromkeys((p.value, p.component) for p in schedule.placed if p.role in roles)
         return tuple(_transfer(scop, value, component) for value, component in sorted(keys))
 
-    return Traffic(moved("load"), moved("store"))
+    return Traffic(moved("load"), moved("store", "atomic"))
 
 
 def call_traffic(scop: Scop, statement: OpaqueStatement) -> Traffic:

@@ -8,7 +8,7 @@ from polyfuse.legality.relations import Proof
 from polyfuse.places.cells import results_along
 from polyfuse.verdict import Hazard
 
-MIXING = ("take", "put", "get", "partial", "total")
+MIXING = ("take", "put", "get", "partial", "total", "atomic")
 """Roles that move registers to others, of the thread or of other threads."""
 
 

@@ -2,7 +2,8 @@
 
 Executions that differ only in slots, thread bits and loops that the sum runs over meet in one result; `together` names
 those digits.  Those that differ in a block digit meet where the schedule says so and all that reads the result is the
-store of the block's share; the total of the shares is itself a sum, over the number of the block.
+store of the block's share, or its merging into the result; the total of the shares is itself a sum, over the number of
+the block.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from polyfuse import sets
 from polyfuse.affine import Affine
 from polyfuse.legality.grid import shared_out
 from polyfuse.legality.guards import when
-from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, within
+from polyfuse.legality.relations import SHARES, Proof, coordinates, equalities, prime, primed, within
 from polyfuse.schedule import Placed
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
@@ -60,10 +61,11 @@ def _sum(proof: Proof, placed: Placed) -> Sum | None:
 
 
 def _across(proof: Proof, placed: Placed) -> frozenset[str]:
-    """The block digit along which results meet in a total; none where something reads a block's share as the whole."""
+    """The block digit along which results meet, in a total or in memory; none where something reads a block's share as
+    the whole."""
     along = "" if placed.role == "total" else proof.along(placed)
     readers = [p for p in proof.schedule.placed if placed.name in (*p.providers, *p.place)]
-    return frozenset([along]) if along and all(p.role == "partial" for p in readers) else frozenset()
+    return frozenset([along]) if along and all(p.role in SHARES for p in readers) else frozenset()
 
 
 def meeting(proof: Proof, placed: Placed, over: frozenset[str]) -> frozenset[str]:

@@ -19,6 +19,8 @@ def covered(proof: Proof) -> Verdict:
             sentence = f"{store.name} stores {proof.name(store)}, which is no result of the kernel"
             return illegal(Hazard.EFFECT, sentence, rule="coverage")
     for root in proof.schedule.roots:
+        if root in proof.schedule.filled:
+            continue  # whole before the kernel: what it then merges into it is for the rule on atomics
         for component in range(len(proof.scop.statements[root].dtypes)):
             verdict = _covered(proof, root, component)
             if not verdict:

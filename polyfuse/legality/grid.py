@@ -17,7 +17,7 @@ def shared_out(proof: Proof) -> Verdict:
     """No two threads store one share; every share that is read was stored in front of the election, by a block that
     takes part in it."""
     for partial in (p for p in proof.schedule.placed if p.role == "partial"):
-        verdict = _stored_once(proof, partial)
+        verdict = stored_once(proof, partial, "combine")
         if not verdict:
             return verdict
     for total in (p for p in proof.schedule.placed if p.role == "total"):
@@ -28,12 +28,12 @@ def shared_out(proof: Proof) -> Verdict:
     return LEGAL
 
 
-def _stored_once(proof: Proof, partial: Placed) -> Verdict:
-    """A share belongs to one pass of one thread of one block."""
+def stored_once(proof: Proof, partial: Placed, rule: str) -> Verdict:
+    """A share belongs to one pass of one thread of one block: it is stored, or merged, once."""
     names, (number,) = coordinates("i", len(partial.place)), coordinates("q", 1)
     digits = sorted(proof.digits_of(partial) | proof.names("block"))
     executed = (
-        *equalities((number, *names), _cell(proof, partial)),
+        *equalities((number, *names), cell(proof, partial)),
         *proof.box(digits),
         *proof.valid(partial),
         *proof.executes(partial),
@@ -43,8 +43,9 @@ def _stored_once(proof: Proof, partial: Placed) -> Verdict:
     if point is None:
         return LEGAL
     witness = proof.witness(point, (proof.name(partial), names), (proof.name(partial), names))
-    sentence = f"the share {point[number]} of {witness.first} is stored more than once"
-    return illegal(Hazard.WAW, sentence, witness, rule="combine")
+    verb = "merged" if partial.role == "atomic" else "stored"
+    sentence = f"the share {point[number]} of {witness.first} is {verb} more than once"
+    return illegal(Hazard.WAW, sentence, witness, rule=rule)
 
 
 def _stored_before(proof: Proof, partial: Placed, total: Placed) -> Verdict:
@@ -75,12 +76,13 @@ def _stored_before(proof: Proof, partial: Placed, total: Placed) -> Verdict:
 def _left(proof: Proof, partial: Placed, every: tuple[str, ...]) -> sets.Relation:
     """The shares stored, by the other digits of the block that stores them."""
     executed = (
-        *equalities(every[: 1 + len(partial.place)], _cell(proof, partial)),
+        *equalities(every[: 1 + len(partial.place)], cell(proof, partial)),
         *proof.box(proof.digits_of(partial) | proof.names("block")),
         *proof.executes(partial),
     )
     return proof.relation(every, executed)
 
 
-def _cell(proof: Proof, partial: Placed) -> tuple[Affine, ...]:
+def cell(proof: Proof, partial: Placed) -> tuple[Affine, ...]:
+    """The number of the block, then the index of the result."""
     return (Affine.symbol(f"${proof.along(partial)}"), *proof.index(partial))

@@ -32,7 +32,7 @@ def boundary_witness(scop: Scop, first: KernelSchedule, second: KernelSchedule) 
     names = {d.name: f"{PREFIX}{d.name}" for d in first.digits} | dict(zip(ours, blocks, strict=False))
     proof = Proof(scop, _side_by_side(first, second, names))
     shared = frozenset(blocks[: len(ours)])
-    for store in (p for p in first.placed if p.role == "store"):
+    for store in (p for p in first.placed if p.role in ("store", "atomic")):
         provider = proof.placed[f"{PREFIX}{store.name}"]
         for consumer in second.placed:
             for handover in _handovers(proof, provider, consumer):

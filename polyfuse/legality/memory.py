@@ -14,7 +14,13 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 REGISTERS = ("compute", "load", "get", "take", "total")
 """Roles whose result is a value in registers."""
 
-SOURCES = {"get": ("put",), "take": ("compute", "load"), "total": ("partial",), "partial": ("compute",)}
+SOURCES = {
+    "get": ("put",),
+    "take": ("compute", "load"),
+    "total": ("partial",),
+    "partial": ("compute",),
+    "atomic": ("compute",),
+}
 """Who provides for the roles that take no value in registers, or none of any kind."""
 
 

@@ -23,15 +23,19 @@ Time = tuple[tuple[int, str], ...]
 what an elected block finishes `ELECTED` and the block digit."""
 
 BARRIER = "barrier"
+SHARES = ("partial", "atomic")
+"""Roles of what a block does with its share of a reduction over blocks."""
 ELECTED = "last "
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One schedule under proof: look-ups that the rules share."""
+    """One schedule under proof: look-ups that the rules share.  `atomics`: results may depend on the order of blocks.
+    """
 
     scop: Scop
     schedule: KernelSchedule
+    atomics: bool = False
     placed: Mapping[str, Placed] = field(init=False)
     digits: Mapping[str, Digit] = field(init=False)
     boxes: Mapping[int, SharedBox] = field(init=False)
@@ -89,10 +93,11 @@ class Proof:
         return tuple(loop for _, loop in self.times[placed.name] if loop and not loop.startswith(ELECTED))
 
     def along(self, placed: Placed) -> str:
-        """The block digit over which a total sums, or the total of what a reduction or a partial holds; else empty."""
+        """The block digit over which a total sums, or along which what a reduction holds is a share, also for the
+        partial or atomic that hands it on; else empty."""
         if placed.role == "total":
             return self.schedule.finish_of(placed)
-        reduction = placed.providers[0] if placed.role == "partial" else placed.name
+        reduction = placed.providers[0] if placed.role in SHARES else placed.name
         return next((g.digit for g in self.schedule.grid_combine if g.reduction == reduction), "")
 
     def digits_of(self, placed: Placed) -> frozenset[str]:
@@ -139,7 +144,7 @@ class Proof:
     def executes(self, placed: Placed) -> tuple[Constraint, ...]:
         """What else holds wherever `placed` has an effect: a replicated store or put is made by the first thread (and
         block, but for what any block may be elected to finish), a put stays inside its box."""
-        if placed.role not in ("store", "put", "partial"):
+        if placed.role not in ("store", "put", *SHARES):
             return ()
         kinds = ("block", "thread") if placed.role == "store" else ("thread",)
         known = placed.digits() | {self.schedule.finish_of(placed)}

@@ -60,6 +60,9 @@ def _reusable(proof: Proof, argument: int, root: int) -> Verdict:
     if source.shape != result.shape or source.dtypes != result.dtypes:
         sentence = f"{result.name} does not fit into {source.name}: shape or dtype differ"
         return illegal(Hazard.BOUNDS, sentence, rule="reuse")
+    if root in proof.schedule.filled:
+        sentence = f"{result.name} is filled before the kernel reads {source.name}: they need memory of their own"
+        return illegal(Hazard.WAR, sentence, rule="reuse")
     loads = [p for p in proof.schedule.placed if p.role == "load" and p.value == argument]
     stores = [p for p in proof.schedule.placed if p.role == "store" and p.value == root]
     for move in (*loads, *stores):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from polyfuse import sets
+from polyfuse.legality.atomic import merged
 from polyfuse.legality.barrier import synchronised
 from polyfuse.legality.boxes import boxed
 from polyfuse.legality.combine import combined
@@ -43,28 +44,32 @@ RULES: Mapping[str, Rule] = {
     "scope": Rule(scoped, "every value lives where its consumers need it: same thread, or same block through a box"),
     "order": Rule(ordered, "every instance runs after all instances it depends on"),
     "combine": Rule(combined, "every contribution to a reduction is counted exactly once, where blocks meet"),
+    "atomic": Rule(merged, "shares are merged into a result in any order only where that is allowed, each once"),
     "scan": Rule(scanned, "prefixes run through loop, thread and slot in increasing order of the scanned dimension"),
     "barrier": Rule(synchronised, "a barrier separates every write of a shared cell from other threads' touches of it"),
     "reuse": Rule(reused, "a buffer is overwritten in place only after every read of the same element"),
 }
 
 
-def prove(scop: Scop, schedule: KernelSchedule, rules: Mapping[str, Rule] = RULES) -> Verdict:
-    """LEGAL, or the verdict of the first rule that is violated or cannot be decided within isl's budget.
+def prove(
+    scop: Scop, schedule: KernelSchedule, rules: Mapping[str, Rule] = RULES, *, atomics: bool = False
+) -> Verdict:
+    """LEGAL, or the verdict of the first rule that is violated or cannot be decided within isl's budget.  `atomics`:
+    the user allows results that depend on the order of blocks.
 
     With all rules, a schedule of one SCoP is proved once: the planner asks again whenever a neighbour was refused.
     """
-    return _proved(_Same(scop), schedule) if rules is RULES else _prove(scop, schedule, rules)
+    return _proved(_Same(scop), schedule, atomics) if rules is RULES else _prove(scop, schedule, rules, atomics)
 
 
 LENGTH = 10
 """Budgets of a query about a statement that has no schedule else: a tenth of a second at isl's usual speed."""
 
 
-def prove_at_length(scop: Scop, schedule: KernelSchedule) -> Verdict:
+def prove_at_length(scop: Scop, schedule: KernelSchedule, *, atomics: bool = False) -> Verdict:
     """As `prove`, with ten times the budget."""
     with sets.at_length(LENGTH):
-        return _prove(scop, schedule, RULES)
+        return _prove(scop, schedule, RULES, atomics)
 
 
 class _Same:
@@ -81,12 +86,12 @@ class _Same:
 
 
 @lru_cache(maxsize=1024)
-def _proved(same: _Same, schedule: KernelSchedule) -> Verdict:
-    return _prove(same.scop, schedule, RULES)
+def _proved(same: _Same, schedule: KernelSchedule, atomics: bool) -> Verdict:
+    return _prove(same.scop, schedule, RULES, atomics)
 
 
-def _prove(scop: Scop, schedule: KernelSchedule, rules: Mapping[str, Rule]) -> Verdict:
-    proof = Proof(scop, schedule)
+def _prove(scop: Scop, schedule: KernelSchedule, rules: Mapping[str, Rule], atomics: bool) -> Verdict:
+    proof = Proof(scop, schedule, atomics)
     for name, rule in rules.items():
         try:
             verdict = rule.check(proof)

@@ -91,7 +91,7 @@ def prove_side_by_side(
 ) -> Verdict:
     """LEGAL, or the verdict of the first rule that is violated.  Each member is proved on its own, elsewhere; `scop` is
     that of the whole program.  One kernel alone is legal."""
-    if len(members) == 1:
+    if len(members) < 2:
         return LEGAL
     verdicts = (rule.check(scop, members) for rule in rules.values())
     return next((verdict for verdict in verdicts if not verdict), LEGAL)

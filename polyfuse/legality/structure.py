@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.legality.apart import apart
-from polyfuse.legality.relations import BARRIER, ELECTED, Proof
+from polyfuse.legality.relations import BARRIER, ELECTED, SHARES, Proof
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, election
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
@@ -153,7 +153,8 @@ def _finishes(proof: Proof) -> Iterator[Fault]:
 
 
 def _combinations(proof: Proof) -> Iterator[Fault]:
-    """Shares are those of reductions that are combined along one block digit, in front of the election over it."""
+    """Shares are those of reductions that are combined along one block digit, in front of the election over it
+    where there is one."""
     names = [g.reduction for g in proof.schedule.grid_combine]
     for g in proof.schedule.grid_combine:
         statement = proof.statement(proof.placed[g.reduction]) if g.reduction in proof.placed else None
@@ -162,11 +163,11 @@ def _combinations(proof: Proof) -> Iterator[Fault]:
         if g.digit not in proof.names("block"):
             yield Hazard.COMBINE, f"{g.reduction} is combined over {g.digit}, which is not a block digit"
     for placed in proof.schedule.placed:
-        if placed.role == "partial":
+        if placed.role in SHARES:
             if proof.schedule.finish_of(placed):
-                yield Hazard.EFFECT, f"{placed.name} stores a share after the election"
+                yield Hazard.EFFECT, f"{placed.name} hands on a share after the election"
             if len(placed.providers) != 1 or placed.providers[0] not in names:
-                yield Hazard.COMBINE, f"{placed.name} stores the share of nothing that is combined over blocks"
+                yield Hazard.COMBINE, f"{placed.name} hands on the share of nothing that is combined over blocks"
         elif placed.role == "total" and not proof.schedule.finish_of(placed):
             yield Hazard.COVERAGE, f"{placed.name} takes a total, but not in what an elected block finishes"
             return

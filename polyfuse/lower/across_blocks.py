@@ -1,4 +1,5 @@
-"""Sums across blocks: what each block leaves, and what the block that arrives last makes of it."""
+"""Sums across blocks: what each block leaves, or merges into the result, and what the block that arrives last makes of
+it."""
 
 from __future__ import annotations
 
@@ -29,6 +30,17 @@ def partial(env: Environment, placed: Placed) -> ir.Op:
     width, where = vector_access(env, place, use, where)
     held = held_name(env, env.by_name[placed.providers[0]], placed.component)
     return ir.Store(use.name, place, Ref(held, use.dtype), where, None, width)
+
+
+def merge(env: Environment, placed: Placed) -> ir.Op:
+    """The block's share into the result, in the dtype of both."""
+    statement, use = env.scop.statements[placed.value], env.arrays[placed.value, placed.component, False]
+    assert isinstance(statement, Statement) and statement.monoid is not None
+    place = tuple(map(affine_entry, placed.place))
+    where = (*env.context.inside(place, use.shape), *once_threads(env, placed))
+    width, where = vector_access(env, place, use, where)
+    held = Ref(held_name(env, env.by_name[placed.providers[0]], placed.component), use.dtype)
+    return ir.AtomicUpdate(use.name, place, statement.monoid, held, where, None, width)
 
 
 def total(env: Environment, placed: Placed) -> list[ir.Op]:

@@ -30,16 +30,16 @@ def array_uses(
     scop: Scop, schedule: KernelSchedule, layouts: Mapping[int, Layout]
 ) -> dict[tuple[int, int, bool], ArrayUse]:
     """By (value, component, loaded)."""
-    moves = [p for p in schedule.placed if p.role in ("load", "store")]
+    moves = [p for p in schedule.placed if p.role in ("load", "store", "atomic")]
     found: dict[tuple[int, int, bool], ArrayUse] = {}
     names: set[str] = set()  # component 1 of `a` and component 0 of `a_1` would both be a_1
-    for move in sorted(moves, key=lambda p: (p.role == "store", p.value, p.component)):
+    for move in sorted(moves, key=lambda p: (p.role != "load", p.value, p.component)):
         key = (move.value, move.component, move.role == "load")
         if key in found:
             continue
         statement = scop.statements[move.value]
         name = statement.name if not move.component else f"{statement.name}_{move.component}"
-        name = f"{name}_out" if move.role == "store" else f"{name}_in"
+        name = f"{name}_in" if move.role == "load" else f"{name}_out"
         while name in names:
             name = f"{name}_"
         names.add(name)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.dtypes import bool_
-from polyfuse.lower.across_blocks import partial, total
+from polyfuse.lower.across_blocks import merge, partial, total
 from polyfuse.lower.ahead import in_ring, loaded_ahead
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interior
@@ -117,6 +117,8 @@ def statement_ops(env: Environment, placed: Placed, loops: tuple[str, ...]) -> l
             return [take(env, placed)]
         case "partial":
             return [partial(env, placed)]
+        case "atomic":
+            return [merge(env, placed)]
         case "total":
             return total(env, placed)
         case _:

@@ -6,7 +6,7 @@ give several (recompute), unless the proposal stages the value in shared memory,
 that holds all of them.  Halos, dead instances and replicated scalars follow; none is a special case.
 
 Where a proposal deals what a reduction sums over to blocks, each block stores its share of the sum, and the consumers
-run in the block that arrives last, on the total of all shares.
+run in the block that arrives last, on the total of all shares; or each block merges its share into the result.
 
     y[i] = e[i-1] + e[i+1],  y at i = 256*b + t
  -> e at i = 256*b + t - 1   and   e at i = 256*b + t + 1          (recomputed)
@@ -184,6 +184,9 @@ class _Builder:
         statement = self.scop.statements[root]
         assert isinstance(statement, Statement)
         place = tuple(self._anchor(statement, d) for d in statement.kept)
+        if self.proposal.atomic and root in self.over_blocks:
+            self._merge(statement, place)
+            return
         if finish := self.over_blocks.get(root) or self.finish[root]:
             moved = (self.proposal.finished.get((root, d)) for d in statement.kept)
             place = tuple(old if new is None else new for old, new in zip(place, moved, strict=True))
@@ -194,6 +197,12 @@ class _Builder:
             name = self._fresh(f"store_{statement.name}{suffix}")
             self.drafts[name] = _Draft(Placed(name, "store", root, place, path, component=component), [""])
             self.needs[root].append(_Need(place, path, component, name, 0))
+
+    def _merge(self, statement: Statement, place: tuple[Affine, ...]) -> None:
+        """Every block updates the result with its share."""
+        name, path = self._fresh(f"merge_{statement.name}"), self._passes(statement, place)
+        self.drafts[name] = _Draft(Placed(name, "atomic", statement.id, place, path), [""])
+        self.needs[statement.id].append(_Need(place, path, 0, name, 0))
 
     def _check_elected(self, statement: Statement, place: tuple[Affine, ...], along: str) -> None:
         """Any block along a digit may be the last to arrive, and it runs for all of them."""
@@ -224,7 +233,9 @@ class _Builder:
         needs = self.needs[value]
         if staging is not None:
             needs = self._stage(value, needs, staging)
-        if value in self.over_blocks:
+        if value in self.over_blocks and self.proposal.atomic:
+            self._check_merged(value, needs)
+        elif value in self.over_blocks:
             needs = self._total(value, needs)
         if value in self.proposal.windows.vectors and value not in self.collective:
             needs = self._windowed(value, needs)
@@ -383,6 +394,14 @@ class _Builder:
         for k, name in enumerate(stores):
             self.drafts[name] = _Draft(Placed(name, "partial", value, place, path, component=k), [""])
         return [_Need(place, path, k, name, 0) for k, name in enumerate(stores)]
+
+    def _check_merged(self, value: int, needs: list[_Need]) -> None:
+        """No block of the kernel knows when the last share is in."""
+        for need in needs:
+            if self.drafts[need.consumer].placed.role != "atomic":
+                name = self.scop.statements[value].name
+                sentence = f"{need.consumer} needs {name}, which is whole only when all blocks have merged their shares"
+                raise Refused(illegal(Hazard.SCOPE, sentence, rule="atomic"))
 
     def _check_finish(self, statement: Statement, digit: str, place: tuple[PlaceEntry, ...]) -> None:
         """The elected block is any of those that differ in `digit`: nothing that it finishes may depend on which."""

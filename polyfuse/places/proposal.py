@@ -68,7 +68,8 @@ class Proposal:
     """`anchors`: the place of dimension d of statement s, for every root and for the reduced dimensions of every
     reduction.  `loops`: the nest, outermost first.  Thread digits may overlap (``t`` here, ``lane`` there):
     they are refined later.  `combines`: block digits that deal reduced dimensions to blocks, with how the last block
-    to arrive combines their partial results.  `finished`: anchors of what that block runs, where not those above."""
+    to arrive combines their partial results.  `finished`: anchors of what that block runs, where not those above.
+    `atomic`: nothing is elected; every block merges its partial results into the result by atomic updates."""
 
     strategy: str
     parameters: tuple[tuple[str, int], ...]
@@ -81,6 +82,7 @@ class Proposal:
     cluster: int = 1  # blocks of the device that make up one block of the proposal, and share its threads
     combines: Mapping[str, Combination] = field(default_factory=dict)
     finished: Mapping[tuple[int, int], Affine] = field(default_factory=dict)
+    atomic: bool = False
     windows: Windows = field(default_factory=lambda: Windows((), {}))
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there
     ahead: tuple[str, ...] = ()  # loops whose arrays are loaded one trip before they are used

@@ -31,8 +31,9 @@ from polyfuse.grouping.side_by_side import Launched
 from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
 from polyfuse.legality import prove_side_by_side
 from polyfuse.lower.declarations import ScratchUse
+from polyfuse.lower.fill import fill_kernel
 from polyfuse.lower.kernel import Lowered, lower
-from polyfuse.lower.members import side_by_side
+from polyfuse.lower.members import Part, side_by_side
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.index_bits import index_bits
@@ -40,7 +41,7 @@ from polyfuse.planning.members import Packing
 from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.planning.sharing import share_memory
 from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, neutral
 from polyfuse.verify.kernel import verify_kernel
 
 Derived = tuple[tuple[str, tuple[Affine, ...]], ...]
@@ -96,6 +97,7 @@ class _Making:
         if self._choice(kernels[0]).schedule is None:
             self.steps.append(_library_step(self.costs.scop, kernels[0]))
             return
+        self._fill(kernels)
         made = [self._lowered(kernel) for kernel in kernels]
         schedules = tuple(schedule for _, _, schedule in made)
         (kernel, bindings, _), *others = made
@@ -109,6 +111,24 @@ class _Making:
                 verify_kernel(kernel)
             fusion_log.info("beside %s -> %s (%d)", " | ".join(s.name for s in schedules), name, len(made))
         self.steps.append(Launch(kernel, bindings, schedules))
+
+    def _fill(self, kernels: Launched) -> None:
+        """One launch that fills what the blocks of these kernels merge their shares into, if there is any."""
+        parts: list[Part] = []
+        filled: list[int] = []
+        for choice in map(self._choice, kernels):
+            schedule, group = choice.schedule, choice.group
+            for value in schedule.filled if schedule is not None and group is not None else ():
+                assert group is not None
+                parts.append(_filling(self.costs.scop, group.scop, value, self.bits, self.names))
+                filled.append(value)
+        if not parts:
+            return
+        name = _unique(f"{parts[0][0].name}_and_{len(parts) - 1}", self.names)
+        kernel, bindings = side_by_side(name, parts) if len(parts) > 1 else parts[0]
+        if self.costs.options.verify:
+            verify_kernel(kernel)
+        self.steps.append(Launch(kernel, bindings, (), tuple(filled)))
 
     def _choice(self, kernel: KernelGroup) -> Choice:
         return self.costs.choice(kernel.body, kernel.roots, kernel.loads)
@@ -155,6 +175,20 @@ def _on_sizes(guard: AnyGuard, derived: Derived) -> AnyGuard:
         return guard
     used = tuple((name, factors) for name, factors in derived if name in guard.expression.names())
     return DerivedGuard(guard, used) if used else guard
+
+
+def _filling(scop: Scop, local: Scop, value: int, bits: int, taken: dict[str, int]) -> Part:
+    """The kernel that fills a value with its monoid's neutral element; `local`: the SCoP whose dimensions are those of
+    the kernel that merges into it."""
+    statement = local.statements[value]
+    assert isinstance(statement, Statement) and statement.monoid is not None
+    products = dict(local.program.derived)
+    name, dtype, shape = statement.name, statement.dtypes[0], local.shape(value)
+    (neutral_element,) = neutral(statement.monoid, statement.dtypes)
+    kernel = fill_kernel(_unique(f"fill_{name}", taken), f"{name}_out", dtype, shape, neutral_element, bits)
+    sizes = [p.name for p in kernel.parameters[1:]]
+    numbers = (FromProduct(products[n]) if n in products else FromSize(Affine.symbol(n)) for n in sizes)
+    return kernel, (_home(scop, value, 0), *numbers)
 
 
 def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, ...]:

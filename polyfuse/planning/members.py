@@ -99,7 +99,8 @@ class _Weighed:
         found = self.costs.with_threads(kernel.body, kernel.roots, kernel.loads, threads)
         if found.schedule is None or found.group is None or found.schedule.threads != threads:
             return None
-        return found if prove(found.group.scop, found.schedule) else None
+        is_proved = prove(found.group.scop, found.schedule, atomics=self.costs.options.atomics)
+        return found if is_proved else None
 
     def settle(self, launch: Launched) -> None:
         """Keep the schedules that the launch has as the choices for its kernels."""
@@ -189,7 +190,8 @@ class _Weighed:
         if len({depth(part, self.deep) for part in parts}) > 1 or not self.fits(parts):
             return (kernel,)
         chosen = [self._own(part) for part in parts]
-        proved = all(c.group and c.schedule and prove(c.group.scop, c.schedule) for c in chosen)
+        atomics = self.costs.options.atomics
+        proved = all(c.group and c.schedule and prove(c.group.scop, c.schedule, atomics=atomics) for c in chosen)
         return parts if proved and self.price(parts) < CLEARLY * kernel.time else (kernel,)
 
 

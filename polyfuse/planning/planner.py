@@ -36,6 +36,7 @@ from polyfuse.rewrites.refinement import refine
 from polyfuse.rewrites.scatters import tabled_scatters
 from polyfuse.rewrites.split import Cut, in_two_stages, split_reductions
 from polyfuse.scop import Statement
+from polyfuse.strategies.atomics import UNUSED
 from polyfuse.target import Target
 
 fusion_log = logging.getLogger("polyfuse.fusion")
@@ -53,6 +54,8 @@ def plan_program(
     proved.  `effort`: of the search, see `grouping.search`.  Raises PolyfuseError subclasses."""
     _refuse(options, target)
     options = settled(options, program)
+    if options.atomics and target.kind == "cpu":
+        fusion_log.info("%s: atomics: %s", program.name, UNUSED)
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
@@ -102,6 +105,8 @@ def settled(options: Options, program: Program) -> Options:
             )
     if options.fastmath:
         raise OptionError("batch_invariant=True and fastmath=True exclude each other", advice="Leave one of them out.")
+    if options.atomics:
+        raise OptionError("batch_invariant=True and atomics=True exclude each other", advice="Leave one of them out.")
     return replace(options, contract=False, round="every-op", library=False)
 
 

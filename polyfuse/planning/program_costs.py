@@ -241,7 +241,12 @@ class ProgramCosts:
         request = self.steering.request(body)
         if isinstance(request, Verdict):
             return Choice(None, None, request)
-        situation = replace(situation, tiles={**tiles, **request.tiles}, invariant=self.options.batch_invariant)
+        situation = replace(
+            situation,
+            tiles={**tiles, **request.tiles},
+            invariant=self.options.batch_invariant,
+            atomics=self.options.atomics,
+        )
         found = choose(
             situation,
             max_registers=self.options.max_registers,

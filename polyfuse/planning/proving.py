@@ -59,7 +59,7 @@ def _proved_kernel(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> 
     while True:
         schedule, group = choice.schedule, choice.group
         assert schedule is not None and group is not None
-        verdict = prove(group.scop, schedule)
+        verdict = prove(group.scop, schedule, atomics=costs.options.atomics)
         if verdict:
             return verdict if first is None else first, True
         first = verdict if first is None else first
@@ -74,7 +74,7 @@ def _proved_at_length(costs: ProgramCosts, kernel: KernelGroup, undecided: Seque
     """Whether a lone statement, which cannot be taken apart, has a schedule that a larger budget proves."""
     for choice in undecided:
         assert choice.schedule is not None and choice.group is not None
-        if prove_at_length(choice.group.scop, choice.schedule):
+        if prove_at_length(choice.group.scop, choice.schedule, atomics=costs.options.atomics):
             costs.choices[kernel.body, kernel.roots] = choice
             return True
     return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.places.proposal import Proposal
+from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.held import held
@@ -44,4 +45,12 @@ def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
         return
     alone = any(s.lags for s in situation.scans)  # a thread per row is all that a recurrence allows
     for tier in ((*STRATEGIES, *FALLBACKS),) if alone else (STRATEGIES, FALLBACKS):
-        yield (proposal for strategy in tier for proposal in strategy(situation))
+        yield (p for strategy in tier for proposal in strategy(situation) for p in _ways(situation, proposal))
+
+
+def _ways(situation: Situation, proposal: Proposal) -> Iterator[Proposal]:
+    """How the shares of blocks meet: by the block elected, or in any order where the user allows it."""
+    yield proposal
+    merged = merged_by_atomics(situation, proposal)
+    if merged is not None:
+        yield merged

@@ -18,6 +18,7 @@ from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.scalars import CASCADES, POSITION, merge_steps
 from polyfuse.schedule import Digit
+from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
@@ -77,8 +78,9 @@ def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> boo
 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
-    """Proposals that deal the longest reduced class to blocks; none where the user names tiles but no share."""
-    if situation.tiles and "share" not in situation.tiles:
+    """Proposals that deal the longest reduced class to blocks; none where the user names tiles, but neither a share nor
+    how shares meet."""
+    if situation.tiles and not {"share", ATOMIC} & situation.tiles.keys():
         return []
     long = max(over, key=lambda a: (a.size(situation.hints), -a.number))
     found: list[Proposal | None] = []

@@ -26,6 +26,7 @@ class Situation:
     layouts: Mapping[int, Layout] = field(default_factory=dict)
     tiles: Mapping[str, int] = field(default_factory=dict)  # the user's tile sizes, by parameter name
     invariant: bool = False  # reductions are associated by what they run over alone
+    atomics: bool = False  # shares of blocks may meet in any order
 
     @property
     def scop(self) -> Scop:

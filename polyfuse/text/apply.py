@@ -22,6 +22,7 @@ from polyfuse.planning.assembly import assemble
 from polyfuse.planning.choose import Choice, choose
 from polyfuse.planning.members import Packing
 from polyfuse.planning.program_costs import ProgramCosts, program_costs
+from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.situation import Situation
 from polyfuse.text.grouping import Sets, grouped
 from polyfuse.text.parser import CallText, KernelText, StepText, parse_text
@@ -94,7 +95,7 @@ def _kernel(costs: ProgramCosts, step: StepText, sets: Sets) -> KernelGroup:
     choice = _choice(costs, step, sets)
     if choice.schedule is None or choice.group is None or choice.cost is None:
         raise refused(step, choice.verdict)
-    verdict = prove(choice.group.scop, choice.schedule)
+    verdict = prove(choice.group.scop, choice.schedule, atomics=costs.options.atomics)
     if not verdict:
         raise refused(step, verdict)
     if step.threads and choice.schedule.threads != step.threads:
@@ -110,7 +111,13 @@ def _choice(costs: ProgramCosts, step: KernelText, sets: Sets) -> Choice:
         tiles.setdefault("threads", step.threads)
     group = Group(costs.scop, sets.body, sets.roots, sets.loads)
     situation = Situation(
-        group, costs.target, costs.hints, costs.layouts, tiles, invariant=costs.options.batch_invariant
+        group,
+        costs.target,
+        costs.hints,
+        costs.layouts,
+        tiles,
+        invariant=costs.options.batch_invariant,
+        atomics=ATOMIC in tiles,  # whether that is allowed is for the proof to say
     )
     return choose(
         situation, name=step.name, max_registers=costs.options.max_registers, strategy=step.strategy

@@ -35,7 +35,10 @@ def plan_text(plan: Plan) -> str:
     """Blocks of lines, one block per step, an empty line between blocks."""
     blocks = []
     for step, kernels in by_step(plan):
-        blocks.append(call_text(plan, step) if isinstance(step, LibraryCall) else "\n".join(map(kernel_text, kernels)))
+        if isinstance(step, LibraryCall):
+            blocks.append(call_text(plan, step))
+        elif kernels:  # what fills the results of a kernel follows from it
+            blocks.append("\n".join(map(kernel_text, kernels)))
     return "\n\n".join(blocks)
 
 

@@ -378,7 +378,7 @@ class _Verifier:
         checks = AccessRules(self.kernel, self.types, self.sizes, partial(self.refuse, op=whole))
         if isinstance(memory, SharedBuffer):
             checks.stays_inside(op, memory, region)
-        if not isinstance(op, AtomicUpdate) and op.vector != 1:
+        if op.vector != 1:
             checks.vector(op, memory, region)
 
     def _copy(self, op: AsyncCopy, scope: Scope, region: Region) -> None:

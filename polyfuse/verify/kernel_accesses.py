@@ -46,7 +46,7 @@ class AccessRules:
                 sentence = f"index {entry} of dimension {dimension} of {buffer.name} may exceed {extent - 1}"
                 self.refuse(sentence)
 
-    def vector(self, op: Load | Store, memory: Memory, region: Region) -> None:
+    def vector(self, op: Load | Store | AtomicUpdate, memory: Memory, region: Region) -> None:
         """Vector slots are consecutive, aligned, and read or written together."""
         width = op.vector
         if width < 1 or width & (width - 1):
@@ -73,7 +73,7 @@ class AccessRules:
             self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only")
         self._aligned(op, memory, slot, region)
 
-    def _aligned(self, op: Load | Store, memory: Memory, slot: str, region: Region) -> None:
+    def _aligned(self, op: Load | Store | AtomicUpdate, memory: Memory, slot: str, region: Region) -> None:
         """Constant parts of the address are multiples of the vector; what sizes multiply is a guard of the plan."""
         total = Affine.of(0)
         for entry, stride in zip(op.index, element_strides(memory), strict=True):

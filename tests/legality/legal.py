@@ -38,6 +38,7 @@ class Refusal:
     hazard: Hazard
     words: str
     witness: str
+    atomics: bool = False  # results may depend on the order of blocks
 
 
 ROW = [block("b", N.ceildiv(32)), thread("t", 1, 32)]
@@ -66,6 +67,15 @@ def sum_over_blocks(staged: Mapping[str, Sequence[str]] | None = None) -> tuple[
     program = programs.program([x], [programs.exp(programs.reduce("sum", programs.exp(x), 0))])
     places = {"exp": CHUNK, "sum": CHUNK, "exp_1": []}
     return schedule(program, CHUNKS, places, staged=staged, combines={"b": Combination(("t",))})
+
+
+def merged_rows(monoid: str = "sum") -> tuple[Scop, KernelSchedule]:
+    """Blocks along b merge their shares of the row sums that blocks along c are for."""
+    x = programs.array(0, M, N)
+    program = programs.program([x], [programs.reduce(monoid, programs.exp(x), 1)])
+    places = {"exp": [c, *CHUNK], monoid: [c, *CHUNK]}
+    digits = [block("c", M), *CHUNKS]
+    return schedule(program, digits, places, combines={"b": Combination(("t",))}, atomic=True)
 
 
 def two_sums_over_blocks() -> tuple[Scop, KernelSchedule]:

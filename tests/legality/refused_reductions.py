@@ -10,6 +10,7 @@ from polyfuse.verdict import Hazard
 from tests.legality import programs
 from tests.legality.legal import (
     Refusal,
+    merged_rows,
     prefix,
     row_sum,
     row_sums_over_blocks,
@@ -128,6 +129,37 @@ def two_elections_over_one_digit() -> Refusal:
         halves.append(Finish("b", (nest("p", total), result, f"store_{result}")))
     tampered = replace(legal, order=(*main, *halves))
     return Refusal(scop, legal, tampered, "executed", Hazard.EFFECT, "two elections are held over b", "")
+
+
+def share_merged_by_blocks_that_nothing_tells_apart() -> Refusal:
+    scop, legal = merged_rows()
+    tampered = replace(legal, digits=(*legal.digits, block("d", 2)))
+    words = "the share 0 of sum[0] is merged more than once"
+    return Refusal(scop, legal, tampered, "atomic", Hazard.WAW, words, "sum[0] -> sum[0] at M = 1, N = 1", True)
+
+
+def share_not_merged() -> Refusal:
+    """Half of the rows take no shares, and keep what they were filled with."""
+    scop, legal = merged_rows()
+    tampered = resized(legal, "c", extent=M.ceildiv(2))
+    words = "is not merged into it"
+    return Refusal(scop, legal, tampered, "atomic", Hazard.COMBINE, words, "sum[1] -> sum[1] at M = 2, N = 1", True)
+
+
+def merged_at_two_places() -> Refusal:
+    scop, legal = merged_rows()
+    again = replace(legal.by_name()["merge_sum"], name="again")
+    tampered = replace(legal, placed=(*legal.placed, again), order=(*legal.order, "again"))
+    words = "again writes sum as well, into which blocks merge their shares"
+    return Refusal(scop, legal, tampered, "atomic", Hazard.WAW, words, "", True)
+
+
+def whole_stored_where_shares_are_merged() -> Refusal:
+    """What the merging would need is a share, of which this block holds one: nothing else may read it."""
+    scop, legal = merged_rows()
+    tampered = replace(legal, grid_combine=())
+    words = "merge_sum hands on the share of nothing that is combined over blocks"
+    return Refusal(scop, legal, tampered, "executed", Hazard.COMBINE, words, "", True)
 
 
 def combined_twice() -> Refusal:

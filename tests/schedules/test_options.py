@@ -169,11 +169,11 @@ def test_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows(verify=True).launches[0].kernel in seen
 
 
-@pytest.mark.parametrize("name", ["atomics"])
-def test_what_is_not_there_is_refused(name: str) -> None:
-    with pytest.raises(OptionError, match=f"{name}=True is not supported"):
-        pf.jit(softmax, **{name: True})
-    pf.jit(softmax, **{name: False})
+def test_atomics() -> None:
+    """A permission (tests/schedules/test_atomics.py)."""
+    assert rows(atomics=True).options.atomics and not rows().options.atomics
+    with pytest.raises(OptionError, match="atomics='yes'"):
+        pf.jit(softmax, atomics="yes")
 
 
 @pytest.mark.parametrize("name", ["max_registers", "max_fusion_size"])
@@ -187,4 +187,4 @@ def test_every_option_has_a_test_here() -> None:
     steered = {"together", "apart", "max_fusion_size", "max_registers", "tiles", "strategies"}
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     elsewhere = {"autotune", "library", "planning_seconds"}  # test_tuning.py, test_contractions.py, test_bounded.py
-    assert {f.name for f in fields(Options)} <= tested | steered | elsewhere | {"atomics"}
+    assert {f.name for f in fields(Options)} <= tested | steered | elsewhere
