@@ -248,6 +248,11 @@ def _with_ellipsis(
         every = [n for names in labels for n in names if n is not Ellipsis]
         once = sorted((n for n in set(every) if every.count(n) == 1), key=str)
         output = [*([Ellipsis] if widest else []), *once]
+    elif widest and Ellipsis not in output:
+        raise ShapeError(
+            f"einsum has '...' among its inputs and not in the output {''.join(map(str, output))!r}",
+            advice="Name the dimensions to sum over, or keep them with '...'.",
+        )
     result = _replaced(output, widest)
     known = {n for names in inputs for n in names}
     if not set(result) <= known or len(set(result)) < len(result):

@@ -352,6 +352,11 @@ def weak(name: str, *values: ArrayLike) -> Tracer:
     return Tracer(trace, result.node, weak=promotion.weak_of(result.element))
 
 
+def as_python(x: Tracer) -> Tracer:
+    """A scalar that Python computed, and that is a Python scalar therefore."""
+    return Tracer(x.state, x.node, weak=promotion.weak_of(x.element))
+
+
 def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Tracer:
     """``a * b + c`` with one rounding."""
     tracers = lift_all(a, b, c)
@@ -416,6 +421,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "copy": copy,
     "to_device": to_device,
     "weak": weak,
+    "as_python": as_python,
     "fma": fma,
     "name": name,
 }

@@ -11,7 +11,8 @@ import numpy as np
 
 from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.index_notation.terms import Term, has_terms
-from polyfuse.frontends.numpy_like.lifting import lift, traces_in
+from polyfuse.frontends.numpy_like import promotion
+from polyfuse.frontends.numpy_like.lifting import kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
 from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, is_scalar
@@ -157,7 +158,9 @@ class Joining:
         values = [np.r_[part] if isinstance(part, slice) else part for part in parts]
         if self._name == "c_":
             return self._trace.call("column_stack", values)
-        return self._trace.call("concatenate", [self._trace.call("atleast_1d", lift(self._trace, v)) for v in values])
+        lifted = [lift(self._trace, v) for v in values]
+        wanted = promotion.common(tuple(map(kind_of, lifted))).numpy  # numbers are weak here, unlike in np.append
+        return self._trace.call("concatenate", [self._trace.call("atleast_1d", v) for v in lifted], dtype=wanted)
 
 
 class Info:

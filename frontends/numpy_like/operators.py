@@ -49,8 +49,9 @@ class Operators(Generic[Result]):
     def __round__(self, digits: int | None = None) -> Any:
         """``round(x)`` of a number is an integer, in Python as in NumPy."""
         rounded = self._call("round", self, digits or 0)
-        is_whole = digits is None and not getattr(self, "ndim", 1)
-        return self._call("astype", rounded, np.int64) if is_whole else rounded
+        if digits is None and not getattr(self, "ndim", 1):
+            rounded = self._call("astype", rounded, np.int64)
+        return self._call("as_python", rounded) if getattr(self, "weak", None) else rounded
 
     def __eq__(self, other: Any) -> Result:  # type: ignore[override]
         return self._binary("equal", other)

@@ -245,10 +245,11 @@ def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], 
     numbers = [v for v in given if isinstance(v, Tracer)]
     if not numbers or options or any(v.sizes for v in numbers) or not all(map(_is_number, given)):
         return original(*values, **options)
-    chosen = given[0]
+    trace, chosen = numbers[0].state, given[0]
+    is_python = not any(isinstance(v, np.generic) or (isinstance(v, Tracer) and v.weak is None) for v in given)
     for value in given[1:]:
-        chosen = numbers[0].state.call("where", is_better(value, chosen), value, chosen)
-    return chosen
+        chosen = trace.call("where", is_better(value, chosen), value, chosen)
+    return trace.call("as_python", chosen) if is_python else chosen
 
 
 def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:

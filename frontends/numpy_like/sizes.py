@@ -74,10 +74,13 @@ class SymbolicSize:
         return self._scalar(name, other, swap)
 
     def _scalar(self, name: str, other: Any, swap: bool = False) -> Any:
-        """The runtime scalar ``self (op) other``."""
+        """The runtime scalar ``self (op) other``: a number of Python's, or of NumPy's with one of those (which
+        `np.float64` is, although it is a `float` as well)."""
         if not isinstance(other, (bool, int, float, SymbolicSize, np.generic)):
             return NotImplemented
         left, right = (other, self) if swap else (self, other)
+        if isinstance(other, np.generic):
+            return self.state.call(name, left, right)
         return self.state.call("weak", name, left, right)
 
     def __add__(self, other: Any) -> Any:

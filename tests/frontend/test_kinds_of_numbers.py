@@ -1,0 +1,47 @@
+"""Numbers of Python lift only the kind of what they meet; NumPy's have a dtype.  Sizes and arguments are Python's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import ShapeError
+from tests.frontend.ops import assert_same
+
+X = np.linspace(-2, 3, 7, dtype=np.float32)
+
+
+def sizes_times_numpy(x: Any, s: float, k: int) -> Any:
+    n = len(x)
+    return (
+        *(x * (n * np.log(2.0)), x + (n + np.float64(1)), x * (np.float64(2) - n), x * (n / np.int64(3))),
+        *(x * n**0.5, x * (1 / n), x * (n * np.float32(3)), x.astype(np.int8) * (n // 2)),
+    )
+
+
+def rounded_numbers(x: Any, s: float, k: int) -> Any:
+    return x * round(s), x * round(s, 1), x.astype(np.int8) * round(s), x * round(k)
+
+
+def largest_of_numbers(x: Any, s: float, k: int) -> Any:
+    return x * max(s, 1), x * min(k, 2.0, s), x.astype(np.int8) * max(k, 2)
+
+
+def joined_with_numbers(x: Any, s: float, k: int) -> Any:
+    return np.r_[x, 0], np.r_[1.5, x, 2], np.r_[x[:2], [1, 2]], np.r_[x.astype(np.int16), 300], np.append(x, 0)
+
+
+@pytest.mark.parametrize("function", [sizes_times_numpy, rounded_numbers, largest_of_numbers, joined_with_numbers])
+def test_dtypes_are_numpys(function: Any) -> None:
+    assert_same(pf.jit(backend="interpreter")(function)(X, 2.5, 3), function(X, 2.5, 3))
+
+
+def test_dimensions_of_an_ellipsis_are_not_summed_in_silence() -> None:
+    def function(x: Any) -> Any:
+        return np.einsum("i...,i->i", x, x[:, 0])
+
+    with pytest.raises(ShapeError, match="not in the output 'i'"):
+        pf.jit(function)(np.ones((3, 4)))
