@@ -146,9 +146,10 @@ def pad(x: ArrayLike, pad_width: Any, mode: str = "constant", *, constant_values
     (x,) = lift_all(x)
     widths = _widths(x, pad_width)
     values = _edge_values(constant_values, x.ndim)
-    if mode not in ("constant", "empty", "edge", "reflect", "symmetric", "wrap") or kwargs.get("reflect_type") == "odd":
+    odd = ", reflect_type='odd'" if kwargs.get("reflect_type") == "odd" else ""
+    if mode not in ("constant", "empty", "edge", "reflect", "symmetric", "wrap") or odd:
         raise UnsupportedError(
-            f"np.pad with mode {mode!r} is not supported",
+            f"np.pad with mode {mode!r}{odd} is not supported",
             advice="Supported are constant, edge, reflect, symmetric and wrap.",
         )
     for axis, (before, after) in enumerate(widths):

@@ -123,6 +123,9 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
             options = dict(zip(("axis", "dtype", "out", "keepdims"), inputs[1:], strict=False)) | options
             options.setdefault("axis", 0)
             return with_out(reductions.BY_UFUNC[name], inputs[:1], options)
+        case "reduce" if name in TABLE and ufunc.nin == 2:
+            options = dict(zip(("axis", "dtype", "out", "keepdims"), inputs[1:], strict=False)) | options
+            return with_out(partial(scans.reduced, name), inputs[:1], options)
         case "accumulate":
             return with_out(partial(scans.accumulate, name), inputs, options)
         case "outer" if name in TABLE:

@@ -10,7 +10,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
-from polyfuse.errors import UnsupportedError
+from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion, steps
 from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, ufunc, where
@@ -89,6 +89,34 @@ def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tra
     return scan(x, monoid, axis)
 
 
+def reduced(
+    name: str, a: ArrayLike, axis: Any = 0, dtype: Any = None, keepdims: bool = False, **options: Any
+) -> Tracer:
+    """``np.<name>.reduce`` of a function that is no monoid: what its accumulation ends with.  Raises UnsupportedError
+    as `accumulate`, and for several axes; ShapeError for an axis without elements."""
+    (x,) = lift_all(a)
+    if options:
+        raise UnsupportedError(
+            f"np.{name}.reduce is supported without {' and '.join(f'{n}=' for n in options)}",
+            advice="Put what it begins with in front of the array, by np.concatenate.",
+        )
+    axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else 0 if axis is None and x.ndim == 1 else axis
+    if not isinstance(axis, int):
+        raise UnsupportedError(
+            f"np.{name}.reduce is supported along one axis: the order along several would not be defined",
+            advice="Reduce one axis after the other.",
+        )
+    along, start = axes.one(axis, x.ndim), getattr(np, name).identity
+    if start is not None:
+        shape = [Affine.of(1) if k == along else n for k, n in enumerate(x.sizes)]
+        x = concatenate([Tracer(x.state, nodes.full(shape, start, x.element)), x], along)
+    elif not x.state.decide(x.sizes[along] - 1):
+        raise ShapeError(f"np.{name}.reduce has no value for an axis without elements", advice="Guard it with x.size.")
+    steps_of = accumulate(name, x, along, dtype)
+    last: Tracer = steps_of[(slice(None),) * along + ((slice(-1, None) if keepdims else -1),)]
+    return last
+
+
 def _one_by_one(name: str, x: Tracer, axis: int) -> Tracer:
     """``y[0] = x[0];  y[i] = f(y[i - 1], x[i])``"""
     function = x.state.functions.get(name)
@@ -104,7 +132,7 @@ def _one_by_one(name: str, x: Tracer, axis: int) -> Tracer:
             start = nodes.full(x.sizes, 0, x.element)  # no element asks for it
             return Tracer(x.state, steps.recurrence(step, {before: 1}, [start], axis))
     raise UnsupportedError(
-        f"np.{name}.accumulate is not supported: a result of np.{name} is no operand of it",
+        f"np.{name}.accumulate and reduce are not supported: a result of np.{name} is no operand of it",
         advice="Use cumsum, cumprod, or maximum/minimum.accumulate.",
     )
 

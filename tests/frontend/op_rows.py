@@ -153,6 +153,7 @@ REDUCTIONS = (
     *table("x:*:bits", "np.{}.reduce(x, axis=A)", names="bitwise_or bitwise_and bitwise_xor"),
     *table("x:+:any", "np.{}.accumulate(x, axis=a)", names="add maximum minimum logical_or logical_and", loose=8),
     *table("x:+:double", "np.{}.accumulate(x, axis=a)", names="subtract divide hypot arctan2 logaddexp", loose=8),
+    *table("x:+:double", "np.{}.reduce(x, axis=a)", "np.{}.reduce(x, a, keepdims=True)", names="subtract divide hypot"),
     *table("x:+:index", "np.{}.accumulate(x, -1)", names="subtract bitwise_xor divide", loose=8),
     *table("x:+:float", "np.multiply.accumulate(x)", "np.fmax.accumulate(x, a)", loose=8),
     *table("x:*:number", "np.maximum.reduce([x, x * 2])", "np.add.reduce([x, x], 0)", "np.minimum.reduce((x, x), 0)"),
