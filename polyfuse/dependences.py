@@ -8,7 +8,7 @@ the instances that read them.  A consumer of a reduction depends on an element, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from polyfuse import sets
@@ -39,6 +39,16 @@ def flow(scop: Scop) -> tuple[Dependence, ...]:
             for number, read in enumerate(statement.reads):
                 found.append(_dependence(scop, statement, number, read))
     return tuple(found)
+
+
+def flow_into(scop: Scop, body: Collection[int], value: int) -> Iterator[Dependence]:
+    """The dependences of the statements `body` on `value`, as they are asked for: a program has thousands of others."""
+    for consumer in sorted(body):
+        statement = scop.statements[consumer]
+        if isinstance(statement, Statement):
+            for number, read in enumerate(statement.reads):
+                if read.source == value:
+                    yield _dependence(scop, statement, number, read)
 
 
 def _dependence(scop: Scop, consumer: Statement, number: int, read: Read) -> Dependence:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from math import prod
 from typing import Literal, Union
 
 from polyfuse.affine import Affine, digit
@@ -32,8 +33,9 @@ class Digit:
     @property
     def count(self) -> int:
         """The extent of a thread or slot digit."""
-        assert self.extent.is_constant, f"digit {self.name} has the symbolic extent {self.extent}"
-        return self.extent.constant
+        extent = self.extent
+        assert not extent.terms, f"digit {self.name} has the symbolic extent {extent}"
+        return extent.constant
 
 
 class Scope(Enum):
@@ -190,6 +192,7 @@ class KernelSchedule:
     cells: Cells | None = None
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _threads: int = field(default=0, init=False, compare=False, repr=False)  # counted when first asked for
 
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)
@@ -216,10 +219,9 @@ class KernelSchedule:
     @property
     def threads(self) -> int:
         """Threads of one block, which may be a cluster of blocks of the device."""
-        count = 1
-        for d in self.of_kind("thread"):
-            count *= d.count
-        return count
+        if not self._threads:
+            object.__setattr__(self, "_threads", prod([d.count for d in self.of_kind("thread")]))
+        return self._threads
 
     @property
     def block_threads(self) -> int:

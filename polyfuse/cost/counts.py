@@ -64,8 +64,10 @@ class Sizes:
         self.extent = {d.name: max(1, d.extent.evaluate(hints)) for d in schedule.digits}
         self.kind = {d.name: d.kind for d in schedule.digits}
         self.atoms = {f"${name}": count for name, count in self.extent.items()}
+        self.blocks_of: frozenset[str] = frozenset(n for n, kind in self.kind.items() if kind == "block")
         self._products: dict[tuple[frozenset[str], tuple[str, ...]], int] = {}
         self._volumes: dict[tuple[Affine, ...], int] = {}
+        self._positions: dict[tuple[int, tuple[PlaceEntry, ...]], Affine] = {}
 
     def product(self, names: frozenset[str] | set[str], kinds: tuple[str, ...] = ()) -> int:
         """Of the extents of those digits among `names` that are of one of the `kinds` (none: of any)."""
@@ -81,8 +83,9 @@ class Sizes:
 
     def blocks(self, placed: Placed) -> int:
         """How many run it: all, or one of those that differ in the digit that an election is held over."""
-        elected = placed.path[0][0] if placed.path and self.kind[placed.path[0][0]] == "block" else ""
-        return self.product(self.extent.keys() - {elected}, ("block",))
+        if placed.path and placed.path[0][0] in self.blocks_of:
+            return self.product(self.blocks_of - {placed.path[0][0]})
+        return self.product(self.blocks_of)
 
     def volume(self, shape: tuple[Affine, ...]) -> int:
         """Elements of an array."""
@@ -90,6 +93,21 @@ class Sizes:
         if count is None:
             count = self._volumes[shape] = prod([max(0, extent.evaluate(self.hints)) for extent in shape])
         return count
+
+    def position(self, scop: Scop, move: Placed) -> Affine:
+        """The number of the element in its array, which lies in row-major order, along the dimensions behind any that
+        data choose."""
+        key = (move.value, move.place)
+        found = self._positions.get(key)
+        if found is None:
+            found, step = Affine.of(0), 1
+            for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=True):
+                if not isinstance(entry, Affine):
+                    break
+                found += entry * step
+                step *= max(1, extent.evaluate(self.hints))
+            self._positions[key] = found
+        return found
 
 
 def moved_bytes(scop: Scop, move: Placed, sizes: Sizes) -> int:
@@ -146,18 +164,6 @@ def _positions(
         step = gcd(step, low - first)
     reach = max(high for _, _, high in ends) - min(low for _, low, _ in ends)
     return reach // (step if step >= least else 1) + 1
-
-
-def position_of(scop: Scop, move: Placed, sizes: Sizes) -> Affine:
-    """The number of the element in its array, which lies in row-major order, along the dimensions behind any that data
-    choose."""
-    position, step = Affine.of(0), 1
-    for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=True):
-        if not isinstance(entry, Affine):
-            break
-        position += entry * step
-        step *= max(1, extent.evaluate(sizes.hints))
-    return position
 
 
 def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) -> int:

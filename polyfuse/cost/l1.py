@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil, gcd
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Sizes, position_of
+from polyfuse.cost.counts import Sizes
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop
 from polyfuse.target import Target
@@ -39,7 +39,7 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
     within, wide = _vector(scop, schedule, move, last, sizes)
     vector = min(wide, max(1, target.vector_bytes // itemsize))
     span, apart, lanes = vector * itemsize, 1, 1
-    position = position_of(scop, move, sizes)
+    position = sizes.position(scop, move)
     aligned = _alignment(scop, schedule, target, move, itemsize, sizes, within)
     for d in schedule.of_kind("thread"):
         if d.stride >= target.warp or d.count == 1:

@@ -122,7 +122,8 @@ def waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
     """What warps wait for each other in the trips of the loops of one block."""
     seconds = 0.0
     for placed in schedule.placed:
-        along = summed_digits(scop, placed) | _scanned(scop, placed)
+        if not placed.path or not (along := summed_digits(scop, placed) | _scanned(scop, placed)):
+            continue
         dealt = [d for d in schedule.of_kind("thread") if d.name in along]
         reach = max((d.stride * d.count for d in dealt), default=1)
         loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Sizes, moved_bytes, position_of, touched_bytes
+from polyfuse.cost.counts import Sizes, moved_bytes, touched_bytes
 from polyfuse.cost.phases import summed_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.schedule import KernelSchedule, Placed
@@ -80,8 +80,7 @@ def _touched(
     scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, load: Placed, blocks: int
 ) -> int:
     """Bytes that all executions of a load ask for, in sectors."""
-    of_blocks = {n for n in sizes.extent if sizes.kind[n] == "block"}
-    executed = sizes.product(load.digits() | of_blocks, ("block", "thread", "slot", "loop"))
+    executed = sizes.product(load.digits() | sizes.blocks_of, ("block", "thread", "slot", "loop"))
     executed //= max(1, blocks // (sizes.blocks(load) * schedule.cluster))
     elements = min(executed, sizes.volume(scop.shape(load.value)) * blocks)
     itemsize = scop.dtype(load.value, load.component).itemsize
@@ -154,7 +153,7 @@ def _waste(scop: Scop, move: Placed, schedule: KernelSchedule, target: Target, s
     itemsize = scop.dtype(move.value, move.component).itemsize
     if not move.place or not isinstance(move.place[-1], Affine):
         return SECTOR / itemsize / 2  # a gather: half of its neighbours are assumed to help
-    return max(1.0, SECTOR / (_run(position_of(scop, move, sizes), schedule, target.warp) * itemsize))
+    return max(1.0, SECTOR / (_run(sizes.position(scop, move), schedule, target.warp) * itemsize))
 
 
 def _run(last: Affine, schedule: KernelSchedule, threads: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from polyfuse import sets
-from polyfuse.dependences import flow
+from polyfuse.dependences import flow_into
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.sets import BudgetExceeded
@@ -103,9 +103,7 @@ def _reader(scop: Scop, value: int, reader: KernelSchedule, writer: str = "") ->
 
 
 def _readers(scop: Scop, value: int, reader: KernelSchedule, writer: str) -> Iterator[Witness]:
-    for dependence in flow(scop):
-        if dependence.producer != value or dependence.consumer not in reader.body:
-            continue
+    for dependence in flow_into(scop, reader.body, value):
         try:
             point = sets.sample(dependence.relation)
         except BudgetExceeded:

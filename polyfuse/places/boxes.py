@@ -32,7 +32,7 @@ class Span:
 
 def span(index: Affine, digits: Mapping[str, Digit], pinned: Collection[str] = ()) -> Span:
     """The range of `index` while thread, slot and unpinned loop digits run.  Raises Unbounded."""
-    base: dict[Atom, int] = {}
+    base: list[tuple[Atom, int]] = []
     lower = upper = index.constant
     for atom, factor in index.terms:
         name = atom[1:] if isinstance(atom, str) and atom.startswith("$") else ""
@@ -40,13 +40,13 @@ def span(index: Affine, digits: Mapping[str, Digit], pinned: Collection[str] = (
         if digit is None or digit.kind == "block" or name in pinned:
             if not isinstance(atom, str) and any(_runs(n, digits, pinned) for n in atom.numerator.names()):
                 raise Unbounded(f"{index} is not affine in the digits of a thread")
-            base[atom] = factor
+            base.append((atom, factor))
             continue
         if not digit.extent.is_constant:
             raise Unbounded(f"{index} runs over the symbolic extent {digit.extent}")
         reach = factor * (digit.count - 1)
         lower, upper = lower + min(reach, 0), upper + max(reach, 0)
-    return Span(Affine.build(base, 0), lower, upper)
+    return Span(Affine(tuple(base)), lower, upper)
 
 
 def _runs(name: str, digits: Mapping[str, Digit], pinned: Collection[str]) -> bool:
@@ -60,13 +60,13 @@ def only_slots(conditions: Sequence[Affine], digits: Mapping[str, Digit]) -> dic
     63 - 64*h - 8*t - v >= 0, t < 8, v < 8:   h = 0
     """
     found: dict[str, int] = {}
-    most = [_most(c, digits) for c in conditions]
-    for name in sorted({n for c in conditions for n in c.names() if n.startswith("$")}):
-        slot = digits[name[1:]]
-        if slot.kind == "slot":
-            possible = _possible(name, slot.count, conditions, most, digits)
-            if len(possible) == 1 < slot.count:
-                found[name] = possible[0]
+    slots = sorted({n for c in conditions for n in c.names() if n[0] == "$" and digits[n[1:]].kind == "slot"})
+    most = [_most(c, digits) for c in conditions] if slots else []
+    for name in slots:
+        count = digits[name[1:]].count
+        possible = _possible(name, count, conditions, most, digits)
+        if len(possible) == 1 < count:
+            found[name] = possible[0]
     return found
 
 
@@ -99,11 +99,13 @@ def _can_hold(condition: Affine, digits: Mapping[str, Digit]) -> bool:
 
 def _most(condition: Affine, digits: Mapping[str, Digit]) -> int | None:
     """The largest value in any thread of any block; None where its range is not known."""
-    try:
-        reach = span(condition, digits)
-    except Unbounded:
-        return None
-    return reach.upper if reach.base.is_constant else None
+    upper = condition.constant
+    for atom, factor in condition.terms:
+        digit = digits.get(atom[1:]) if isinstance(atom, str) and atom[0] == "$" else None
+        if digit is None or digit.kind == "block" or digit.extent.terms:
+            return None
+        upper += max(factor * (digit.count - 1), 0)
+    return upper
 
 
 def without_floors(index: Affine, digits: Mapping[str, Digit]) -> Affine:

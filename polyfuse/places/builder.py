@@ -128,6 +128,7 @@ class _Builder:
         self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
         self.collective = {s.id for s in group.statements() if s.monoid is not None}
         self.window_slots = set(proposal.windows.slots)
+        self.decided: dict[tuple[Affine, ...], dict[str, int]] = {}  # slots by the conditions that settle them
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
         self.over, self.depth = self._depths()
 
@@ -353,8 +354,7 @@ class _Builder:
         at = {f"%{d}": p for d, p in enumerate(place)}
         for k, read in enumerate(statement.reads):
             where = at
-            conditions = [w.substitute(at) for w in read.where]  # not computed elsewhere
-            if conditions and (decided := only_slots(conditions, self.digits)):
+            if read.where and (decided := self._decided(tuple([w.substitute(at) for w in read.where]))):
                 where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
             entries: tuple[PlaceEntry, ...] = tuple(
                 [
@@ -365,6 +365,13 @@ class _Builder:
                 ]
             )
             self.needs[read.source].append(_Need(entries, path, read.component, name, k))
+
+    def _decided(self, conditions: tuple[Affine, ...]) -> dict[str, int]:
+        """The slots that conditions settle: nothing is computed elsewhere.  Reads of one region share them."""
+        found = self.decided.get(conditions)
+        if found is None:
+            found = self.decided[conditions] = only_slots(conditions, self.digits)
+        return found
 
     def _provide(self, needs: list[_Need], provider: str) -> None:
         for need in needs:

@@ -12,12 +12,13 @@ from collections.abc import Collection, Sequence
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 
-from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, walk
 
 Key = tuple[str, int] | str
 
 
 Rank = tuple[bool, int, bool, int]
+LAST = 1 << 62
 
 
 def order_tree(
@@ -97,17 +98,25 @@ def _level(
         _, key = heappop(ready)
         sorter.done(key)
         items.append(key if isinstance(key, str) else LoopNest(key[0], _level(members[key], by_name, rank, depth + 1)))
-    late = [item for item in items if isinstance(item, str) and by_name[item].role == "load" and rank[item][1]]
-    for load in reversed(late if depth == 0 else []):  # of those with the same reader the first stays first
-        items.remove(load)
-        items.insert(next((k for k, item in enumerate(items) if _uses(item, load, by_name)), len(items)), load)
-    return tuple(items)
+    return tuple(items if depth else _late_loads(items, by_name, rank))
 
 
-def _uses(item: TreeItem, name: str, by_name: dict[str, Placed]) -> bool:
-    if isinstance(item, str):
-        return name in sources(by_name[item])
-    return any(_uses(inner, name, by_name) for inner in item.items)
+def _late_loads(items: list[TreeItem], by_name: dict[str, Placed], rank: dict[str, Rank]) -> list[TreeItem]:
+    """The items with every load that only serves statements after a collective right before its first reader; the last
+    load moves first."""
+    names = {item: k for k, item in enumerate(items) if isinstance(item, str)}
+    late = [name for name in names if by_name[name].role == "load" and rank[name][1]]
+    readers: dict[str, list[int]] = {name: [] for name in late}
+    for k, item in enumerate(items if late else ()):
+        for leaf in [item] if isinstance(item, str) else [step.name for step in walk(item.items)]:
+            for source in sources(by_name[leaf]):
+                if source in readers:
+                    readers[source].append(k)
+    at: list[tuple[int, ...]] = [(k, LAST) for k in range(len(items) + 1)]  # in front of an item, each by its turn
+    for turn, load in enumerate(reversed(late)):
+        first = min([at[k] for k in readers[load]], default=at[-1])
+        at[names[load]] = (*first[:-1], turn, LAST)
+    return [items[k] for k in sorted(range(len(items)), key=at.__getitem__)]
 
 
 def with_barriers(order: tuple[TreeItem, ...], placed: Sequence[Placed]) -> tuple[TreeItem, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polyfuse import sets
-from polyfuse.dependences import flow
+from polyfuse.dependences import flow_into
 from polyfuse.legality.reuse import may_reuse
 from polyfuse.legality.side_by_side import prove_side_by_side
 from polyfuse.places.proposal import Group
@@ -124,15 +124,14 @@ class Residence:
         """An element of `first`, which `second` would overwrite, and the instance of a later step that reads it."""
         if not isinstance(step, Launch):
             return None
-        for dependence in flow(self.scop):
-            if dependence.producer == first and dependence.consumer in self._reading(step, first).body:
-                point = sets.sample(dependence.relation)
-                if point is not None:
-                    element = tuple(point[n] for n in dependence.elements)
-                    instance = tuple(point[n] for n in dependence.instances)
-                    sizes = tuple((n, v) for n, v in point.items() if n[0] not in "$@")
-                    reader = Instance(self.scop.statements[dependence.consumer].name, instance)
-                    return Witness(Instance(self.scop.statements[second].name, element), reader, sizes)
+        for dependence in flow_into(self.scop, self._reading(step, first).body, first):
+            point = sets.sample(dependence.relation)
+            if point is not None:
+                element = tuple(point[n] for n in dependence.elements)
+                instance = tuple(point[n] for n in dependence.instances)
+                sizes = tuple((n, v) for n, v in point.items() if n[0] not in "$@")
+                reader = Instance(self.scop.statements[dependence.consumer].name, instance)
+                return Witness(Instance(self.scop.statements[second].name, element), reader, sizes)
         return None
 
     def _reading(self, launch: Launch, value: int) -> KernelSchedule:
