@@ -15,7 +15,8 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
 def executed(proof: Proof) -> Verdict:
-    """The first fault found by the checks below, in their order."""
+    """The first fault found by the checks below, in their order.  No check is asked for a second one: behind a fault it
+    takes for granted that there was none."""
     checks = (_digits, _cluster, _ahead, _rings, apart, _tree, _paths, _finishes, _combinations, _places, _boxes)
     for check in checks:
         for hazard, sentence in check(proof):
@@ -32,12 +33,17 @@ def _digits(proof: Proof) -> Iterator[Fault]:
     for d in proof.schedule.digits:
         if d.kind in ("thread", "slot") and not (d.extent.is_constant and d.count >= 1):
             yield Hazard.CAPACITY, f"{d.kind} digit {d.name} has the extent {d.extent}, which is no positive constant"
-            return
-        if d.kind == "thread" and d.name == "t" and d.count != proof.schedule.threads:
-            total = proof.schedule.threads
-            yield Hazard.EFFECT, f"t, the thread index, has {d.count} values in a block of {total} threads"
         if any(n[0] in "$%" for n in d.extent.names()):
             yield Hazard.BOUNDS, f"the extent {d.extent} of digit {d.name} is not a size"
+    yield from _thread_digits(proof)
+
+
+def _thread_digits(proof: Proof) -> Iterator[Fault]:
+    """They cut the thread index; their extents are constants."""
+    total = proof.schedule.threads
+    for d in proof.schedule.of_kind("thread"):
+        if d.name == "t" and d.count != total:
+            yield Hazard.EFFECT, f"t, the thread index, has {d.count} values in a block of {total} threads"
     reach = 1
     for d in sorted(proof.schedule.of_kind("thread"), key=lambda d: d.stride):
         if d.count == 1:
@@ -140,7 +146,6 @@ def _finishes(proof: Proof) -> Iterator[Fault]:
             yield Hazard.EFFECT, f"the election over {item.digit} lies inside {around[-1]}: it is held once per block"
         if item.digit not in proof.names("block"):
             yield Hazard.COVERAGE, f"the election is held over {item.digit}, which is not a block digit"
-            return
         if election(proof.schedule.digits, item.digit) is None:
             yield Hazard.EFFECT, f"the elections over {item.digit} have no number"
         if item.digit in seen:
@@ -170,7 +175,6 @@ def _combinations(proof: Proof) -> Iterator[Fault]:
                 yield Hazard.COMBINE, f"{placed.name} hands on the share of nothing that is combined over blocks"
         elif placed.role == "total" and not proof.schedule.finish_of(placed):
             yield Hazard.COVERAGE, f"{placed.name} takes a total, but not in what an elected block finishes"
-            return
 
 
 def _places(proof: Proof) -> Iterator[Fault]:
@@ -178,7 +182,6 @@ def _places(proof: Proof) -> Iterator[Fault]:
     for placed in proof.schedule.placed:
         if len(placed.place) != len(proof.extents(placed)):
             yield Hazard.COVERAGE, f"{placed.name} has {len(placed.place)} coordinates of {len(proof.extents(placed))}"
-            return
         for entry in placed.place:
             if isinstance(entry, str):
                 yield from _gathered_place(proof, placed, entry)
@@ -205,7 +208,6 @@ def _boxes(proof: Proof) -> Iterator[Fault]:
         rank = len(proof.scop.shape(box.value))
         if not len(box.origin) == len(box.extents) == len(box.pitch) == rank:
             yield Hazard.BOUNDS, f"the box of {box.name} has not {rank} dimensions"
-            return
         for origin in box.origin:
             for name in proof.used(origin):
                 if name not in proof.digits or proof.digits[name].kind not in ("block", "loop"):
@@ -213,7 +215,6 @@ def _boxes(proof: Proof) -> Iterator[Fault]:
     for move in (p for p in proof.schedule.placed if p.role in ("put", "get")):
         if move.value not in proof.boxes:
             yield Hazard.BOUNDS, f"{move.name} moves {proof.name(move)}, which has no shared box"
-            return
         pinned = proof.used(*proof.boxes[move.value].origin) & proof.names("loop")
         for loop in sorted(pinned - set(proof.loops(move))):
             yield Hazard.BOUNDS, f"{move.name} runs outside the loop {loop} that its box moves with"
