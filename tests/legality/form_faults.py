@@ -234,12 +234,12 @@ COMBINATIONS: Table = {
     "share of the elected": (
         "sums over blocks",
         share_of_the_elected,
-        "share_sum stores a share after the election",
+        "share_sum hands on a share after the election",
     ),
     "share of nothing": (
         "sums over blocks",
         with_placed("share_sum", providers=("exp",)),
-        "share_sum stores the share of nothing that is combined over blocks",
+        "share_sum hands on the share of nothing that is combined over blocks",
     ),
     "total of every block": (
         "rows over blocks",
