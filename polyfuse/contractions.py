@@ -4,13 +4,16 @@
     o[b, h, q, d] = sum(a[b, h, q, p] * qkv[b, p, 64*h + d + 1536], axis=p)      b, h: in both and in the result
 
 Found from access relations alone.  An operand may be read through any view that is strided: reshapes, transposes,
-slices; the library then gets that view of the array itself.
+slices; the library then gets that view of the array itself.  A library takes one stride for all stacks, one for all
+rows, and so on: where several letters of a group have none in common, as heads cut out of a projection, it would copy
+the operand, so a kernel does that first, where it may fuse with what computes the operand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 from polyfuse.affine import Affine, FloorDiv, dimension, dimensions
@@ -21,6 +24,7 @@ from polyfuse.target import Target
 from polyfuse.terms import Apply, Ref
 
 NAME = "contraction"  # of the library call
+Groups = tuple[list[int], list[int], list[int], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Contraction:
     right: Operand
     result: DType
 
-    def letters(self) -> tuple[list[int], list[int], list[int], list[int]]:
+    def letters(self) -> Groups:
         """Which letters are in both operands and kept, only in the left (rows), only in the right, summed."""
         left, right = self.left.letters(), self.right.letters()
         kept = [k for k in range(len(self.extents)) if k not in self.summed]
@@ -101,12 +105,17 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How one factor reads which value, and the conversion in between."""
+    """How one factor reads which value, and the conversion in between.
 
+    index: the access.  `is_strided`: `operand` is it as a strided one.  `view`: the copy that `operand` reads instead.
+    """
+
+    index: tuple[Affine, ...]
     operand: Operand
+    is_strided: bool
     source: int
     cast: int | None
-    view: View | None
+    view: View | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +132,14 @@ class Found:
     contraction: Contraction
 
 
-def contractions(scop: Scop) -> Iterator[Found]:
-    """Every contraction of two arrays of one floating dtype, with rows and columns."""
+def contractions(scop: Scop, hints: Mapping[str, int]) -> Iterator[Found]:
+    """Every contraction of two arrays of one floating dtype, with rows and columns, laid out for sizes like these."""
     for statement in scop.statements:
-        if isinstance(statement, Statement) and (found := _contraction(scop, statement)) is not None:
+        if isinstance(statement, Statement) and (found := _contraction(scop, statement, hints)) is not None:
             yield found
 
 
-def _contraction(scop: Scop, total: Statement) -> Found | None:
+def _contraction(scop: Scop, total: Statement, hints: Mapping[str, int]) -> Found | None:
     if total.monoid != "sum" or not total.is_reduction or len(total.body) != 1 or total.dtypes[0] not in (f32, f64):
         return None
     product, body = total, {total.id}
@@ -143,7 +152,7 @@ def _contraction(scop: Scop, total: Statement) -> Found | None:
     factors = _factors(product)
     if factors is None:
         return None
-    sides = [_side(scop, read, product) for read in factors]
+    sides = [_side(scop, read) for read in factors]
     if None in sides:
         return None
     left, right = (s for s in sides if s is not None)
@@ -161,13 +170,47 @@ def _contraction(scop: Scop, total: Statement) -> Found | None:
     if both + columns + rows == [k for k in range(len(total.extents)) if k not in total.reduced]:
         left, right = right, left  # so that the library can write the result in place
         made = replace(made, left=left.operand, right=right.operand)
+        rows, columns = columns, rows
     whole = len(both) + len(rows) + len(columns) + len(summed) == len(total.extents)
     in_both = made.left.letters() & made.right.letters()
     if not (rows and columns and summed and whole and all(f"%{k}" in in_both for k in summed)):
         return None
+    laid = [
+        side if _joins(scop, side, groups, made.extents, hints) else _rearranged(side, groups, made.extents)
+        for side, groups in ((left, (both, rows, summed)), (right, (both, columns, summed)))
+    ]
+    made = replace(made, left=laid[0].operand, right=laid[1].operand)
     return Found(
-        root.id, frozenset({*body, root.id}), (left.source, right.source), (left.view, right.view), made
+        root.id, frozenset({*body, root.id}), (left.source, right.source), (laid[0].view, laid[1].view), made
     )
+
+
+def _joins(
+    scop: Scop, side: Side, groups: Sequence[Sequence[int]], extents: Shape, hints: Mapping[str, int]
+) -> bool:
+    """Whether every group of letters has one stride in the operand, as it lies in C order."""
+    if not side.is_strided:
+        return False
+    strides = [1]
+    for extent in reversed(scop.shape(side.source)[1:]):
+        strides.insert(0, strides[0] * extent.evaluate(hints))
+    steps = [1] if side.operand.flat else strides
+    for group in groups:
+        axes = [(n, side.operand.stride(k, steps)) for k in group if (n := extents[k].evaluate(hints)) != 1]
+        if any(outer != extent * inner for (_, outer), (extent, inner) in pairwise(axes)):
+            return False
+    return True
+
+
+def _rearranged(side: Side, groups: Sequence[Sequence[int]], extents: Shape) -> Side:
+    """The side read from a copy with an axis per letter, group by group: stacks first, last what lay closest."""
+    both, free, summed = groups
+    near = {n for n in side.index[-1].names() if side.index[-1].coefficient(n) == 1} if side.index else set()
+    letters = [*both, *summed, *free] if near & {f"%{k}" for k in free} else [*both, *free, *summed]
+    letters = [k for k in letters if f"%{k}" in side.operand.letters()]
+    places = {f"%{k}": dimension(p) for p, k in enumerate(letters)}
+    view = View(tuple(extents[k] for k in letters), tuple(e.substitute(places) for e in side.index))
+    return replace(side, operand=Operand(tuple(map(dimension, letters))), view=view)
 
 
 def _single_read(scop: Scop, total: Statement) -> Statement | None:
@@ -187,7 +230,7 @@ def _factors(product: Statement) -> tuple[Read, Read] | None:
     return None
 
 
-def _side(scop: Scop, read: Read, product: Statement) -> Side | None:
+def _side(scop: Scop, read: Read) -> Side | None:
     if read.where or not read.affine or read.component:
         return None
     source, cast = scop.statements[read.source], None
@@ -200,12 +243,7 @@ def _side(scop: Scop, read: Read, product: Statement) -> Side | None:
         read, cast, source = Read(inner.source, tuple(entries)), source.id, scop.statements[inner.source]
     index = tuple(e for e in read.index if isinstance(e, Affine))
     operand = _strided(index, source.shape)
-    if operand is not None:
-        return Side(operand, source.id, cast, None)
-    letters = sorted({int(n[1:]) for e in index for n in e.names() if n.startswith("%")})
-    places = {f"%{k}": dimension(p) for p, k in enumerate(letters)}
-    view = View(tuple(product.extents[k] for k in letters), tuple(e.substitute(places) for e in index))
-    return Side(Operand(tuple(map(dimension, letters))), source.id, cast, view)
+    return Side(index, operand or Operand(index), operand is not None, source.id, cast)
 
 
 def _strided(index: tuple[Affine, ...], shape: Shape) -> Operand | None:

@@ -45,7 +45,7 @@ def give_to_library(
     if not dtypes or exact or not any(isinstance(node, expr.Reduce) for node in _nodes(program)):
         return program
     costs = program_costs(program, target, options, layouts, pricer)
-    found = [f for f in contractions(costs.scop) if costs.scop.dtype(f.sources[0]) in dtypes]
+    found = [f for f in contractions(costs.scop, costs.hints) if costs.scop.dtype(f.sources[0]) in dtypes]
     faster = [f for f in found if _is_free(costs, f) and _is_faster(costs, f)]
     return _with_calls(program, costs, faster) if faster else program
 

@@ -99,6 +99,37 @@ def test_strided_arguments_are_read_in_place() -> None:
     assert np.abs(got - layer(*[a.astype(np.float64) for a in (x, w, b)])).max() < 1e-3
 
 
+def heads(x, w, b):
+    """Scores of heads that are cut out of one projection: no stride is common to batch and head."""
+    projected = (x @ w + b).reshape(-1, 512, 2, 4, 64)
+    q, k = (projected[:, :, n].swapaxes(1, 2) for n in range(2))
+    return q @ k.swapaxes(-1, -2)
+
+
+def test_an_operand_that_a_library_would_copy_is_written_as_it_wants_it() -> None:
+    arrays = drawn(2 * 512, 256), drawn(256, 512), drawn(512)
+    f = pf.jit(heads)
+    exact = heads(*[a.astype(np.float64) for a in arrays])
+    assert np.abs(f(*arrays) - exact).max() <= 1e-5 * np.abs(exact).max()
+    for plan in (
+        f.plan(*arrays),
+        f.plan(*map(pf.spec, ("bf16[6144, 768]", "bf16[768, 512]", "bf16[512]")), target="h200", library="torch"),
+    ):
+        assert calls(plan) == [NAME] * 2
+        (kernel,) = plan.kernels
+        assert len(kernel.stores) == 2 and len(kernel.loads) == 2  # the bias is added where both heads are written
+
+
+def test_operands_with_one_stride_per_group_stay_where_they_are() -> None:
+    def batched(x, w):
+        return x.swapaxes(1, 2) @ w
+
+    arrays = drawn(12, 200, 100), drawn(12, 200, 300)
+    plan = pf.jit(batched).plan(*arrays)
+    assert calls(plan) == [NAME] and not plan.kernels
+    assert np.allclose(pf.jit(batched)(*arrays), batched(*arrays), atol=1e-3)
+
+
 def test_small_contractions_stay_in_the_kernel_with_their_neighbours() -> None:
     f = pf.jit(layer)
     arrays = drawn(16, 8), drawn(8, 24), drawn(24)
