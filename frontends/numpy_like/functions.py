@@ -19,7 +19,7 @@ from polyfuse.frontends.numpy_like.specs import is_array, specs_of_arrays
 from polyfuse.frontends.numpy_like.tracing import trace
 from polyfuse.reference import evaluate
 
-_INTERNAL = frozenset("weak getitem setitem update in_place view".split())
+_INTERNAL = frozenset("weak as_python getitem setitem update in_place view".split())
 
 
 def names() -> tuple[str, ...]:
