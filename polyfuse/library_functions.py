@@ -15,13 +15,12 @@ anything else                  the module's function of that name
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from polyfuse import scatter_rows
-from polyfuse.scatter import in_order, scatter, targets
+from polyfuse.scatter import Tools, in_order, narrow, scatter, targets
 
 Function = Callable[..., Any]
 
@@ -64,26 +63,42 @@ def _scatter(module: Any, base: Any, updates: Any, *operands: Any, index: Any, m
         return scatter(base, updates, *operands, index=index, monoid=monoid, bounds=bounds)
     result = module.array(base, order="C")
     at = targets(module, base.shape, updates.shape, operands, index, bounds, module.arange)
-    in_order(module, result.reshape(-1), updates.reshape(-1), at, monoid, module.argsort)  # CuPy's sort is stable
+    in_order(tools_of(module), result.reshape(-1), updates.reshape(-1), at, monoid)
     return result
 
 
-def _tools(module: Any) -> scatter_rows.Tools:
-    return scatter_rows.Tools(
+def tools_of(module: Any) -> Tools:
+    """For modules that spell their functions as NumPy does."""
+    def sort(at: Any, extent: int) -> tuple[Any, Any]:
+        keys = at.astype(f"i{narrow(extent) // 8}")
+        order = module.argsort(keys, kind="stable")
+        return keys[order], order
+
+    def extreme(x: Any, largest: bool) -> Any:
+        if x.dtype.kind not in "biu":
+            return np.inf if largest else -np.inf
+        bounds = np.iinfo(x.dtype)
+        return bounds.max if largest else bounds.min
+
+    return Tools(
         module=module,
         arange=module.arange,
-        argsort=partial(module.argsort, kind="stable"),
-        int32=lambda x: x.astype(np.int32),
+        sort=sort,
+        nonzero=module.flatnonzero,
+        like=lambda x, y: x.astype(y.dtype),
+        int64=lambda x: x.astype(np.int64),
         wide=lambda x: x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x,
+        full=lambda shape, value, x: module.full(shape, value, x.dtype),
+        extreme=extreme,
     )
 
 
 def _scatter_table(module: Any, *arrays: Any, **settings: Any) -> None:
-    scatter_rows.table(_tools(module), *arrays, **settings)
+    scatter_rows.table(tools_of(module), *arrays, **settings)
 
 
 def _scatter_folded(module: Any, *arrays: Any, **settings: Any) -> None:
-    scatter_rows.folded(_tools(module), *arrays, **settings)
+    scatter_rows.folded(tools_of(module), *arrays, **settings)
 
 
 _FUNCTIONS: Mapping[str, Function] = {

@@ -3,8 +3,8 @@
 NumPy applies the updates one by one.  Device libraries add in any order, so there a scatter is a stable sort by target
 and a tree over each run of equal targets::
 
-    targets   4 1 4 1 1     sorted   1  1  1 | 4  4     neighbours combine, ranks halve:  1  1 | 4   ->   1 | 4
-    updates   a b c d e              b  d  e | a  c                                      bd  e | ac      bde | ac
+    targets   4 1 4 1 1     sorted   1  1  1 | 4  4     neighbours combine:  1  1 | 4   ->   1 | 4
+    updates   a b c d e              b  d  e | a  c                         bd  e | ac      bde | ac
 
 The order of the updates is kept ("set" keeps the last one); only the association of float sums differs from NumPy's.
 """
@@ -12,11 +12,13 @@ The order of the updates is kept ("set" keeps the last one); only the associatio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from polyfuse.expr import DataIndex, IndexEntry
+from polyfuse.scalars import MONOIDS
 
 FUNCTIONS = {
     "sum": "add",
@@ -82,44 +84,73 @@ def _in_bounds(module: Any, at: Any, axis: int, extent: int, bounds: str) -> Any
     return at
 
 
-def in_order(module: Any, result: Any, updates: Any, at: Any, monoid: str, argsort: Callable[[Any], Any]) -> None:
-    """Combine `updates` into the vector `result` at the positions `at`, as a tree over sorted duplicates.  `argsort`
-    is stable."""
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What libraries spell differently.  ``like(x, y)``: x in the dtype of y; `wide`: 16-bit floats in float32;
+    ``extreme(x, largest)``: the dtype's largest or lowest number; ``sort(at, extent)``: (sorted, stable order) of
+    positions below `extent`."""
+
+    module: Any
+    arange: Callable[[int], Any]
+    sort: Callable[[Any, int], tuple[Any, Any]]
+    nonzero: Callable[[Any], Any]
+    like: Callable[[Any, Any], Any]
+    int64: Callable[[Any], Any]
+    wide: Callable[[Any], Any]
+    full: Callable[[Sequence[int], Any, Any], Any]  # of a shape and a number, in the dtype of an array
+    extreme: Callable[[Any, bool], Any]
+
+
+def narrow(extent: int) -> int:
+    """Bits of a signed integer that holds numbers up to `extent`: short keys take a radix sort fewer passes."""
+    return next(bits for bits in (16, 32, 64) if extent < 1 << (bits - 1))
+
+
+def in_order(tools: Tools, result: Any, updates: Any, at: Any, monoid: str) -> None:
+    """Combine `updates` into the vector `result` at the positions `at`, as a tree over sorted duplicates."""
     if not len(at):
         return
-    order = argsort(at)
-    at, values = at[order], updates[order]
-    starts = at == at
-    starts[1:] = at[1:] != at[:-1]
-    numbers = module.cumsum(at == at, 0) - 1
-    ranks = numbers - numbers[starts][module.cumsum(starts, 0) - 1]
-    combine = combination(module, monoid)
-    values, kept = tree(values, ranks, combine)
-    at = at[kept]
-    result[at] = combine(result[at], values)
+    target, order = tools.sort(at, len(result))
+    values = updates[order]
+    if monoid == "set":
+        last = tools.nonzero(target != tools.module.roll(target, -1))
+        last = last if len(last) else tools.arange(len(at))[-1:]
+        result[tools.int64(target[last])] = values[last]
+        return
+    values, begins = folded_runs(tools, values, target, monoid)
+    where = tools.int64(target[begins])
+    result[where] = tools.like(getattr(tools.module, FUNCTIONS[monoid])(result[where], values), result)
 
 
-def combination(module: Any, monoid: str) -> Callable[[Any, Any], Any]:
-    """The function of an earlier and a later update."""
-    function: Callable[[Any, Any], Any] = getattr(module, FUNCTIONS[monoid]) if monoid in FUNCTIONS else _later
-    return function
+def folded_runs(tools: Tools, values: Any, target: Any, monoid: str) -> tuple[Any, Any]:
+    """(the combination of each run of equal targets, where it begins), over the first axis.
 
-
-def _later(earlier: Any, later: Any) -> Any:
-    del earlier
-    return later
-
-
-def tree(values: Any, ranks: Any, combine: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-    """(the combination of each run of `values`, where it begins).  `ranks`: places in the run, from 0.
-
-    Changes `values`.
+    Runs are laid out in groups of `share`, filled up with the neutral element, and each group is halved until one
+    element is left; then groups are the elements.  What becomes of a run depends on nothing but the run.
     """
-    begins = ranks == 0
-    while len(ranks) and int(ranks.max()):
-        odd = ranks % 2 == 1
-        second = odd.nonzero()
-        second = second[0] if isinstance(second, tuple) else second.reshape(-1)  # torch gives a column
-        values[second - 1] = combine(values[second - 1], values[second])
-        values, ranks = values[~odd], ranks[~odd] // 2
+    combine, share = getattr(tools.module, FUNCTIONS[monoid]), 8 if values.ndim > 1 else 32
+    fill = _neutral(tools, values, monoid)
+    differs = target == target
+    differs[1:] = target[1:] != target[:-1]
+    begins = start = tools.nonzero(differs)
+    while len(start) < len(values):
+        run = tools.module.cumsum(differs, 0) - 1
+        count = tools.module.bincount(run)
+        groups = (count + share - 1) // share
+        first = tools.module.cumsum(groups, 0) - groups
+        total = int(first[-1]) + int(groups[-1])
+        laid = tools.full((total * share, *values.shape[1:]), fill, values)
+        laid[first[run] * share + tools.arange(len(values)) - start[run]] = values
+        while len(laid) > total:
+            laid = combine(laid[0::2], laid[1::2])
+        values, start = laid, first
+        differs = tools.arange(total) < 0
+        differs[first] = True
     return values, begins
+
+
+def _neutral(tools: Tools, values: Any, monoid: str) -> Any:
+    (text,) = MONOIDS[monoid].neutral
+    if text in ("lowest", "highest"):
+        return tools.extreme(values, text == "highest")
+    return float(text) if text == "nan" else -0.0 if monoid == "sum" else int(text)

@@ -1,10 +1,10 @@
 """Scatters of rows: the library sorts the targets, and a kernel adds up the rows that belong to each.
 
     y = x.at[i].add(u)    ->    t = scatter_table(i);  v = scatter_folded(u, i)
-                                y[p, c] = x[p, c] + u[t[0, p], c] + u[t[1, p], c] + u[t[2, p], c] + u[t[3, p], c]
+                                y[p, c] = x[p, c] + (u or v)[t[0, p], c] + u[t[1, p], c] + u[t[2, p], c] + ...
 
-`t[k, p]` is the k-th row of updates for target p, or none.  Where a target has more than `TABLE` updates, runs of them
-are added up first (`v`), and the table names rows of `v` (`polyfuse.scatter_rows`).  Every row is read once, every
+`t[k, p]` is the k-th row of updates for target p, or none.  Where a target has more than `TABLE` updates, they are
+added up first, and the table names a row of `v` (`polyfuse.scatter_rows`).  Every row is read once, every
 result written once, and what surrounds the scatter is fused with it.  The order of the updates of a target is kept, so
 that results depend on the indices alone; only the association of float sums differs from NumPy's.
 """
@@ -17,13 +17,13 @@ from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.dtypes import bool_, i32, i64, u16, u32, u64
 from polyfuse.errors import Source
-from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program, Scatter
+from polyfuse.expr import Call, DataIndex, Gather, IndexEntry, Node, Program, Scatter
 from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.scatter_rows import TABLE
 from polyfuse.scop import neutral
 
-SHORTEST_ROW = 32
-"""Elements of a row below which the table is no small part of what is moved: 16 bytes per row."""
+SHORTEST_ROW = 64
+"""Elements of a row below which the table is no small part of what is moved: 32 bytes per row."""
 _NO_ROWS = (bool_, u16, u32, u64)
 """What some library cannot fold: torch has next to no arithmetic for unsigned integers of more than 8 bits."""
 _FUNCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -40,6 +40,8 @@ def tabled_scatters(program: Program) -> Program:
         if original.digest in program.sources:
             line = program.sources[original.digest]
             sources.update({call.digest: line for call in (found.table(), found.folded()) if call is not None})
+            checks = [n for n in expr.topological(found.operands) if isinstance(n, Gather) and n.bounds == "raise"]
+            sources.update({n.digest: line for n in checks if n.digest not in program.sources})
         return found.result()
 
     if not any(isinstance(n, Scatter) for n in expr.topological(program.outputs)):
@@ -72,8 +74,7 @@ class _Rows:
         return 1 if self.node.monoid == "set" else TABLE
 
     def _call(self, name: str, **more: object) -> Call:
-        settings = {"index": self.index, "bounds": self.node.bounds, **more}
-        return Call(name, tuple(settings.items()), in_place=True)
+        return Call(name, (("index", self.index), *more.items()), in_place=True)
 
     def table(self) -> Node:
         """i32[places, axes of `over`, *targets]"""
@@ -105,10 +106,11 @@ class _Rows:
         row = self._chosen(node.updates, at)
         if folded is None:
             return expr.map_("where", [*row, found], node.dtype)
-        extent = expr.iota((), self.over[0], i32)
-        summed = self._chosen(folded, [expr.map_("subtract", [at[0], extent], i32), *at[1:]])
-        none = expr.constant(-0.0 if node.monoid == "sum" else neutral(node.monoid, [node.dtype])[0].value, node.dtype)
-        values = expr.map_("where", [*row, expr.map_("where", [*summed, none], node.dtype)], node.dtype)
+        none: Node = expr.constant(-0.0 if node.monoid == "sum" else neutral(node.monoid, [node.dtype])[0].value, node.dtype)
+        if k == 0:
+            beyond = expr.map_("subtract", [at[0], expr.iota((), self.over[0], i32)], i32)
+            none = expr.map_("where", [*self._chosen(folded, [beyond, *at[1:]]), none], node.dtype)
+        values = expr.map_("where", [*row, none], node.dtype)
         return expr.map_(_FUNCTIONS[node.monoid], [found, values], node.dtype)
 
     def _chosen(self, source: Node, at: list[Node]) -> tuple[Node, Node]:
@@ -134,10 +136,39 @@ def _rows_of(node: Scatter) -> _Rows | None:
         operands = [_narrow(o, len(over)) for o in node.operands]
         found = [o for o in operands if o is not None]
         if len(found) == len(operands) and any(o.rank for o in found) and _moves_rows(node, width):
-            narrow = tuple(o if o.dtype == i64 else expr.map_("cast", [o], i64) for o in found)
-            index, extra = _without_sizes(node.index[: node.base.rank - width], over, len(narrow))
-            return _Rows(node, width, (*narrow, *extra), index)
+            return _Rows(node, width, *_settled(node, node.index[: node.base.rank - width], over, found))
     return None
+
+
+def _settled(
+    node: Scatter, index: tuple[IndexEntry, ...], over: tuple[Affine, ...], found: list[Node]
+) -> tuple[tuple[Node, ...], tuple[IndexEntry, ...]]:
+    """(operands, index) of calls that check nothing: an operand in bounds per axis, which the kernel that computes it
+    checks where it has to be; entries that sizes enter are operands as well."""
+    entries: list[IndexEntry] = []
+    operands: list[Node] = []
+    for entry, extent in zip(index, node.base.shape, strict=False):
+        if isinstance(entry, Affine) and all(name.startswith("%") for name in entry.names()):
+            entries.append(entry)
+            continue
+        if isinstance(entry, DataIndex):
+            operands.append(_inside(found[entry.operand], extent, node.bounds))
+        else:
+            operands.append(expr.iota(over, entry, i64))
+        entries.append(DataIndex(len(operands) - 1))
+    return tuple(operands), tuple(entries)
+
+
+def _inside(at: Node, extent: Affine, bounds: str) -> Node:
+    """The index moved into an axis; where it has to be checked, by a gather from zeros, which adds nothing."""
+    at = at if at.dtype == i64 else expr.map_("cast", [at], i64)
+    if bounds == "assume":
+        return at
+    zero, last = expr.constant(0, i64), expr.iota((), extent - 1, i64)
+    if bounds == "raise":
+        zeros = expr.view(zero, (extent,), ())
+        at = expr.map_("add", [at, expr.gather(zeros, at.shape, [at], [DataIndex(0)], "raise")], i64)
+    return expr.map_("minimum", [expr.map_("maximum", [at, zero], i64), last], i64)
 
 
 def _moves_rows(node: Scatter, width: int) -> bool:
@@ -170,17 +201,3 @@ def _narrow(node: Node, rank: int) -> Node | None:
         case _:
             return None
 
-
-def _without_sizes(
-    index: tuple[IndexEntry, ...], over: tuple[Affine, ...], given: int
-) -> tuple[tuple[IndexEntry, ...], tuple[Node, ...]]:
-    """The index with entries that sizes enter as operands of their own, behind `given` others."""
-    entries: list[IndexEntry] = []
-    extra: list[Node] = []
-    for entry in index:
-        if isinstance(entry, Affine) and not all(name.startswith("%") for name in entry.names()):
-            entries.append(DataIndex(given + len(extra)))
-            extra.append(expr.iota(over, entry, i64))
-        else:
-            entries.append(entry)
-    return tuple(entries), tuple(extra)

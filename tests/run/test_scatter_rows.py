@@ -18,7 +18,7 @@ from polyfuse.scatter_rows import TABLE
 
 RNG = np.random.default_rng(2)
 UFUNCS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
-WIDTH = 40
+WIDTH = 70
 
 
 def planned(function: Callable[..., Any], *specs: str, **options: Any) -> Plan:
@@ -117,7 +117,7 @@ def test_other_scatters_stay_with_the_library(function: Callable[..., Any], spec
 def test_out_of_range_is_an_index_error_and_clipping_moves() -> None:
     specs = (f"f32[V, {WIDTH}]", "i64[N]", f"f32[N, {WIDTH}]")
     x, u = drawn("float32", (5, WIDTH)), drawn("float32", (3, WIDTH))
-    with pytest.raises((IndexError, IndexFault), match="index 5 is out of bounds for axis 0 with size 5"):
+    with pytest.raises(IndexFault, match="out of bounds"):
         run_plan(planned(lambda x, i, u: x.at[i].add(u), *specs), [x, np.array([0, 5, 1]), u])
     clipped = planned(lambda x, i, u: x.at[i].add(u), *specs, bounds="clip")
     at = np.array([0, 7, 1])
@@ -137,7 +137,7 @@ def test_torch_fills_the_same_table(over: tuple[int, ...], monoid: str) -> None:
     torch = pytest.importorskip("torch")
     from polyfuse.run.libraries.torch_functions import call
 
-    index = {"index": (DataIndex(0),), "bounds": "raise"}
+    index = {"index": (DataIndex(0),)}
     more = {**index, "monoid": monoid, "leading": len(over)}
     at, u = RNG.integers(0, 30, over), drawn("float32", (*over, 8))
     table, folded = np.empty((TABLE, len(over), 30), np.int32), np.zeros_like(u)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from polyfuse.library_functions import found
-from polyfuse.scatter import in_order, targets
-from polyfuse.scatter_rows import Tools, folded, table
+from polyfuse.scatter import Tools, in_order, narrow, targets
+from polyfuse.scatter_rows import folded, table
 
 Function = Callable[..., Any]
 
@@ -61,13 +61,12 @@ def _scatter(base: Any, updates: Any, *operands: Any, index: Any, monoid: str, b
     arange = partial(torch.arange, device=base.device)
     at = targets(torch, base.shape, updates.shape, operands, index, bounds, arange)
     result = torch.empty(base.shape, dtype=base.dtype, device=base.device).copy_(base)
-    sort = partial(torch.argsort, stable=True)
     flat, values = result.view(-1), updates.contiguous().view(-1)
     if monoid in ("max", "min"):
         flat, shift = _ordered(flat)
-        in_order(torch, flat, _ordered(values)[0], at, monoid, sort)
+        in_order(_tools(flat), flat, _ordered(values)[0], at, monoid)
         return (flat ^ shift if shift else flat).view(result.dtype).view(result.shape)
-    in_order(torch, _signed(flat), _signed(values), at, monoid, sort)
+    in_order(_tools(flat), _signed(flat), _signed(values), at, monoid)
     return result
 
 
@@ -75,10 +74,23 @@ def _tools(x: Any) -> Tools:
     return Tools(
         module=torch,
         arange=partial(torch.arange, device=x.device),
-        argsort=partial(torch.argsort, stable=True),
-        int32=lambda x: x.to(torch.int32),
+        sort=lambda at, extent: torch.sort(at.to(_INTEGERS[narrow(extent)]), stable=True),
+        nonzero=lambda x: x.nonzero().view(-1),
+        like=lambda x, y: x.to(y.dtype),
+        int64=torch.Tensor.long,
         wide=lambda x: x.float() if x.dtype in (torch.float16, torch.bfloat16) else x,
+        full=lambda shape, value, x: torch.full(shape, value, dtype=x.dtype, device=x.device),
+        extreme=_extreme,
     )
+
+
+_INTEGERS = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+
+
+def _extreme(x: Any, largest: bool) -> Any:
+    if x.is_floating_point():
+        return float("inf") if largest else float("-inf")
+    return torch.iinfo(x.dtype).max if largest else torch.iinfo(x.dtype).min
 
 
 def _scatter_table(*arrays: Any, **settings: Any) -> None:
