@@ -106,7 +106,8 @@ class _Rows:
         row = self._chosen(node.updates, at)
         if folded is None:
             return expr.map_("where", [*row, found], node.dtype)
-        none: Node = expr.constant(-0.0 if node.monoid == "sum" else neutral(node.monoid, [node.dtype])[0].value, node.dtype)
+        fill = -0.0 if node.monoid == "sum" else neutral(node.monoid, [node.dtype])[0].value
+        none: Node = expr.constant(fill, node.dtype)
         if k == 0:
             beyond = expr.map_("subtract", [at[0], expr.iota((), self.over[0], i32)], i32)
             none = expr.map_("where", [*self._chosen(folded, [beyond, *at[1:]]), none], node.dtype)
