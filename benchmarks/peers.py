@@ -60,7 +60,7 @@ class TorchNamespace:
 
 
 def polyfuse_function(program: Program) -> Any:
-    return pf.jit(bound(program, np))
+    return pf.jit(bound(program, np), **dict(program.options))
 
 
 def torch_peers(program: Program, names: frozenset[str], torch: Any) -> Iterator[tuple[str, Function]]:

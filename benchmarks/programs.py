@@ -27,12 +27,13 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`code(namespace, *arrays)`; `tolerance` is relative to the largest magnitude of a result."""
+    """`code(namespace, *arrays)`; `tolerance` is relative to the largest magnitude of a result; `options`: of `jit`."""
 
     name: str
     code: Callable[..., Any]
     inputs: tuple[Input, ...]
     tolerance: float = 1e-5
+    options: tuple[tuple[str, Any], ...] = ()
 
     @property
     def specs(self) -> list[str]:
@@ -69,6 +70,10 @@ def mean_square_difference(xp: Namespace, a: Array, b: Array) -> Array:
 
 def column_sum(xp: Namespace, x: Array) -> Array:
     return x.sum(axis=0)
+
+
+def everything(xp: Namespace, x: Array) -> Array:
+    return x.sum()
 
 
 def row_dot(xp: Namespace, x: Array, y: Array) -> Array:
@@ -281,3 +286,16 @@ HOST: tuple[Program, ...] = (
     Program("layernorm 128 x 768", layernorm, (matrix(128, 768), vector(768), vector(768))),
 )
 """Programs so small that a call costs the host more than the device."""
+
+MERGED = (("atomics", True), ("tiles", {"sum": {"atomic": 1}}))
+ATOMICS: tuple[Program, ...] = tuple(
+    Program(f"{name}{suffix}", code, (matrix(*shape),), 1e-4, options)
+    for name, code, shape in (
+        ("column sum", column_sum, (16384, 16384)),
+        ("column sum 1000000 x 64", column_sum, (1000000, 64)),
+        ("sum of everything", everything, (16384, 16384)),
+    )
+    for suffix, options in (("", ()), (" (atomics)", MERGED))
+)
+"""Sums whose blocks meet in memory, beside those that the last block finishes: no part of any other table, for their
+results need not have the same bits twice."""

@@ -24,9 +24,10 @@ ENOUGH = 100
 NODES = "Input Constant Iota Map Reduce Scan View Region Gather Scatter Opaque".split()
 CASCADE, ALIKE = "sums in one pass", "rows alike in every batch"
 CELLS, RING = "registers and shared memory", "ring of copies"
+ATOMICS = "combine by atomics"
 SCOPES = (
     *("register", "shared", "global", "combine over the grid", "beside others in a launch"),
-    *(CASCADE, ALIKE, CELLS, RING),
+    *(CASCADE, ALIKE, CELLS, RING, ATOMICS),
 )
 NOT_ON = {"cpu": ("windows", "tiles", "held", "contraction", "in_thread"), "cuda": ("tiles_cpu",)}
 """Strategies that propose nothing for a kind of machine."""
@@ -113,7 +114,9 @@ class Record:
             shared = {box.value for box in schedule.shared}
             for value in schedule.body:
                 self.scopes["global" if value in schedule.roots else "shared" if value in shared else "register"] += 1
-            self.scopes.update(["combine over the grid"] * len(schedule.grid_combine))
+            merged = len(schedule.filled)
+            self.scopes.update([ATOMICS] * merged)
+            self.scopes.update(["combine over the grid"] * (len(schedule.grid_combine) - merged))
 
 
 def _nodes(plan: Plan) -> Iterable[str]:

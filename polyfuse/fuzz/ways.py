@@ -87,7 +87,8 @@ def jitted(written: WrittenProgram, way: Way) -> tuple[Jitted, Planned]:
 
 def random_pricer(seed: int) -> Pricer:
     """Prices that depend on nothing but the seed and the decisions of a schedule, with the launch cost drawn too: some
-    seeds fuse much, some little.  Half of the seeds favour one strategy, wherever it is legal."""
+    seeds fuse much, some little.  Half of the seeds favour one strategy, wherever it is legal; all of them atomic
+    updates, where these are allowed."""
     dice = Random(seed)
     launch, spread = dice.choice([0.0, 1e-6, 1e-5]), 1e-5
     favoured = dice.choice(FAVOURED)
@@ -97,7 +98,7 @@ def random_pricer(seed: int) -> Pricer:
     def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
         key = repr((seed, schedule.strategy, schedule.parameters, schedule.body, schedule.roots))
         drawn = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
-        drawn *= 0.01 if schedule.strategy == favoured else 1
+        drawn *= 0.01 if schedule.strategy == favoured or schedule.filled else 1
         own = price(scop, schedule, target, hints)
         line = element * _longest_prefix(scop, schedule, hints) + passes * _has_plain_sums(scop, schedule)
         return replace(own, seconds=launch + spread * drawn + 10 * max(0.0, own.seconds - HEAVY) + line)
@@ -143,14 +144,17 @@ def other_way(seed: int, name: str, fused: Plan) -> Way:
     if stored is not None and dice.random() < 0.6:
         return Way("held", (*fused_options(common, fused), *stored), effort=0)
     kind = dice.choices(
-        ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles", "invariant"],
-        [7, 0.8, 0.8, 0.8, 0.8, 2, 1.2, 0.6],
+        ["prices", "pointwise", "size", "apart", "together", "strategy", "tiles", "invariant", "atomics"],
+        [7, 0.8, 0.8, 0.8, 0.8, 2, 1.2, 0.6, 0.8],
     )
     match kind[0]:
         case "pointwise":
             return Way("pointwise", (*common, ("fuse", "pointwise")), effort=0)
         case "invariant":
             return Way("invariant", (*common, ("batch_invariant", True)), effort=0)
+        case "atomics" if fused.target.kind == "cuda":
+            options = (*fused_options(common, fused), ("atomics", True))
+            return Way("atomics", options, prices=dice.randrange(10**6), effort=0)
         case "size":
             return Way("limited", (*common, ("max_fusion_size", dice.randint(1, 4))), effort=0)
         case "apart" | "together":

@@ -18,7 +18,7 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     use = env.arrays[(placed.value, placed.component, True)]
     affine = [(e, n) for e, n in zip(placed.place, use.shape, strict=True) if isinstance(e, Affine)]
     where = env.context.inside([e for e, _ in affine], [n for _, n in affine])
-    fill = Const(0, use.dtype.compute)
+    fill = Const(False if use.dtype.kind == "b" else 0, use.dtype.compute)
     if len(affine) == len(placed.place):
         width, where = vector_access(env, placed.place, use, where)
         return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width)]

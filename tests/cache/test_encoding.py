@@ -89,6 +89,14 @@ def test_whole_plans(function: Any, shape: tuple[int, int], settings: dict[str, 
     assert all(getattr(found, f.name) == getattr(plan, f.name) for f in dataclasses.fields(plan))
 
 
+def test_plans_with_a_launch_that_fills() -> None:
+    services = Services(NumPyFrontend(), plan_program, backend, target_of)
+    options = Options().updated({"atomics": True, "tiles": {"sum": {"atomic": 1}}, "target": "h200"})
+    plan = Jitted(lambda x: x.sum(axis=0), options, services).plan(np.zeros((100000, 64), np.float32))
+    found = decode(json.loads(json.dumps(encode(plan, plan.program))), plan.program)
+    assert found.steps == plan.steps and found.launches[0].filled and found.options.atomics
+
+
 @pytest.mark.parametrize("value", [object(), np.float32(1), [1], Call("user", (), lambda: None)])
 def test_what_is_not_data_has_no_stored_form(value: Any) -> None:
     with pytest.raises(UnstorableError):

@@ -9,7 +9,8 @@ from polyfuse.expr import Reduce, Scan, topological
 from polyfuse.fuzz.arrays import ArrayValue
 from polyfuse.fuzz.check import Disagreement, check, compare, expectation
 from polyfuse.fuzz.generate import counts, random_program
-from polyfuse.fuzz.program import WrittenProgram
+from polyfuse.fuzz.program import RandomProgram, WrittenProgram
+from polyfuse.fuzz.record import Record
 from polyfuse.fuzz.ways import Way
 
 SUM = WrittenProgram("def program(x0):\n    return x0.sum(axis=1)\n", (ArrayValue((3, 50)),))
@@ -55,6 +56,16 @@ def test_some_random_prices_take_sums_in_one_pass() -> None:
         assert report.failure is None
         nodes = [n for _, plan in report.plans for n in topological(plan.program.outputs)]
         assert any(isinstance(n, Reduce) and n.monoid == "moments" for n in nodes) == (seed == 5)
+
+
+def test_the_fuzzer_merges_shares_in_any_order() -> None:
+    program = WrittenProgram("def program(x0):\n    return x0.sum(axis=0)\n", (ArrayValue((3000, 8)),))
+    options = (("backend", "interpreter"), ("target", "sm_90"), ("atomics", True))
+    report = check(program, 0, "interpreter", [Way("atomics", options, prices=0)])
+    assert report.failure is None and [s.filled for _, plan in report.plans for s in plan.schedules] == [(1,)]
+    record = Record()
+    record.add(RandomProgram(program.arrays, (), ()), report, 1.0, 0)
+    assert record.scopes["combine by atomics"] == 1
 
 
 SLICE = [("interpreter", seed) for seed in range(30)] + [("numba_cpu", seed) for seed in range(100, 115)]

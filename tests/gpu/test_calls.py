@@ -62,6 +62,27 @@ def test_torch_tensors(torch) -> None:
         torch.testing.assert_close(result, expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("axis", [0, None])
+def test_sums_that_blocks_merge_in_any_order(torch, dtype: str, axis: int | None) -> None:
+    def summed(x):
+        s = x.sum(axis=axis)
+        return s
+
+    f = pf.jit(summed, atomics=True, tiles={"s": {"atomic": 1}})
+    for shape in ((3001, 333), (100000, 64), (70001, 7)):
+        x = (100 * torch.randn(shape, device="cuda")).to(getattr(torch, dtype))
+        expected = x.double().sum() if axis is None else x.double().sum(0)
+        for _ in range(3):  # each call fills its result anew
+            torch.testing.assert_close(f(x).double(), expected, rtol=1e-4, atol=1.0 if dtype == "float32" else 1e-6)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = f(x)
+    for _ in range(3):
+        graph.replay()
+    torch.testing.assert_close(result.double(), expected, rtol=1e-4, atol=1.0 if dtype == "float32" else 1e-6)
+
+
 def test_torch_out_bind_and_workspace(torch) -> None:
     f, g = pf.jit(chain), pf.jit(normalised, fuse=False)
     x, y = (torch.randn(300, 257, device="cuda") for _ in range(2))

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from benchmarks.peers import polyfuse_function
+from benchmarks.programs import ATOMICS, HELD_OUT, PROGRAMS, Program
 from polyfuse.backends.interpreter import run_kernel
 from polyfuse.backends.interpreter.faults import KernelFault, WriteConflict
 from polyfuse.errors import OptionError, ScheduleError
@@ -87,7 +89,8 @@ def test_results_are_right_in_any_order_of_blocks(name: str) -> None:
     assert_legal(plan)
     assert apply_text(str(plan), plan) == plan
     dtype = plan.program.arguments[0].dtype.numpy
-    shapes = [(4, 8), (3100, 64), *([(0, 64)] if function in (columns, total) else [])]  # of nothing: what fills it
+    shapes = [(4, 8), (3, 40000) if function is rows else (3100, 64)]
+    shapes += [(0, 64)] if function in (columns, total) else []  # of nothing: what fills the result
     for shape in shapes:
         x = (100 * np.random.default_rng(0).standard_normal(shape)).astype(dtype)
         expected = function(x.astype(np.float64) if x.dtype.kind == "f" else x)
@@ -239,3 +242,14 @@ def test_a_cpu_has_no_use_for_the_option(caplog: pytest.LogCaptureFixture) -> No
 def test_batch_invariance_excludes_it() -> None:
     with pytest.raises(OptionError, match="exclude each other"):
         pf.jit(columns, atomics=True, batch_invariant=True).plan(pf.spec(LONG), target="h200")
+
+
+@pytest.mark.parametrize("program", ATOMICS, ids=lambda p: p.name)
+def test_the_benchmark_of_atomics_has_them_where_it_says_so(program: Program) -> None:
+    function = polyfuse_function(program)
+    plan = function.plan(*map(pf.spec, program.specs), target="h200")
+    assert merged(plan) == (["sum"] if program.name.endswith("(atomics)") else [])
+
+
+def test_other_benchmarks_have_the_same_bits_twice() -> None:
+    assert not any(program.options for program in (*PROGRAMS, *HELD_OUT))

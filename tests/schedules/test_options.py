@@ -169,6 +169,10 @@ def test_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows(verify=True).launches[0].kernel in seen
 
 
+def test_verify_knows_what_masked_loads_of_booleans_give() -> None:
+    assert plan_of("bool[M, N]", function=lambda x: (~x, x.sum(axis=0)), verify=True).options.verify
+
+
 def test_atomics() -> None:
     """A permission (tests/schedules/test_atomics.py)."""
     assert rows(atomics=True).options.atomics and not rows().options.atomics
