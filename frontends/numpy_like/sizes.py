@@ -8,7 +8,7 @@ where Python insists on an integer, fixes the size (with a guard).
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd
+from math import floor, gcd, isfinite, isnan
 from typing import Any, Union
 
 import numpy as np
@@ -58,13 +58,6 @@ class SymbolicSize:
     def affine(self) -> Affine | None:
         """The size as an affine expression, or None for a product of symbols."""
         return self.factors[0] if len(self.factors) == 1 else None
-
-    @property
-    def hint(self) -> int:
-        value = 1
-        for factor in self.factors:
-            value *= self.state.hint(factor)
-        return value
 
     # ------------------------------------------------------------------------------------------ arithmetic
     def _linear(self, name: str, other: Any, combine: Callable[[Affine, Affine], Affine], swap: bool = False) -> Any:
@@ -129,6 +122,9 @@ class SymbolicSize:
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
     def __truediv__(self, other: Any) -> Any:
         return self._scalar("divide", other)
 
@@ -138,6 +134,8 @@ class SymbolicSize:
     def __pow__(self, other: Any) -> Any:
         if is_integer(other) and 0 <= other <= 8:
             return size_of(self.state, ONE, *(self.factors * int(other)))
+        if isinstance(other, int) and other < 0:
+            other = float(other)  # as Python computes it
         return self._scalar("power", other)
 
     def __rpow__(self, other: Any) -> Any:
@@ -152,31 +150,74 @@ class SymbolicSize:
     def __abs__(self) -> Any:
         return self if self >= 0 else -self
 
+    def __round__(self, digits: int | None = None) -> Any:
+        return self if digits is None or digits >= 0 else self._scalar("round", digits)
+
+    # ------------------------------------------------------------------------------------------ bits
+    def __and__(self, other: Any) -> Any:
+        return self._scalar("bitwise_and", other)
+
+    def __or__(self, other: Any) -> Any:
+        return self._scalar("bitwise_or", other)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._scalar("bitwise_xor", other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._scalar("left_shift", other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._scalar("left_shift", other, swap=True)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._scalar("right_shift", other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._scalar("right_shift", other, swap=True)
+
+    def __invert__(self) -> Any:
+        return -self - 1
+
     # ------------------------------------------------------------------------------------------ comparisons
-    def _at_least(self, other: Any, extra: int) -> bool:
-        """``self >= other + extra``."""
-        a, b = self.affine, affine_of(other)
-        if a is not None and b is not None:
-            return self.state.run(self.state.decide, a - b - extra)
-        if is_integer(other):
-            return self.state.decide_volume(self.factors, int(other) + extra - 1)
-        return self.hint >= _number(other) + extra
+    def _at_least(self, other: Any, strict: bool) -> Any:
+        """``self >= other``, or ``self > other`` where `strict`; NotImplemented for what is no number."""
+        if isinstance(other, (float, np.floating)):
+            if not isfinite(other):
+                return bool(other < 0)
+            other, strict = floor(other), strict or not float(other).is_integer()
+        if not isinstance(other, (int, np.integer, np.bool_, SymbolicSize)):
+            return NotImplemented
+        left, right = _without_common_factors(self.state, self.factors, factors_of(other))
+        return _volume_at_least(self.state, left, right, int(strict))
 
-    def __ge__(self, other: Any) -> bool:
-        return self._at_least(other, 0)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._at_least(other, 1)
-
-    def __lt__(self, other: Any) -> bool:
-        return not self._at_least(other, 0)
-
-    def __le__(self, other: Any) -> bool:
-        return not self._at_least(other, 1)
-
-    def __eq__(self, other: Any) -> bool:
-        if not isinstance(other, (int, SymbolicSize, np.integer)):
+    def _at_most(self, other: Any, strict: bool) -> Any:
+        if isinstance(other, (float, np.floating)) and isnan(other):
             return False
+        above = self._at_least(other, not strict)
+        return above if above is NotImplemented else not above
+
+    def __ge__(self, other: Any) -> Any:
+        return self._at_least(other, False)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._at_least(other, True)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._at_most(other, True)
+
+    def __le__(self, other: Any) -> Any:
+        return self._at_most(other, False)
+
+    def __eq__(self, other: Any) -> Any:
+        if isinstance(other, (float, np.floating)):
+            if not float(other).is_integer():
+                return False
+            other = int(other)
+        if not isinstance(other, (int, np.integer, np.bool_, SymbolicSize)):
+            return NotImplemented
+        other = other if isinstance(other, SymbolicSize) else int(other)
         a, b = self.affine, affine_of(other)
         if a is not None and b is not None:
             return self.state.run(self.state.compare, a, b)
@@ -184,14 +225,15 @@ class SymbolicSize:
             return True
         return int(self) == int(other)
 
-    def __ne__(self, other: Any) -> bool:
-        return not self == other
+    def __ne__(self, other: Any) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else not same
 
     def __hash__(self) -> int:
         return hash(self.factors)
 
     def __bool__(self) -> bool:
-        return self != 0
+        return not self.__eq__(0)
 
     # ------------------------------------------------------------------------------------------ as a number
     def __index__(self) -> int:
@@ -210,11 +252,8 @@ class SymbolicSize:
         return self.state.call("ufunc", ufunc, method, inputs, kwargs)
 
     def __repr__(self) -> str:
-        return "*".join(f"({f})" if len(self.factors) > 1 and len(f.terms) > 1 else str(f) for f in self.factors)
-
-
-def _number(value: Any) -> float:
-    return value.hint if isinstance(value, SymbolicSize) else float(value)
+        several = len(self.factors) > 1
+        return "*".join(f"({f})" if several and len(f.terms) + bool(f.constant) > 1 else str(f) for f in self.factors)
 
 
 def is_integer(value: Any) -> bool:
@@ -251,3 +290,30 @@ def quotient(numerator: tuple[Affine, ...], denominator: tuple[Affine, ...]) -> 
     if divisor == 0 or number % divisor:
         return None
     return (Affine.of(number // divisor), *rest)
+
+
+def _without_common_factors(
+    trace: Trace, left: tuple[Affine, ...], right: tuple[Affine, ...]
+) -> tuple[tuple[Affine, ...], tuple[Affine, ...]]:
+    """Two products without the factors of both that are positive: their order is the same."""
+    (a, over), (b, under) = normal_factors(left), normal_factors(right)
+    rest = list(under)
+    kept = []
+    for factor in over:
+        if factor in rest and trace.known(factor - 1):
+            rest.remove(factor)
+        else:
+            kept.append(factor)
+    return SymbolicSize(trace, (Affine.of(a), *kept)).factors, SymbolicSize(trace, (Affine.of(b), *rest)).factors
+
+
+def _volume_at_least(trace: Trace, left: tuple[Affine, ...], right: tuple[Affine, ...], extra: int) -> bool:
+    """``left >= right + extra`` of two products: by hint with a guard, or at fixed sizes where no guard can say it."""
+    if len(left) == len(right) == 1:
+        holds: bool = trace.run(trace.decide, left[0] - right[0] - extra)
+        return holds
+    if len(right) == 1 and right[0].is_constant:
+        return trace.decide_volume(left, right[0].constant + extra - 1)
+    if len(left) == 1 and left[0].is_constant:
+        return not trace.decide_volume(right, left[0].constant - extra)
+    return int(SymbolicSize(trace, left)) >= int(SymbolicSize(trace, right)) + extra

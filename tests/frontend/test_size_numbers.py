@@ -1,0 +1,143 @@
+"""Sizes as numbers: what is computed from ``x.shape``, at every size that the guards of one trace allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import DTypeError
+from polyfuse.frontends.numpy_like import Traced, specs_of_arrays, trace
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
+from polyfuse.reference import evaluate
+from tests.frontend.ops import assert_same
+
+VALUES = """
+m + 3; 3 + m; m - 7; 7 - m; m + n; m - n; -m; +m; abs(m); abs(-m); abs(m - n); abs(1 - m * n); ~m; ~(m * n)
+m * n; 2 * (n * m); m * n + 1; 1 - m * n; m * n - m; m * 1.5; m + 0.5; 0.5 - m; m - 0.5; 1.5 * m * n; m + True; m * True
+m // 2; m // n; 17 // m; m // -2; m // 2.5; 2.5 // m; (m + n) // 2; m * n // n; m * n // 3; 0 // m; m // True
+m % 3; 17 % m; m % n; m % -2; m % 2.5; 7.5 % m; m * n % n; m * n % 5; divmod(m, 4)[0]; divmod(m, 4)[1]
+divmod(m * n, n)[0]; divmod(17, m)[0]; divmod(17, m)[1]; divmod(2.5, m)[1]
+m / n; 1 / m; 1.5 / m; m * n / m; m ** 2; m ** 0.5; m ** -1; m ** n; m ** 9; 2 ** m; 2.0 ** m; pow(m, 2)
+m & 3; 3 & m; m | n; 8 | m; m ^ n; 3 ^ m; m << 1; 1 << m; m >> 1; 64 >> m; m & (m - 1)
+round(m); round(m, 1); round(m, -1); max(m, n); min(m, 9); sum([m, n])
+np.sqrt(m); np.add(m, n); np.maximum(m, n); np.log(m * n); np.float32(2) * m; m * np.float32(2); np.float64(2) ** m
+np.float64(9) // m; m - np.float32(1); np.float32(1) - m; np.hypot(m, 3); np.power(2.0, m)
+m == x.sum(); m != x.sum(); x.sum() == m; m < x.sum(); m >= x[0, 0]; (m > x[:, 0]).sum(); (m <= x).any()
+"""
+
+BRANCHES = """
+m < n; m <= n; m > n; m >= n; m == n; m != n; m < 5; m <= 5; m > 5; m >= 5; 5 <= m; m == 5; m != 5; m in (4, 5)
+m > 4.5; m >= 4.5; m < 4.5; m <= 4.5; 4.5 < m; m > 4.0; m >= 4.0; m < 4.0; m <= 4.0; m == 4.0; m == 4.5; m != 4.0
+m < np.float64(5); m > np.float32(4.5); np.float64(4.5) < m; np.int64(5) > m; m == np.int64(5); m == np.float32(5)
+m < float("inf"); m <= -float("inf"); m > float("inf"); m > float("nan"); m <= float("nan"); m == float("nan")
+m > True; m == True; m == np.True_; m >= np.True_; m * n >= True
+m * n > 20; m * n >= 20; m * n < 20; m * n <= 20; 20 < m * n; m * n > 20.5; m * n == n * m; m * n == 24; m * n != m * m
+m * n > m; m * n >= m * m; m < m * n; m * n > 4 * m; 2 * m * n > 3 * m * m; m * n > m * n; m * n >= m * n
+m * n > (m - 4) * 8; m * n > m + 12; m * n >= (m + n) * m; (m - 4) * n > (m - 4) * 5
+m == "a"; m != "a"; m is None; m == None; bool(m); bool(m - 4); bool(m * n); not m - n; m % 2 == 0; m & (m - 1) == 0
+m / n > 1; m // n > 0; m * 0.5 >= 2.5; np.sqrt(m) > 2
+"""
+
+
+def listed(text: str) -> list[str]:
+    return [entry.strip() for line in text.strip().splitlines() for entry in line.split(";")]
+
+
+def function_of(expression: str) -> Callable[[Any], Any]:
+    code = compile(expression, "<expression>", "eval")
+
+    def value(x: Any) -> Any:
+        m, n = x.shape
+        return eval(code, {"np": np, "m": m, "n": n, "x": x})
+
+    return value
+
+
+def traced_at(function: Callable[[Any], Any], m: int, n: int) -> Traced:
+    return trace(function, specs_of_arrays([np.ones((m, n))]))
+
+
+def served(traced: Traced, function: Callable[[Any], Any], m: int, n: int) -> bool:
+    """Whether the trace stands for these sizes; if it does, it computes what NumPy computes there."""
+    if not all(guard.holds({"n0": m, "n1": n}) for guard in traced.guards):  # type: ignore[call-arg]
+        return False
+    x = np.ones((m, n))
+    assert_same(traced.rebuild(evaluate(traced.program, [x, *traced.captured]), {}), function(x))
+    return True
+
+
+@pytest.mark.parametrize("expression", listed(VALUES))
+def test_a_value_at_other_sizes(expression: str) -> None:
+    """`np.float32` beside the value shows whether it is a number of Python's."""
+    value = function_of(expression)
+
+    def function(x: Any) -> Any:
+        found = value(x)
+        return x * found, np.ones(2, np.float32) * found
+
+    traced = traced_at(function, 4, 6)
+    assert served(traced, function, 4, 6)
+    assert sum(served(traced, function, m, n) for m, n in ((6, 10), (7, 3), (5, 5), (8, 9))) >= 2
+
+
+@pytest.mark.parametrize("expression", listed(BRANCHES))
+def test_a_branch_is_guarded(expression: str) -> None:
+    """Whatever sizes it is traced at, a program is right for all that its guards let in."""
+    value = function_of(expression)
+
+    def function(x: Any) -> Any:
+        return x * 2 if value(x) else x * 3
+
+    for sizes in ((4, 6), (5, 4), (4, 4)):
+        traced = traced_at(function, *sizes)
+        assert served(traced, function, *sizes)
+        for m, n in product(range(2, 8), repeat=2):
+            served(traced, function, m, n)
+
+
+@pytest.mark.parametrize(
+    "expression", ["m > 4.5", "m >= 4.0", "m * n > 20.5", "m * n >= m * m", "2 * m * n > 3 * m * m", "m < m * n"]
+)
+def test_a_comparison_does_not_fix_the_size(expression: str) -> None:
+    value = function_of(expression)
+
+    def function(x: Any) -> Any:
+        return x * 2 if value(x) else x * 3
+
+    traced = traced_at(function, 5, 6)
+    assert sum(served(traced, function, m, n) for m, n in product(range(2, 8), repeat=2)) > 5
+
+
+def test_a_size_taken_as_an_integer_or_float_is_fixed() -> None:
+    for convert in (int, float, lambda n: "abcdef"[n], lambda n: [0.5] * n):
+
+        def function(x: Any, convert: Any = convert) -> Any:
+            value = convert(x.shape[0])
+            return x * (value if isinstance(value, float) else len(value) if isinstance(value, (str, list)) else 2)
+
+        traced = traced_at(function, 4, 6)
+        assert served(traced, function, 4, 6)
+        assert [str(a.shape) for a in traced.program.arguments] == ["(4, n1)"]
+
+
+@pytest.mark.parametrize("expression", ["m + None", "m < None", "m < 'a'", "m & 1.5", "[] + m"])
+def test_what_is_no_number_is_an_error_of_pythons(expression: str) -> None:
+    with pytest.raises((TypeError, DTypeError)):
+        traced_at(function_of(expression), 4, 6)
+
+
+def test_sizes_print_as_products() -> None:
+    shown: list[str] = []
+
+    def function(x: Any) -> Any:
+        m, n = x.shape
+        shown.extend(map(repr, (m, m * n, (m + 1) * n * 2, m // 2)))
+        assert isinstance(m * n, SymbolicSize) and hash(m * n) == hash(n * m)
+        return x
+
+    traced_at(function, 4, 6)
+    assert shown == ["n0", "n0*n1", "(2*n0 + 2)*n1", "floor((n0)/2)"]
