@@ -111,9 +111,8 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tracer:
     if not rest:
         raise ShapeError("np.digitize takes a vector of edges")
     falling = isinstance(bins, (list, tuple, np.ndarray)) and len(bins) > 1 and not _traced(bins) and bins[0] > bins[-1]
-    if falling:
-        return edges.shape[0] - searchsorted(edges[::-1], x, side="right" if right else "left")
-    return searchsorted(edges, x, side="left" if right else "right")
+    side = "left" if right else "right"
+    return edges.shape[0] - searchsorted(edges[::-1], x, side=side) if falling else searchsorted(edges, x, side=side)
 
 
 def _traced(values: Any) -> bool:
