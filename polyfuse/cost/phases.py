@@ -84,7 +84,7 @@ def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     return frozenset(name[1:] for e in entries for name in e.names() if name.startswith("$"))
 
 
-def _scanned(scop: Scop, placed: Placed) -> frozenset[str]:
+def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     """The digits that a placed scan runs through; none for other statements."""
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement) or statement.scanned is None:
@@ -122,12 +122,13 @@ def waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
     """What warps wait for each other in the trips of the loops of one block."""
     seconds = 0.0
     for placed in schedule.placed:
-        if not placed.path or not (along := summed_digits(scop, placed) | _scanned(scop, placed)):
+        if not placed.path or not (along := summed_digits(scop, placed) | scanned_digits(scop, placed)):
             continue
         dealt = [d for d in schedule.of_kind("thread") if d.name in along]
         reach = max((d.stride * d.count for d in dealt), default=1)
         loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"}
-        if reach > target.warp and loops and not loops & summed_digits(scop, placed):  # a prefix combines in every trip
+        loops -= summed_digits(scop, placed)  # whose trips gather in registers; a prefix combines in every trip
+        if reach > target.warp and loops:
             across = reach > schedule.block_threads
             each = CLUSTER_WAIT * schedule.cluster.bit_length() if across else WAIT
             if loops & set(schedule.ahead):

@@ -34,6 +34,7 @@ PARTS = {"cuda": (8, 2, 32), "cpu": (256, 32, 4)}
 """Blocks per processor that runs are dealt to, of which the price takes one.  Few leave few totals, many hide latency;
 on a CPU many leave runs that stay in a core's cache and round little."""
 SHORTEST = 64  # elements of a run
+ABREAST = 512  # columns whose prefixes a block of a GPU runs through side by side, where there are as many
 IGNORE_NAN = ("fmax", "fmin")  # a row that begins with NaN keeps them, which no neutral number of a part does
 
 _log = logging.getLogger("polyfuse.fusion")
@@ -137,6 +138,8 @@ class _Prices:
     def _runs(self, node: expr.Scan) -> list[int]:
         """Candidates for the elements of a run: powers of two, so that vectors stay aligned."""
         elements = prod(n.evaluate(self.hints) for n in node.shape)
+        if node.axis < node.rank - 1 and self.target.kind == "cuda":
+            elements //= max(1, min(ABREAST, node.shape[-1].evaluate(self.hints)))
         parts = [count * self.target.processors for count in PARTS[self.target.kind]]
         lengths = dict.fromkeys(power_above(max(SHORTEST, elements // count)) for count in parts)
         return [run for run in lengths if 2 * run <= node.shape[node.axis].evaluate(self.hints)]

@@ -2,6 +2,7 @@
 
     rows      y[i, :]: i = b0,  j = R*b1 + T*V*r + V*tx + v       T threads: other blocks work while they wait
     columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + 32*U*r + U*ty + u      a warp per V columns: no barrier
+    columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + U*r + u                a thread per V columns: rows are whole
 
 R, the length of a run, deals the runs of a scan to blocks (`polyfuse/planning/split_scans.py`).  On a CPU there are no
 threads to wait for.
@@ -18,8 +19,9 @@ from polyfuse.strategies.reduction import is_ragged, row_width, run_block
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
 
 ROW_THREADS = (256, 512)
-COLUMN_LANES = (4, 8)  # warps of a block, side by side along the kept class
+COLUMN_LANES = (4, 8, 16)  # warps of a block, side by side along the kept class
 COLUMN_STEPS = (4, 1)  # consecutive elements of a prefix that a thread holds
+THREAD_STEPS = 8  # the same where a thread runs through whole columns: enough loads at once
 
 
 def prefix(situation: Situation) -> list[Proposal]:
@@ -33,7 +35,8 @@ def prefix(situation: Situation) -> list[Proposal]:
     if axis is inner:
         found = [_rows(situation, axis, threads) for threads in ROW_THREADS]
         return [p for p in found if p.loops]  # else one trip serves, which `reduction` proposes
-    return [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in COLUMN_STEPS]
+    found = [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in COLUMN_STEPS]
+    return [*_in_threads(situation, inner, axis), *found]
 
 
 def _blocks(situation: Situation, apart: list[AxisClass], axis: AxisClass) -> tuple[list[Digit], dict[int, Affine]]:
@@ -91,3 +94,28 @@ def _columns(situation: Situation, inner: AxisClass, axis: AxisClass, most: int,
         loops=("r",) if r in kept else (),
         guards=situation.divisible(inner.extent, width),
     )
+
+
+def _in_threads(situation: Situation, inner: AxisClass, axis: AxisClass) -> list[Proposal]:
+    """A thread runs through its columns: no warp meets, and each row that a block reads is one long piece."""
+    digits, splits = _blocks(situation, [axis, inner], axis)
+    width = situation.width(inner.extent, flat=False)
+    lanes = min(128, power_above(-(-inner.size(situation.hints) // width)))
+    if lanes < situation.target.warp:
+        return []
+    tx, u, v = thread("tx", 1, lanes), slot("u", THREAD_STEPS), slot("v", width)
+    r = loop("r", _length(axis).ceildiv(THREAD_STEPS))
+    digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
+    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
+    splits[axis.number] += mixed((r, THREAD_STEPS), (u, 1))
+    kept = kept_digits([*digits, tx, r, u, v], keep_threads=True)
+    return [
+        Proposal(
+            "columns",
+            (("threads", lanes), ("lanes", lanes), ("unroll", THREAD_STEPS), ("vector", width)),
+            kept,
+            anchors(situation, splits),
+            loops=("r",) if r in kept else (),
+            guards=situation.divisible(inner.extent, width),
+        )
+    ]

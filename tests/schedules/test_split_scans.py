@@ -109,6 +109,23 @@ def test_columns_are_shared_by_the_device(target: str) -> None:
         assert_legal(plan)
 
 
+def test_whole_rows_of_wide_columns_are_read_in_runs() -> None:
+    plan = plan_of(down, "f32[16384, 8192]", "h200")
+    *_, last = plan.kernels
+    parameters = dict(last.schedule.parameters)
+    assert (last.schedule.strategy, parameters["threads"], parameters["lanes"]) == ("columns", 128, 128)
+    floor = 2 * 4 * 16384 * 8192 / BANDWIDTH["h200"]
+    assert floor < plan.cost_analysis().seconds < 1.6 * floor
+    assert_legal(plan)
+
+
+@pytest.mark.parametrize("shape", [(3, 256), (8, 256), (130, 260), (67, 1000)])
+def test_a_thread_runs_through_its_columns(jit: Jit, shape: tuple[int, int]) -> None:
+    compiled = jit(down, strategies={"y": "columns"}, tiles={"y": {"unroll": 8}}, **INTERPRETED)
+    x = values(shape, "f8")
+    np.testing.assert_allclose(compiled(x), down(x), rtol=1e-12, atol=1e-9)
+
+
 def test_the_plan_of_a_symbolic_length_says_for_which_it_is() -> None:
     plan = plan_of(running, "f32[N~1000000]", "h200")
     assert all(guard.holds({"N": 1000000}) for guard in plan.guards)
@@ -226,7 +243,13 @@ def test_exclusive_and_in_runs_in_the_reference() -> None:
 
 @pytest.mark.ptx
 @pytest.mark.parametrize(
-    ("function", "spec"), [(running, "f32[1000003]"), (positives, "i32[N~3000017]"), (down, "f32[1048576, 16]")]
+    ("function", "spec"),
+    [
+        (running, "f32[1000003]"),
+        (positives, "i32[N~3000017]"),
+        (down, "f32[1048576, 16]"),
+        (down, "f32[16384, 8192]"),
+    ],
 )
 def test_ptx(function: Any, spec: str) -> None:
     from polyfuse.backends.numba_cuda.compile import compile_kernel
