@@ -13,13 +13,14 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from polyfuse.frontends.numpy_like import random
+from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in
 from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
@@ -31,10 +32,8 @@ _MODULES = ("numpy", "polyfuse")
 _LIBRARIES = tuple(
     os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
 )
-_HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
 _EMPTY = object()
 _BUILT_IN = sysconfig.get_path("stdlib")  # where modules without a file count as living
-_KEPT = frozenset("__init__ __new__ __init_subclass__ __getattribute__ __class_getitem__ __set_name__ __del__".split())
 
 
 class Rebinder:
@@ -44,6 +43,7 @@ class Rebinder:
         self.trace = trace
         self.done: dict[int, Any] = {}
         self.alive: list[Any] = []  # originals, so that no identity is used twice
+        self.scopes: dict[int, dict[str, Any]] = {}  # globals of rebuilt functions, and of what is defined in them
 
     def value(self, value: Any) -> Any:
         """What stands in for a global, closed-over value, attribute or argument."""
@@ -66,17 +66,38 @@ class Rebinder:
             return getattr(MathStandIn(self.trace), value.__name__)
         if value is np.ndarray:
             return array_type(self.trace)
-        name = getattr(value, "__name__", None)
-        if callable(value) and isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
+        name = getattr(value, "__name__", None) if callable(value) else None
+        if isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
             return getattr(Namespace(self.trace), name)
         inner = getattr(value, "__wrapped__", None) if type(value).__module__.startswith("polyfuse.") else None
         if isinstance(inner, (FunctionType, MethodType)):
             return self.function(inner)  # a jitted function or method: inlined
-        if type(value) in (list, tuple) and any(map(_holds_code, value)):
-            return type(value)(map(self.value, value))
-        if type(value) is dict and any(map(_holds_code, value.values())):
-            return {key: self.value(v) for key, v in value.items()}
+        if isinstance(value, type):
+            return self.derived(value) if _is_users_class(value) else value
+        if type(value) in (list, tuple, dict):
+            return self._container(value)
         return self.instance(value) if _is_users_object(value) else value
+
+    def _container(self, value: Any) -> Any:
+        """A list, tuple or dictionary with what it holds rebuilt: one for each, so that what is added to it stays."""
+        held = (*value, *value.values()) if type(value) is dict else value
+        if id(value) in self.done or not any(map(self._holds_code, held)):
+            return self.done.get(id(value), value)
+        self.alive.append(value)
+        if type(value) is dict:
+            copy: Any = {self.value(key): self.value(v) for key, v in value.items()}
+        else:
+            copy = type(value)(map(self.value, value))
+        self.done[id(value)] = self.done[id(copy)] = copy
+        return copy
+
+    def _holds_code(self, value: Any) -> bool:
+        """Whether a table entry is, or holds, something to rebuild."""
+        if type(value) in (list, tuple):
+            return any(map(self._holds_code, value))
+        if isinstance(value, FunctionType):
+            return id(value.__globals__) not in self.scopes
+        return isinstance(value, (MethodType, partial)) or _is_users_object(value) or _is_users_class(value)
 
     def _module(self, module: ModuleType) -> Any:
         if module is math:
@@ -102,6 +123,8 @@ class Rebinder:
             return MethodType(self.function(function.__func__), self.value(function.__self__))
         if not isinstance(function, FunctionType):
             return function if isinstance(function, type) else self.value(function)
+        if id(function.__globals__) in self.scopes:
+            return function  # rebuilt, or defined by what is
         if id(function) not in self.done:
             self.alive.append(function)
             self._rebuild(function)
@@ -116,6 +139,7 @@ class Rebinder:
         cells = tuple(CellType() for _ in function.__closure__ or ())
         names = dict(function.__globals__)
         names["__builtins__"] = self._builtins(names)
+        self.scopes[id(names)] = names
         copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells or None)
         copy.__kwdefaults__ = function.__kwdefaults__
         copy.__dict__ = function.__dict__  # attributes that it keeps on itself, read and written
@@ -131,7 +155,9 @@ class Rebinder:
         """Builtins that know sizes, numbers and arrays of the trace, and imports that give stand-ins."""
         original = names.get("__builtins__", builtins)
         found = dict(original if isinstance(original, dict) else vars(original))
-        importer = found["__import__"]
+        importer = found.get("__import__")
+        if importer is None:  # generated code, such as that of named tuples, which uses none
+            return found
         found["len"] = length
         found["isinstance"] = partial(is_instance, found["isinstance"])
         for name, is_better in (("min", operator.lt), ("max", operator.gt)):
@@ -146,41 +172,44 @@ class Rebinder:
             return self.done[id(value)]
         self.alive.append(value)
         try:
-            derived = self._derived(type(value))
-            copy: Any = object.__new__(derived)
+            copy: Any = object.__new__(self.derived(type(value)))
             object.__setattr__(copy, "__dict__", vars(value))
         except TypeError:
             copy = value
         self.done[id(value)] = copy
         return copy
 
-    def _derived(self, original: type) -> type:
+    def derived(self, original: type) -> type:
+        """The class that stands in for one of the user's; `original` itself where it cannot be derived."""
         if id(original) in self.done:
             return self.done[id(original)]  # type: ignore[no-any-return]
-        rebuilt: dict[str, Any] = {}
-        for base in reversed(original.__mro__[:-1]):
-            rebuilt |= {n: self._attribute(a) for n, a in vars(base).items() if n not in _KEPT}
-        rebuilt = {n: a for n, a in rebuilt.items() if a is not None}
+        self.alive.append(original)
+        bases = {kind: self.derived(kind) for kind in original.__mro__[1:] if _is_users_class(kind)}
 
         def attribute(instance: Any, name: str) -> Any:
             found = object.__getattribute__(instance, name)
             return found if name.startswith("__") else self.value(found)
 
-        rebuilt |= {"__getattribute__": attribute, "__module__": original.__module__}
-        rebuilt["__qualname__"] = original.__qualname__
-        self.alive.append(original)
-        self.done[id(original)] = type(original)(original.__name__, (original,), rebuilt)
-        return self.done[id(original)]  # type: ignore[no-any-return]
+        try:
+            derived = self.done[id(original)] = stand_in(original, bases, attribute)
+        except TypeError:
+            self.done[id(original)] = original
+            return original
+        fill(derived, original, self._attribute)
+        return derived
 
     def _attribute(self, attribute: Any) -> Any:
-        """A rebuilt method or property, or None for what stays."""
+        """A rebuilt method or property; what is none stays."""
         if isinstance(attribute, FunctionType):
             return self.function(attribute)
         if isinstance(attribute, (staticmethod, classmethod)):
             return type(attribute)(self.function(attribute.__func__))
         if isinstance(attribute, property) and attribute.fget is not None:
-            return property(self.function(attribute.fget), attribute.fset, attribute.fdel)
-        return None
+            setter = attribute.fset and self.function(attribute.fset)
+            return property(self.function(attribute.fget), setter, attribute.fdel)
+        if isinstance(attribute, cached_property):
+            return cached_property(self.function(attribute.func))
+        return attribute
 
 
 class UsersModule:
@@ -223,19 +252,17 @@ def _is_users(file: str, module: str | None) -> bool:
 def _is_users_object(value: Any) -> bool:
     """An instance of a class that the user wrote in Python."""
     kind = type(value)
-    if not kind.__flags__ & _HEAP_TYPE or not hasattr(value, "__dict__"):
+    if not hasattr(value, "__dict__") or isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
         return False
-    if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
+    return _is_users_class(kind) and not hasattr(value, "__array__")
+
+
+def _is_users_class(kind: Any) -> bool:
+    """A class that the user wrote in Python, and that nothing stands in for yet."""
+    if not can_stand_in(kind):
         return False
     module = sys.modules.get(kind.__module__)
-    return _is_users(getattr(module, "__file__", None) or "", kind.__module__) and not hasattr(value, "__array__")
-
-
-def _holds_code(value: Any) -> bool:
-    """Whether a table entry is, or holds, something to rebuild."""
-    if type(value) in (list, tuple):
-        return any(map(_holds_code, value))
-    return isinstance(value, (FunctionType, MethodType, partial)) or _is_users_object(value)
+    return _is_users(getattr(module, "__file__", None) or "", kind.__module__)
 
 
 def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], *values: Any, **options: Any) -> Any:

@@ -248,6 +248,9 @@ class SymbolicSize:
     def __float__(self) -> float:
         return float(self.__index__())
 
+    def __deepcopy__(self, _: dict[int, Any]) -> SymbolicSize:
+        return self
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return self.state.call("ufunc", ufunc, method, inputs, kwargs)
 

@@ -321,6 +321,13 @@ class Tracer(Operators["Tracer"]):
     def __complex__(self) -> complex:
         return complex(float(self))
 
+    def __copy__(self) -> Tracer:
+        """``copy.copy(x)`` and ``copy.deepcopy(x)``: memory of its own."""
+        return self if self.weak else self.state.call("copy", self)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Tracer:
+        return self.__copy__()
+
     def __repr__(self) -> str:
         return f"Tracer({self.element}[{', '.join(map(str, self.sizes))}])"
 

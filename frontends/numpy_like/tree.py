@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyfuse.frontends.numpy_like.classes import original_of
+
 Path = tuple[str, ...]
 
 
@@ -56,7 +58,7 @@ def flatten(value: Any, prefix: str = "") -> tuple[list[tuple[str, Any]], Struct
         below, structure = flatten(child, prefix + _step(value, key))
         leaves += below
         structures.append(structure)
-    return leaves, Structure(type(value), keys, tuple(structures))
+    return leaves, Structure(original_of(type(value)), keys, tuple(structures))
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:

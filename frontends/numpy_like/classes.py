@@ -1,0 +1,80 @@
+"""Classes of the user's in traced code: derived ones stand in for them, with methods that are rebuilt.
+
+A stand-in has the instances of its original.  It is not equal to it, lest caches of other libraries give one for the
+other.  Behind it in the order of resolution come the stand-ins of its bases, so that `super()` in a rebuilt method
+finds rebuilt ones, and the originals last.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABCMeta
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
+_NEVER = (BaseException, enum.Enum, np.ndarray, np.generic, type)
+_OWN = frozenset(
+    "__dict__ __weakref__ __slots__ __init_subclass__ __getattribute__ __del__ __abstractmethods__ _abc_impl".split()
+)
+
+
+class StandIn(type):
+    """The class of stand-ins.  A class that traced code derives from one is an ordinary class."""
+
+    def mro(cls) -> list[type]:
+        behind = vars(cls).get("__behind__")
+        return super().mro() if behind is None else [cls, *behind]
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return type.__instancecheck__(original_of(cls), value)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return type.__subclasscheck__(original_of(cls), original_of(other))
+
+
+class AbstractStandIn(StandIn, ABCMeta):
+    """The class of stand-ins for classes with abstract methods."""
+
+
+def original_of(kind: Any) -> Any:
+    """The user's class behind a stand-in; anything else is its own."""
+    return vars(kind).get("__stands_for__", kind) if stands_in(kind) else kind
+
+
+def stands_in(kind: Any) -> bool:
+    """Whether a class, or one that it derives from, is a stand-in: instances have rebuilt methods."""
+    return issubclass(type(kind), StandIn)
+
+
+def can_stand_in(kind: Any) -> bool:
+    """Whether a class is of a form that may be derived without effects: Python made it, and no metaclass of its own."""
+    plain = isinstance(kind, type) and type(kind) in (type, ABCMeta) and bool(kind.__flags__ & _HEAP_TYPE)
+    return plain and not issubclass(kind, _NEVER) and not hasattr(kind, "__array__")
+
+
+def stand_in(original: type, bases: dict[type, type], attribute: Callable[[Any, str], Any]) -> type:
+    """A stand-in without methods of its own yet.  `bases`: those of the user's classes that `original` derives from;
+    `attribute`: what ``__getattribute__`` is.  Raises TypeError where a class cannot be derived."""
+    rest = original.__mro__[1:]
+    known = [bases.get(kind, kind) for kind in rest]
+    behind = (*known, original, *(kind for kind in rest if kind in bases))
+    made = {"__behind__": behind, "__stands_for__": original, "__getattribute__": attribute}
+    made |= {"__module__": original.__module__, "__qualname__": original.__qualname__}
+    if "__slots__" in vars(original):
+        made["__slots__"] = ()
+    kind = AbstractStandIn if isinstance(original, ABCMeta) else StandIn
+    return kind(original.__name__, (original,), made)
+
+
+def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:
+    """Gives a stand-in what its original has, functions `rebuilt`."""
+    for name, value in vars(original).items():
+        if name in _OWN or type(value).__name__ == "member_descriptor":
+            continue
+        again = rebuilt(value)
+        type.__setattr__(derived, name, again)
+        if again is not value and hasattr(again, "__set_name__"):
+            again.__set_name__(derived, name)
