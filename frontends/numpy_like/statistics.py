@@ -91,14 +91,15 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
         raise ShapeError("np.bincount takes a vector")
     size = minlength if isinstance(minlength, SymbolicSize) else index(minlength)
     extent = affine_of(size)
-    if extent is None or (extent.is_constant and extent.constant < 1):
+    is_empty = not x.state.decide(x.sizes[0] - 1)
+    if extent is None or (extent.is_constant and extent.constant < (0 if is_empty else 1)):
         raise UnsupportedError(
             "np.bincount without minlength has a shape that depends on the values",
             advice="Say how many counts there are: np.bincount(x, minlength=n), with all values below n.",
         )
     at = x.astype(np.int64)
     at = where(ufunc("less", at, 0), size, at)  # nothing wraps: out of bounds
-    if weights is None or not x.state.decide(x.sizes[0] - 1):  # NumPy counts where there is nothing to weigh
+    if weights is None or is_empty:  # NumPy counts where there is nothing to weigh
         return update(Tracer(x.state, nodes.full((extent,), 0, i64)), at, "add", 1)
     sums = Tracer(x.state, nodes.full((extent,), 0, f64))
     return update(sums, at, "add", lift(x.state, weights).astype(np.float64))

@@ -8,6 +8,7 @@ assumption becomes a guard, and a call that breaks it is traced anew.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ from polyfuse.frontends.numpy_like.standard import Standard
 from polyfuse.frontends.numpy_like.state import Retrace, Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer
 from polyfuse.options import is_donated
+
+_log = logging.getLogger("polyfuse.trace")
 
 ATTEMPTS = 200  # each one removes a symbol or fixes a scalar; programs have few of either
 
@@ -195,11 +198,29 @@ class _Attempt:
         rebinder = Rebinder(self.state)
         arguments = [rebinder.value(a) for a in arguments]
         keywords = {name: rebinder.value(a) for name, a in keywords.items()}
+        given = naming.argument_leaves(self.function, arguments, keywords)[0]
         try:
             result = rebinder.function(self.function)(*arguments, **keywords)
         except Exception as error:
             raise _cause(error) from None
-        return self._traced(result)
+        traced = self._traced(result)
+        self._check_containers(given, naming.argument_leaves(self.function, arguments, keywords)[0], traced)
+        return traced
+
+    def _check_containers(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]], t: Traced) -> None:
+        """Arrays put into lists, dictionaries and objects that the caller passed stay in copies of these: an error
+        where nothing else comes of the call, a line in the log otherwise."""
+        known = {id(leaf) for _, leaf in before}
+        put = [path for path, leaf in after if isinstance(leaf, Tracer) and id(leaf) not in known]
+        if not put:
+            return
+        where = f"{', '.join(put[:3])}{', ...' if len(put) > 3 else ''}"
+        if not t.program.outputs:
+            raise TraceError(
+                f"{self.name} puts arrays into what the caller passed ({where}), and returns none: they would be lost",
+                advice="Return them, or write into the arrays that are there: a[...] = ..., with donate=.",
+            )
+        _log.warning("%s puts arrays into what the caller passed (%s): the caller's stays as it was", self.name, where)
 
     # ------------------------------------------------------------------------------------------ arguments
     def _value(self, path: str, leaf: Any) -> Any:

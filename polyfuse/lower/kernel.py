@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
-from polyfuse.bindings import Layout
+from polyfuse.bindings import FAULT, Layout
 from polyfuse.lower.ahead import ring_buffers
 from polyfuse.lower.cells import in_cells
 from polyfuse.lower.context import kernel_context
@@ -87,7 +87,8 @@ def lower(
         notes=source_notes(scop, schedule),
     )
     kernel = in_cells(kernel, schedule.cells) if schedule.cells is not None else kernel
-    return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites))
+    reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
+    return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
 
 
 def _environment(
