@@ -18,7 +18,7 @@ from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, window_index
 from polyfuse.scop import Read, Statement
-from tests.legality.machine import Element, Lanes, Machine, Share, Sum, instance, outermost, paths, points
+from tests.legality.machine import SHARES, Element, Lanes, Machine, Share, Sum, instance, outermost, paths, points
 from tests.legality.touches import CellTouch, races, read_what_was_put
 
 
@@ -110,7 +110,7 @@ class Block:
         if statement is not None:
             for read, provider in zip(statement.reads, placed.providers, strict=True):
                 self._check_read(machine.placed[provider], placed, read, active)
-        if placed.role in ("store", "put", "partial"):
+        if placed.role in ("store", "put", *SHARES):
             active = self._effect(placed) & (active if placed.role != "put" else True)  # a put writes padding too
             self._check(machine.placed[placed.providers[0]], placed, self._index(placed), active)
         match placed.role:
@@ -124,6 +124,8 @@ class Block:
                 self._touch(placed, active, nest)
             case "partial":
                 self._leave(placed, active)
+            case "atomic":
+                self._merge(placed, active)
             case "total":
                 self._collect(placed, active)
         if machine.sum_of(placed) is not None:
@@ -158,7 +160,7 @@ class Block:
         return self._inside([e for e, _ in pairs], [n for _, n in pairs])
 
     def _effect(self, placed: Placed) -> Lanes:
-        """A store is made by the first thread and block that has it (any block may be elected), a put and a partial by
+        """A store is made by the first thread and block that has it (any block may be elected), a put and a share by
         the first thread, a put inside its box."""
         machine = self.machine
         chosen = np.ones(machine.lanes, np.bool_)
@@ -362,14 +364,21 @@ class Block:
 
     def _leave(self, placed: Placed, active: Lanes) -> None:
         """Store the block's share for the elected one."""
-        along = self.machine.along(placed)
-        index, left = self._index(placed), Share(self.machine.others(along, self.env), self.time)
+        left = Share(self.machine.others(self.machine.along(placed), self.env), self.time)
+        for cell in self._cells(placed, active):
+            self.machine.shares.setdefault(cell, []).append(left)
+
+    def _merge(self, placed: Placed, active: Lanes) -> None:
+        """Merge the block's share into the result."""
+        self.machine.merges.update(self._cells(placed, active))
+
+    def _cells(self, placed: Placed, active: Lanes) -> list[tuple[str, int, Element]]:
+        """Per share that is handed on: by what, the number of the block, the element."""
+        index, number = self._index(placed), int(self.env[f"${self.machine.along(placed)}"])
         for d in self.machine.slots:  # a slot that the place does not use is no execution of its own
             if d.name not in placed.digits():
                 active = active & (self.env[f"${d.name}"] == 0)
-        for lane in np.flatnonzero(active):
-            cell = (placed.name, int(self.env[f"${along}"]), tuple(index[lane].tolist()))
-            self.machine.shares.setdefault(cell, []).append(left)
+        return [(placed.name, number, tuple(index[lane].tolist())) for lane in np.flatnonzero(active)]
 
     def _collect(self, placed: Placed, active: Lanes) -> None:
         """Every share that a total reads was stored, once, by a block of this election."""

@@ -14,16 +14,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from polyfuse.schedule import Finish
 from polyfuse.verdict import Kind
 from tests.legality.cases import Case, random_case
 from tests.legality.compare import FORM, disagreements
 from tests.legality.derivations import checks
 
 
-def check(seed: int) -> tuple[Case | None, list[str], Counter[str]]:
-    """One random case: itself, where rules and enumeration disagree, and what the rules said."""
-    case = random_case(Random(seed))
-    if case is None:
+def check(seed: int, merged: bool = False) -> tuple[Case | None, list[str], Counter[str]]:
+    """One random case: itself, where rules and enumeration disagree, and what the rules said.  `merged`: only one whose
+    blocks merge their shares into the result."""
+    case = random_case(Random(seed), "sums" if merged else "")
+    if case is None or merged and not case.schedule.filled:
         return None, [], Counter()
     wrong, found = disagreements(case)
     told = Counter(f"{name} {verdict.kind.value}" for name, verdict in found.items())
@@ -33,12 +35,14 @@ def check(seed: int) -> tuple[Case | None, list[str], Counter[str]]:
             wrong.append(f"{derived} derived: {fault}")
     verdict = "legal" if all(v.kind is Kind.LEGAL for v in found.values()) else "illegal"
     told[f"schedule {verdict}"] += 1
-    if case.schedule.grid_combine:
+    if any(isinstance(item, Finish) for item in case.schedule.order):
         told[f"schedule with an election {verdict}"] += 1
+    if case.schedule.filled:
+        told[f"schedule with atomics {verdict}"] += 1
     return case, wrong, told
 
 
-def run(count: int, seed: int, show: int) -> dict[str, Any]:
+def run(count: int, seed: int, show: int, merged: bool = False) -> dict[str, Any]:
     """`count` schedules that could be placed, from consecutive seeds."""
     started = time.perf_counter()
     told: Counter[str] = Counter()
@@ -47,7 +51,7 @@ def run(count: int, seed: int, show: int) -> dict[str, Any]:
     wrong: list[dict[str, Any]] = []
     checked = tried = 0
     while checked < count:
-        case, faults, verdicts = check(seed + tried)
+        case, faults, verdicts = check(seed + tried, merged)
         tried += 1
         if case is None:
             continue
@@ -76,14 +80,16 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="schedules to check")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--show", type=int, default=20, help="disagreements to print")
+    parser.add_argument("--merged", action="store_true", help="only schedules whose blocks merge their shares")
     parser.add_argument("--out", type=Path, help="write the record here as JSON")
     options = parser.parse_args()
     record = {
         "what": "verdicts of every legality rule against enumeration of all instances",
-        "command": f"python -m tests.legality.brute --count {options.count} --seed {options.seed}",
+        "command": f"python -m tests.legality.brute --count {options.count} --seed {options.seed}"
+        + " --merged" * options.merged,
         "date": date.today().isoformat(),
         "versions": {"python": platform.python_version(), **{n: version(n) for n in ("islpy", "numpy")}},
-        **run(options.count, options.seed, options.show),
+        **run(options.count, options.seed, options.show, options.merged),
     }
     text = json.dumps(record, indent=2) + "\n"
     if options.out is not None:

@@ -22,6 +22,8 @@ NEIGHBOURS = ("stencil", "five points", "two stencils")
 
 REDUCING = ("summed", "summed all", "summed all", "argmax", "product")
 """Drawn more often: most others cannot be dealt to blocks that meet."""
+ATOMIC = {True: 0.8, False: 0.1}
+"""Share of the proposals that merge what blocks reduce, by whether that is what the kernel stores."""
 MOST = 6000  # assignments of digits per case: a tenth of a second of enumeration
 
 
@@ -36,9 +38,9 @@ class Case:
     faults: tuple[str, ...]  # what was tampered with
 
 
-def random_case(random: Random) -> Case | None:
-    """None where the proposal could not be placed at all."""
-    kind, traced = _program(random)
+def random_case(random: Random, kind: str = "") -> Case | None:
+    """Of the kind of program named, if one is.  None where the proposal could not be placed at all."""
+    kind, traced = _program(random, kind)
     scop, group = programs.whole(traced)
     hints = dict.fromkeys(traced.symbols, 4)
     try:
@@ -72,7 +74,7 @@ def _sizes(random: Random, traced: Program) -> tuple[Mapping[str, int], ...]:
 # ---------------------------------------------------------------------------------------------- programs
 
 
-def _program(random: Random) -> tuple[str, Program]:
+def _program(random: Random, kind: str) -> tuple[str, Program]:
     sizes = iter(random.sample(SYMBOLS, 2))
 
     def size() -> Affine:
@@ -85,6 +87,7 @@ def _program(random: Random) -> tuple[str, Program]:
         "normalised": lambda: programs.normalised(size(), size(), random.randint(0, 1)),
         "summed": lambda: programs.summed(size(), size(), random.randint(0, 1)),
         "summed all": lambda: programs.summed(size(), size(), 0, 1, monoid="max"),
+        "sums": lambda: programs.sums(size(), size(), random.randint(0, 1)),
         "stencil": lambda: programs.stencil(size()),
         "five points": lambda: programs.five_points(size(), size()),
         "two stencils": lambda: programs.two_stencils(size()),
@@ -98,7 +101,7 @@ def _program(random: Random) -> tuple[str, Program]:
         "product": lambda: programs.product_sum(size(), size(), random.randint(1, 4)),
         "shared": lambda: programs.twice_used(size()),
     }
-    kind = random.choice((*makers, *REDUCING, *NEIGHBOURS))
+    kind = kind or random.choice((*makers, *REDUCING, *NEIGHBOURS))
     return kind, makers[kind]()
 
 
@@ -170,9 +173,12 @@ def _proposal(random: Random, group: Group, hints: Mapping[str, int]) -> Proposa
     staged = [v for v in sorted(group.body | group.loads) if random.random() < (0.1 if windowed else 0.3)]
     staging = {v: Staging(tuple(n for n in loops if random.random() < 0.5)) for v in staged}
     combines = _combines(random, splitter)
+    stored = all(s.id in group.roots for s in group.statements() if s.is_reduction)
+    atomic = bool(combines) and random.random() < ATOMIC[stored]
     windows = _windows(random, splitter, [v for v in sorted(group.body | group.loads) if v not in staged])
     return Proposal(
-        "random", (), tuple(splitter.digits), anchors, tuple(loops), staging, combines=combines, windows=windows
+        "random", (), tuple(splitter.digits), anchors, tuple(loops), staging, combines=combines, windows=windows,
+        atomic=atomic,
     )
 
 

@@ -18,7 +18,7 @@ FORM = ("executed", "provided")
 def verdicts(case: Case) -> dict[str, Verdict]:
     """Per rule; only those on form where one of them refuses.  A question that is too long is answered by unknown,
     which refuses without a claim."""
-    proof = Proof(case.scop, case.schedule)
+    proof = Proof(case.scop, case.schedule, atomics=True)
     found: dict[str, Verdict] = {}
     for name, rule in RULES.items():
         try:

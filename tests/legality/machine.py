@@ -14,6 +14,9 @@ from polyfuse.affine import Affine
 from polyfuse.schedule import Finish, KernelSchedule, LoopNest, Placed, TreeItem
 from polyfuse.scop import Scop, Statement
 
+SHARES = ("partial", "atomic")
+"""What a block does with its share: leave it for the elected one, or merge it into the result."""
+
 Element = tuple[int, ...]
 Lanes = np.ndarray[Any, Any]  # one entry per (thread, slots) of a block
 
@@ -37,9 +40,10 @@ class Share:
 
 class Machine:
     """`found`: for each rule that is violated, a first violation in words.  `shares`: by the placed partial, the number
-    of the block along the digit of its election, and the element.  `parts`: of a reduction whose blocks meet, what met
-    in each of them: by (name, other block digits, lanes, element), then by the number of the block.
-    `meeting`: the elements that the first block of an election holds, at every time."""
+    of the block along the digit of its election, and the element.  `merges`: by the placed atomic, how often that is
+    merged.  `parts`: of a reduction whose blocks meet, what met in each of them: by (name, other block digits, lanes,
+    element), then by the number of the block.  `meeting`: the elements that the first block of an election holds, at
+    every time."""
 
     def __init__(self, scop: Scop, schedule: KernelSchedule, sizes: Mapping[str, int]) -> None:
         self.scop, self.schedule, self.sizes = scop, schedule, dict(sizes)
@@ -58,6 +62,7 @@ class Machine:
         self.thread = sum((self.lane[f"${d.name}"] * d.stride for d in self.threads), np.zeros(self.lanes, np.int64))
         self.stores: Counter[tuple[int, int, Element]] = Counter()
         self.shares: dict[tuple[str, int, Element], list[Share]] = {}
+        self.merges: Counter[tuple[str, int, Element]] = Counter()
         self.parts: dict[tuple[str, Element, Element, Element], dict[int, Counter[Element]]] = {}
         self.meeting: dict[tuple[str, Element, int], Lanes] = {}
         self.memory: list[tuple[str, int, tuple[int, ...], int, tuple[int | None, ...]]] = []
@@ -84,16 +89,17 @@ class Machine:
         return Sum(statement.extents, statement.kept, statement.reduced)
 
     def along(self, placed: Placed) -> str:
-        """The block digit whose blocks' shares a total adds up, or a reduction or partial is a share of; else empty."""
+        """The block digit whose blocks' shares a total adds up, or a reduction, partial or atomic is a share of;
+        else empty."""
         if placed.role == "total":
             return self.schedule.finish_of(placed)
-        reduction = placed.providers[0] if placed.role == "partial" else placed.name
+        reduction = placed.providers[0] if placed.role in SHARES else placed.name
         return next((g.digit for g in self.schedule.grid_combine if g.reduction == reduction), "")
 
     def is_share(self, placed: Placed) -> bool:
-        """Whether a reduction may be incomplete in each block: all that reads it stores it as the block's share."""
+        """Whether a reduction may be incomplete in each block: all that reads it hands it on as the block's share."""
         readers = [p for p in self.schedule.placed if placed.name in (*p.providers, *p.place)]
-        return placed.role == "compute" and bool(self.along(placed)) and all(p.role == "partial" for p in readers)
+        return placed.role == "compute" and bool(self.along(placed)) and all(p.role in SHARES for p in readers)
 
     def others(self, along: str, env: Mapping[str, Any]) -> tuple[int, ...]:
         """The digits of a block but for `along`."""

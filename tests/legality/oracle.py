@@ -33,6 +33,7 @@ def faults(scop: Scop, schedule: KernelSchedule, sizes: Mapping[str, int]) -> di
         block.end()
     _whole(machine)
     _stored(machine)
+    _merged(machine)
     _reused(machine)
     _form(machine)
     return machine.found
@@ -44,7 +45,13 @@ def _elected(machine: Machine, blocks: Sequence[Block], along: str) -> list[Bloc
 
 
 def _whole(machine: Machine) -> None:
-    """What blocks leave for one another is, taken together, every contribution once."""
+    """What blocks leave for one another is, taken together, every contribution once; also where there is no block."""
+    for combine in machine.schedule.grid_combine:
+        total = machine.sum_of(machine.placed[combine.reduction])
+        assert total is not None
+        others = [n for name, n in machine.extent.items() if name != combine.digit]
+        if machine.extent[combine.digit] < 1 <= min([*others, *machine.shape(total.extents)], default=1):
+            machine.fault("combine", f"no block adds anything to {combine.reduction}")
     for (name, _, group, element), shares in machine.parts.items():
         total = machine.sum_of(machine.placed[name])
         assert total is not None
@@ -62,14 +69,33 @@ def _stored(machine: Machine) -> None:
         if store.value not in machine.schedule.roots:
             machine.fault("coverage", f"{store.name} stores what is no root")
     for root in machine.schedule.roots:
+        if any(p.role == "atomic" and p.value == root for p in machine.schedule.placed):
+            continue  # filled before the kernel
         for component in range(len(machine.scop.statements[root].dtypes)):
             for element in points(machine.shape(machine.scop.shape(root))):
                 if not machine.stores[(root, component, element)]:
                     machine.fault("coverage", f"value {root}.{component} at {element} is not stored")
 
 
+def _merged(machine: Machine) -> None:
+    """What blocks merge is a root of one component, which nothing else writes, and of which every share is merged once.
+    """
+    for atomic in (p for p in machine.schedule.placed if p.role == "atomic"):
+        name, value = atomic.name, atomic.value
+        writers = [p for p in machine.schedule.placed if p.value == value and p.role in ("store", "atomic")]
+        single = len(machine.scop.statements[value].dtypes) == 1
+        if value not in machine.schedule.roots or len(writers) > 1 or not single:
+            machine.fault("atomic", f"{name} merges into what is no root of one value, or written by others too")
+        for number in range(machine.extent[machine.along(atomic)]):
+            for element in points(machine.shape(machine.scop.shape(value))):
+                if (times := machine.merges[name, number, element]) != 1:
+                    machine.fault("atomic", f"{name} merges the share {number} of {element} {times} times")
+
+
 def _reused(machine: Machine) -> None:
     for argument, root in machine.schedule.reuses:
+        if any(p.role == "atomic" and p.value == root for p in machine.schedule.placed):
+            machine.fault("reuse", f"{argument} is overwritten before the kernel")
         loads = [a for a in machine.memory if a[0] == "load" and a[1] == argument]
         for _, value, who, time, element in (a for a in machine.memory if a[0] == "store" and a[1] == root):
             for _, _, reader, read, at in loads:

@@ -117,6 +117,12 @@ def normalised(m: Size, n: Size, axis: int) -> Program:
     return program([x], [expr.map_("divide", [e, along(reduce("sum", e, axis), x.shape, 1 - axis)])])
 
 
+def sums(m: Size, n: Size, axis: int) -> Program:
+    """Sums that are results themselves."""
+    x = array(0, m, n)
+    return program([x], [reduce("sum", exp(x), axis)])
+
+
 def summed(m: Size, n: Size, *axes: int, monoid: str = "sum") -> Program:
     x = array(0, m, n)
     return program([x], [exp(reduce(monoid, exp(x), *axes))])
