@@ -10,7 +10,7 @@ Iota       the affine expression `index` of the output point, as an integer
 Map        a scalar function (`polyfuse.scalars`) of the operands at the same point; rank-0 operands broadcast
 Reduce     a monoid over `axes` of the operands (tuple state: component `component` of the result); axes vanish
 Scan       a monoid over the prefix along `axis`, or along each run of so many elements
-Recurrence a scalar function of the operands at the same point and of earlier values along `axis`
+Recurrence a scalar function of the operands at the same point and of earlier values along `axis` (tuple state, too)
 View       ``source[index]``: one affine index map; every transpose, slice, flip, broadcast, reshape, window
 Region     the first piece whose condition holds: concatenate, pad, roll, functional slice update
 Gather     ``source[index]`` where some entries are data: values of integer operands at the output point
@@ -113,17 +113,30 @@ class Scan(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recurrence(_Node):
-    """``h[i] = step(h[i - lag] for lag in lags, other operands at i)``, one element after the other along `axis`.
+    """``h[i] = step(h[i - lag] for lag in lags, other operands at i)``, one element after the other along `axis`; with
+    several `steps` a tuple of values that follow from each other, of which this node is number `component`.
 
-    `step`: a term over ``b1, b2, ...``, the values so many elements before, ``o0, o1, ...``, the operands at the point,
-    and conditions on the point.  The first operands, one per lag, stand for the values before where there is none:
-    ``b2`` is the operand of lag 2 at the first two elements.
+    A step is a term over ``b1, b2, ...``, the values so many elements before (of other components ``b1_1, b2_1, ...``),
+    ``o0, o1, ...``, the operands at the point, and conditions on the point.  The first operands, for every component
+    one per lag, stand for the values before where there is none: ``b2`` is the operand of lag 2 at the first two
+    elements.
     """
 
-    step: Expr
+    steps: tuple[Expr, ...]
     operands: tuple[Node, ...]
     lags: tuple[int, ...]
     axis: int
+    component: int
+
+    @property
+    def starts(self) -> tuple[Node, ...]:
+        """The operands that stand for values before the first: by component, by lag."""
+        return self.operands[: len(self.steps) * len(self.lags)]
+
+    @property
+    def states(self) -> tuple[DType, ...]:
+        """The dtypes of the components."""
+        return tuple(o.dtype for o in self.starts[:: len(self.lags)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,13 +334,16 @@ def scan(
     return _intern(Scan, operand.shape, operand.dtype, monoid=monoid, **fields)  # type: ignore[no-any-return]
 
 
-def recurrence(step: Expr, operands: Sequence[Node], lags: Sequence[int], axis: int, dtype: DType) -> Recurrence:
+def recurrence(
+    steps: Sequence[Expr], operands: Sequence[Node], lags: Sequence[int], axis: int, component: int = 0
+) -> Recurrence:
     """Operands have the shape of the first, or rank 0 behind those of the lags (positive, distinct, rising)."""
-    shape = operands[0].shape
-    assert lags and all(o.shape == shape for o in operands[: len(lags)]) and list(lags) == sorted(set(lags))
-    assert all(o.shape in (shape, ()) for o in operands) and 0 <= axis < len(shape)
-    fields: dict[str, Any] = dict(step=step, operands=tuple(operands), lags=tuple(lags), axis=axis)
-    return _intern(Recurrence, shape, dtype, **fields)  # type: ignore[no-any-return]
+    shape, starts = operands[0].shape, operands[: len(steps) * len(lags)]
+    assert lags and all(o.shape == shape for o in starts) and list(lags) == sorted(set(lags))
+    assert all(o.shape in (shape, ()) for o in operands) and 0 <= axis < len(shape) and 0 <= component < len(steps)
+    fields: dict[str, Any] = dict(steps=tuple(steps), operands=tuple(operands), lags=tuple(lags), axis=axis)
+    dtype = starts[component * len(lags)].dtype
+    return _intern(Recurrence, shape, dtype, component=component, **fields)  # type: ignore[no-any-return]
 
 
 def view(source: Node, shape: Sequence[AffineLike], index: Sequence[AffineLike]) -> Node:

@@ -36,7 +36,7 @@ from polyfuse.expr import (
 )
 from polyfuse.scalars import CASCADES
 from polyfuse.scatter import scatter
-from polyfuse.terms import Apply, Const, Expr, Inside, Ref, conditions
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref, before, conditions
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
@@ -199,17 +199,20 @@ class Evaluation:
         return np.flip(result, node.axis) if node.reverse else result
 
     def recurrence(self, node: Recurrence) -> Any:
-        """Element by element along the axis."""
+        """Element by element along the axis, all components of an element from the elements before it."""
         operands = [np.moveaxis(self.results[o], node.axis, 0) if o.rank else self.results[o] for o in node.operands]
-        result = np.zeros(operands[0].shape, self.dtype(node.dtype))
-        inside = {c: np.moveaxis(self.inside(node.shape, c), node.axis, 0) for c in conditions(node.step)}
-        for i in range(len(result)):
+        results = [np.zeros(operands[0].shape, self.dtype(dtype)) for dtype in node.states]
+        every = [c for step in node.steps for c in conditions(step)]
+        inside = {c: np.moveaxis(self.inside(node.shape, c), node.axis, 0) for c in every}
+        before_it = [(before(lag, c), lag, c) for c in range(len(results)) for lag in node.lags]
+        for i in range(len(results[0])):
             given: dict[Any, Array] = {c: holds[i] for c, holds in inside.items()}
             given |= {f"o{k}": o[i] if node.operands[k].rank else o for k, o in enumerate(operands)}
-            for k, lag in enumerate(node.lags):
-                given[f"b{lag}"] = result[i - lag] if i >= lag else operands[k][i]
-            result[i] = self.term(node.step, given)
-        return np.moveaxis(result, 0, node.axis)
+            for k, (name, lag, component) in enumerate(before_it):
+                given[name] = results[component][i - lag] if i >= lag else operands[k][i]
+            for result, step in zip(results, node.steps, strict=True):
+                result[i] = self.term(step, given)
+        return np.moveaxis(results[node.component], 0, node.axis)
 
     def inside(self, shape: Shape, where: Sequence[Affine]) -> Array:
         """Whether all of `where` are >= 0, at every point."""

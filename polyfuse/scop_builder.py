@@ -13,7 +13,7 @@ from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program
 from polyfuse.rewrites.refinement import relabelled
 from polyfuse.scalars import RECURRENCE
 from polyfuse.scop import AnyStatement, InputStatement, OpaqueStatement, Read, Scop, Statement
-from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, before, rewrite
 
 
 def build_scop(program: Program) -> Scop:
@@ -95,6 +95,8 @@ class _Builder:
             return self.of_node[node.digest]
         if isinstance(node, expr.Reduce):
             return self._reduction(node)
+        if isinstance(node, expr.Recurrence):
+            return self._recurrence(node)
         body = _Body()
         scan: dict[str, Any] = {}
         match node:
@@ -102,20 +104,17 @@ class _Builder:
                 term = self._read(body, node.operand, dimensions(node.rank), ())
                 scan = dict(monoid=node.monoid, scanned=node.axis, exclusive=node.exclusive, reverse=node.reverse)
                 scan["run"] = node.run
-            case expr.Recurrence():
-                term = self._step(body, node)
-                scan = dict(monoid=RECURRENCE, scanned=node.axis, lags=node.lags)
             case expr.Scatter():
                 return self._scatter(node)
             case _:
                 term = self._term(body, node)
         return self._append(node, replace(self._elements(node, body, term, node.digest), **scan))
 
-    def _elements(self, node: Node, body: _Body, term: Expr, digest: bytes) -> Statement:
+    def _elements(self, node: Node, body: _Body, term: Expr, digest: bytes, name: str = "") -> Statement:
         """The statement that computes one term per element of `node`."""
         return Statement(
             id=len(self.statements),
-            name=self._name_of(node),
+            name=name or self._name_of(node),
             extents=node.shape,
             reads=tuple(body.reads),
             body=(term,),
@@ -147,12 +146,32 @@ class _Builder:
         self.of_node[node.digest] = self.of_node[primary.digest]
         return self.of_node[node.digest]
 
-    def _step(self, body: _Body, node: expr.Recurrence) -> Expr:
-        """The step with its operands read, and ``where(i < lag, operand of the lag, value before)`` for every lag whose
+    def _recurrence(self, node: expr.Recurrence) -> int:
+        """One statement for all components of the state."""
+        first = expr.recurrence(node.steps, node.operands, node.lags, node.axis)
+        if first.digest not in self.of_node:
+            body = _Body()
+            terms = tuple(self._step(body, first, step) for step in first.steps)
+            several = len(terms) > 1  # what anything reads of them has the names that the user gave
+            statement = replace(
+                self._elements(first, body, terms[0], first.digest, self._name(RECURRENCE) if several else ""),
+                body=terms,
+                dtypes=first.states,
+                monoid=RECURRENCE,
+                scanned=first.axis,
+                lags=first.lags,
+            )
+            self._append(first, statement)
+        self.of_node[node.digest] = self.of_node[first.digest]
+        return self.of_node[node.digest]
+
+    def _step(self, body: _Body, node: expr.Recurrence, step: Expr) -> Expr:
+        """A step with its operands read, and ``where(i < lag, operand of the lag, value before)`` for every lag whose
         operand is not 0, with which every recurrence begins."""
         points = dimensions(node.rank)
-        missing = {f"b{lag}": (lag - 1 - points[node.axis],) for lag in node.lags}
-        starts = {f"b{lag}": operand for lag, operand in zip(node.lags, node.operands, strict=False)}
+        names = [(before(lag, c), lag) for c in range(len(node.steps)) for lag in node.lags]
+        missing = {name: (lag - 1 - points[node.axis],) for name, lag in names}
+        starts = {name: operand for (name, _), operand in zip(names, node.starts, strict=True)}
 
         def leaf(term: Ref | Const | Index | Inside) -> Expr:
             match term:
@@ -168,7 +187,7 @@ class _Builder:
                 case _:
                     return term
 
-        return rewrite(node.step, leaf)
+        return rewrite(step, leaf)
 
     def _opaque(self, node: expr.Opaque) -> int:
         operands = tuple(map(self._whole, node.operands))
@@ -193,7 +212,7 @@ class _Builder:
 
     def materialise(self, node: Node) -> int:
         """The statement whose value is exactly `node`, a copy where the node is a view, a constant or an input."""
-        if node.digest in self.of_node and not isinstance(node, expr.Input) and self._component(node) == 0:
+        if node.digest in self.of_node and not isinstance(node, expr.Input) and not self._is_part(node):
             return self.of_node[node.digest]
         key = b"copy" + node.digest
         if key in self.of_node:
@@ -286,7 +305,12 @@ class _Builder:
         return self.of_node[node.digest], self._component(node)
 
     def _component(self, node: Node) -> int:
-        return node.component if isinstance(node, expr.Reduce) else 0
+        return node.component if isinstance(node, (expr.Reduce, expr.Recurrence)) else 0
+
+    def _is_part(self, node: Node) -> bool:
+        """Whether the value of `node` is one of several of its statement: what a kernel stores of a recurrence of
+        several states are copies, so that only those that anything reads are stored."""
+        return self._component(node) > 0 or (isinstance(node, expr.Recurrence) and len(node.steps) > 1)
 
     # ---------------------------------------------------------------- names
     def _name_of(self, node: Node) -> str:

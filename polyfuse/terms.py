@@ -13,10 +13,21 @@ from polyfuse.dtypes import DType
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A named value: in a statement's body ``r0, r1, ...`` are its reads, ``s0, s1, ...`` scalar arguments; in a kernel
-    the names that `Let`, `Load`, ... bind, or a `ScalarParameter`."""
+    the names that `Let`, `Load`, ... bind, or a `ScalarParameter`.  In the step of a recurrence see `before`."""
 
     name: str
     dtype: DType
+
+
+def before(lag: int, component: int = 0) -> str:
+    """The name, in the step of a recurrence, of a component of its state so many elements before."""
+    return f"b{lag}" if component == 0 else f"b{lag}_{component}"
+
+
+def lag_and_component(name: str) -> tuple[int, int]:
+    """What a name made by `before` stands for."""
+    lag, _, component = name[1:].partition("_")
+    return int(lag), int(component or 0)
 
 
 @dataclass(frozen=True, slots=True)

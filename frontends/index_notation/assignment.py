@@ -26,7 +26,7 @@ from polyfuse.frontends.index_notation.domains import (
     shape_of,
     sites,
 )
-from polyfuse.frontends.index_notation.evaluation import Evaluation
+from polyfuse.frontends.index_notation.evaluation import Evaluation, Keys, Ranges
 from polyfuse.frontends.index_notation.order import reads_of_new_values
 from polyfuse.frontends.index_notation.recurrence import recurrence
 from polyfuse.frontends.index_notation.terms import Access, Index, Reduction, Term, Update, apply, reduction
@@ -63,7 +63,8 @@ def access(x: Tracer, index: Any) -> Access:
             advice="Write one subscript for every axis, all in one pair of brackets.",
         )
     subscripts = [item if isinstance(item, Term) else _position(x, item, axis) for axis, item in enumerate(items)]
-    return Access(x, x.node, tuple(subscripts), name, here())
+    x.state.accesses += 1
+    return Access(x, x.node, tuple(subscripts), name, here(), x.buffer.node, x.state.accesses)
 
 
 def _position(x: Tracer, item: Any, axis: int) -> Any:
@@ -83,13 +84,10 @@ def _name_of(x: Tracer) -> str:
     return known or x.buffer.owner or "the array"
 
 
-def assign(x: Tracer, index: Any, value: Any, elementwise: frozenset[str]) -> None:
-    """``x[index] = value``, where one of them holds index variables.  `elementwise`: the functions of elements.
-
-    Raises IndexingError and its kin.
-    """
+def statement(x: Tracer, index: Any, value: Any, elementwise: frozenset[str]) -> Statement:
+    """``x[index] = value``, where one of them holds index variables.  `elementwise`: the functions of elements."""
     target = access(x, index)
-    _Statement(x, target, _as_term(target, value), elementwise).run()
+    return Statement(x, target, _as_term(target, value), elementwise)
 
 
 def closed(term: Reduction, trace: Trace, elementwise: frozenset[str]) -> Tracer:
@@ -126,9 +124,9 @@ def _reduced_update(target: Access, value: Update) -> Term:
     return apply(value.name, own, reduction(function, extra, change))
 
 
-@dataclass(slots=True)
-class _Statement:
-    """One assignment."""
+@dataclass(slots=True, eq=False)
+class Statement:
+    """One assignment.  Running it raises IndexingError and its kin."""
 
     array: Tracer
     target: Access
@@ -137,9 +135,8 @@ class _Statement:
 
     def run(self) -> None:
         trace = self.array.state
-        outer = self._outer()
-        inner = [index for r in reductions(self.value) for index in r.indices]
-        self._check_indices(outer)
+        outer, inner = self.outer(), self.inner()
+        self.check_indices(outer)
         made = not self.array.assigned
         found = [] if made else list(sites(self.target, is_target=True))
         ranges = Inference(trace, [*found, *sites(self.value)]).run(outer, inner)
@@ -152,14 +149,19 @@ class _Statement:
         elif any(affine(s) is None for s in self.target.subscripts):
             self._scatter(outer, Space(ranges), evaluation)
         else:
-            self._write(outer, Space(ranges), evaluation)
+            self.write(outer, Space(ranges), evaluation)
 
     # ------------------------------------------------------------------------------------------ indices
-    def _outer(self) -> list[Index]:
+    def outer(self) -> list[Index]:
+        """The indices of the target."""
         found = {key: index for s in self.target.subscripts if isinstance(s, Term) for key, index in s.free().items()}
         return list(found.values())
 
-    def _check_indices(self, outer: Sequence[Index]) -> None:
+    def inner(self) -> list[Index]:
+        """The indices that the value is reduced over."""
+        return [index for r in reductions(self.value) for index in r.indices]
+
+    def check_indices(self, outer: Sequence[Index]) -> None:
         names = {index.name: index for index in outer}
         for key, index in self.value.free().items():
             if key not in {i.key for i in outer}:
@@ -200,17 +202,23 @@ class _Statement:
         evaluation.trace.call_it(buffer.node, buffer.name)
 
     # ------------------------------------------------------------------------------------------ a part of an array
-    def _write(self, outer: Sequence[Index], space: Space, evaluation: Evaluation) -> None:
+    def write(self, outer: Sequence[Index], space: Space, evaluation: Evaluation) -> None:
+        """Write the values of all points in `space`."""
         evaluation.bounds.guards_needed(self.target, space, is_target=True)
-        subscripts = [s for s in map(affine, self.target.subscripts) if s is not None]
         keys = tuple(index.key for index in outer)
-        inverse = _inverse(self.target, subscripts, keys)
+        _inverse(self.target, keys)  # before anything else that may be wrong with the statement
         again = reads_of_new_values(self.target, self.value, outer, space, evaluation.bounds)
+        ranges: Ranges
         if again:
             value, ranges = recurrence(self.target, self.value, again, keys, space, evaluation)
         else:
             ranges = space.ranges
             value = evaluation.over(evaluation.value(self.value, space), keys, ranges).tracer
+        self.store(value, keys, ranges, evaluation)
+
+    def store(self, value: Tracer, keys: Keys, ranges: Ranges, evaluation: Evaluation) -> None:
+        """Write the values of all points, over `keys` in their ranges."""
+        subscripts, inverse = _subscripts(self.target), _inverse(self.target, keys)
         solved = {key: inverse[key].point for key in keys}
         where = [w for key in keys for w in inverse[key].conditions(ranges[key])]
         others = set(range(len(subscripts))) - {s.axis for s in inverse.values()}
@@ -279,8 +287,13 @@ class _Solved:
         return found if self.factor == 1 else [*found, (offset // self.factor) * self.factor - offset]
 
 
-def _inverse(target: Access, subscripts: Sequence[Affine], keys: Sequence[str]) -> dict[str, _Solved]:
+def _subscripts(target: Access) -> list[Affine]:
+    return [s for s in map(affine, target.subscripts) if s is not None]
+
+
+def _inverse(target: Access, keys: Sequence[str]) -> dict[str, _Solved]:
     """How the position of an element tells every index.  Raises IndexingError where it does not."""
+    subscripts = _subscripts(target)
     found: dict[str, _Solved] = {}
     progress = True
     while progress and len(found) < len(keys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyfuse.frontends.index_notation import assignment
+from polyfuse.frontends.index_notation import assignment, together
 from polyfuse.frontends.index_notation.terms import Index, Term, apply, has_terms, indices, inside, reduction
 from polyfuse.frontends.numpy_like.locations import here
 from polyfuse.frontends.numpy_like.state import Trace
@@ -80,7 +80,7 @@ def _getitem(function: Function) -> Function:
 def _setitem(function: Function, elementwise: frozenset[str]) -> Function:
     def setitem(x: Tracer, index: Any, value: Any) -> None:
         if has_terms((index,)) or isinstance(value, Term):
-            assignment.assign(x, index, value, elementwise)
+            together.assign(x, index, value, elementwise)
         else:
             function(x, index, value)
 

@@ -25,12 +25,14 @@ def reads_of_new_values(
     for term in value.walk():
         if not isinstance(term, Access) or term.array.buffer is not target.array.buffer:
             continue
-        if term.value is target.value and _meets_new_values(term, target, [i.key for i in outer], space, bounds):
+        if term.held is target.held and meets_new_values(term, target, [i.key for i in outer], space, bounds):
             found.append(term)
     return found
 
 
-def _meets_new_values(term: Access, target: Access, order: Sequence[str], space: Space, bounds: Bounds) -> bool:
+def meets_new_values(term: Access, target: Access, order: Sequence[str], space: Space, bounds: Bounds) -> bool:
+    """Whether earlier instances have written the element that `term` reads.  Raises IndexingError where only some of
+    its elements."""
     from polyfuse.index_proofs import written_after, written_before  # isl: loaded for updates in place only
 
     read, written = _elements(term), _elements(target)

@@ -37,10 +37,12 @@ def recurrence(
 
     Raises UnsupportedError for recurrences along several indices.
     """
-    along, lags = _direction(target, again, keys)
+    along, lags = direction([(read, target) for read in again], keys)
     parts = _parts(value, again) if lags == [1] and evaluation.bounds.hold(value, space) else None
     if parts is None:
-        return _in_steps(target, value, dict(zip(map(id, again), lags, strict=True)), along, keys, space, evaluation)
+        numbered = {id(read): (lag, 0) for read, lag in zip(again, lags, strict=True)}
+        (result,), ranges = in_steps([target], [value], numbered, along, keys, space, evaluation)
+        return result, ranges
     name, rest = parts
     longer = {**space.ranges, along: Range(space.ranges[along].low - 1, space.ranges[along].high)}
     operand = _operand(target, rest, along, keys, space, longer, evaluation)
@@ -48,31 +50,45 @@ def recurrence(
     return Tracer(evaluation.trace, nodes.cast(result.node, target.array.element)), longer
 
 
-def _in_steps(
-    target: Access, value: Term, again: Mapping[int, int], along: str, keys: Keys, space: Space, evaluation: Evaluation
-) -> tuple[Tracer, Ranges]:
+def in_steps(
+    targets: Sequence[Access],
+    values: Sequence[Term],
+    again: Mapping[int, tuple[int, int]],
+    along: str,
+    keys: Keys,
+    space: Space,
+    evaluation: Evaluation,
+) -> tuple[list[Tracer], Ranges]:
     """Element after element, as far as possible from the old values that the first ones read: their elements are then
-    the same for the target and for the result.  `again`: the lags of the accesses to new values, by identity."""
-    low, axis, lags = space.ranges[along].low, keys.index(along), sorted(set(again.values()))
-    ahead = _elements_ahead(target, value, lags[-1], along, space, evaluation)
+    the same for the targets and for the results.  `again`: of the accesses to new values, by identity, the lag and the
+    number of the target."""
+    low, axis, lags = space.ranges[along].low, keys.index(along), sorted({lag for lag, _ in again.values()})
+    every = list(zip(targets, values, strict=True))
+    ahead = min(_elements_ahead(target, value, lags[-1], along, space, evaluation) for target, value in every)
     ranges = {**space.ranges, along: Range(low - ahead, space.ranges[along].high)}
-    shape, element = shape_of(keys, ranges), target.array.element
-    nodes_of: dict[int, Node] = {lag: expr.input_(-lag, shape, element) for lag in lags}
-    stand_ins = {which: (nodes_of[lag], keys, ranges) for which, lag in again.items()}
-    made = replace(evaluation, stand_ins=stand_ins)
+    shape = shape_of(keys, ranges)
+    nodes_of: dict[tuple[int, int], Node] = {
+        (lag, k): expr.input_(-lag * len(targets) - k, shape, targets[k].array.element) for lag, k in again.values()
+    }
+    made = replace(evaluation, stand_ins={which: (nodes_of[of], keys, ranges) for which, of in again.items()})
     guards = (*space.guards, Affine.symbol(along) - low) if ahead else space.guards
-    step = as_dtype(made.over(made.value(value, Space(ranges, guards)), keys, ranges).tracer, element)
-    if ahead:
-        pieces = [Piece((dimension(axis) - ahead,), step, dimensions(len(keys)))]
-        step = nodes.region(shape, [*pieces, Piece((), target.value, _index(target, along, 0, keys, ranges))])
-    starts = [
-        nodes.full(shape, 0, element)  # no element of the result asks for it
-        if ahead == lags[-1]
-        else _where_inside(target, shape, _index(target, along, lag, keys, ranges))
-        for lag in lags
-    ]
-    counted = {node: lag for lag, node in nodes_of.items()}
-    return Tracer(evaluation.trace, steps.recurrence(step, counted, starts, axis)), ranges
+    found, starts = list[Node](), list[Node]()
+    for target, value in every:
+        element = target.array.element
+        step = as_dtype(made.over(made.value(value, Space(ranges, guards)), keys, ranges).tracer, element)
+        step = nodes.broadcast(step, shape)
+        if ahead:
+            old = Piece((), target.value, _index(target, along, 0, keys, ranges))
+            step = nodes.region(shape, [Piece((dimension(axis) - ahead,), step, dimensions(len(keys))), old])
+        found.append(step)
+        starts += [
+            nodes.full(shape, 0, element)  # no element of the result asks for it
+            if ahead == lags[-1]
+            else _where_inside(target, shape, _index(target, along, lag, keys, ranges))
+            for lag in lags
+        ]
+    results = steps.recurrences(found, {node: of for of, node in nodes_of.items()}, lags, starts, axis)
+    return [Tracer(evaluation.trace, result) for result in results], ranges
 
 
 def _elements_ahead(target: Access, value: Term, most: int, along: str, space: Space, evaluation: Evaluation) -> int:
@@ -101,18 +117,24 @@ def _where_inside(target: Access, shape: Shape, index: Sequence[Affine]) -> Node
     return nodes.region(shape, [Piece(inside, target.value, tuple(index)), rest])
 
 
-def _direction(target: Access, again: Sequence[Access], keys: Keys) -> tuple[str, list[int]]:
-    """The variable along which all accesses to new values lag, and by how much each.  Raises UnsupportedError."""
-    written = [s for s in map(affine, target.subscripts) if s is not None]
+def direction(again: Sequence[tuple[Access, Access]], keys: Keys) -> tuple[str, list[int]]:
+    """The variable along which all accesses to new values lag, each paired with the target that writes them, and by
+    how much.  Raises UnsupportedError."""
+    for read, target in again:
+        if read.array.path != target.array.path:
+            raise _through_another_view(target, read)
     for key in keys:
-        lags = [_lag_of(read, written, key) for read in again]
+        lags = [_lag_of(read, target, key) for read, target in again]
         if all(lags):
             return key, lags
-    raise _refusal(target, next((r for r in again if not any(_lag_of(r, written, key) for key in keys)), again[-1]))
+    without = [(read, target) for read, target in again if not any(_lag_of(read, target, key) for key in keys)]
+    read, target = without[0] if without else again[-1]
+    raise _refusal(target, read)
 
 
-def _lag_of(read: Access, written: Sequence[Affine], key: str) -> int:
-    return _lag([s for s in map(affine, read.subscripts) if s is not None], written, key)
+def _lag_of(read: Access, target: Access, key: str) -> int:
+    of, written = ([s for s in map(affine, term.subscripts) if s is not None] for term in (read, target))
+    return _lag(of, written, key)
 
 
 def _lag(read: Sequence[Affine], written: Sequence[Affine], key: str) -> int:
@@ -173,6 +195,14 @@ def _operand(
     later = tuple(p - 1 if k == position else p for k, p in enumerate(dimensions(len(keys))))
     pieces = [Piece((-dimension(position),), target.value, tuple(index)), Piece((), at(space.ranges), later)]
     return nodes.region(shape, pieces)
+
+
+def _through_another_view(target: Access, read: Access) -> UnsupportedError:
+    return UnsupportedError(
+        f"{text_of(read)} is a new value of {text_of(target)}, read through another view of the same memory",
+        advice=f"Read it by the name that is written, {target.name}, or from a copy for the old values.",
+        source=read.location.source() if read.location else None,
+    )
 
 
 def _refusal(target: Access, read: Access) -> UnsupportedError:

@@ -7,7 +7,7 @@ statement; `assignment` evaluates it when it is stored, and a reduction without 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NoReturn
 
@@ -169,20 +169,23 @@ class Update(Apply):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access(Term):
-    """The element ``array[subscripts]``; `value` is the array's value at the time of writing the term."""
+    """The element ``array[subscripts]``; `value` is the array's value at the time of writing the term, `held` that of
+    the memory that it is a view of, and `moment` counts the accesses before."""
 
     array: Tracer
     value: Any
     subscripts: tuple[Any, ...]
     name: str
     location: Location | None = None
+    held: Any = None
+    moment: int = 0
 
     def parts(self) -> tuple[Any, ...]:
         return (self.array, *self.subscripts)
 
     def renamed(self, names: Mapping[str, Index]) -> Term:
         subscripts = tuple(s.renamed(names) if isinstance(s, Term) else s for s in self.subscripts)
-        return Access(self.array, self.value, subscripts, self.name, self.location)
+        return replace(self, subscripts=subscripts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

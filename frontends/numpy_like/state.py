@@ -67,6 +67,8 @@ class Trace:
     inside: bool = False
     repeats: Counter[tuple[CodeType, int]] = field(default_factory=Counter)
     told: bool = False
+    statements: list[Any] = field(default_factory=list)  # of index notation, in order
+    accesses: int = 0  # of index notation, so far
 
     # ------------------------------------------------------------------------------------------ calls
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:

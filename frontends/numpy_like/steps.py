@@ -17,7 +17,7 @@ from polyfuse.errors import UnsupportedError
 from polyfuse.expr import Node, Piece
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.bounds import holds_everywhere
-from polyfuse.terms import Apply, Expr, Inside, Ref
+from polyfuse.terms import Apply, Expr, Inside, Ref, before
 
 Index = tuple[Affine, ...]
 Where = tuple[Affine, ...]
@@ -28,12 +28,13 @@ LONGEST = 4096
 
 @dataclass(slots=True)
 class Step:
-    """The step of a recurrence over points of `shape`.  `lags`: of the stand-ins, by digest; `operands`: those of the
-    lags first."""
+    """The step of a recurrence over points of `shape`.  `names`: of the stand-ins, by digest; `operands`: first the
+    `starts` values that stand for those before the first."""
 
     shape: expr.Shape
-    lags: Mapping[bytes, int]
+    names: Mapping[bytes, str]
     operands: list[Node]
+    starts: int
     depends: dict[bytes, bool] = field(default_factory=dict)
     functions: int = 0
 
@@ -46,10 +47,10 @@ class Step:
             return self._operand(node, index, where)
         at = {f"%{k}": e for k, e in enumerate(index)}
         match node:
-            case expr.Input() if node.digest in self.lags:
+            case expr.Input() if node.digest in self.names:
                 if any(n != ONE and e != p for n, e, p in zip(self.shape, index, dimensions(len(index)), strict=True)):
                     raise _refusal("at other points than its own")
-                return Ref(f"b{self.lags[node.digest]}", node.dtype)
+                return Ref(self.names[node.digest], node.dtype)
             case expr.Map():
                 self.functions += 1
                 if self.functions > LONGEST:
@@ -86,15 +87,15 @@ class Step:
         return self._add(nodes.region(self.shape, [Piece(where, node, index), rest]))
 
     def _add(self, node: Node) -> Expr:
-        if node not in self.operands[len(self.lags) :]:
+        if node not in self.operands[self.starts :]:
             self.operands.append(node)
-        return Ref(f"o{self.operands.index(node, len(self.lags))}", node.dtype)
+        return Ref(f"o{self.operands.index(node, self.starts)}", node.dtype)
 
     def _depends(self, node: Node) -> bool:
         for inner in expr.topological([node]) if node.digest not in self.depends else ():
             if inner.digest not in self.depends:
                 found = any(self.depends[o.digest] for o in expr.operands_of(inner))
-                self.depends[inner.digest] = found or inner.digest in self.lags
+                self.depends[inner.digest] = found or inner.digest in self.names
         return self.depends[node.digest]
 
 
@@ -114,9 +115,26 @@ def recurrence(value: Node, stand_ins: Mapping[Node, int], starts: Sequence[Node
 
     `starts`: one per lag in rising order, the old values that stand where there is no new one.
     """
-    step = Step(value.shape, {node.digest: lag for node, lag in stand_ins.items()}, list(starts))
-    term = step.term(value, dimensions(value.rank))
-    return expr.recurrence(term, step.operands, sorted(stand_ins.values()), axis, value.dtype)
+    lags = sorted(stand_ins.values())
+    return recurrences([value], {node: (lag, 0) for node, lag in stand_ins.items()}, lags, starts, axis)[0]
+
+
+def recurrences(
+    values: Sequence[Node],
+    stand_ins: Mapping[Node, tuple[int, int]],
+    lags: Sequence[int],
+    starts: Sequence[Node],
+    axis: int,
+) -> list[Node]:
+    """`values` that follow from each other along `axis`, in terms of stand-ins for values so many elements before, of
+    the value of a number.
+
+    `starts`: for every value one per lag in rising order, the old values that stand where there is no new one.
+    """
+    first = values[0]
+    step = Step(first.shape, {node.digest: before(*of) for node, of in stand_ins.items()}, list(starts), len(starts))
+    terms = [step.term(value, dimensions(value.rank)) for value in values]
+    return [expr.recurrence(terms, step.operands, lags, axis, component) for component in range(len(values))]
 
 
 def _refusal(how: str) -> UnsupportedError:

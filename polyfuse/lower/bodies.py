@@ -6,11 +6,18 @@ from dataclasses import replace
 
 from polyfuse import kernel as ir
 from polyfuse.dtypes import DType
-from polyfuse.lower.environment import Environment, affine_entry, held_name, reduced_loops, result_names
+from polyfuse.lower.environment import (
+    Environment,
+    affine_entry,
+    component_name,
+    held_name,
+    reduced_loops,
+    result_names,
+)
 from polyfuse.scalars import SHORT
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
-from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, lag_and_component, references, rewrite
 
 
 def body_term(env: Environment, placed: Placed, statement: Statement, component: int) -> Expr:
@@ -25,7 +32,7 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
                 held = held_name(env, provider, read.component)
                 return Ref(held, dtype.compute)
             case Ref(name, dtype) if name.startswith("b"):
-                return carried(env, placed, int(name[1:]), dtype.compute)
+                return carried(env, placed, *lag_and_component(name), dtype.compute)
             case Ref(name, dtype):
                 given = Ref(name, env.scalars[name])
                 return given if given.dtype == dtype.compute else Apply("cast", (given,), dtype.compute)
@@ -39,15 +46,23 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
     return in_registers(rewrite(statement.body[component], leaf))
 
 
-def carried(env: Environment, placed: Placed, lag: int, dtype: DType) -> Ref | Const:
+def carried(env: Environment, placed: Placed, lag: int, component: int, dtype: DType) -> Ref | Const:
     """The value that a recurrence had so many trips before; a single element has none, and asks for none."""
     if not reduced_loops(env, placed):
         return Const(False if dtype.kind == "b" else 0, dtype)
-    return Ref(carry_name(placed, lag), dtype)
+    return Ref(carry_name(env, placed, lag, component), dtype)
 
 
-def carry_name(placed: Placed, lag: int) -> str:
-    return f"{placed.name}.carry" if lag == 1 else f"{placed.name}.carry{lag}"
+def carry_name(env: Environment, placed: Placed, lag: int, component: int) -> str:
+    name = component_name(env, placed.name, component)
+    return f"{name}.carry" if lag == 1 else f"{name}.carry{lag}"
+
+
+def carries(statement: Statement) -> list[tuple[int, int]]:
+    """The values that a recurrence hands on, lag and component: those that its steps read, and what becomes them."""
+    read = [lag_and_component(r.name) for term in statement.body for r in references(term) if r.name.startswith("b")]
+    most = {c: max(lag for lag, of in read if of == c) for _, c in read}
+    return [(lag, c) for c in sorted(most) for lag in range(1, most[c] + 1)]
 
 
 def rounded(env: Environment, statement: Statement, value: Expr, component: int = 0) -> Expr:

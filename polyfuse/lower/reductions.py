@@ -8,7 +8,7 @@ from math import prod
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bool_
-from polyfuse.lower.bodies import body_term, carry_name
+from polyfuse.lower.bodies import body_term, carries, carry_name
 from polyfuse.lower.cascades import gathered, merged, moving
 from polyfuse.lower.environment import (
     Environment,
@@ -19,7 +19,7 @@ from polyfuse.lower.environment import (
     summed_over,
 )
 from polyfuse.lower.vectors import hoist_from_vector
-from polyfuse.scalars import CASCADES, MONOIDS
+from polyfuse.scalars import CASCADES, MONOIDS, RECURRENCE
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement, neutral
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
@@ -28,9 +28,10 @@ from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 def initialise(env: Environment, placed: Placed) -> list[ir.Op]:
     statement = env.scop.statements[placed.value]
     assert isinstance(statement, Statement) and statement.monoid is not None
-    fill = neutral(statement.monoid, statement.dtypes)
     if statement.lags:
-        return [ir.Let(carry_name(placed, lag), fill[0]) for lag in range(1, max(statement.lags) + 1)]
+        nothing = [neutral(RECURRENCE, (dtype,))[0] for dtype in statement.dtypes]
+        return [ir.Let(carry_name(env, placed, lag, c), nothing[c]) for lag, c in carries(statement)]
+    fill = neutral(statement.monoid, statement.dtypes)
     if statement.scanned is not None:
         return [ir.Let(f"{placed.name}.carry", fill[0])]
     if lanes := vector_lanes(env, placed, statement):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from polyfuse import kernel as ir
-from polyfuse.lower.bodies import body_term, carry_name, rounded
-from polyfuse.lower.environment import Environment, affine_entry, reduced_loops, summed_over
+from polyfuse.lower.bodies import body_term, carries, carry_name, rounded
+from polyfuse.lower.environment import Environment, affine_entry, reduced_loops, result_names, summed_over
 from polyfuse.scalars import MONOIDS
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement, neutral
@@ -49,14 +49,17 @@ def scan(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
 
 
 def recurrence(env: Environment, placed: Placed, statement: Statement) -> list[ir.Op]:
-    """The step of one trip, then every value moves one trip further back.
+    """The steps of one trip, then every value moves one trip further back.
 
     h = f(h_carry, h_carry2, x);   h_carry2 = h_carry;   h_carry = h
     """
-    dtype = statement.dtypes[0].compute
-    now: list[ir.Op] = [ir.Let(placed.name, rounded(env, statement, body_term(env, placed, statement, 0)))]
+    names = result_names(env, placed)
+    now: list[ir.Op] = [
+        ir.Let(name, rounded(env, statement, body_term(env, placed, statement, k), k)) for k, name in enumerate(names)
+    ]
     if not reduced_loops(env, placed):
         return now
-    for lag in range(max(statement.lags), 1, -1):
-        now.append(ir.Let(carry_name(placed, lag), Ref(carry_name(placed, lag - 1), dtype)))
-    return [*now, ir.Let(carry_name(placed, 1), Ref(placed.name, dtype))]
+    for lag, c in sorted(carries(statement), reverse=True):
+        source = names[c] if lag == 1 else carry_name(env, placed, lag - 1, c)
+        now.append(ir.Let(carry_name(env, placed, lag, c), Ref(source, statement.dtypes[c].compute)))
+    return now

@@ -47,7 +47,7 @@ def with_operands(node: Node, operands: list[Node]) -> Node:
         case expr.Scan():
             return expr.scan(node.monoid, operands[0], node.axis, node.exclusive, node.reverse, node.run)
         case expr.Recurrence():
-            return expr.recurrence(node.step, operands, node.lags, node.axis, node.dtype)
+            return expr.recurrence(node.steps, operands, node.lags, node.axis, node.component)
         case expr.View():
             return expr.view(operands[0], node.shape, node.index)
         case expr.Region():

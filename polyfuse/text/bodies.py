@@ -11,7 +11,7 @@ from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.scalars import FUNCTIONS
 from polyfuse.scop import InputStatement, OpaqueStatement, Read, Scop, Statement
-from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, lag_and_component
 from polyfuse.text.sizes import bound_text, size_text
 
 LETTERS = "ijklpqrs"
@@ -72,7 +72,8 @@ class _Writer:
             case Ref(name=name) if name.startswith("r"):
                 return self.read(self.statement.reads[int(name[1:])])
             case Ref(name=name) if name.startswith("b"):
-                return f"before({name[1:]})"
+                lag, component = lag_and_component(name)
+                return f"before({lag})" + (f".{component}" if component else "")
             case Ref(name=name):
                 return self.scop.program.arguments[int(name[1:])].path
             case Const():

@@ -58,7 +58,8 @@ def _node_text(node: Node, names: dict[bytes, str], program: Program) -> str:
             flags += f", run={node.run}" if node.run else ""
             return f"scan {node.monoid}({reads[0]}, axis={node.axis}{flags})"
         case expr.Recurrence():
-            return f"recurrence({', '.join(reads)}, axis={node.axis}, lags={list(node.lags)})"
+            component = f".{node.component}" if node.component else ""
+            return f"recurrence({', '.join(reads)}, axis={node.axis}, lags={list(node.lags)}){component}"
         case expr.View():
             return f"{reads[0]}[{_index_text(node.index, node.rank)}]"
         case expr.Region():

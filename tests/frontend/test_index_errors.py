@@ -16,6 +16,22 @@ GOLDEN = Path(__file__).with_name("index_errors.txt")
 
 # Name, specs, and the body of ``def f(x, y)``.
 CASES: list[tuple[str, str, str]] = [
+    (
+        "turns over other indices",
+        "f32[N, M]",
+        "u = pf.zeros(x.shape[0])\nw = x.copy()\nu[i], w[i, j] = w[i - 1, 0], u[i - 1] + x[i, j]\nreturn w",
+    ),
+    (
+        "turns on several lines",
+        "f32[N]",
+        "u = x * 2\nv = x * 3\na = v[i - 1]\nb = u[i - 1]\nu[i] = a\nv[i] = b\nreturn u + v",
+    ),
+    (
+        "turns along two indices",
+        "f32[N, N]",
+        "u = x * 2\nv = x * 3\nu[i, j], v[i, j] = v[i - 1, j], u[i, j - 1]\nreturn u",
+    ),
+    ("new values of another view", "f32[N]", "u = x * 2\nrest = u[1:]\nu[i] = rest[i - 2] + x[i]\nreturn u"),
     ("free index", "f32[N, M]", "c = pf.empty()\nc[i] = x[i, k]\nreturn c"),
     ("sizes of one index differ", "f32[4, 5]", "c = pf.empty()\nc[i] = x[i, i]\nreturn c"),
     ("letters of one index differ", "f32[N] f32[M]", "c = pf.empty()\nc[i] = x[i] + y[i]\nreturn c"),

@@ -134,7 +134,7 @@ def recurrent(m: Size, n: Size) -> Program:
     start = expr.view(expr.constant(0.0, dtypes.f32), x.shape, ())
     before, factor = Ref("b1", dtypes.f32), Ref("o1", dtypes.f32)
     step = Apply("add", (Apply("multiply", (before, factor), dtypes.f32), factor), dtypes.f32)
-    return program([x], [exp(expr.recurrence(step, [start, x], [1], 1, dtypes.f32))])
+    return program([x], [exp(expr.recurrence([step], [start, x], [1], 1))])
 
 
 def stencil(n: Size) -> Program:
