@@ -152,8 +152,8 @@ class _Taken:
 
     def covers(self, where: Index) -> bool:
         """Whether all conditions of some set are among these."""
-        given = frozenset(where)
-        return any(known <= given for c in given for known in self.by_condition.get(c, ()))
+        known = [conditions for c in where for conditions in self.by_condition.get(c, ())]
+        return bool(known) and any(map(frozenset(where).issuperset, known))
 
 
 def _region_of(target: Shape, pieces: list[Piece]) -> Node:

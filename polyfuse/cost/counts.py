@@ -64,7 +64,9 @@ class Sizes:
         self.extent = {d.name: max(1, d.extent.evaluate(hints)) for d in schedule.digits}
         self.kind = {d.name: d.kind for d in schedule.digits}
         self.atoms = {f"${name}": count for name, count in self.extent.items()}
-        self.blocks_of: frozenset[str] = frozenset(n for n, kind in self.kind.items() if kind == "block")
+        self.digit = {d.name: d for d in schedule.digits}
+        self.loops = frozenset(n for n, kind in self.kind.items() if kind == "loop")
+        self.blocks_of = frozenset(n for n, kind in self.kind.items() if kind == "block")
         self._products: dict[tuple[frozenset[str], tuple[str, ...]], int] = {}
         self._volumes: dict[tuple[Affine, ...], int] = {}
         self._positions: dict[tuple[int, tuple[PlaceEntry, ...]], Affine] = {}

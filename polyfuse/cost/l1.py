@@ -7,6 +7,7 @@ four, 32 floats that lie four apart four as well, for a quarter of the elements.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from math import ceil, gcd
 
 from polyfuse.affine import Affine
@@ -20,9 +21,14 @@ LINE = 128  # bytes
 
 def l1_seconds(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """Seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each."""
-    lines = sum(
-        _lines(scop, schedule, target, p, sizes) for p in schedule.placed if p.role in ("load", "store", "get", "put")
-    )
+    lines, known = 0.0, dict[Hashable, float]()
+    for move in schedule.placed:
+        if move.role in ("load", "store", "get", "put"):
+            value, component = move.value, move.component
+            alike = (move.role, scop.shape(value), scop.dtype(value, component), move.place, move.path)
+            if alike not in known:
+                known[alike] = _lines(scop, schedule, target, move, sizes)
+            lines += known[alike]
     return lines / (target.processors * target.clock)
 
 

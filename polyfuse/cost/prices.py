@@ -69,7 +69,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     registers, spilled = _registers(scop, schedule, target, sizes)
     occupancy = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), shared)
     moved = traffic_of(scop, schedule, target, sizes, blocks, occupancy)
-    flops = sum(placed_operations(scop, p, sizes, schedule.threads) for p in schedule.placed)
+    computed = [p for p in schedule.placed if p.role == "compute"]
+    flops = sum([placed_operations(scop, p, sizes, schedule.threads) for p in computed])
     waits = waiting(scop, schedule, target, sizes)
     resident = min(blocks, max(1, occupancy) * target.processors)
     waves = -(-blocks // (max(1, occupancy) * target.processors))
@@ -128,7 +129,8 @@ def _terms(
     """Seconds that memory, cache and operations would take alone; what a kernel in phases cannot hide is memory's."""
     busy = min(1.0, blocks / target.processors)
     folded = folded_products(scop, schedule)
-    issued = sum(placed_instructions(scop, p, sizes, schedule.threads, folded) for p in schedule.placed)
+    computed = [p for p in schedule.placed if p.role == "compute"]
+    issued = sum([placed_instructions(scop, p, sizes, schedule.threads, folded) for p in computed])
     memory = (READ * (moved.read + moved.wasted) + WRITTEN * (moved.written + moved.wasted_writes)) / (
         target.bandwidth * fill
     )

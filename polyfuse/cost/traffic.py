@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
@@ -50,18 +50,31 @@ def traffic_of(
     scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, blocks: int, occupancy: int
 ) -> Traffic:
     """What all loads and stores of a kernel move."""
-    summed = frozenset[str]().union(*[summed_digits(scop, p) for p in schedule.placed])
+    summed = frozenset[str]().union(*[summed_digits(scop, p) for p in schedule.placed if p.role == "compute"])
     passes: dict[Array, dict[Path, list[Placed]]] = defaultdict(dict)
     touched: dict[tuple[Array, Path], int] = defaultdict(int)
     stretch: dict[Array, float] = defaultdict(lambda: 1.0)
     in_flight: dict[Path, int] = defaultdict(int)  # passes follow each other
+    figures: dict[Hashable, tuple[float, int, int]] = {}
     for load in (p for p in schedule.placed if p.role == "load"):
         key = (load.value, load.component)
-        stretch[key] = max(stretch[key], _granules(scop, load, schedule, sizes, summed))
-        touched[key, load.path] += _touched(scop, schedule, target, sizes, load, blocks)
+        steps = tuple([e.terms if isinstance(e, Affine) else None for e in load.place])  # where it begins is the same
+        alike = (scop.shape(load.value), scop.dtype(*key), steps, load.path)
+        if alike not in figures:
+            figures[alike] = (
+                _granules(scop, load, schedule, sizes, summed),
+                _touched(scop, schedule, target, sizes, load, blocks),
+                bytes_of_thread(scop, load, sizes),
+            )
+        granules, moved, of_thread = figures[alike]
+        stretch[key] = max(stretch[key], granules)
+        touched[key, load.path] += moved
         passes[key].setdefault(load.path, []).append(load)
-        in_flight[load.path] += bytes_of_thread(scop, load, sizes)
-    cached = sum([_through_cache(scop, schedule, sizes, passes[key][path], n) for (key, path), n in touched.items()])
+        in_flight[load.path] += of_thread
+    boxes: dict[Hashable, float] = {}
+    cached = sum(
+        [_through_cache(scop, schedule, sizes, passes[key][path], n, boxes) for (key, path), n in touched.items()]
+    )
     read = wasted = again = 0
     for key, paths in passes.items():
         volume = touched_bytes(scop, [load for loads in paths.values() for load in loads], sizes)
@@ -105,26 +118,33 @@ REREAD = 0.7
 
 
 def _through_cache(
-    scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed], moved: int
+    scop: Scop,
+    schedule: KernelSchedule,
+    sizes: Sizes,
+    loads: Sequence[Placed],
+    moved: int,
+    boxes: dict[Hashable, float],
 ) -> int:
-    """Bytes of one array in one pass of loops.  What several threads of a block read, its processor keeps."""
+    """Bytes of one array in one pass of loops.  What several threads of a block read, its processor keeps.  `boxes`:
+    what is known of loads at the same places."""
     value, component = loads[0].value, loads[0].component
     itemsize = scop.dtype(value, component).itemsize
     if moved <= 1.1 * sizes.volume(scop.shape(value)) * itemsize:
         return moved
-    return int(min(moved, block_bytes(schedule, loads, itemsize, sizes) / REREAD))
+    alike = (itemsize, loads[0].path, tuple([load.place for load in loads]))
+    if alike not in boxes:
+        boxes[alike] = block_bytes(schedule, loads, itemsize, sizes)
+    return int(min(moved, boxes[alike] / REREAD))
 
 
 def block_bytes(schedule: KernelSchedule, loads: Sequence[Placed], itemsize: int, sizes: Sizes) -> float:
     """Bytes of the boxes that blocks read in loads of an array, in whole sectors; those of each pass of a loop."""
-    digits = {d.name: d for d in schedule.digits}
-    fixed = {d.name for d in schedule.digits if d.kind == "loop"}
     load = loads[0]
     places = {tuple(e for e in p.place if isinstance(e, Affine)) for p in loads}
     if any(len(place) < len(load.place) for place in places):
         return inf  # gathered: anywhere along that dimension
     try:
-        extents = enclosing_box(sorted(places, key=str), digits, fixed).extents
+        extents = enclosing_box(sorted(places, key=str), sizes.digit, sizes.loops).extents
     except Unbounded:
         return inf
     if not extents:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -79,7 +79,8 @@ def choose(
         usable = [(k, p) for k, p in numbered if (p.strategy, p.parameters) not in avoided and number in (None, k)]
         usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
         wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
-        candidates = ((p, _priced(situation, p, k, name, max_registers, refusals, pricer)) for k, p in wanted)
+        different = _different(wanted)
+        candidates = ((p, _priced(situation, p, k, name, max_registers, refusals, pricer)) for k, p in different)
         priced = [(p, c) for p, c in candidates if c is not None]
         work += sum([c.work for _, c in priced]) + sum([_placed(v, len(situation.group.body)) for v in refusals])
         for proposal, draft in sorted(priced, key=_seconds):  # an order costs as much as a price: for the best alone
@@ -126,6 +127,19 @@ def _is_wanted(
         sentence = f"{proposal.strategy} has {wrong[0]} = {has[wrong[0]]} here, not {situation.tiles[wrong[0]]}"
     refusals.append(illegal(Hazard.STEERING, sentence, rule="steering"))
     return False
+
+
+def _different(proposals: Sequence[tuple[int, Proposal]]) -> list[tuple[int, Proposal]]:
+    """Without those that place everything like an earlier one, which wins ties: where sizes are small, different
+    parameters often do."""
+    found: list[tuple[int, Proposal]] = []
+    places: list[Proposal] = []
+    for number, proposal in proposals:
+        nameless = replace(proposal, strategy="", parameters=())
+        if nameless not in places:
+            places.append(nameless)
+            found.append((number, proposal))
+    return found
 
 
 def _seconds(candidate: tuple[Proposal, Choice]) -> float:

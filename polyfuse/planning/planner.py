@@ -33,6 +33,7 @@ from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.gathers import sink_gathers
 from polyfuse.rewrites.normalise import normalise
 from polyfuse.rewrites.refinement import refine
+from polyfuse.rewrites.regions import short_regions
 from polyfuse.rewrites.scatters import tabled_scatters
 from polyfuse.rewrites.split import Cut, in_two_stages, split_reductions
 from polyfuse.scop import Statement
@@ -62,6 +63,7 @@ def plan_program(
     program = tabled_scatters(program) if target.kind == "cuda" else program  # scattered rows become sums of rows
     program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
+    program = short_regions(program)  # arrays written element by element are computed a few elements at a time
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()
     if not options.batch_invariant:
