@@ -25,14 +25,27 @@ _REDUCTIONS = frozenset("sum prod mean var std any all".split())
 _EXTREMES = {"max": -np.inf, "min": np.inf, "amax": -np.inf, "amin": np.inf}
 
 
+_BY_UFUNC = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
+
+
 class Masked(NDArrayOperatorsMixin):
-    """The elements of `array` where `mask` (over its leading axes) holds."""
+    """The elements of `array` where `mask` (over its leading axes) holds: a copy, which later writes to the two leave
+    as it is."""
 
     __slots__ = ("array", "location", "mask")
+    __array_priority__ = 2 * Tracer.__array_priority__
     is_leaf = True
 
     def __init__(self, array: Tracer, mask: Tracer) -> None:
-        self.array, self.mask, self.location = array, mask, here()
+        self.array, self.mask = Tracer(array.state, array.node), Tracer(mask.state, mask.node)
+        self.location = here()
 
     @property
     def state(self) -> Trace:
@@ -67,36 +80,53 @@ class Masked(NDArrayOperatorsMixin):
 
     # ------------------------------------------------------------------------------------------ elementwise
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "reduce" and ufunc in (np.add, np.multiply):
-            return self._reduced("sum" if ufunc is np.add else "prod", kwargs.get("axis", 0))
-        if method != "__call__":
+        if method == "reduce" and ufunc.__name__ in _BY_UFUNC:
+            return self._reduced(_BY_UFUNC[ufunc.__name__], **{"axis": 0, **kwargs})
+        out = kwargs.pop("out", None)
+        if method != "__call__" or ufunc.signature is not None or kwargs.keys() - {"dtype", "casting"}:
             self._refuse()
-        kwargs.pop("out", None)
-        result = self.state.call("ufunc", ufunc, method, tuple(map(self._operand, inputs)), kwargs)
+        operands = tuple(map(self._operand, inputs))
+        if out is not None:
+            return self._written(ufunc, operands, kwargs, out)
+        result = self.state.call("ufunc", ufunc, method, operands, kwargs)
         return tuple(map(self._like, result)) if isinstance(result, tuple) else self._like(result)
+
+    def _written(self, ufunc: np.ufunc, operands: tuple[Any, ...], kwargs: dict[str, Any], out: tuple[Any, ...]) -> Any:
+        """``s += 1``: all who hold the selection see it.  Another kind of array has no room for it."""
+        (target,) = out if len(out) == 1 else (None,)
+        if not isinstance(target, Masked):
+            self._refuse()
+        array = Tracer(self.state, self._operand(target).node)
+        self.state.call("ufunc", ufunc, "__call__", operands, {**kwargs, "out": (array,)})
+        target.array = array
+        return target
 
     def _operand(self, value: Any) -> Any:
         """The whole array of a selection under the same mask; other operands may span the axes behind the mask."""
         if isinstance(value, Masked):
-            return value.array if value.mask.node is self.mask.node else self._refuse()
+            same = value.mask.node is self.mask.node and value.array.ndim == self.array.ndim
+            return value.array if same else self._refuse()
         return value if np.ndim(value) <= self.array.ndim - self.mask.ndim else self._refuse()
 
     def astype(self, dtype: Any) -> Masked:
         return self._like(self.array.astype(dtype))
 
     def copy(self) -> Masked:
-        return self
+        return self._like(self.array)
 
     # ------------------------------------------------------------------------------------------ reductions
-    def _reduced(self, name: str, axis: Any = None, **options: Any) -> Tracer:
+    def _reduced(self, name: str, axis: Any = None, keepdims: bool = False, **options: Any) -> Tracer:
         rank = self.mask.ndim
-        if axis not in (None, 0):
+        if axis not in (None, 0) or options.keys() & {"where", "out"}:
             self._refuse()
         axes = tuple(range(rank)) if axis == 0 else None
         where = self.mask[(...,) + (None,) * (self.array.ndim - rank)]
         if name in _EXTREMES:
-            options["initial"] = self._worst(name)
-        return self.state.call(name, self.array, axis=axes, where=where, **options)  # type: ignore[no-any-return]
+            options.setdefault("initial", self._worst(name))
+        found: Tracer = self.state.call(name, self.array, axis=axes, where=where, **options)
+        if not keepdims:
+            return found
+        return found[None] if axis == 0 else found[(None,) * self.ndim]
 
     def _worst(self, name: str) -> Any:
         dtype = self.array.element
@@ -112,7 +142,7 @@ class Masked(NDArrayOperatorsMixin):
             return lambda *args, **kwargs: self._reduced(name, *args, **kwargs)
         if name.startswith("__") or not hasattr(np.ndarray, name):
             raise AttributeError(f"x[mask] has no attribute {name!r}")
-        return self._refuse
+        return self._refuse if callable(getattr(np.ndarray, name)) else self._refuse()
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if args and args[0] is self and (function.__name__ in _REDUCTIONS or function.__name__ in _EXTREMES):

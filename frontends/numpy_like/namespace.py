@@ -211,8 +211,9 @@ class Function:
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            """A method of a ufunc; NumPy itself finds no tracers inside of lists.  Elements refuse it by its name."""
-            if any(True for _ in traces_in(args)) and not any(isinstance(a, Term) for a in args):
+            """A method of a ufunc; NumPy itself finds no tracers inside of lists.  Elements refuse it by its name, and
+            selections know what they can."""
+            if any(True for _ in traces_in(args)) and not any(isinstance(a, (Term, Masked)) for a in args):
                 return self._trace.call("ufunc", self._original, name, args, kwargs)
             return found(*args, **kwargs)
 

@@ -95,6 +95,11 @@ def number(x: Tracer) -> Tracer:
     return Tracer(x.state, x.node, whole(()))
 
 
+def _leads(other: Any) -> bool:
+    """Whether `other` decides what an operation with a tracer is, by NumPy's own convention."""
+    return bool(getattr(other, "__array_priority__", 0) > Tracer.__array_priority__)
+
+
 class Tracer(Operators["Tracer"]):
     """An array of unknown values.  Operators, methods and NumPy functions build the tensor DAG.
 
@@ -243,6 +248,8 @@ class Tracer(Operators["Tracer"]):
 
     # ------------------------------------------------------------------------------------------ NumPy protocols
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(_leads(x) for x in inputs):
+            return NotImplemented
         return self.state.call("ufunc", ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -338,7 +345,7 @@ class Tracer(Operators["Tracer"]):
 
     # ------------------------------------------------------------------------------------------ operators
     def _binary(self, name: str, other: Any, swap: bool = False) -> Tracer:
-        if not isinstance(other, _OPERANDS) and not is_array(other):
+        if _leads(other) or (not isinstance(other, _OPERANDS) and not is_array(other)):
             return NotImplemented  # type: ignore[no-any-return]
         if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
             differs = name == "not_equal"  # no number is None, or a text

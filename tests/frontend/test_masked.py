@@ -1,0 +1,164 @@
+"""``x[mask]`` of a mask of unknown values: what is computed of it against NumPy, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import DTypeError, IndexingError, PolyfuseError
+from tests.frontend.ops import assert_same, run
+
+RANDOM = np.random.default_rng(7)
+ARRAYS = {
+    "x": RANDOM.standard_normal((5, 4)),
+    "y": RANDOM.standard_normal((5, 4)).astype(np.float32),
+    "k": RANDOM.integers(-9, 9, (5, 4)),
+    "u": RANDOM.integers(0, 9, (5, 4)).astype(np.uint8),
+    "v": RANDOM.standard_normal(4),
+    "q": RANDOM.standard_normal((4, 4)),
+    "z": RANDOM.standard_normal(4),
+}
+
+SAME = """
+x[x > 0].sum(); x[x > 0].mean(); x[x > 0].prod(); x[x > 0].var(); x[x > 0].std(ddof=1); x[x > 0].min(); x[x < 0].max()
+(x[x > 0] > 1).any(); (x[x > 0] > 0).all(); (x[x > 0] > 0.5).min(); (x[x > 0] > 0.5).max(); x[x > 9].sum()
+k[k > 0].max(); k[x > 0].min(); u[u > 3].min(); u[u > 3].max(); k[k > 0].sum(); u[u > 3].sum(); y[y > 0].sum()
+y[y > 0].mean(); y[x > 0].max(); u[u > 3].mean(); (k[k > 0] == 3).any(); y[y > 0].sum(dtype=np.float64)
+x[m].max(initial=5); x[m].min(initial=-7); x[m].sum(initial=2.0); x[m].sum(keepdims=True)
+x[m].max(axis=0, keepdims=True)
+np.sum(x[x > 0]); np.mean(x[x > 0]); np.std(x[x > 0]); np.var(x[x > 0]); np.prod(x[x > 0]); np.max(x[x < 0])
+np.amin(x[x > 0]); np.amax(k[k < 3]); np.min(k[k < 3]); np.any(x[x > 0] > 1); np.all(x[x > 0] > 1)
+np.add.reduce(x[x > 0]); np.multiply.reduce(x[x > 0]); np.maximum.reduce(k[m]); np.minimum.reduce(u[m])
+np.logical_or.reduce(x[m] > 0); np.add.reduce(x[m], keepdims=True); np.logical_and.reduce(x[m] > 0)
+np.size(x[x > 0]); np.shape(x[x > 0])[0]; np.ndim(x[x > 0]); x[x > 0].size; x[x > 0].ndim; x[x > 0].shape[0]
+x[r].ndim; x[r].shape[0]; x[x > 0].sum(axis=0); x[r].sum(keepdims=True); x[r].sum(axis=0, keepdims=True)
+x[r].sum(); x[r].sum(axis=0); x[r].mean(0); x[r].max(0); k[r].min(axis=0); (x[r] * v).sum(axis=0)
+(v - x[r]).sum(axis=0)
+np.sum(x[r], axis=0); np.max(x[r], 0); np.add.reduce(x[r]); x[r].std(0)
+(x[x > 0] + x[x > 0]).sum(); (x[m] * y[m]).sum(); (x[m] - k[m]).max(); np.maximum(x[m], y[m]).sum(); (x[m] > k[m]).any()
+(2 / x[x > 0]).sum(); (x[x > 0] ** 2 + 1).sum(); (-x[x > 0]).min(); abs(x[x < 0]).max(); np.exp(x[x < 0]).mean()
+(x.mean() * x[m]).sum(); (x[m] - x[m].mean()).std(); (x.max() > x[m]).any(); (np.float64(2) * y[m]).sum(dtype=float)
+np.divmod(k[m], 3)[0].sum(); np.divmod(k[m], 3)[1].max(); np.modf(x[m])[1].sum(); np.hypot(x[m], 2.0).sum()
+x[x > 0].astype(np.float32).sum(); x[m].copy().sum(); k[m].astype(bool).any()
+np.ones(2) * (x[x > 0].dtype == np.float64)
+x[m].sum() + k[m].sum(); x - x[m].mean(); np.where(m, x, x[m].min()); x[~m].sum() + x[m].sum(); x[m & (y > 0)].sum()
+"""
+
+REFUSED = """
+x[m] + x[y > 1]; x[m] + v; np.sort(x[m]); np.cumsum(x[m]); x[m].reshape(2, -1); x[m].sum(axis=1); x[m].cumsum()
+np.add.accumulate(x[m]); x[m][0]; len(x[m]); list(x[m]); bool(x[m]); x[r].size; np.asarray(x[m]); x[m].sum(where=True)
+x[m].T.sum(); x[m].flat; np.concatenate([x[m], v]); x[m] @ x[m]; (q[z > 0] + z[z > 0]).sum()
+np.add(x[m], 1, where=False)
+np.add(x[m], 1, out=np.zeros(3)); np.subtract.reduce(x[m]); np.modf(x[m], out=(x[m], x[m])); np.matmul(q[z > 0], q)
+"""
+
+
+def listed(text: str) -> list[str]:
+    return [entry.strip() for line in text.strip().splitlines() for entry in line.split(";")]
+
+
+def computed(expression: str, runner: Any) -> Any:
+    code = compile(expression, "<expression>", "eval")
+
+    def function(*arrays: Any) -> Any:
+        names = dict(zip(ARRAYS, arrays, strict=True))
+        result = eval(code, {"np": np, "m": names["x"] < 0.5, "r": names["x"][:, 0] > 0, **names})
+        return np.ones(2) * result if any(word in expression for word in ("size", "shape", "ndim")) else result
+
+    return runner(function, *ARRAYS.values())
+
+
+@pytest.mark.parametrize("expression", listed(SAME))
+def test_of_a_selection(expression: str) -> None:
+    assert_same(computed(expression, run), computed(expression, lambda function, *arrays: function(*arrays)))
+
+
+@pytest.mark.parametrize("expression", listed(REFUSED))
+def test_what_needs_the_number_of_elements_is_refused(expression: str) -> None:
+    with pytest.raises(IndexingError, match=r"^x\[mask\] has a shape that depends on the values") as refusal:
+        computed(expression, run)
+    assert "Keep the shape: np.where(mask, x, fill)" in str(refusal.value)
+
+
+def test_an_attribute_that_arrays_do_not_have() -> None:
+    with pytest.raises(AttributeError, match=r"x\[mask\] has no attribute 'total'"):
+        computed("x[m].total()", run)
+
+
+def test_a_reduction_of_a_selection_of_nothing_that_needs_one_element() -> None:
+    """NumPy raises; a plan cannot know and gives what is neutral."""
+    with pytest.raises(ValueError, match="zero-size array"):
+        computed("x[x > 9].max()", lambda function, *arrays: function(*arrays))
+    assert computed("x[x > 9].max()", run) == -np.inf
+    assert computed("k[k > 99].min()", run) == np.iinfo(np.int64).max
+
+
+def a_write_to_the_array(x: Any) -> Any:
+    a = x.copy()
+    selected = a[a > 0]
+    a[...] = 0
+    return selected.sum()
+
+
+def a_write_to_the_mask(x: Any) -> Any:
+    mask = x > 0
+    selected = x[mask]
+    mask[...] = False
+    return selected.sum(), x[mask].sum()
+
+
+def a_write_to_the_selection(x: Any) -> Any:
+    mask = x > 0
+    selected = x[mask]
+    held, copied = selected, selected.copy()
+    selected += 1
+    selected *= x[mask]
+    return held.sum(), copied.sum(), x[mask].sum()
+
+
+def a_write_back(x: Any) -> Any:
+    a = x.copy()
+    selected = a[x > 0]
+    selected /= 2
+    a[x > 0] = selected
+    a[a < 0] *= 3
+    return a
+
+
+def a_write_of_wider_values(x: Any) -> Any:
+    single = x.astype(np.float32)
+    selected = single[x > 0]
+    selected += x[x > 0]
+    return selected.max(), selected.dtype == np.float32 and single
+
+
+@pytest.mark.parametrize(
+    "function",
+    [a_write_to_the_array, a_write_to_the_mask, a_write_to_the_selection, a_write_back, a_write_of_wider_values],
+)
+def test_a_selection_is_a_copy(function: Any) -> None:
+    assert_same(run(function, ARRAYS["x"]), function(ARRAYS["x"]))
+
+
+def test_integers_do_not_become_floats_in_place() -> None:
+    def function(k: Any) -> Any:
+        selected = k[k > 0]
+        selected += 0.5
+        return selected.sum()
+
+    with pytest.raises(TypeError, match="Cannot cast"):
+        function(ARRAYS["k"])
+    with pytest.raises(DTypeError, match="float64 is not cast"):
+        run(function, ARRAYS["k"])
+
+
+def test_assignment_under_another_mask_is_refused() -> None:
+    def function(x: Any, y: Any) -> Any:
+        a = x.copy()
+        a[x > 0] = y[y > 0]
+        return a
+
+    with pytest.raises(PolyfuseError, match="mask"):
+        run(function, ARRAYS["x"], ARRAYS["x"][::-1])
