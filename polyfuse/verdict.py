@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from polyfuse.units import time_text
+
 
 class Kind(Enum):
     """What a `Verdict` says."""
@@ -75,8 +77,15 @@ class Verdict:
         if self.witness is not None:
             text += f" (witness {self.witness})"
         if self.numbers:
-            text += " [" + ", ".join(f"{name} {value:g}" for name, value in self.numbers.items()) + "]"
+            text += f" [{', '.join(_shown(name, value) for name, value in self.numbers.items())}]"
         return text
+
+
+def _shown(name: str, value: float) -> str:
+    """A number with its unit, which its name ends with."""
+    if name.endswith("_us"):
+        return f"{name.removesuffix('_us')} {time_text(value / 1e6)}"
+    return f"{name} {value:g}"
 
 
 LEGAL = Verdict(Kind.LEGAL, "every dependence is respected")

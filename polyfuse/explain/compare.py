@@ -14,11 +14,11 @@ from polyfuse.errors import ArgumentError
 from polyfuse.explain.identity import Sizes, value_keys
 from polyfuse.explain.kernels import by_step, launch_cost
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
-from polyfuse.explain.units import bytes_text, time_text
 from polyfuse.plan import LibraryCall
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.reference import bind_sizes
 from polyfuse.run.workspace import buffer_bytes, regions
+from polyfuse.units import bytes_text, time_text
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula

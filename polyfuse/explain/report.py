@@ -20,7 +20,6 @@ from polyfuse.explain.kernels import KernelView, by_step, launch_cost
 from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
-from polyfuse.explain.units import bytes_text, time_text
 from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.kernel import AsyncCopy, Load
 from polyfuse.lower.ahead import next_name, ring_name
@@ -37,6 +36,7 @@ from polyfuse.text.bodies import dimension_names
 from polyfuse.text.guards import guard_text
 from polyfuse.text.printer import call_text, header_text
 from polyfuse.text.sizes import size_text
+from polyfuse.units import bytes_text, time_text
 
 if TYPE_CHECKING:
     from polyfuse.plan import Plan

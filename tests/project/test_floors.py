@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FACE = {"polyfuse", "polyfuse.__main__", "polyfuse.api"}  # with polyfuse.face: joins core, frontends and backends
 FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
-    {"affine", "bindings", "dtypes", "errors", "options", "scalars", "target", "terms", "verdict", "version"},
+    {"affine", "bindings", "dtypes", "errors", "options", "scalars", "target", "terms", "units", "verdict", "version"},
     {"expr"},
     {"scop", "scop_builder", "rewrites"},
     {"constraints", "dependences", "sets"},
