@@ -85,7 +85,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
     seconds = target.launch + together + finish(scop, schedule, target, sizes, waves)
-    seconds += merging(scop, schedule, target, sizes)
+    seconds += merging(scop, schedule, target, sizes, together)
     if terms[bound] < target.launch:
         bound = "launch"
     elif fill < 0.5 and bound in ("memory", "cache"):

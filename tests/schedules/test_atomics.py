@@ -132,7 +132,11 @@ def test_the_fill_is_counted_as_a_launch() -> None:
 
 
 def test_the_price_decides() -> None:
-    """An election costs less than a launch more: the option permits, and forces nothing."""
+    """Where the host is what a short kernel waits for, an election costs less than a launch more; in front of a long
+    kernel the fill is hidden, and saves what reading the shares takes.  The option permits, and forces nothing."""
+    long, usual = (plan_of(columns, "f32[200000, 1024]", tiles={}, atomics=a) for a in (True, False))
+    assert merged(long) == ["s"] and not merged(usual) and long != usual
+    assert long.cost_analysis().seconds < usual.cost_analysis().seconds
     usual, allowed = plan_of(columns, LONG, atomics=False, tiles={}), plan_of(columns, LONG, tiles={})
     assert str(usual) == str(allowed) and not merged(allowed)
     assert "atomics: allowed, and no kernel gains by them" in allowed.explain()
