@@ -179,10 +179,10 @@ run at once, 263 where 396 do."""
 
 
 FILL = 3.0e-6
-"""Seconds by which a launch that fills results delays the one behind it, where that takes twice as long as the host needs
-for a launch; else the host is what the two wait for.  Sums on an H200, with an election and with a fill in front: of
-16384 x 16384 242.1 and 241.8 us, of 1000000 x 64 along columns 65.3 and 64.7, of 5 x 3000000 along rows 21.2 and 22.6, of
-100000 x 64 along columns 20.6 and 25.4."""
+"""Seconds by which a launch that fills results delays the one behind it, where that takes twice as long as the host
+needs for a launch; else the host is what the two wait for.  Sums on an H200, with an election and with a fill in front:
+of 16384 x 16384 242.1 and 241.8 us, of 1000000 x 64 along columns 65.3 and 64.7, of 5 x 3000000 along rows 21.2 and
+22.6, of 100000 x 64 along columns 20.6 and 25.4."""
 UPDATES = 0.25
 """Of the bandwidth of the last-level cache, what atomic updates of different elements reach, at least: 262,144 of them
 beside 268 MB that are read take 1.5 us more on an H200 than 65,536."""
