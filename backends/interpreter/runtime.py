@@ -151,7 +151,7 @@ class Runtime:
         return Cells(dtype, shape)
 
     def put_cells(self, cells: Cells, value: Fragment) -> None:
-        if value.dtype != cells.dtype or np.broadcast_shapes(value.shape, cells.shape) != cells.shape:
+        if value.dtype != cells.dtype or not _fits(value.shape, cells.shape):
             raise FragmentError(f"{value.dtype}{value.shape} is kept in cells of {cells.dtype}{cells.shape}")
         shape = (len(self.blocks), self.kernel.threads, *cells.shape)
         found, old = np.broadcast_to(value.array, shape), cells.array
@@ -255,6 +255,7 @@ class Runtime:
         lead = (len(self.blocks), self.kernel.threads)
         shape = (*lead, *tile.shape)
         (start,) = lifted([as_fragment(offset, self.index)], rank)
+        _check_fits("an offset", start, tile)
         address = start.astype(np.int64) + tile.offsets(sizes)
         if isinstance(pointer.origin, int):
             address = address + pointer.origin
@@ -264,9 +265,9 @@ class Runtime:
         if self.active is not None:
             used &= self.active.reshape(*self.active.shape, *([1] * rank))
         if mask is not None:
-            used &= lifted([as_fragment(mask, dtypes.bool_)], rank)[0]
-        if address.ndim != len(shape) or np.broadcast_shapes(address.shape, shape) != shape:
-            raise FragmentError(f"an offset of shape {start.shape[2:]} for a tile of {tile.shape}")
+            (chosen,) = lifted([as_fragment(mask, dtypes.bool_)], rank)
+            _check_fits("a mask", chosen, tile)
+            used &= chosen
         address = np.broadcast_to(address, shape)
         self._check(pointer, tile, address, used)
         if pointer.copies:
@@ -381,6 +382,17 @@ class Runtime:
     def _check_meeting(self, together: int, what: str) -> None:
         if self.active is not None and self.checks:
             check_meeting(self.active, None, self.blocks, self.kernel.threads, together, what)
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether `shape` broadcasts to `wanted`."""
+    pairs = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in pairs)
+
+
+def _check_fits(what: str, array: Array, tile: Tile) -> None:
+    if not _fits(array.shape[2:], tile.shape):
+        raise FragmentError(f"{what} of shape {array.shape[2:]} for a tile of {tile.shape}")
 
 
 def _state(state: Sequence[Array], values: Sequence[Fragment]) -> Fragment | tuple[Fragment, ...]:
