@@ -153,6 +153,8 @@ def _kernel(plan: Plan, kernel: KernelView) -> Iterator[str]:
         yield _item("saves", [f"{saved} bytes; not in memory: {', '.join(kept)}"])
     yield _item("moves", [f"{kernel.hbm_bytes} bytes: {_moves(kernel)}"])
     yield _item("tiles", [_tiles(kernel)])
+    if in_order := list(_in_order(kernel)):
+        yield _item("in order", in_order)
     yield _item("scopes", [f"{scope.value}: {', '.join(values)}" for scope, values in homes(kernel).items()])
     if early := list(_early(kernel)):
         yield _item("ahead", early)
@@ -202,6 +204,17 @@ def _tiles(kernel: KernelView) -> str:
         for k, (size, extent) in enumerate(zip(lead.tile, extents, strict=True))
     ]
     return f"a block holds {', '.join(parts) or 'one element'} of {lead.name}"
+
+
+def _in_order(kernel: KernelView) -> Iterator[str]:
+    """The recurrences, of which a thread takes whole rows."""
+    for view in kernel.statements:
+        found = kernel.group.scop.statements[view.value]
+        if isinstance(found, Statement) and found.lags:
+            names = list(dimension_names(len(found.extents)).values())
+            along = names.pop(found.scanned or 0)
+            beside = f", one each of {', '.join(names)} side by side" if names else ""
+            yield f"{view.name}: a thread takes all of {along}, step by step{beside}; parts of it cannot be joined"
 
 
 def _extent(size: int | None, extent: Affine) -> str:
