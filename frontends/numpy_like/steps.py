@@ -83,8 +83,32 @@ class Step:
             return self._add(node)
         if not where or _in_bounds(index, node.shape, self.shape):
             return self._add(nodes.view(node, self.shape, index))
+        if (everywhere := self._taken_inwards(node, index, {})) is not None:
+            return self._add(everywhere)
         rest = Piece((), expr.constant(0, node.dtype), ())
         return self._add(nodes.region(self.shape, [Piece(where, node, index), rest]))
+
+    def _taken_inwards(self, node: Node, index: Index, done: dict[tuple[bytes, Index], Node | None]) -> Node | None:
+        """``node[index]`` with the index applied to what elementwise functions are of, where that is in bounds at all
+        points: ``(x[1:] * y[1:])[i - 1]``, which is there from 1 on, is ``x[i] * y[i]``."""
+        key = (node.digest, index)
+        if key not in done:
+            done[key] = self._inwards(node, index, done)
+        return done[key]
+
+    def _inwards(self, node: Node, index: Index, done: dict[tuple[bytes, Index], Node | None]) -> Node | None:
+        match node:
+            case expr.View():
+                at = {f"%{k}": e for k, e in enumerate(index)}
+                return self._taken_inwards(node.source, tuple(e.substitute(at) for e in node.index), done)
+            case expr.Map() if node.rank:
+                parts = [self._taken_inwards(o, index, done) if o.rank else o for o in node.operands]
+                known = [part for part in parts if part is not None]
+                return expr.map_(node.function, known, node.dtype) if len(known) == len(parts) else None
+            case _ if _in_bounds(index, node.shape, self.shape):
+                return nodes.view(node, self.shape, index)
+            case _:
+                return None
 
     def _add(self, node: Node) -> Expr:
         if node not in self.operands[self.starts :]:

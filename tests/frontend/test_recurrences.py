@@ -213,6 +213,7 @@ def test_few_rows_are_dealt_to_warps_and_recomputed_where_they_are_needed() -> N
 
     (kernel,) = pf.jit(averaged).plan(pf.spec("f32[N, 4096]"), pf.spec("f32[N, 4096]"), target="h200").kernels
     assert (kernel.strategy, kernel.threads) == ("serial", 32)
+    assert [v.name for v in kernel.statements] == ["multiply", "h"]  # the guard is no product of its own
     (kernel,) = pf.jit(averaged).plan(pf.spec("f32[N, 65536]"), pf.spec("f32[N, 65536]"), target="h200").kernels
     assert (kernel.strategy, kernel.threads) == ("serial", 128)
     (kernel,) = pf.jit(averaged).plan(pf.spec("f32[N, 4096]"), pf.spec("f32[N, 4096]"), target="cpu").kernels
