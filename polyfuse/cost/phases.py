@@ -93,6 +93,13 @@ def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     return frozenset(name[1:] for name in entry.names()) if isinstance(entry, Affine) else frozenset()
 
 
+def runs_in_threads(scop: Scop, schedule: KernelSchedule) -> bool:
+    """Whether each thread runs through prefixes of its own, trip after trip."""
+    digits = {d.name: d.kind for d in schedule.digits}
+    kinds = [{digits[name] for name in scanned_digits(scop, p)} for p in schedule.placed]
+    return any("loop" in of_scan and "thread" not in of_scan for of_scan in kinds)
+
+
 def in_phases(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> bool:
     """Every thread loads all that it needs, then warps combine, then it stores: no loop runs these side by side."""
     statements = [scop.statements[value] for value in schedule.body]

@@ -39,12 +39,15 @@ def prefix(situation: Situation) -> list[Proposal]:
     return [*_in_threads(situation, inner, axis), *found]
 
 
-def _blocks(situation: Situation, apart: list[AxisClass], axis: AxisClass) -> tuple[list[Digit], dict[int, Affine]]:
-    """A block digit per class that nothing scans but for those `apart`, and one for the runs along `axis`, if any."""
+def _blocks(
+    situation: Situation, apart: list[AxisClass], axis: AxisClass, first: tuple[Digit, ...] = ()
+) -> tuple[list[Digit], dict[int, Affine]]:
+    """Block digits: those in which neighbours differ `first`, one per class that nothing scans but for those `apart`,
+    and one for the runs along `axis`, if any."""
     parallel = [a for a in situation.axes if a not in apart]
     parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
-    digits = [block(f"b{k}", a.extent) for k, a in enumerate(parallel)]
-    splits = {a.number: mixed((d, 1)) for a, d in zip(parallel, digits, strict=True)}
+    digits = [*first, *(block(f"b{k}", a.extent) for k, a in enumerate(parallel, len(first)))]
+    splits = {a.number: mixed((d, 1)) for a, d in zip(parallel, digits[len(first) :], strict=True)}
     splits[axis.number] = mixed((run_block(axis, digits), axis.run))
     return digits, splits
 
@@ -98,15 +101,17 @@ def _columns(situation: Situation, inner: AxisClass, axis: AxisClass, most: int,
 
 def _in_threads(situation: Situation, inner: AxisClass, axis: AxisClass) -> list[Proposal]:
     """A thread runs through its columns: no warp meets, and each row that a block reads is one long piece."""
-    digits, splits = _blocks(situation, [axis, inner], axis)
-    width = situation.width(inner.extent, flat=False)
-    lanes = min(128, power_above(-(-inner.size(situation.hints) // width)))
+    width, columns = situation.width(inner.extent, flat=False), inner.size(situation.hints)
+    while width > 1 and columns < width * situation.target.warp:
+        width //= 2
+    lanes = min(128, power_above(-(-columns // width)))
     if lanes < situation.target.warp:
         return []
     tx, u, v = thread("tx", 1, lanes), slot("u", THREAD_STEPS), slot("v", width)
     r = loop("r", _length(axis).ceildiv(THREAD_STEPS))
-    digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
-    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
+    panel = block("b0", inner.extent.ceildiv(lanes * width))  # neighbouring blocks share rows
+    digits, splits = _blocks(situation, [axis, inner], axis, (panel,))
+    splits[inner.number] = mixed((panel, lanes * width), (tx, width), (v, 1))
     splits[axis.number] += mixed((r, THREAD_STEPS), (u, 1))
     kept = kept_digits([*digits, tx, r, u, v], keep_threads=True)
     return [

@@ -119,7 +119,14 @@ def test_whole_rows_of_wide_columns_are_read_in_runs() -> None:
     assert_legal(plan)
 
 
-@pytest.mark.parametrize("shape", [(3, 256), (8, 256), (130, 260), (67, 1000)])
+def test_narrow_columns_are_read_in_whole_rows_and_few_long_ones_in_runs() -> None:
+    (kernel,) = plan_of(lambda x: np.cumsum(x, axis=1), "f32[4096, 256, 64]", "h200").kernels
+    parameters = dict(kernel.schedule.parameters)
+    assert parameters["lanes"] * parameters["vector"] == 64 and kernel.threads == 32
+    assert len(plan_of(lambda x: np.cumsum(x, axis=1), "f32[64, 4096, 1024]", "h200").kernels) == 3
+
+
+@pytest.mark.parametrize("shape", [(3, 256), (8, 256), (130, 260), (67, 1000), (40, 33)])
 def test_a_thread_runs_through_its_columns(jit: Jit, shape: tuple[int, int]) -> None:
     compiled = jit(down, strategies={"y": "columns"}, tiles={"y": {"unroll": 8}}, **INTERPRETED)
     x = values(shape, "f8")
