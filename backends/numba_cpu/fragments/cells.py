@@ -9,6 +9,7 @@ from numba.extending import models, register_model
 
 from polyfuse.backends.numba_cpu.fragments.elementwise import element_of
 from polyfuse.backends.numba_cpu.fragments.frame import scratch_address
+from polyfuse.backends.numba_cpu.fragments.layouts import LANES
 from polyfuse.backends.numba_cpu.fragments.operation import Typed, literal, operation
 from polyfuse.backends.numba_cpu.fragments.types import BYTE_POINTER, Fragment, representation
 from polyfuse.backends.numba_cpu.fragments.vectors import Builder, Value
@@ -32,7 +33,8 @@ class CellsModel(models.PrimitiveModel):
 def own_cells(dtype: Any, shape: Any, threads: Any) -> Typed:
     """Memory for a fragment of `shape`."""
     held = Fragment(element_of(dtype, "own_cells"), literal(shape, "the shape of cells"))
-    return Cells(held), lambda builder, *_: scratch_address(builder, held.size * held.dtype.itemsize)
+    size = held.layout.vectors * LANES * held.dtype.itemsize  # a shorter vector is followed by padding
+    return Cells(held), lambda builder, *_: scratch_address(builder, size)
 
 
 @operation
@@ -42,7 +44,7 @@ def put_cells(cells: Any, value: Any) -> Typed:
         return None
 
     def lower(builder: Builder, address: Value, held: Value) -> None:
-        builder.store(held, builder.bitcast(address, held.type.as_pointer()))
+        builder.store(held, address)
 
     return types.void, lower
 
@@ -52,5 +54,5 @@ def get_cells(cells: Any) -> Typed:
     """What was kept."""
     if not isinstance(cells, Cells):
         return None
-    kind = representation(cells.held).as_pointer()
-    return cells.held, lambda builder, address: builder.load(builder.bitcast(address, kind))
+    kind = representation(cells.held)
+    return cells.held, lambda builder, address: builder.load(address, typ=kind)
