@@ -18,6 +18,8 @@ from polyfuse.fuzz.script import save
 from polyfuse.fuzz.shrink import shrunk
 from polyfuse.fuzz.ways import Way
 
+HERE = f"{Path(__file__).parents[2]}/"  # a record names files, not the machine that it was made on
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
@@ -58,7 +60,7 @@ def written_down(
         "kind": failure.kind,
         "backend": corpus.backend,
         "script": path.name,
-        "text": failure.text.strip()[-300:],
+        "text": failure.text.replace(HERE, "").strip()[-300:],
         "program": as_data(program.written),
         "shrunk": small.written.source,
         "way": None if failure.way is None else _way_data(failure.way),

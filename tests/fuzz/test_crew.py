@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+import polyfuse
 from polyfuse.fuzz.arrays import ArrayValue
 from polyfuse.fuzz.check import Failure
 from polyfuse.fuzz.crew import Crew, Limits
@@ -59,6 +60,12 @@ def test_the_way_of_a_failure_survives_the_record(tmp_path: Path) -> None:
     program = random_program(5)
     found = written_down(program, program, failure, 5, Corpus("interpreter", tmp_path))
     assert ways_of(json.loads(json.dumps(found))) == [failure.way]
+
+
+def test_a_record_names_files_and_no_machine(tmp_path: Path) -> None:
+    program, text = random_program(5), f'File "{Path(polyfuse.__file__).with_name("expr.py")}", line 3'
+    found = written_down(program, program, Failure("internal", text), 5, Corpus("interpreter", tmp_path))
+    assert found["text"] == 'File "polyfuse/expr.py", line 3'
 
 
 def entry(source: str) -> dict[str, object]:
