@@ -93,12 +93,12 @@ def tools_of(module: Any) -> Tools:
     )
 
 
-def _scatter_table(module: Any, *arrays: Any, **settings: Any) -> None:
-    scatter_rows.table(tools_of(module), *arrays, **settings)
+def _scatter_table(module: Any, at: Any, result: Any) -> None:
+    scatter_rows.table(tools_of(module), at, result)
 
 
-def _scatter_folded(module: Any, *arrays: Any, **settings: Any) -> None:
-    scatter_rows.folded(tools_of(module), *arrays, **settings)
+def _scatter_folded(module: Any, updates: Any, table: Any, at: Any, result: Any, *, monoid: str) -> None:
+    scatter_rows.folded(tools_of(module), updates, table, at, result, monoid=monoid)
 
 
 _FUNCTIONS: Mapping[str, Function] = {

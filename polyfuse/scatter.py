@@ -132,20 +132,23 @@ def folded_runs(tools: Tools, values: Any, target: Any, monoid: str) -> tuple[An
     fill = _neutral(tools, values, monoid)
     differs = target == target
     differs[1:] = target[1:] != target[:-1]
-    begins = start = tools.nonzero(differs)
-    while len(start) < len(values):
-        run = tools.module.cumsum(differs, 0) - 1
-        count = tools.module.bincount(run)
-        groups = (count + share - 1) // share
-        first = tools.module.cumsum(groups, 0) - groups
-        total = int(first[-1]) + int(groups[-1])
+    begins = tools.nonzero(differs)
+    run = tools.module.cumsum(differs, 0) - 1
+    place = tools.arange(len(values)) - begins[run]
+    count = tools.module.roll(begins, -1) - begins
+    count[-1] += len(values)
+    while len(values) > len(begins):
+        count = (count + share - 1) // share
+        first, total = tools.module.cumsum(count, 0) - count, int(count.sum())
+        at = first[run] * share + place
         laid = tools.full((total * share, *values.shape[1:]), fill, values)
-        laid[first[run] * share + tools.arange(len(values)) - start[run]] = values
+        laid[at] = values
         while len(laid) > total:
             laid = combine(laid[0::2], laid[1::2])
-        values, start = laid, first
-        differs = tools.arange(total) < 0
-        differs[first] = True
+        group = at // share
+        runs, places = tools.full((total,), 0, run), tools.full((total,), 0, place)
+        runs[group], places[group] = run, place // share  # all elements of a group write the same
+        values, run, place = laid, runs, places
     return values, begins
 
 

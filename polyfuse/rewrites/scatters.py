@@ -11,6 +11,7 @@ that results depend on the indices alone; only the association of float sums dif
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse import expr
@@ -40,7 +41,7 @@ def tabled_scatters(program: Program) -> Program:
         if original.digest in program.sources:
             line = program.sources[original.digest]
             sources.update({call.digest: line for call in (found.table(), found.folded()) if call is not None})
-            checks = [n for n in expr.topological(found.operands) if isinstance(n, Gather) and n.bounds == "raise"]
+            checks = [n for n in expr.topological([found.at]) if isinstance(n, Gather) and n.bounds == "raise"]
             sources.update({n.digest: line for n in checks if n.digest not in program.sources})
         return found.result()
 
@@ -52,12 +53,11 @@ def tabled_scatters(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A scatter whose last `width` axes are whole rows; `operands` and `index` choose among the axes before."""
+    """A scatter whose last `width` axes are whole rows; `at`: the row-major target of each among the axes before."""
 
     node: Scatter
     width: int
-    operands: tuple[Node, ...]
-    index: tuple[IndexEntry, ...]
+    at: Node
 
     @property
     def targets(self) -> tuple[Affine, ...]:
@@ -73,20 +73,16 @@ class _Rows:
         """Entries of the table per target: of assignments the last one alone counts."""
         return 1 if self.node.monoid == "set" else TABLE
 
-    def _call(self, name: str, **more: object) -> Call:
-        return Call(name, (("index", self.index), *more.items()), in_place=True)
-
     def table(self) -> Node:
         """i32[places, axes of `over`, *targets]"""
         shape = (Affine.of(self.places), Affine.of(len(self.over)), *self.targets)
-        return expr.opaque(self._call("scatter_table"), self.operands, shape, i32)
+        return expr.opaque(Call("scatter_table", in_place=True), [self.at], shape, i32)
 
     def folded(self) -> Node | None:
         if self.node.monoid == "set":
             return None
-        call = self._call("scatter_folded", monoid=self.node.monoid, leading=len(self.over))
-        operands = [self.node.updates, self.table(), *self.operands]
-        return expr.opaque(call, operands, self.node.updates.shape, self.node.dtype)
+        call = Call("scatter_folded", (("monoid", self.node.monoid),), in_place=True)
+        return expr.opaque(call, [self.node.updates, self.table(), self.at], self.node.updates.shape, self.node.dtype)
 
     def result(self) -> Node:
         """The base combined with the rows that the table names, in order."""
@@ -137,27 +133,25 @@ def _rows_of(node: Scatter) -> _Rows | None:
         operands = [_narrow(o, len(over)) for o in node.operands]
         found = [o for o in operands if o is not None]
         if len(found) == len(operands) and any(o.rank for o in found) and _moves_rows(node, width):
-            return _Rows(node, width, *_settled(node, node.index[: node.base.rank - width], over, found))
+            return _Rows(node, width, _target(node, node.index[: node.base.rank - width], over, found))
     return None
 
 
-def _settled(
-    node: Scatter, index: tuple[IndexEntry, ...], over: tuple[Affine, ...], found: list[Node]
-) -> tuple[tuple[Node, ...], tuple[IndexEntry, ...]]:
-    """(operands, index) of calls that check nothing: an operand in bounds per axis, which the kernel that computes it
-    checks where it has to be; entries that sizes enter are operands as well."""
-    entries: list[IndexEntry] = []
-    operands: list[Node] = []
+def _target(node: Scatter, index: Sequence[IndexEntry], over: tuple[Affine, ...], found: Sequence[Node]) -> Node:
+    """The row-major target of every row of updates, in bounds."""
+    at: Node | None = None
     for entry, extent in zip(index, node.base.shape, strict=False):
-        if isinstance(entry, Affine) and all(name.startswith("%") for name in entry.names()):
-            entries.append(entry)
-            continue
-        if isinstance(entry, DataIndex):
-            operands.append(_inside(found[entry.operand], extent, node.bounds))
+        if isinstance(entry, Affine):
+            here: Node = expr.iota(over, entry, i64)
         else:
-            operands.append(expr.iota(over, entry, i64))
-        entries.append(DataIndex(len(operands) - 1))
-    return tuple(operands), tuple(entries)
+            operand = _inside(found[entry.operand], extent, node.bounds)
+            here = operand if operand.rank else expr.view(operand, over, ())
+        if at is not None:
+            at = expr.map_("multiply", [at, expr.iota((), extent, i64)], i64)
+            here = expr.map_("add", [at, here], i64)
+        at = here
+    assert at is not None, "rows of no axis"
+    return at
 
 
 def _inside(at: Node, extent: Affine, bounds: str) -> Node:

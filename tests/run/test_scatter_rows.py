@@ -10,8 +10,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import library_functions
+from polyfuse.affine import Affine
 from polyfuse.errors import IndexFault
-from polyfuse.expr import Affine, DataIndex
 from polyfuse.face.interpreted import run_plan
 from polyfuse.plan import Launch, Plan
 from polyfuse.scatter_rows import TABLE
@@ -137,14 +137,13 @@ def test_torch_fills_the_same_table(over: tuple[int, ...], monoid: str) -> None:
     torch = pytest.importorskip("torch")
     from polyfuse.run.libraries.torch_functions import call
 
-    index = {"index": (DataIndex(0),)}
-    more = {**index, "monoid": monoid, "leading": len(over)}
+    more = {"monoid": monoid}
     at, u = RNG.integers(0, 30, over), drawn("float32", (*over, 8))
     table, folded = np.empty((TABLE, len(over), 30), np.int32), np.zeros_like(u)
-    library_functions.call(np, "scatter_table", [at, table], index)
+    library_functions.call(np, "scatter_table", [at, table], {})
     library_functions.call(np, "scatter_folded", [u, table, at, folded], more)
     theirs, rows = torch.empty(table.shape, dtype=torch.int32), torch.zeros(u.shape)
-    call("scatter_table", [torch.from_numpy(at), theirs], index)
+    call("scatter_table", [torch.from_numpy(at), theirs], {})
     call("scatter_folded", [torch.from_numpy(u), theirs, torch.from_numpy(at), rows], more)
     np.testing.assert_array_equal(theirs.numpy(), table)
     np.testing.assert_array_equal(rows.numpy(), folded)

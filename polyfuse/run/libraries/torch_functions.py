@@ -93,12 +93,12 @@ def _extreme(x: Any, largest: bool) -> Any:
     return torch.iinfo(x.dtype).max if largest else torch.iinfo(x.dtype).min
 
 
-def _scatter_table(*arrays: Any, **settings: Any) -> None:
-    table(_tools(arrays[0]), *arrays, **settings)
+def _scatter_table(at: Any, result: Any) -> None:
+    table(_tools(at), at, result)
 
 
-def _scatter_folded(*arrays: Any, **settings: Any) -> None:
-    folded(_tools(arrays[0]), *arrays, **settings)
+def _scatter_folded(updates: Any, named: Any, at: Any, result: Any, *, monoid: str) -> None:
+    folded(_tools(at), updates, named, at, result, monoid=monoid)
 
 
 # torch indexes and compares unsigned integers of more than 8 bits hardly anywhere; their bits serve as signed ones.
