@@ -175,19 +175,19 @@ class _Helper:
 
 def serve() -> None:
     """What a helper does: say that it is there, then run jobs from its input until that ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints, prints elsewhere
-    _send(answers, "ready")
-    while True:
-        try:
-            job = _receive(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            outcome: bytes | str = job.run()
-        except Exception as error:
-            outcome = f"{type(error).__name__}: {error}"
-        _send(answers, outcome)
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # whatever prints, prints elsewhere
+        _send(answers, "ready")
+        while True:
+            try:
+                job = _receive(sys.stdin.buffer)
+            except EOFError:
+                return
+            try:
+                outcome: bytes | str = job.run()
+            except Exception as error:
+                outcome = f"{type(error).__name__}: {error}"
+            _send(answers, outcome)
 
 
 def _send(pipe: IO[bytes], value: Any) -> None:

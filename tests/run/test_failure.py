@@ -15,15 +15,16 @@ import islpy
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.errors import CompileError, OptionError
 from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
-from polyfuse.face.reproduce import write
+from polyfuse.face.reproduce import script, write
 from polyfuse.options import Environment, Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
-from polyfuse.run.failure import is_internal
+from polyfuse.run.failure import Attempt, is_internal
 from polyfuse.run.services import Backend, Services
 
 pytestmark = pytest.mark.fails_inside
@@ -120,6 +121,61 @@ def test_the_reproducer_is_the_users_alone_and_repeats_the_failure(tmp_path: Pat
         [sys.executable, str(script)], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 1 and "TypeError" in done.stderr
+
+
+def attempted(name: str = "numba_cpu") -> Attempt:
+    plan = plan_of_softmax()
+    return Attempt(plan.program, plan.target, Options(), (), name)
+
+
+def plan_of_softmax() -> Plan:
+    return pf.jit(softmax).plan(X, target="cpu")
+
+
+def repeat(text: str) -> None:
+    """Run a reproducer in this process."""
+    exec(compile(text, "reproducer", "exec"), {})
+
+
+@pytest.mark.parametrize("name", ["", "numba_cpu"])
+def test_a_reproducer_plans_and_compiles_again(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+    found = backend("numba_cpu")
+
+    class Told:
+        def compile(self, launch: Launch, plan: Plan) -> None:
+            assert found.name == name and plan.program.name == "softmax"
+            compiled.append(launch.kernel.name)
+
+    monkeypatch.setattr("polyfuse.face.joined.backend", lambda asked: Told())
+    text = script(attempted(name), KeyError("v3"))
+    repeat(text)
+    assert capsys.readouterr().out == "softmax: no failure\n"
+    assert len(compiled) == (len(plan_of_softmax().launches) if name else 0)
+
+
+def test_a_reproducer_fails_as_the_program_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = script(attempted(), KeyError("v3"))
+
+    def fail(*arguments: Any) -> None:
+        raise KeyError("v3")
+
+    monkeypatch.setattr("polyfuse.planning.planner.plan_program", fail)
+    with pytest.raises(KeyError, match="v3"):
+        repeat(text)
+
+
+def test_a_program_that_cannot_be_written_down_says_so() -> None:
+    unstorable = replace(attempted(), options=object())  # type: ignore[arg-type]
+    with pytest.raises(SystemExit, match="this program cannot be written down: "):
+        repeat(script(unstorable, KeyError("v3")))
+
+
+def test_where_nothing_can_be_written_there_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    assert write(attempted(), KeyError("v3"), str(tmp_path / "taken" / "below")) == ""
 
 
 def test_errors_of_users_stay_what_they_are(tmp_path: Path) -> None:

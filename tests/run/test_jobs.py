@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import pickle
 import subprocess
 import sys
+import tempfile
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -113,6 +118,43 @@ def test_no_process_can_be_started(started: list[Any], monkeypatch: pytest.Monke
 def test_an_error_of_a_job_is_raised(is_concurrent: bool) -> None:
     with pytest.raises(LookupError, match="job 3"):
         run_jobs([Told(k, os.getpid(), "wrong" if k == 3 else "well", is_concurrent) for k in range(6)])
+
+
+def served(monkeypatch: pytest.MonkeyPatch, *jobs: Told) -> list[Any]:
+    """What a helper answers that is given these jobs."""
+    stream = io.BytesIO(b"".join(pickle.dumps(job) for job in jobs))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+    with tempfile.TemporaryFile() as answers:
+        kept = os.dup(1)
+        os.dup2(answers.fileno(), 1)
+        try:
+            jobs_module.serve()
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+        answers.seek(0)
+        return [pickle.load(answers) for _ in range(1 + len(jobs))]
+
+
+def test_a_helper_answers_with_bytes_or_with_what_went_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    elsewhere, marker = os.getpid() + 1, str(tmp_path / "m")
+    jobs = [Told(k, elsewhere, how, marker=marker) for k, how in enumerate(("well", "raises", "prints"))]
+    assert served(monkeypatch, *jobs) == ["ready", b"0 there", "ValueError: not here", b"2 there"]
+
+
+def test_one_job_needs_no_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_module, "_Work", None)
+    assert run_jobs([Told(4, os.getpid())]) == [b"4 here"]
+
+
+def test_a_process_is_not_started_after_it_was_released() -> None:
+    helper = jobs_module._Helper()
+    helper.release()
+    assert helper._start() is None
+    work = jobs_module._Work([Told(0, os.getpid())], deque([0]))
+    helper.work(work)
+    assert list(work.waiting) == [0]
+    helper.end()
 
 
 def test_processes_are_started_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
