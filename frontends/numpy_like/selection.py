@@ -26,6 +26,9 @@ def clip(
     """``minimum(maximum(x, low), high)``."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     result = positive(x)
+    if low is not None and high is not None and result.weak is None:  # one function of three operands
+        kinds = tuple(kind_of(t) for t in lift_all(result, low, high))
+        result = Tracer(result.state, as_dtype(result, promotion.common(kinds)))
     if low is not None:
         result = ufunc("maximum", result, low)
     return result if high is None else ufunc("minimum", result, high)

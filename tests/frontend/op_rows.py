@@ -92,6 +92,7 @@ ELEMENTWISE = (
         "x.clip(1)",
         "np.clip(x, None, 2)",
     ),
+    *table("x:*:any z::number", "np.clip(x, 0, np.abs(z))", "np.clip(x, -z * z, 3)", domain="small"),
     *table("x:*:number y:*:number z:*:number", "np.clip(x, np.minimum(y, z), np.maximum(y, z))"),
     *table("x:*:number y:*:number", "np.select([x > 1, x > 0], [x, y], 7)", "np.select([x > 1], [y])"),
     *table("x:*:number", "np.piecewise(x, [x > 1, x <= 0], [2, lambda v: v + 1, 5])", "np.choose(x > 1, [x, x * 2])"),
