@@ -32,6 +32,7 @@ from polyfuse.planning.witness import with_witness
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.gathers import sink_gathers
 from polyfuse.rewrites.normalise import normalise
+from polyfuse.rewrites.positions import short_positions
 from polyfuse.rewrites.refinement import refine
 from polyfuse.rewrites.regions import short_regions
 from polyfuse.rewrites.scatters import tabled_scatters
@@ -64,6 +65,9 @@ def plan_program(
     program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = short_regions(program)  # arrays written element by element are computed a few elements at a time
+    shorts = tuple[Guard, ...]()
+    if target.kind == "cuda":
+        program, shorts = short_positions(program, hints)  # positions of extremes are one register, not two
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()
     if not options.batch_invariant:
@@ -77,7 +81,8 @@ def plan_program(
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     _check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
-    return replace(plan, guards=tuple(dict.fromkeys((*plan.guards, *runs, *split, *size_classes(program, hints)))))
+    guards = (*plan.guards, *shorts, *runs, *split, *size_classes(program, hints))
+    return replace(plan, guards=tuple(dict.fromkeys(guards)))
 
 
 def _refuse(options: Options, target: Target) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.arithmetic import Op, by_kind, compare, extremum, is_nan, libdevice
 from polyfuse.backends.numba_cuda.fragments.elementwise import kind_of
+from polyfuse.backends.numba_cuda.fragments.positions import best
 from polyfuse.backends.numba_cuda.fragments.values import Builder, DType, Value, boolean, float64, is_float
 from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types
 
@@ -91,7 +92,9 @@ def neutral(monoid: FragmentMonoid, dtype: DType, exact: bool) -> Value:
 
 
 def tree(b: Builder, monoid: FragmentMonoid, dtypes: tuple[DType, ...], states: list[State]) -> State:
-    """Merge neighbours until one state is left: a balanced tree in the order given."""
+    """Merge neighbours until one state is left: a balanced tree in the order given.  Positions by the value first."""
+    if monoid.states == 2 and len(states) > 1:
+        return best(b, monoid.name, dtypes, states)
     while len(states) > 1:
         pairs = [monoid.merge(b, dtypes, states[k], states[k + 1]) for k in range(0, len(states) - 1, 2)]
         states = pairs + states[2 * len(pairs) :]

@@ -9,7 +9,8 @@ import math
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
-from polyfuse.backends.numba_cuda.fragments.monoids import FragmentMonoid, State, tree
+from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid, State, tree
+from polyfuse.backends.numba_cuda.fragments.positions import candidate, lowest_of_warp
 from polyfuse.backends.numba_cuda.fragments.slots import intrinsic, special_register
 from polyfuse.backends.numba_cuda.fragments.values import (
     I1,
@@ -25,6 +26,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     boolean,
     float32,
     float64,
+    int32,
     itemsize,
     memory_type,
 )
@@ -109,7 +111,9 @@ def _shuffle_words(b: Builder, value: Value, mode: int, lane: Value, clamp: int,
 def butterfly(
     b: Builder, monoid: FragmentMonoid, dtypes: tuple[DType, ...], states: list[State], bits: int, threads: int
 ) -> list[State]:
-    """Combine over the lane bits in `bits`, from the highest down."""
+    """Combine over the lane bits in `bits`, from the highest down.  Positions behind the values: see `positions`."""
+    if monoid.states == 2 and bits & 31:
+        return [_best_of_lanes(b, monoid, dtypes, state, bits, threads) for state in states]
     for bit in (16, 8, 4, 2, 1):
         if bits & bit:
             partners = [
@@ -118,6 +122,16 @@ def butterfly(
             ]
             states = [monoid.merge(b, dtypes, mine, other) for mine, other in zip(states, partners, strict=True)]
     return states
+
+
+def _best_of_lanes(
+    b: Builder, monoid: FragmentMonoid, dtypes: tuple[DType, ...], state: State, bits: int, threads: int
+) -> State:
+    (top,) = butterfly(b, MONOIDS[monoid.name.removeprefix("arg")], dtypes[:1], [state[:1]], bits, threads)[0]
+    position = candidate(b, dtypes[0], state, top)
+    if bits & 31 == 31 and dtypes[1] == int32 and threads >= 32:
+        return top, lowest_of_warp(b, position)
+    return top, butterfly(b, MONOIDS["min"], dtypes[1:], [(position,)], bits, threads)[0][0]
 
 
 # ------------------------------------------------------------------------------------------ exchange between warps
