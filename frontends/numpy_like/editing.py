@@ -167,12 +167,16 @@ def put(x: Tracer, ind: Any, v: ArrayLike, mode: str = "raise") -> None:
 
 
 def putmask(x: Tracer, mask: ArrayLike, values: ArrayLike) -> None:
-    """``np.putmask`` with a scalar, or with values of the shape of the array."""
+    """``np.putmask``: values of another shape than the array's are repeated in the order of its elements."""
     value = lift(x.state, values)
-    if value.ndim and value.ndim != x.ndim:
-        raise ShapeError("np.putmask repeats its values in the order of the mask", advice="Give values of x's shape.")
+    if value.ndim and not _alike(x, value):
+        value = resize(value, x.shape)
     chosen = where(mask, value, x)
     write(x, as_dtype(Tracer(x.state, chosen.node), x.element))
+
+
+def _alike(x: Tracer, y: Tracer) -> bool:
+    return x.ndim == y.ndim and all(x.state.equal(n, m) for n, m in zip(x.sizes, y.sizes, strict=True))
 
 
 def place(x: Tracer, mask: ArrayLike, vals: ArrayLike) -> None:
@@ -184,7 +188,7 @@ def place(x: Tracer, mask: ArrayLike, vals: ArrayLike) -> None:
 
 
 def fill_diagonal(x: Tracer, val: ArrayLike, wrap: bool = False) -> None:
-    """``np.fill_diagonal`` with a single value, or with one per element of the diagonal."""
+    """``np.fill_diagonal``: the values over and over along the diagonal."""
     value = lift(x.state, val)
     if x.ndim < 2 or wrap:
         raise ShapeError("np.fill_diagonal takes matrices, without wrap=True")
@@ -193,8 +197,8 @@ def fill_diagonal(x: Tracer, val: ArrayLike, wrap: bool = False) -> None:
     for other in on[2:]:
         mask = mask & ufunc("equal", on[0], other)
     if value.ndim:
-        rows = on[0]
-        value = value[ufunc("minimum", rows, value.shape[0] - 1)]
+        line = value.reshape(-1)
+        value = line[ufunc("remainder", on[0], line.shape[0])]
     write(x, as_dtype(where(mask, value, x), x.element))
 
 

@@ -216,11 +216,23 @@ def fill(x: Tracer, value: ArrayLike) -> None:
     x[...] = value
 
 
-def copyto(x: Tracer, value: ArrayLike, casting: str = "same_kind", where: ArrayLike = True) -> None:
-    if where is True:
-        x[...] = value
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2}
+
+
+def copyto(x: Tracer, value: ArrayLike, casting: Any = "same_kind", where: ArrayLike = True) -> None:
+    """``np.copyto``.  Raises DTypeError where NumPy does not cast; numbers of Python's need the same kind alone."""
+    given = lift(x.state, value)
+    if given.weak is not None and casting == "same_kind":
+        fits = _KINDS[given.element.kind] <= _KINDS[x.element.kind]
     else:
-        x[...] = x.state.functions["where"](where, value, x).astype(x.dtype)
+        fits = np.can_cast(given.dtype, x.dtype, casting)
+    if not fits:
+        raise DTypeError(
+            f"np.copyto does not cast {given.dtype} to {x.dtype} by the rule {casting!r}",
+            advice="Cast with .astype(...) first, or give casting='unsafe'.",
+        )
+    given = Tracer(x.state, as_dtype(given, x.element))
+    x[...] = given if where is True else x.state.functions["where"](where, given, x)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
