@@ -58,13 +58,14 @@ def choose(
     avoided: frozenset[Header] = frozenset(),
     pricer: Pricer = price,
     number: int | None = None,
+    stated: Header | None = None,
 ) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
     The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.  `flat`:
     contiguous dimensions are collapsed first.  `avoided`: schedules of this group that were refuted.
     `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.  `number`: of
-    the only proposal that counts.
+    the only proposal that counts.  `stated`: strategy and parameters that a proposal must have, no more and no less.
     """
     if flat:
         situation = replace(situation, group=collapse(situation.group, situation.layouts))
@@ -78,6 +79,7 @@ def choose(
         numbered = [(next(numbers), p) for p in tier]
         usable = [(k, p) for k, p in numbered if (p.strategy, p.parameters) not in avoided and number in (None, k)]
         usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
+        usable = [(k, p) for k, p in usable if stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
         wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
         different = _different(wanted)
         candidates = ((p, _priced(situation, p, k, name, max_registers, refusals, pricer)) for k, p in different)

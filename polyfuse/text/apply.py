@@ -119,9 +119,13 @@ def _choice(costs: ProgramCosts, step: KernelText, sets: Sets) -> Choice:
         invariant=costs.options.batch_invariant,
         atomics=ATOMIC in tiles,  # whether that is allowed is for the proof to say
     )
-    return choose(
-        situation, name=step.name, max_registers=costs.options.max_registers, strategy=step.strategy
-    )
+    most, unasked = costs.options.max_registers, replace(situation, tiles={})
+    for parameters in (tiles, dict(step.parameters)):  # unasked first: what is asked for may change others
+        stated = (step.strategy, tuple(sorted(parameters.items())))
+        found = choose(unasked, name=step.name, max_registers=most, stated=stated)
+        if found.schedule is not None and step.threads in (0, found.schedule.threads):
+            return found
+    return choose(situation, name=step.name, max_registers=most, strategy=step.strategy)
 
 
 def refused(step: KernelText, verdict: Verdict | None) -> ScheduleError:

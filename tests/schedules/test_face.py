@@ -51,6 +51,16 @@ def test_a_text_steers() -> None:
     assert_refused(lambda: pf.parse_schedule(wide, softmax, spec), hazard=Hazard.STEERING)
 
 
+def test_parameters_of_a_text_have_no_other_effect_than_they_had_in_its_plan() -> None:
+    along = pf.jit(lambda x, i: np.take_along_axis(x, i, axis=1))
+    twice = pf.jit(lambda x, i: x[i, :, i])
+    cases = [(along, (7, 35), (7, 3)), (twice, (4, 7, 5), (3,))]  # of rows so short that the block's shape follows them
+    for function, shape, chosen in cases:
+        arrays = np.ones(shape, np.float32), np.zeros(chosen, np.int64)
+        plan = function.plan(*arrays, target="h200")
+        assert_schedule(pf.parse_schedule(str(plan), function, *arrays, target="h200"), str(plan))
+
+
 def test_a_cpu_plan_for_arrays() -> None:
     x = np.ones((10, 64), np.float32)
     plan = softmax.plan(x)
