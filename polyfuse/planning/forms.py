@@ -1,0 +1,138 @@
+"""Other forms of a program that a price may prefer once its kernels are known: sums in one pass, sums in two stages."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import Layout
+from polyfuse.cost.phases import long_totals
+from polyfuse.errors import ScheduleError
+from polyfuse.grouping.partition import KernelGroup
+from polyfuse.grouping.search import Grouping
+from polyfuse.options import Options
+from polyfuse.planning.choose import Choice
+from polyfuse.planning.program_costs import ProgramCosts, other_form
+from polyfuse.planning.proving import proved
+from polyfuse.planning.wishes import granted, grouped
+from polyfuse.rewrites import split
+from polyfuse.rewrites.cascades import cascaded, sites
+from polyfuse.scop import Statement
+
+fusion_log = logging.getLogger("polyfuse.fusion")
+
+GAIN = 0.9
+"""Of the predicted time, above which a program's own sums stay, and where less than a launch is won: prices are not
+finer than that (softmax of 512 x 262144 in two passes 401 us, held by clusters 404, predicted 374 and 414), and every
+other form of a kernel is one more to compile.  What would wait in shared memory is no simpler than what need not."""
+STAGES = 0.97
+"""The same for sums in two stages, whose forms read the same (A^T (A x) of 65536 x 4096 on an H200, in one: 279 us,
+predicted 272; of 16384 x 16384 in two: 254, predicted 250)."""
+
+
+def in_one_pass(
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...], effort: int | None
+) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one that takes sums with what they are relative to, where kernels of the first
+    pass more than once over what both reduce; proved.  What the user steers by name, rounds step by step, or wants
+    alike in every batch, stays as it is."""
+    scop = costs.scop
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+        return costs, grouping
+    numbers = {s.digest: s.id for s in scop.statements if isinstance(s, Statement)}
+    found = [(s, {numbers[r.digest] for r in (*s.firsts, s.total)}) for s in sites(scop.program)]
+    chosen = [s for s, values in found if not any(_holds(costs, kernel, values) for kernel in grouping.kernels)]
+    if not chosen:
+        return costs, grouping
+    if granted(costs.options, grouping.spent) == 0:
+        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
+    program = cascaded(scop.program, chosen)
+    gain = 1.0 if _in_cells(costs, grouping) else GAIN
+    what = f"{len(chosen)} sums in one pass"
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, what, gain)
+
+
+def in_two_stages(
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...], effort: int | None
+) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one in which a second kernel adds up the shares of those sums that would keep
+    one block of the first busy for longer than a launch takes; proved."""
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+        return costs, grouping
+    cuts: dict[bytes, split.Cut] = {}
+    for kernel in grouping.kernels:
+        cuts |= _cuts(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
+    if not cuts:
+        return costs, grouping
+    if granted(costs.options, grouping.spent) == 0:
+        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
+    program = split.in_two_stages(costs.scop.program, cuts)
+    others = other_form(costs, program, layouts)
+    return _cheaper(costs, grouping, others, effort, f"{len(cuts)} sums in two stages", STAGES)
+
+
+def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
+    """Of the sums with many shares, by digest: where the blocks of a schedule begin theirs."""
+    if choice.schedule is None or choice.group is None:
+        return {}
+    schedule, scop, found = choice.schedule, choice.group.scop, dict[bytes, split.Cut]()
+    known = {s.digest for s in costs.scop.statements if isinstance(s, Statement)}
+    for total in long_totals(scop, schedule, costs.target, {**scop.program.hints, **costs.hints}):
+        statement, along = scop.statements[total.value], schedule.finish_of(total)
+        share = next(p for p in schedule.placed if p.value == total.value and p.role == "compute")
+        if not isinstance(statement, Statement) or statement.digest not in known:
+            continue
+        for dim in statement.reduced:
+            entry = share.place[dim]
+            step = entry.coefficient(f"${along}") if isinstance(entry, Affine) else 0
+            found |= {statement.digest: (dim, step)} if step > 1 else {}
+    return found
+
+
+def _keeps_its_form(options: Options) -> bool:
+    """Whether values are what the user steers by name, rounds step by step, or wants alike in every batch."""
+    steered = options.together or options.apart or options.tiles or options.strategies or options.max_fusion_size
+    return bool(options.fuse != "all" or options.round == "every-op" or options.batch_invariant or steered)
+
+
+def _cheaper(
+    costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, effort: int | None, what: str, gain: float = GAIN
+) -> tuple[ProgramCosts, Grouping]:
+    """The other form of a program, proved, where it gains enough; else the one that there is."""
+    try:
+        other = proved(others, grouped(others, effort, grouping.spent))
+    except ScheduleError as error:
+        fusion_log.info("not %s: %s", what, error)
+        return costs, grouping
+    time, before = _time(others, other), _time(costs, grouping)
+    fusion_log.info("%s: %d us, %d without", what, time // 10**6, before // 10**6)
+    costs.work = others.work = costs.work + others.work
+    spent = grouping.spent + other.spent
+    least = max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0
+    if time < before - least:
+        return others, replace(other, spent=spent)
+    return costs, replace(grouping, spent=spent)
+
+
+def _in_cells(costs: ProgramCosts, grouping: Grouping) -> bool:
+    """Whether a kernel holds a part of what it passes over again in shared memory."""
+    schedules = [costs.choice(k.body, k.roots, k.loads).schedule for k in grouping.kernels]
+    return any(s is not None and s.cells is not None for s in schedules)
+
+
+def _time(costs: ProgramCosts, grouping: Grouping) -> int:
+    """Picoseconds of the schedules that were proved, which may be dearer than those that the search joined for."""
+    chosen = [(k.time, costs.choice(k.body, k.roots, k.loads).cost) for k in grouping.kernels]
+    return sum(time if cost is None else cost.picoseconds for time, cost in chosen)
+
+
+def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
+    """Whether a kernel reads what these reductions take once, and holds it in the registers of one block in between,
+    beside which a processor has room for others."""
+    choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
+    if not values <= kernel.body or choice.schedule is None or choice.cost is None:
+        return False
+    largest = choice.schedule.threads >= costs.target.threads_per_block  # or a cluster of several
+    in_registers = not choice.schedule.of_kind("loop") and choice.schedule.cells is None
+    return in_registers and choice.cost.occupancy > 1 and not largest
