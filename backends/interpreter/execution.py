@@ -249,7 +249,7 @@ class Execution:
     def _store(self, op: Store | AtomicUpdate, active: Bools | None) -> None:
         value = self._value(op.value)
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active, value)
-        if isinstance(op, Store) and op.vector > 1 and self.checks:
+        if op.vector > 1 and self.checks:
             self._check_vectors(op.array, op.vector, entries, used)
         element = self._element(op.array, entries, used)
         memory, units = self.memory[op.array], self._units(used)

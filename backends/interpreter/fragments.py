@@ -60,7 +60,7 @@ def run_source(
     counts: dict[tuple[str, int], int] = {}
     together = not communicates(kernel)
     alone = not together or "scalar(" in source
-    groups = (np.array([b]) for b in range(math.prod(grid))) if alone else batches(kernel, grid)
+    groups = (np.array([b]) for b in range(math.prod(grid))) if alone else batches(kernel, grid, seed)
 
     def programs() -> Generator[Generator[None, None, None], None, None]:
         for blocks in groups:

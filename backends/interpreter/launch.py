@@ -157,13 +157,17 @@ def shared_memories(kernel: Kernel, blocks: int, checks: bool) -> dict[str, Memo
     return result
 
 
-def batches(kernel: Kernel, grid: tuple[int, ...]) -> Iterator[Ints]:
-    """Block numbers that run in lock step together."""
+def batches(kernel: Kernel, grid: tuple[int, ...], seed: int | None) -> Iterator[Ints]:
+    """Block numbers that run in lock step together: in order, or shuffled by `seed` where blocks update what others do,
+    each in its turn."""
     blocks = int(np.prod(grid, dtype=np.int64))
+    order = np.arange(blocks, dtype=np.int64)
+    if seed is not None and any(isinstance(op, AtomicUpdate) for op in operations(kernel.body)):
+        np.random.default_rng(seed).shuffle(order)
     slots = int(np.prod([s.extent for s in kernel.slots], dtype=np.int64))
     step = max(1, BATCH_ELEMENTS // (kernel.threads * slots))
     for start in range(0, blocks, step):
-        yield np.arange(start, min(start + step, blocks), dtype=np.int64)
+        yield order[start : start + step]
 
 
 def interleave(programs: Iterator[Generator[None, None, None]], seed: int | None) -> None:

@@ -35,7 +35,8 @@ def run_kernel(
 ) -> None:
     """Runs `kernel` on `arrays`, in place.
 
-    `seed` shuffles the order in which blocks that meet in an election proceed; None runs them one after the other.
+    `seed` shuffles the order in which blocks that meet in an election or in atomic updates proceed; None runs them one
+    after the other.
     `defined` maps the names of arrays whose content may be undefined to boolean masks of their shape; stores set them.
 
     Raises:
@@ -52,7 +53,7 @@ def run_kernel(
     def programs() -> Generator[Steps, None, None]:
         for part in _parts(kernel, memory, sizes, scalars):
             own, grid = part.kernel, tuple(n.evaluate(part.sizes) for n in part.kernel.grid)
-            groups = batches(own, grid) if together else (np.array([b]) for b in range(int(np.prod(grid))))
+            groups = batches(own, grid, seed) if together else (np.array([b]) for b in range(int(np.prod(grid))))
             values = _scalars(own, part.scalars)
             for blocks in groups:
                 state = (part.memory, dict(values), elections, counts, checks)

@@ -185,33 +185,6 @@ once, 186 in 1,024, 210 in 2,048, 136 without shares; A p with A^T r of 2 values
 run at once, 263 where 396 do."""
 
 
-FILL = 3.0e-6
-"""Seconds by which a launch that fills results delays the one behind it, where that takes twice as long as the host
-needs for a launch; else the host is what the two wait for.  Sums on an H200, with an election and with a fill in front:
-of 16384 x 16384 242.1 and 241.8 us, of 1000000 x 64 along columns 65.3 and 64.7, of 5 x 3000000 along rows 21.2 and
-22.6, of 100000 x 64 along columns 20.6 and 25.4."""
-UPDATES = 0.25
-"""Of the bandwidth of the last-level cache, what atomic updates of different elements reach, at least: 262,144 of them
-beside 268 MB that are read take 1.5 us more on an H200 than 65,536."""
-ONE_ELEMENT = 1
-"""Cycles between two updates of one element: a guess."""
-
-
-def merging(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, busy: float) -> float:
-    """Seconds that filling results with neutral elements adds to a kernel that keeps the device busy for so long, and
-    merging the shares of all blocks into them: those of different elements side by side, those of one in turn."""
-    if not schedule.filled:
-        return 0.0
-    seconds = max(FILL, target.launch - busy / 2)
-    for atomic in (p for p in schedule.placed if p.role == "atomic"):
-        along = next(g.digit for g in schedule.grid_combine if g.reduction == atomic.providers[0])
-        size = sizes.volume(scop.shape(atomic.value)) * scop.dtype(atomic.value).itemsize
-        shares = sizes.extent[along]
-        updated = max(size * shares / (UPDATES * target.l2_bandwidth), shares * ONE_ELEMENT / target.clock)
-        seconds += size / target.bandwidth + updated
-    return seconds
-
-
 def finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, waves: int) -> float:
     """What blocks do about their shares: each leaves its own, and behind the last arrival one block reads the shares of
     its election, at the bandwidth of one processor; a cluster at that of all its own."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polyfuse.cost import cpu as cost_cpu
+from polyfuse.cost.atomics import merging
 from polyfuse.cost.counts import (
     Cost,
     Sizes,
@@ -29,7 +30,6 @@ from polyfuse.cost.phases import (
     in_cells,
     in_clusters,
     in_phases,
-    merging,
     overlap,
     runs_in_threads,
     waiting,

@@ -128,6 +128,10 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
         lambda: kernel(AtomicUpdate("n", (Affine.of(0),), "argmax", Const(1, i32))),
         "argmax has a state of 2 values, not 1",
     ),
+    "atomic vector": (
+        lambda: kernel(AtomicUpdate("y", (B0, 2 * T + V), "sum", Const(1.0, f32), vector=4)),
+        r"\$t moves the address by 2",
+    ),
     "shared index too large": (lambda: kernel(Load("a", "s", (T + 1, V))), r"index \$t \+ 1 .* may exceed 63"),
     "shared index negative": (lambda: kernel(Load("a", "s", (T, V - 1))), r"index \$v - 1 .* may be negative"),
     "shared index unbounded": (lambda: kernel(Load("a", "s", (B0, V))), r"index \$b0 .* may exceed 63"),

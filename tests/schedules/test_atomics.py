@@ -101,6 +101,14 @@ def test_results_are_right_in_any_order_of_blocks(name: str) -> None:
                 np.testing.assert_allclose(one, other, rtol=0, atol=tolerance if x.dtype.kind == "f" else 0)
 
 
+@pytest.mark.parametrize(("spec", "same"), [(LONG, False), ("i64[M~100000, N~64]", True)])
+def test_two_orders_of_blocks_give_other_bits_of_sums_of_floats(spec: str, same: bool) -> None:
+    plan = plan_of(columns, spec)
+    x = (100 * np.random.default_rng(0).standard_normal((20000, 64))).astype(plan.program.arguments[0].dtype.numpy)
+    runs = [run_plan(plan, [x], seed=seed)[0].tobytes() for seed in (0, 1, 0)]
+    assert runs[0] == runs[2] and (runs[0] == runs[1]) == same
+
+
 def test_a_launch_before_fills_the_result() -> None:
     plan = plan_of(columns, LONG)
     fill, kernel = plan.launches
