@@ -227,6 +227,7 @@ TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "ufunc": dispatch_ufunc,
         "method": method,
         "refill": editing.refill,
+        "flat": reshaping.flat,
         "call_function": call_function,
     }
 )

@@ -208,4 +208,20 @@ def flatten(x: ArrayLike, order: str = "C") -> Tracer:
     return reshape(x, -1, order="C" if order in ("A", "K") else order, copy=True)
 
 
+class Flat(Tracer):
+    """``x.flat``: a part of it is a copy, and writes reach `x`."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        found: Any = super().__getitem__(index)
+        return Tracer(found.state, found.node) if isinstance(found, Tracer) else found
+
+
+def flat(x: Tracer) -> Flat:
+    """All elements in C order, in the memory of `x`."""
+    seen = x.through(_path(x, _with_inferred(x, [(Affine.of(-1),)])))
+    return Flat(x.state, seen.buffer, seen.path)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {"reshape": reshape, "ravel": ravel, "flatten": flatten}

@@ -204,7 +204,8 @@ class Tracer(Operators["Tracer"]):
 
     @property
     def flat(self) -> Tracer:
-        return self.state.call("ravel", self)  # type: ignore[no-any-return]
+        """``x.flat``: what is written into it is written into `x`, however that lies in memory."""
+        return self.state.call("flat", self)  # type: ignore[no-any-return]
 
     @flat.setter
     def flat(self, values: Any) -> None:

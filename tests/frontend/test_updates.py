@@ -323,3 +323,23 @@ def test_an_empty_range_is_an_index_of_integers() -> None:
 def test_a_count_that_has_no_place_is_an_index_error(value: int) -> None:
     with pytest.raises(IndexError):
         pf.jit(lambda x: np.bincount(x, minlength=5))(np.array([0, value]))
+
+
+@pytest.mark.parametrize("name", ["whole", "transposed", "strided", "reversed"])
+def test_flat_is_written_through_and_its_parts_are_copies(name: str) -> None:
+    views = {"whole": lambda y: y, "transposed": lambda y: y.T, "strided": lambda y: y[:, ::2]}
+    view = views.get(name, lambda y: y[::-1])
+
+    def function(x: Any) -> Any:
+        y = x.copy()
+        line = view(y).flat
+        part = line[2:5]
+        part[0] = 100
+        line[1] = 7
+        view(y).flat[3:5] += 1
+        y[0, 0] = -1
+        return y, part, line[0] + line[4]
+
+    x = np.arange(12.0).reshape(3, 4)
+    for got, wanted in zip(run(function, x), function(x), strict=True):
+        np.testing.assert_array_equal(got, wanted)
