@@ -148,8 +148,8 @@ def _placed_text(placed: Placed) -> str:
 
 def _order_lines(order: tuple[TreeItem, ...], indent: str = "") -> Iterator[str]:
     for item in order:
-        if isinstance(item, LoopNest):
-            yield f"{indent}for {item.digit}"
-            yield from _order_lines(item.items, f"{indent}  ")
-        else:
+        if isinstance(item, str):
             yield f"{indent}{item}"
+        else:
+            yield f"{indent}for {item.digit}" if isinstance(item, LoopNest) else f"{indent}last of {item.digit}"
+            yield from _order_lines(item.items, f"{indent}  ")

@@ -7,16 +7,21 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.errors import OptionError
 from polyfuse.explain.dump import dump_plan, log_plan
+from polyfuse.schedule import Cells
 from polyfuse.scop_builder import build_scop
 from polyfuse.text.levels import places_text, program_text, scop_text
+from tests.legality import legal
 from tests.schedules import programs
 from tests.schedules.programs import plan, program
 
@@ -68,6 +73,42 @@ def test_places_as_text() -> None:
     assert "    block b0 < ceil(N/64)" in lines or "    block b0 < ceil(M/64)" in lines
     assert any(line.startswith("  shared x: 64 x 64 from [") for line in lines)
     assert "    barrier" in lines
+
+
+def test_loops_and_elections_as_text() -> None:
+    scop, schedule = legal.two_sums_over_blocks()
+    schedule = replace(schedule, cells=Cells("v", 2, ("exp",)))
+    view: Any = SimpleNamespace(name="k", schedule=schedule, group=SimpleNamespace(scop=scop))
+    lines = places_text(view).splitlines()
+    assert lines[lines.index("  order") + 1 :] == [
+        *("    x0", "    exp", "    sum_share", "    max_share", "    share_sum", "    share_max"),
+        *("    last of b", "      for p", "        sum", "        max"),
+        *("      exp_1", "      exp_2", "      store_exp_1", "      store_exp_2"),
+    ]
+    assert "    partial share_sum: everywhere from sum_share" in lines
+    assert "    thread t < 16, stride 1" in lines
+    assert "  cells v >= 2: exp" in lines
+
+
+def test_recurrences_scatters_and_calls_as_text() -> None:
+    at = pf.indices("at")
+
+    def everything(x: Any, k: Any) -> Any:
+        counts = np.zeros(x.shape[0], np.float32)
+        np.add.at(counts, k, 1.0)
+        h = x.copy()
+        h[at] = h[at - 1] * x[at] + x[at]
+        return np.sort(x), counts, np.cumsum(x[::-1])[::-1], h
+
+    traced = program(everything, "f32[N]", "i32[K]")
+    lines = [line.strip() for line in program_text(traced).splitlines()]
+    assert "h: f32[N] = recurrence(%3, x, axis=0, lags=[1])" in lines
+    assert "%1: f32[N] = call sort(x) result 0" in lines
+    assert "%13: f32[N] = scatter sum(%3, %5, %12, [%12])" in lines
+    assert "%16: f32[N] = %15[-i + N - 1]" in lines
+    statements = scop_text(build_scop(traced)).splitlines()
+    assert "sort = sort(x), f32[N]" in statements
+    assert "h[i] = recurrence(where(i >= 1, x + (x * before(1)), x), axis=0)   0 <= i < N   f32" in statements
 
 
 def test_a_dump_holds_every_level(tmp_path: Path) -> None:
