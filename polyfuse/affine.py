@@ -56,6 +56,10 @@ class Affine:
             object.__setattr__(self, "_hash", hash((self.terms, self.constant)))
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Affine], tuple[tuple[tuple[Atom, int], ...], int]]:
+        """Without the hash, which is another one in another process."""
+        return Affine, (self.terms, self.constant)
+
     # ---------------------------------------------------------------- construction
     @staticmethod
     def of(value: AffineLike) -> Affine:

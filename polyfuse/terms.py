@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
 
 from polyfuse.affine import Affine
@@ -60,6 +60,16 @@ class Apply:
     function: str
     operands: tuple[Expr, ...]
     dtype: DType
+    _hash: int = field(default=0, init=False, compare=False, repr=False)  # found when first asked for
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            object.__setattr__(self, "_hash", hash((self.function, self.operands, self.dtype)))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Apply], tuple[str, tuple[Expr, ...], DType]]:
+        """Without the hash, which is another one in another process."""
+        return Apply, (self.function, self.operands, self.dtype)
 
 
 Expr = Union[Ref, Const, Index, Inside, Apply]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
 
-from polyfuse.grouping.allowance import SPENT, TRIAL, Allowance
+from polyfuse.grouping.allowance import CLOSE, PATIENT, SPENT, TRIAL, Allowance
 from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
@@ -243,7 +243,7 @@ class Queue:
                 continue
             if verdict and trial.gain <= 0:
                 verdict = loss(trial.gain)
-            if verdict and not (priced and trial.gain == gain):
+            if verdict and not (trial.gain == gain if priced else trial.gain > gain - self._tolerance(gain)):
                 self._push(kind, arguments, move, trial.gain, priced=True)
                 continue
             verdict = verdict and self.refusal(move, trial)
@@ -252,6 +252,10 @@ class Queue:
                 self._note(names, verdict)
                 if kind is Kind.JOIN:
                     self._other_ways(move, verdict, *arguments)
+
+    def _tolerance(self, gain: int) -> int:
+        """What a move may win less than hoped for, and be made at once: no move at hand can be hoped to win more."""
+        return 0 if self.work <= PATIENT else gain // CLOSE
 
     def _other_ways(self, move: Move, verdict: Verdict, a: int, b: int) -> None:
         """Moves that a refused join suggests."""

@@ -9,8 +9,8 @@ What the elected block finishes comes last: every block stores its partial resul
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from graphlib import TopologicalSorter
-from heapq import heappop, heappush
+from graphlib import CycleError
+from heapq import heapify, heappop, heappush
 
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, walk
 
@@ -83,21 +83,28 @@ def _level(
         key_of[name] = key
         members.setdefault(key, []).append(name)
     first = {key: min(rank[n] for n in inside) for key, inside in members.items()}
-    graph: dict[Key, set[Key]] = {key: set() for key in members}
+    before: dict[Key, set[Key]] = {key: set() for key in members}
+    after: dict[Key, list[Key]] = {key: [] for key in members}
     for name in names:
+        key = key_of[name]
         for source in sources(by_name[name]):
-            if source in key_of and key_of[source] != key_of[name]:
-                graph[key_of[name]].add(key_of[source])
+            earlier = key_of.get(source, key)
+            if earlier != key and earlier not in before[key]:
+                before[key].add(earlier)
+                after[earlier].append(key)
+    waiting = {key: len(earlier) for key, earlier in before.items()}
+    ready = [(first[key], key) for key, count in waiting.items() if not count]  # no two keys have a rank in common
+    heapify(ready)
     items: list[TreeItem] = []
-    sorter = TopologicalSorter(graph)
-    sorter.prepare()
-    ready: list[tuple[Rank, Key]] = []  # no two keys have a rank in common
-    while sorter.is_active():
-        for key in sorter.get_ready():
-            heappush(ready, (first[key], key))
+    while ready:
         _, key = heappop(ready)
-        sorter.done(key)
         items.append(key if isinstance(key, str) else LoopNest(key[0], _level(members[key], by_name, rank, depth + 1)))
+        for later in after[key]:
+            waiting[later] -= 1
+            if not waiting[later]:
+                heappush(ready, (first[later], later))
+    if len(items) < len(members):
+        raise CycleError("loops that wait for each other", [key for key, count in waiting.items() if count])
     return tuple(items if depth else _late_loads(items, by_name, rank))
 
 

@@ -200,3 +200,27 @@ def test_a_script_without_a_main_guard_runs_once() -> None:
     environment = {**os.environ, "POLYFUSE_CACHE": "off", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-"], input=SCRIPT, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("ran once\n", 0), done.stderr
+
+
+HASHES = """
+import pickle, sys
+from polyfuse.affine import Affine, dimension
+from polyfuse.dtypes import f32
+from polyfuse.terms import Apply, Index, Ref
+term = Apply("add", (Ref("x", f32), Index(dimension(0) * 2 + 1, f32)), f32)
+if sys.argv[1] == "write":
+    hash(term)
+    sys.stdout.buffer.write(pickle.dumps(term))
+else:
+    received = pickle.loads(sys.stdin.buffer.read())
+    assert received == term and received in {term} and received.operands[1].affine in {dimension(0) * 2 + 1}
+"""
+
+
+def test_a_term_is_found_in_another_process() -> None:
+    """Strings hash differently there, so a remembered hash must not travel."""
+    sent = b""
+    for seed, role in (("1", "write"), ("2", "read")):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-c", HASHES, role]
+        sent = subprocess.run(command, input=sent, env=environment, capture_output=True, check=True).stdout
