@@ -52,11 +52,12 @@ def plan_program(
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
-    program = tabled_scatters(program) if target.kind == "cuda" else program  # scattered rows become sums of rows
+    shorts, tables = tuple[Guard, ...](), tuple[Guard, ...]()
+    if target.kind == "cuda":
+        program, tables = tabled_scatters(program, hints)  # scattered rows become sums of rows
     program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = short_regions(program)  # arrays written element by element are computed a few elements at a time
-    shorts = tuple[Guard, ...]()
     if target.kind == "cuda":
         program, shorts = short_positions(program, hints)  # positions of extremes are one register, not two
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
@@ -72,7 +73,7 @@ def plan_program(
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
-    guards = (*plan.guards, *shorts, *runs, *split, *size_classes(program, hints))
+    guards = (*plan.guards, *tables, *shorts, *runs, *split, *size_classes(program, hints))
     return replace(plan, guards=tuple(dict.fromkeys(guards)))
 
 

@@ -11,11 +11,12 @@ that results depend on the indices alone; only the association of float sums dif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
+from polyfuse.bindings import Guard
 from polyfuse.dtypes import bool_, i32, i64, u16, u32, u64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, Gather, IndexEntry, Node, Program, Scatter
@@ -25,19 +26,24 @@ from polyfuse.scop import neutral
 
 SHORTEST_ROW = 64
 """Elements of a row below which the table is no small part of what is moved: 32 bytes per row."""
+MOST_ROWS = 2**30 - 1
+"""Along an axis of the updates: the table has 32-bit numbers, up to twice as many."""
 _NO_ROWS = (bool_, u16, u32, u64)
 """What some library cannot fold: torch has next to no arithmetic for unsigned integers of more than 8 bits."""
 _FUNCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def tabled_scatters(program: Program) -> Program:
-    """The program whose scatters of whole rows are sums of the rows that a table names."""
+def tabled_scatters(program: Program, hints: Mapping[str, int]) -> tuple[Program, tuple[Guard, ...]]:
+    """The program whose scatters of whole rows are sums of the rows that a table names, and guards for the sizes for
+    which the table holds their numbers.  `hints`: a typical value of every size."""
     sources: dict[bytes, Source] = {}
+    guards: dict[Guard, None] = {}
 
     def change(original: Node, node: Node) -> Node:
         found = _rows_of(node) if isinstance(node, Scatter) else None
-        if found is None:
+        if found is None or any(extent.evaluate(hints) > MOST_ROWS for extent in found.over):
             return node
+        guards.update(dict.fromkeys(Guard(MOST_ROWS - n) for n in found.over if not n.is_constant))
         if original.digest in program.sources:
             line = program.sources[original.digest]
             sources.update({call.digest: line for call in (found.table(), found.folded()) if call is not None})
@@ -46,9 +52,9 @@ def tabled_scatters(program: Program) -> Program:
         return found.result()
 
     if not any(isinstance(n, Scatter) for n in expr.topological(program.outputs)):
-        return program
+        return program, ()
     rebuilt = rebuild_program(program, change)
-    return replace(rebuilt, sources={**sources, **rebuilt.sources})
+    return replace(rebuilt, sources={**sources, **rebuilt.sources}), tuple(guards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,12 +106,19 @@ def test_what_surrounds_the_scatter_is_one_kernel_with_it() -> None:
     ("function", "specs"),
     [
         (lambda x, i, u: x.at[i].add(u), ("f32[V, 8]", "i64[N]", "f32[N, 8]")),  # short rows
+        (lambda x, i, u: x.at[i].add(u), ("i8[V, 64]", "i64[N~2000000000]", "i8[N~2000000000, 64]")),  # too many rows
         (lambda x, i, u: x.at[:, i].add(u), ("f32[V, W]", "i64[N]", "f32[V, N]")),  # no rows
         (lambda x, i, u: x.at[i].add(u), ("u32[V, 64]", "i64[N]", "u32[N, 64]")),  # no library folds them
     ],
 )
 def test_other_scatters_stay_with_the_library(function: Callable[..., Any], specs: tuple[str, ...]) -> None:
     assert [step.call.name for step in planned(function, *specs).library_calls] == ["scatter"]
+
+
+def test_the_numbers_of_rows_fit_the_table() -> None:
+    plan = planned(lambda x, i, u: x.at[i].add(u), "f32[V, 64]", "i64[N]", "f32[N, 64]")
+    assert all(g.holds({"V": 9, "N": 70}) for g in plan.guards if not getattr(g, "advisory", False))
+    assert not all(g.holds({"V": 9, "N": 2**30}) for g in plan.guards)
 
 
 def test_out_of_range_is_an_index_error_and_clipping_moves() -> None:
