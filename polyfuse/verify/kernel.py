@@ -169,13 +169,13 @@ class _Verifier:
                 missing = [s for s in p.strides if isinstance(s, str) and s not in self.sizes]
                 if missing:
                     self.refuse(f"the stride {missing[0]} of {p.name} is no size parameter")
+        for buffer in self.kernel.shared:
+            if len(buffer.pitch) != len(buffer.shape):
+                self.refuse(f"{buffer.name} has {len(buffer.shape)} dimensions and {len(buffer.pitch)} pitches")
         used = sum(b.elements * b.dtype.itemsize for b in self.kernel.shared)
         used += sum(self.kernel.cell_bytes(c) for c in self.kernel.cells)
         if used > MAX_SHARED_BYTES and self.kernel.threads > 1:
             self.refuse(f"{used} bytes of shared memory; a block has {MAX_SHARED_BYTES} at most")
-        for buffer in self.kernel.shared:
-            if len(buffer.pitch) != len(buffer.shape):
-                self.refuse(f"{buffer.name} has {len(buffer.shape)} dimensions and {len(buffer.pitch)} pitches")
 
     # ------------------------------------------------------------------------------------------ operations
     def _block(self, body: Sequence[Op], values: dict[str, DType], region: Region) -> None:

@@ -9,29 +9,34 @@ import pytest
 
 from polyfuse import dtypes
 from polyfuse.affine import Affine, digit
-from polyfuse.dtypes import f32, i32
+from polyfuse.dtypes import bool_, f32, i32
 from polyfuse.errors import KernelError
 from polyfuse.kernel import (
+    AsyncCopy,
     AtomicUpdate,
     Barrier,
     Combine,
     Const,
     Contract,
     Elect,
+    Exchange,
     For,
     If,
     Index,
     Inside,
+    Keep,
     Kernel,
     Let,
     Load,
     Op,
     Reduce,
+    ScalarParameter,
     Scan,
     SharedBuffer,
     Slot,
     Store,
     Take,
+    ThreadCells,
     ThreadDigit,
 )
 from polyfuse.verify.kernel import verify_kernel
@@ -161,6 +166,73 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
     ),
     "row stride": (lambda: kernel(Load("a", "x", (B0, T)), parameters=(array("x", 9, N),)), "reads N, which is no"),
     "grid of two axes": (lambda: kernel(grid=(N, N), parameters=()), "reads N, which is no size"),
+    "no grid": (lambda: kernel(grid=()), "a grid needs an axis"),
+    "indices of 16 bits": (lambda: kernel(index_bits=16), "indices have 32 or 64 bits, not 16"),
+    "slot of nothing": (lambda: kernel(slots=(Slot("v", 0),)), "the slot v has extent 0"),
+    "strides of a plane": (
+        lambda: kernel(parameters=(array("x", 4, strides=("N", 1)), *sizes("N"))),
+        "x has 1 dimensions and 2 strides",
+    ),
+    "pitches of a line": (
+        lambda: kernel(shared=(SharedBuffer("s", f32, (64,), (1, 1)),)),
+        "s has 1 dimensions and 2 pitches",
+    ),
+    "barrier of a grid": (lambda: kernel(Barrier("grid")), "a barrier's scope is block or warp, not grid"),
+    "one name for two values": (
+        lambda: kernel(LOAD, Reduce(("m",), "argmax", (ref("xv"), Const(0, i32)), ("v",))),
+        "1 names for 2 values",
+    ),
+    "parameter bound anew": (
+        lambda: kernel(Let("c", ZERO), parameters=(ScalarParameter("c", f32), *sizes("N"))),
+        "c is a parameter and is bound anew",
+    ),
+    "contract of two dtypes": (
+        lambda: kernel(LOAD, Let("acc", Const(0, i32)), Contract("acc", ref("xv"), ref("xv"), ("v",))),
+        "the accumulator and both factors need one number type, not",
+    ),
+    "scan of a cluster": (
+        lambda: kernel(LOAD, Scan("p", "q", "sum", ref("xv"), "v", 31), cluster=2, shared=()),
+        "a scan does not reach across the blocks of a cluster",
+    ),
+    "exchange of one block": (
+        lambda: kernel(LOAD, Exchange(("m",), (ref("xv"),), 32, "u")),
+        "the slot u has 2 places for the values of 1 blocks of a cluster",
+    ),
+    "exchange along a slot in use": (
+        lambda: kernel(
+            Load("xv", "x", (B0, 2 * T + digit("u"))), Exchange(("m",), (ref("xv"),), 32, "u"), cluster=2, shared=()
+        ),
+        "a value varies over the slot u already",
+    ),
+    "election of some threads": (
+        lambda: kernel(If(AT_RISK, (Elect("last", "n", Affine.of(0), N),), uniform=False)),
+        "an election stands where some threads of the block may not come",
+    ),
+    "reduction of bools": (
+        lambda: kernel(Let("a", Const(True, bool_)), Reduce(("m",), "sum", (ref("a", bool_),), ())),
+        "sum does not take bool",
+    ),
+    "position that is a float": (
+        lambda: kernel(LOAD, Reduce(("m", "k"), "argmax", (ref("xv"), ref("xv")), ("v",))),
+        "the index of argmax is f32, not an integer",
+    ),
+    "index that is a float": (
+        lambda: kernel(LOAD, Load("a", "x", (ref("xv"), T))),
+        "the index xv is f32, not an integer",
+    ),
+    "cells that there are not": (lambda: kernel(LOAD, Keep("c", ref("xv"))), "there are no cells c"),
+    "cells of another dtype": (
+        lambda: kernel(LOAD, Keep("c", ref("xv")), cells=(ThreadCells("c", i32, ("v",)),)),
+        "f32 along v is kept in cells of i32 along v",
+    ),
+    "cells along another slot": (
+        lambda: kernel(Let("a", ZERO), Keep("c", ref("a")), cells=(ThreadCells("c", f32, ("v",)),)),
+        "f32 along none is kept in cells of f32 along v",
+    ),
+    "copy along other slots": (
+        lambda: kernel(AsyncCopy("s", (T, V), "x", (B0, T))),
+        r"the cells vary over the slots \['v'\], what is copied over \[\]",
+    ),
     "stride": (lambda: kernel(parameters=(array("x", 4, strides=("p",)), *sizes("N"))), "the stride p of x is no size"),
 }
 
