@@ -43,7 +43,26 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
             case Const(value, dtype):
                 return Const(value, dtype.compute)
 
-    return in_registers(rewrite(statement.body[component], leaf))
+    value = in_registers(rewrite(statement.body[component], leaf))
+    narrow = _narrowed(env, statement, component)
+    return value if narrow is None else rewrite(value, lambda term: Apply("cast", (term,), narrow))
+
+
+def _narrowed(env: Environment, statement: Statement, component: int) -> DType | None:
+    """The 16-bit dtype that a cast widens again what the program has cast to it: ``x - x.astype(f16).astype(f32)`` asks
+    for that rounding, and no store does it."""
+    match statement.body[component]:
+        case Apply("cast", (Ref(name, dtype),)) if name.startswith("r") and dtype.compute != dtype:
+            read = statement.reads[int(name[1:])]
+        case _:
+            return None
+    source = env.scop.statements[read.source]
+    if not isinstance(source, Statement) or source.monoid is not None or source.digest in env.scop.program.inner:
+        return None
+    match source.body[read.component]:
+        case Apply("cast", (operand,)) if not isinstance(operand, Inside) and operand.dtype.compute == operand.dtype:
+            return dtype
+    return None
 
 
 def carried(env: Environment, placed: Placed, lag: int, component: int, dtype: DType) -> Ref | Const:
