@@ -152,6 +152,22 @@ def test_the_price_decides() -> None:
     assert merged(apply_text(str(plan_of(columns, LONG)), allowed)) == ["s"]
 
 
+def test_updates_of_one_sector_in_turn_have_their_price() -> None:
+    """Warps of 32 blocks that update neighbouring rows one by one, in every trip: an election is faster."""
+
+    def products(a, p, r):
+        s = a @ p
+        return s, a.T @ r
+
+    specs = ("f32[16384, 16384]", "f32[16384]", "f32[16384]")
+    usual = plan_of(products, *specs, atomics=False, tiles={})
+    wanted = {**usual.kernels[0].parameters, "atomic": 1}
+    forced = plan_of(products, *specs, tiles={"s": wanted})
+    assert forced.kernels[0].parameters == wanted
+    assert forced.cost_analysis().seconds > usual.cost_analysis().seconds
+    assert plan_of(products, *specs, tiles={}).cost_analysis().seconds < usual.cost_analysis().seconds
+
+
 def test_a_text_with_atomics_needs_the_option() -> None:
     text, usual = str(plan_of(columns, LONG)), plan_of(columns, LONG, atomics=False, tiles={})
     with pytest.raises(ScheduleError, match="which atomics=True allows") as refused:
