@@ -19,7 +19,7 @@ import pytest
 
 from polyfuse.cache import directory as directory_module
 from polyfuse.cache.directory import SafeDirectory, UnsafeDirectoryError
-from polyfuse.cache.store import DiskStore
+from polyfuse.cache.store import DiskStore, digest_of
 from polyfuse.face.joined import backend, target_of
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.options import Options
@@ -270,3 +270,67 @@ def test_processes_that_compile_the_same_program_at_once(tmp_path: Path) -> None
     assert [process.returncode for process in running] == [0, 0, 0]
     assert [output.strip() for output in outputs] == ["1", "1", "1"]
     assert not [p for p in entries(tmp_path) if p.suffix == ".part"]
+
+
+# ---------------------------------------------------------------------------------------------- what cannot be read
+
+
+def written(path: Path, slot: int, *parts: bytes) -> None:
+    """An entry that this cache wrote, of parts that are no plan."""
+    contents = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    SafeDirectory.open(path / "plans").write(f"{digest_of(saved()[0])}-{slot:x}", contents)
+
+
+@pytest.mark.parametrize("text", [b"{}", b"no json", b"[]", b'{"kind": "Unheard"}', b""])
+def test_an_entry_that_is_no_plan_is_passed_over(text: bytes, tmp_path: Path) -> None:
+    """The next slot may hold the plan."""
+    key, plan, objects = saved()
+    store = DiskStore(tmp_path)
+    written(tmp_path, 0, text)
+    assert store.load(key, plan.program.hints) is None
+    store.save(key, plan, objects)
+    assert store.load(key, plan.program.hints) == (plan, tuple(objects))
+
+
+def test_a_torn_entry_does_not_hide_the_next_one(tmp_path: Path) -> None:
+    key, plan, objects = saved()
+    written(tmp_path, 0, b"{}")
+    store = DiskStore(tmp_path)
+    store.save(key, plan, objects)
+    first, second = entries(tmp_path)
+    first.write_bytes(b"torn")
+    assert second.name.endswith("-1")
+    assert store.load(key, plan.program.hints) == (plan, tuple(objects))
+
+
+@pytest.mark.parametrize("doing", ["reading", "writing"])
+def test_a_folder_that_fails_is_not_asked_again(
+    doing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, plan, objects = saved()
+    store = DiskStore(tmp_path)
+    store.save(key, plan, objects)
+
+    def fail(*arguments: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(SafeDirectory, {"reading": "read", "writing": "write"}[doing], fail)
+    for _ in range(2):
+        if doing == "reading":
+            assert store.load(key, plan.program.hints) is None
+        else:
+            store.save(key, plan, objects)
+    assert [r.message for r in caplog.records] == [f"no disk cache, {doing} {tmp_path} failed: the disk is gone"]
+    monkeypatch.undo()
+    assert store.load(key, plan.program.hints) is None
+    assert DiskStore(tmp_path).load(key, plan.program.hints) == (plan, tuple(objects))
+
+
+def test_a_folder_that_cannot_be_listed_has_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, plan, _ = saved()
+
+    def fail(*arguments: object) -> None:
+        raise OSError("no permission")
+
+    monkeypatch.setattr(SafeDirectory, "exists", fail)
+    assert DiskStore(tmp_path).load(key, plan.program.hints) is None
