@@ -4,7 +4,8 @@
 
 As loops would, every point takes all of its values before it writes any, and is done before the next one begins.
 Python stores the targets one by one; a value that was written before the targets in front of it were stored belongs to
-their statement.  Where no target is read at other points than its own, the order of points makes no difference.
+their statement.  Its points are those at which all accesses are in bounds.  Where no target is read at other points
+than its own, their order makes no difference.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ def assign(x: Tracer, index: Any, value: Any, elementwise: frozenset[str]) -> No
     made = statement(x, index, value, elementwise)
     statements: list[Statement] = x.state.statements
     every = [*_in_front(made, statements), made]
-    if len(every) > 1 and _take_turns(every):
-        if len({_line(s) for s in every}) > 1:
-            raise _ambiguous(every)
+    in_one_line, take_turns = len({_line(s) for s in every}) == 1, len(every) > 1 and _take_turns(every)
+    if take_turns and not in_one_line:
+        raise _ambiguous(every)
+    if take_turns or (len(every) > 1 and in_one_line and len({_indices(s) for s in every}) == 1):
         _run_together(every)
     else:
         made.run()
@@ -47,16 +49,20 @@ def assign(x: Tracer, index: Any, value: Any, elementwise: frozenset[str]) -> No
 
 def _in_front(made: Statement, statements: Sequence[Statement]) -> list[Statement]:
     """The statements that have run since the value was written, if all their values were written before it."""
-    written = _written(made)
+    written = _written(made, made.target.moment)
     since = list(takewhile(lambda s: s.target.moment > written, reversed(statements)))[::-1]
-    if made.target.held is None or any(s.target.held is None or _written(s) > written for s in since):
+    if made.target.held is None or any(s.target.held is None or _written(s, 0) > written for s in since):
         return []
     return since
 
 
-def _written(made: Statement) -> int:
-    """When the last part of the value was."""
-    return max((read.moment for read in _reads(made)), default=made.target.moment)
+def _written(made: Statement, otherwise: int) -> int:
+    """When the last part of the value was; a number has no time."""
+    return max((read.moment for read in _reads(made)), default=otherwise)
+
+
+def _indices(made: Statement) -> tuple[str, ...]:
+    return tuple(index.key for index in made.outer())
 
 
 def _line(made: Statement) -> Any:
@@ -88,12 +94,12 @@ def _take_turns(every: Sequence[Statement]) -> bool:
 
 
 def _run_together(every: Sequence[Statement]) -> None:
-    """Run statements that take turns, over the points at which all their accesses are in bounds; all but the last have
+    """Run statements of one line, over the points at which all their accesses are in bounds; all but the last have
     run one by one, which is undone.  Raises UnsupportedError for what is no recurrence along one index."""
     trace, outer = every[-1].array.state, every[-1].outer()
     for made in every:
         made.check_indices(outer)
-        if [index.key for index in made.outer()] != [index.key for index in outer]:
+        if _indices(made) != tuple(index.key for index in outer):
             raise _refusal(every)
     found = [site for s in every for site in (*sites(s.target, is_target=True), *sites(s.value))]
     inner = [index for s in every for index in s.inner()]

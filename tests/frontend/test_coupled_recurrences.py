@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -262,3 +263,50 @@ def test_a_value_written_before_another_line_is_refused_where_they_take_turns() 
 
     with pytest.raises(pf.errors.UnsupportedError, match="was written before .* was assigned, and they"):
         pf.jit(apart).plan(pf.spec("f64[N]"))
+
+
+def drawn(seed: int) -> tuple[str, str]:
+    """A random statement with two or three targets, and the loop that it stands for, as functions named f."""
+    draw = random.Random(seed)
+    names, rows, backwards = "abc"[: draw.choice([2, 2, 3])], draw.random() < 0.3, draw.random() < 0.25
+    back = ahead = 0
+    values = []
+    for _ in names:
+        terms = []
+        for _ in range(draw.randint(1, 3)):
+            read = draw.choice(names + "x")
+            lag = draw.choice([0, 1, -1] if read == "x" else [1, 1, 1, 2, 3, 0])
+            back, ahead = max(back, lag), max(ahead, -lag)
+            terms.append(f"{draw.choice([0.5, -0.25, 1])} * {_element(read, lag, rows, backwards)}")
+        values.append(" + ".join(terms))
+    statement = f"{', '.join(_element(name, 0, rows, backwards) for name in names)} = {', '.join(values)}"
+    before = ["n = x.shape[0]", *(f"{name} = x * {k + 2}" for k, name in enumerate(names))]
+    loop = [f"for t in range({back}, n - {ahead}):", *(["    for j in range(x.shape[1]):"] if rows else [])]
+    loop.append(" " * 4 * len(loop) + statement)
+    returned = f"return {', '.join(names)}"
+    written, looped = (
+        "def f(x):\n" + "".join(f"    {line}\n" for line in (*before, *middle, returned))
+        for middle in ([statement], loop)
+    )
+    return written, looped
+
+
+def _element(name: str, lag: int, rows: bool, backwards: bool) -> str:
+    at = f"t - {lag}" if lag > 0 else f"t + {-lag}" if lag else "t"
+    at = f"n - 1 - ({at})" if backwards else at
+    return f"{name}[{at}, j]" if rows else f"{name}[{at}]"
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_statements_equal_their_loops(seed: int) -> None:
+    functions = []
+    for text in drawn(seed):
+        scope: dict[str, Any] = {"t": t, "j": j}
+        exec(compile(text, f"<statement {seed}>", "exec"), scope)
+        functions.append(scope["f"])
+    written, looped = functions
+    for size in (1, 2, 4, 9):
+        x = np.random.default_rng(seed).normal(size=(size, 3) if "j" in drawn(seed)[0] else size)
+        _assert_close(run(written, x), looped(x.copy()))
+    if seed % 6 == 0:
+        _assert_close(pf.jit(written)(x), looped(x.copy()))
