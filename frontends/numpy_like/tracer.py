@@ -313,6 +313,10 @@ class Tracer(Operators["Tracer"]):
     def __bool__(self) -> bool:
         advice = "Write np.where(condition, a, b) in place of `if`, np.minimum / np.maximum in place of min / max, "
         advice += "and & | ~ in place of `and`, `or`, `not`."
+        location = here()
+        source = location.source() if location is not None else None
+        if source is not None and source.text.lstrip().startswith("assert "):
+            advice = "Check it outside of the jitted function, on its arguments or its result."
         return bool(self._value("Python control flow", advice))
 
     def __int__(self) -> int:
