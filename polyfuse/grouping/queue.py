@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
 
-from polyfuse.grouping.allowance import CLOSE, PATIENT, SPENT, TRIAL, Allowance
+from polyfuse.grouping.allowance import CLOSE, OFFERS, PATIENT, SPENT, TRIAL, Allowance
 from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
@@ -54,7 +54,9 @@ class Queue:
     last reason against the move.
     """
 
-    __slots__ = ("state", "judge", "log", "window", "salt", "allowance", "unweighed", "tried", "_heap", "_trials")
+    __slots__ = (
+        "state", "judge", "log", "window", "salt", "allowance", "unweighed", "tried", "offered", "_heap", "_trials",
+    )  # fmt: skip
 
     def __init__(self, state: Partition, judge: Judge, allowed: Allowance) -> None:
         self.state = state
@@ -65,6 +67,7 @@ class Queue:
         self.allowance = allowed
         self.unweighed = 0  # moves that were refused for what they would cost to price
         self.tried = 0  # moves, each once
+        self.offered = 0  # moves, each time
         self._heap: list[Entry] = []
         self._trials: dict[tuple[Move, frozenset[int]], Trial] = {}
 
@@ -81,7 +84,7 @@ class Queue:
     @property
     def work(self) -> int:
         """What planning has cost so far, in the units of the allowance."""
-        return self.state.costs.work + TRIAL * self.tried
+        return self.state.costs.work + TRIAL * self.tried + self.offered // OFFERS
 
     def weighed(self, move: Move) -> Trial:
         """The trial of a move, but forbidden where learning it would exceed what the search may cost."""
@@ -154,7 +157,11 @@ class Queue:
 
     # ------------------------------------------------------------------------------------------------ offers
     def offer(self, kind: Kind, *arguments: int) -> None:
-        """Enter a move under its optimistic gain."""
+        """Enter a move under its optimistic gain, unless none is weighed any more."""
+        if self.work > self.allowance.all:
+            self.unweighed += 1
+            return
+        self.offered += 1
         move = self._move(kind, arguments)
         if move is not None:
             self._push(kind, arguments, move, self.bound(move), priced=False)

@@ -314,6 +314,20 @@ def test_moves_that_cost_nothing_to_price_are_bounded_too(monkeypatch: pytest.Mo
     assert tried < 100, tried  # 40 units, and what is no choice: chains, shakes, stores that nobody reads
 
 
+@pytest.mark.usefixtures("stingy")
+def test_moves_are_not_even_entered_when_nothing_is_weighed_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded, original = 0, Queue.bound
+
+    def counted(self: Queue, move: Move) -> int:
+        nonlocal bounded
+        bounded += 1
+        return original(self, move)
+
+    monkeypatch.setattr(Queue, "bound", counted)
+    assert search(adversarial(1, 40)).unweighed > 0
+    assert bounded < 150, bounded  # 40 units at a third of a unit each
+
+
 def test_searches_after_refusals_share_an_allowance() -> None:
     assert further(100, 10**9) == further(100, AGAIN)
     assert further(100, 7) == Allowance(107, 100 + 7 * 1.5)
