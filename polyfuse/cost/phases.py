@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, cell_bytes, trip_bytes
-from polyfuse.scalars import CASCADES, POSITION
+from polyfuse.scalars import CASCADES, POSITION, RECURRENCE
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
@@ -94,9 +94,11 @@ def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:
 
 
 def runs_in_threads(scop: Scop, schedule: KernelSchedule) -> bool:
-    """Whether each thread runs through prefixes of its own, trip after trip."""
+    """Whether each thread runs through prefixes of its own, trip after trip.  Recurrences, which load little in each,
+    were not measured."""
     digits = {d.name: d.kind for d in schedule.digits}
-    kinds = [{digits[name] for name in scanned_digits(scop, p)} for p in schedule.placed]
+    prefixes = [p for p in schedule.placed if getattr(scop.statements[p.value], "monoid", None) != RECURRENCE]
+    kinds = [{digits[name] for name in scanned_digits(scop, p)} for p in prefixes]
     return any("loop" in of_scan and "thread" not in of_scan for of_scan in kinds)
 
 
