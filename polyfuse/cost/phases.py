@@ -90,7 +90,8 @@ def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     if placed.role != "compute" or not isinstance(statement, Statement) or statement.scanned is None:
         return frozenset()
     entry = placed.place[statement.scanned]
-    return frozenset(name[1:] for name in entry.names()) if isinstance(entry, Affine) else frozenset()
+    names = entry.names() if isinstance(entry, Affine) else frozenset()
+    return frozenset(name[1:] for name in names if name.startswith("$"))  # the others are sizes
 
 
 def runs_in_threads(scop: Scop, schedule: KernelSchedule) -> bool:

@@ -271,3 +271,18 @@ def test_ptx(function: Any, spec: str) -> None:
             print_kernel(k), function_name(k.name), k.parameters, k.threads, (9, 0), index_bits=k.index_bits
         )
         assert ".local" not in compiled.ptx
+
+
+def test_a_prefix_read_at_two_places_has_a_price_where_its_length_is_a_symbol() -> None:
+    """Its place then names the size, which is no digit."""
+
+    def twice(x):
+        s = np.cumsum(x, axis=0)
+        y = np.concatenate([s, s], axis=0)
+        return y
+
+    for target in ("h200", "cpu"):
+        plan = pf.jit(twice).plan(pf.spec("f64[n0, 7]"), target=target)
+        assert plan.program.name == "twice" and not plan.fallback
+    x = np.random.default_rng(0).normal(size=(40, 7))
+    np.testing.assert_allclose(pf.jit(twice, backend="interpreter", target="h200")(x), twice(x), rtol=1e-12)
