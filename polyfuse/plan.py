@@ -192,6 +192,13 @@ class Plan:
         moved = [step_traffic(self, step) for step in self.steps]
         return formula(transfer for t in moved for transfer in (*t.reads, *t.writes))
 
+    @property
+    def operations(self) -> Formula:
+        """What all kernels compute, each element once per kernel: exact, for all sizes."""
+        from polyfuse.explain.traffic import work
+
+        return work(self.scop, [value for kernel in self.kernels for value in kernel.schedule.body])
+
     def cost_analysis(self) -> CostAnalysis:
         """Bytes, operations, intensity and predicted time, in total and per kernel."""
         from polyfuse.explain.analysis import cost_analysis

@@ -168,12 +168,17 @@ def _positions(
     return reach // (step if step >= least else 1) + 1
 
 
+def element_operations(statement: Statement) -> int:
+    """Operations of one execution of a statement: its terms, and the merge of a reduction or prefix."""
+    return sum([operations(b) for b in statement.body]) + merge_cost(statement.monoid)
+
+
 def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) -> int:
     """Operations of all executions: replicated ones cost issue slots like any other."""
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement):
         return 0
-    each = sum([operations(b) for b in statement.body]) + merge_cost(statement.monoid)
+    each = element_operations(statement)
     used = placed.digits() | {loop for loop, _ in placed.path} if placed.path else placed.digits()
     count = sizes.product(used, ("slot", "loop")) * threads * sizes.blocks(placed)
     return each * count

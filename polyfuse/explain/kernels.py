@@ -16,7 +16,7 @@ from polyfuse.cost.members import price_together
 from polyfuse.cost.prices import price
 from polyfuse.errors import Source
 from polyfuse.explain.levels import combine_level, scope_of
-from polyfuse.explain.traffic import Traffic, kernel_traffic
+from polyfuse.explain.traffic import Traffic, kernel_traffic, work
 from polyfuse.places.proposal import Group
 from polyfuse.planning.collapse import collapse
 from polyfuse.planning.program_costs import array_layouts, size_hints
@@ -191,6 +191,7 @@ class KernelView:
 
     @property
     def flops(self) -> int:
+        """Operations of all executions at the hinted sizes, replicated and masked ones included."""
         return self.cost.flops
 
     @property
@@ -224,6 +225,11 @@ class KernelView:
     def hbm_bytes(self) -> Formula:
         """Each array loaded once and each root stored once, in bytes, for all sizes."""
         return self.traffic.total
+
+    @property
+    def operations(self) -> Formula:
+        """What the statements compute, each element once, for all sizes."""
+        return work(self.scop, self.schedule.body)
 
 
 def _place_text(placed: Placed, rank: int) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
+from polyfuse.cost.counts import element_operations
 from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import OpaqueStatement, Scop
+from polyfuse.scop import OpaqueStatement, Scop, Statement
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -90,6 +91,17 @@ def call_traffic(scop: Scop, statement: OpaqueStatement) -> Traffic:
 def _transfer(scop: Scop, value: int, component: int) -> Transfer:
     found = scop.statements[value]
     return Transfer(found.name, scop.shape(value), scop.dtype(value, component).itemsize)
+
+
+def work(scop: Scop, body: Iterable[int]) -> Formula:
+    """Operations of the statements `body`, each element computed once, for all sizes."""
+    from polyfuse.algebra import Formula, nbytes
+
+    total = Formula.of(0)
+    for statement in (scop.statements[value] for value in body):
+        if isinstance(statement, Statement):
+            total += nbytes(statement.extents, element_operations(statement))
+    return total
 
 
 def formula(transfers: Iterable[Transfer]) -> Formula:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.algebra import Formula, size
 from polyfuse.errors import OptionError
 from polyfuse.schedule import Scope
@@ -169,3 +170,16 @@ def test_a_condition_that_is_advised_and_needed_is_said_once() -> None:
     text = plan(programs.softmax, "f32[M, N]").explain()
     conditions = text.split("holds where\n")[1].splitlines()
     assert "  N <= 16384" in conditions and len(conditions) == len(set(conditions)), conditions
+
+
+def test_operations_are_exact_for_all_sizes_whatever_is_fused() -> None:
+    def scaled(x, bias):
+        return np.maximum(x * 2 + bias, 0)
+
+    specs = pf.spec("f32[M, N]"), pf.spec("f32[N]")
+    fused, loose = (pf.jit(scaled).plan(*specs, target="h200", fuse=fuse) for fuse in (True, False))
+    assert str(fused.operations) == "3*M*N" and fused.operations == loose.operations
+    (kernel,) = fused.kernels
+    assert kernel.operations.at(M=1000, N=33) == 99_000 <= kernel.cost_at({"M": 1000, "N": 33}).flops
+    total = pf.jit(lambda x: (x * x).sum()).plan(pf.spec("f32[N]"), target="cpu")
+    assert total.operations > pf.jit(lambda x: x.sum()).plan(pf.spec("f32[N]"), target="cpu").operations
