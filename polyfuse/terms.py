@@ -75,31 +75,39 @@ class Apply:
 Expr = Union[Ref, Const, Index, Inside, Apply]
 
 
+Leaf = Union[Ref, Const, Index, Inside]
+
+
+def leaves(term: Expr) -> Iterator[Leaf]:
+    """The leaves of `term`, with repetitions, left to right."""
+    if isinstance(term, Apply):
+        for operand in term.operands:
+            yield from leaves(operand)
+    else:
+        yield term
+
+
 def references(term: Expr) -> Iterator[Ref]:
     """Every `Ref` in `term`, with repetitions, left to right."""
-    match term:
-        case Ref():
-            yield term
-        case Apply(operands=operands):
-            for operand in operands:
-                yield from references(operand)
-        case _:
-            return
+    return (leaf for leaf in leaves(term) if isinstance(leaf, Ref))
 
 
 def conditions(term: Expr) -> Iterator[tuple[Affine, ...]]:
     """What every `Inside` in `term` says, left to right."""
-    match term:
-        case Inside(where):
-            yield where
-        case Apply(operands=operands):
-            for operand in operands:
-                yield from conditions(operand)
-        case _:
-            return
+    return (leaf.where for leaf in leaves(term) if isinstance(leaf, Inside))
 
 
-def rewrite(term: Expr, leaf: Callable[[Ref | Const | Index | Inside], Expr]) -> Expr:
+def affines(term: Expr) -> Iterator[Affine]:
+    """Every index, and every condition on indices, in `term`, left to right."""
+    for leaf in leaves(term):
+        match leaf:
+            case Index(affine=index):
+                yield index
+            case Inside(where=where):
+                yield from where
+
+
+def rewrite(term: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
     """`term` with every leaf replaced by ``leaf(leaf)``."""
     if isinstance(term, Apply):
         return Apply(term.function, tuple(rewrite(o, leaf) for o in term.operands), term.dtype)

@@ -9,7 +9,7 @@ none of it, is decided there; what it decides (whether a padded image is read or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from polyfuse import kernel as ir
@@ -20,7 +20,7 @@ from polyfuse.lower.context import Context
 from polyfuse.lower.inspect import flatten, parts
 from polyfuse.schedule import Digit, KernelSchedule
 from polyfuse.sets import at_least_zero
-from polyfuse.terms import Apply, Expr, Inside
+from polyfuse.terms import conditions
 
 LARGE = 1 << 20
 """Where hints are missing or small: an interior is for arrays of many blocks."""
@@ -121,17 +121,5 @@ def masks(ops: Sequence[ir.Op]) -> list[Affine]:
             found += op.where
         for part in parts(op):
             if not isinstance(part, Affine):
-                found += _inside(part)
+                found += [condition for where in conditions(part) for condition in where]
     return found
-
-
-def _inside(term: Expr) -> Iterator[Affine]:
-    """Conditions on indices: padding masks, and the regions of the user's program."""
-    match term:
-        case Inside(where=where):
-            yield from where
-        case Apply(operands=operands):
-            for operand in operands:
-                yield from _inside(operand)
-        case _:
-            return

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
-from polyfuse.terms import Apply, Expr, Index, Inside, Ref
+from polyfuse.terms import Expr, Ref, affines, references
 
 
 def parts(op: ir.Op) -> Iterator[Affine | Expr]:
@@ -61,32 +61,17 @@ def flatten(ops: Sequence[ir.Op]) -> Iterator[ir.Op]:
                 pass
 
 
-def _leaves(part: Affine | Expr) -> Iterator[Affine | Ref]:
-    match part:
-        case Affine() | Ref():
-            yield part
-        case Index(affine=affine):
-            yield affine
-        case Inside(where=where):
-            yield from where
-        case Apply(operands=operands):
-            for operand in operands:
-                yield from _leaves(operand)
-        case _:
-            return
-
-
 def affine_names(ops: Sequence[ir.Op]) -> frozenset[str]:
     """Every name in every affine expression."""
     found: set[str] = set()
     for op in flatten(ops):
         for part in parts(op):
-            for leaf in _leaves(part):
-                if isinstance(leaf, Affine):
-                    found |= leaf.names()
+            for affine in [part] if isinstance(part, Affine) else affines(part):
+                found |= affine.names()
     return frozenset(found)
 
 
 def value_references(ops: Sequence[ir.Op]) -> list[Ref]:
     """Every reference to a value, in order, with repetitions."""
-    return [leaf for op in flatten(ops) for part in parts(op) for leaf in _leaves(part) if isinstance(leaf, Ref)]
+    terms = (part for op in flatten(ops) for part in parts(op) if not isinstance(part, Affine))
+    return [reference for term in terms for reference in references(term)]

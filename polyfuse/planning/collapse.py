@@ -8,7 +8,7 @@ isl knows no product of sizes, so a product of two symbols becomes a fresh symbo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse.affine import Affine, dimension
@@ -16,7 +16,7 @@ from polyfuse.bindings import Layout
 from polyfuse.expr import IndexEntry, Program, Shape
 from polyfuse.places.proposal import Group
 from polyfuse.scop import AnyStatement, InputStatement, Read, Scop, Statement
-from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, rewrite
+from polyfuse.terms import Expr, Index, Inside, Leaf, affines, rewrite
 
 
 def collapse(group: Group, layouts: Mapping[int, Layout]) -> Group:
@@ -89,22 +89,9 @@ def _intact(statement: Statement, d: int, extents: tuple[Affine, Affine]) -> boo
     if (d in statement.reduced) != (d + 1 in statement.reduced) or statement.scanned in (d, d + 1):
         return False
     names = {f"%{d}", f"%{d + 1}"}
-    mentioned = {n for body in statement.body for e in _affines(body) for n in e.names()}
+    mentioned = {n for body in statement.body for e in affines(body) for n in e.names()}
     mentioned |= {n for read in statement.reads for e in read.where for n in e.names()}
     return not names & mentioned
-
-
-def _affines(term: Expr) -> Iterable[Affine]:
-    match term:
-        case Index(affine=affine):
-            yield affine
-        case Inside(where=where):
-            yield from where
-        case Apply(operands=operands):
-            for operand in operands:
-                yield from _affines(operand)
-        case _:
-            return
 
 
 def _position(read: Read, d: int) -> int:
@@ -270,7 +257,7 @@ def _array(source: AnyStatement, shape: Shape) -> AnyStatement:
 def _statement(statement: Statement, d: int, extent: Affine, merge: _Merge, scop: Scop) -> Statement:
     values = {f"%{k}": dimension(k - 1) for k in range(d + 2, len(statement.extents))}
 
-    def leaf(term: Ref | Const | Index | Inside) -> Expr:
+    def leaf(term: Leaf) -> Expr:
         match term:
             case Index(affine, dtype):
                 return Index(affine.substitute(values), dtype)

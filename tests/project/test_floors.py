@@ -21,7 +21,7 @@ FLOORS = (  # from below; a room (a module or folder of the package) imports fro
     {"constraints", "dependences", "sets"},
     {"schedule", "places", "strategies", "cost", "grouping"},
     {"kernel", "kernel_types", "lower", "codegen"},
-    {"plan", "run"},
+    {"plan", "planning", "run"},
     {"cache"},
 )
 HEAVY = {"islpy", "numba", "llvmlite", "sympy", "torch", "cupy", "cuda", "matplotlib"}
