@@ -16,8 +16,6 @@ import pytest
 
 import polyfuse as pf
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 i, j, k, b = pf.indices("i j k b")
 Function = Callable[..., Any]
 

@@ -73,7 +73,6 @@ SLICE = [("interpreter", seed) for seed in range(30)] + [("numba_cpu", seed) for
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("backend", "seed"), SLICE)
 def test_programs_agree_every_way(backend: str, seed: int) -> None:
     report = check(random_program(seed).written, seed, backend)

@@ -13,8 +13,6 @@ from tests.grouping.model import Model
 from tests.grouping.oracle import optimum
 from tests.grouping.programs import adversarial, realistic
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 Family = Callable[[int, int], Model]
 
 

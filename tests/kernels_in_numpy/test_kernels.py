@@ -14,8 +14,6 @@ import pytest
 import polyfuse as pf
 from tests.kernels_in_numpy.kernel import Array, Kernel
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 TOPICS = (
     *("images", "linear_algebra", "stencils", "weather", "physics"),
     *("statistics", "finance", "signals", "deep_learning", "optimisers"),

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 SCRIPTS = sorted(p for p in Path(__file__).parent.glob("*.py") if not p.name.startswith("test_"))
 
 

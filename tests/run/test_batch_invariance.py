@@ -14,8 +14,6 @@ from polyfuse.affine import Affine
 from polyfuse.errors import OptionError
 from polyfuse.plan import Plan
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 Function = Callable[..., Any]
 ROWS = (1, 2, 3, 5, 16, 33, 64, 100, 257)
 

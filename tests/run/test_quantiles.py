@@ -10,8 +10,6 @@ import pytest
 import polyfuse as pf
 from polyfuse.errors import ArgumentError, PolyfuseError, UnsupportedError
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 X = np.random.default_rng(0).standard_normal((5, 7))
 
 

@@ -16,8 +16,6 @@ from polyfuse.planning.planner import plan_program
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.services import Services
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 FUNCTIONS = {
     "chain": lambda x, y: np.maximum(x * 2 - y, 0) + 1,
     "normalised": lambda x, y: (x - x.mean(axis=-1, keepdims=True)) * y,

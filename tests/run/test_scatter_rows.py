@@ -16,8 +16,6 @@ from polyfuse.face.interpreted import run_plan
 from polyfuse.plan import Launch, Plan
 from polyfuse.scatter_rows import TABLE
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 RNG = np.random.default_rng(2)
 UFUNCS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 WIDTH = 70

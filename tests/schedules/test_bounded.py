@@ -23,8 +23,6 @@ from polyfuse.scop import Statement
 from polyfuse.testing import assert_equivalent
 from tests.grouping.programs import adversarial
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 
 def fourier(x: Any) -> Any:
     """Recursive halves of coprime strides, concatenated at every level."""

@@ -21,8 +21,6 @@ from polyfuse.reference import evaluate
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.testing import assert_legal
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 
 def standardise(x):
     d = x - x.mean(axis=0)

@@ -11,8 +11,6 @@ from polyfuse.plan import Plan
 from tests.schedules.more_spellings import MORE
 from tests.schedules.spellings import CASES, Case
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 
 def plans(case: Case, specs: tuple[str, ...]) -> list[Plan]:
     return [pf.jit(f).plan(*map(pf.spec, specs), target="h200") for f in case.spellings]

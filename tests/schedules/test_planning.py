@@ -10,8 +10,6 @@ from benchmarks.planning import planned
 from benchmarks.planning_programs import FAMILIES, residual_blocks
 from polyfuse.planning.program_costs import ProgramCosts
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 
 @pytest.mark.parametrize(("family", "operations"), [("residual blocks", 63), ("attention heads", 18), ("adam", 60)])
 def test_groups_that_are_alike_share_a_price_and_no_plan_changes(

@@ -12,8 +12,6 @@ from polyfuse.text.apply import apply_text
 from polyfuse.verdict import Verdict
 from tests.schedules.spellings import CASES, Case
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 NAMES = [case.name for case in CASES]
 
 

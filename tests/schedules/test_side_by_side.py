@@ -20,8 +20,6 @@ from polyfuse.kernel import ArrayParameter, ScalarParameter
 from polyfuse.testing import assert_equivalent, assert_legal, assert_refused, assert_schedule
 from polyfuse.verdict import Hazard, Kind
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 SHAPES = [(64, 32), (33,), (12, 64), (65,), (10, 12), (1,), (3, 3, 4, 8), (40, 64), (257,), (1000,)]
 SHAPES = [*SHAPES, *((s[0] + 3, *s[1:]) for s in SHAPES)]
 

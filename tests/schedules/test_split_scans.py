@@ -20,8 +20,6 @@ from polyfuse.reference import evaluate
 from polyfuse.testing import assert_legal, assert_schedule
 from tests.run.conftest import Jit
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 INTERPRETED: dict[str, Any] = {"backend": "interpreter", "target": "h200"}
 BANDWIDTH = {"h200": 4.28e12, "cpu": 20e9}
 LENGTHS = (0, 1, 64, 65, 128, 131, 1000)

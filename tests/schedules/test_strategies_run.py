@@ -14,8 +14,6 @@ import pytest
 from tests.run.conftest import Jit
 from tests.schedules.strategies import EXAMPLES, Example, assert_close, expected
 
-pytestmark = pytest.mark.no_cover  # tracing would double its time, and other tests cover what it runs
-
 INTERPRETED: dict[str, Any] = {"backend": "interpreter", "target": "h200"}
 
 
