@@ -10,6 +10,8 @@ from typing import Any, Literal
 from polyfuse.errors import OptionError
 
 Fuse = Literal["none", "pointwise", "all"]
+BACKENDS = ("numba_cuda", "numba_cpu", "interpreter")
+BACKENDS_ADVICE = f"use {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ def _normal(name: str, value: Any) -> Any:
         case "donate" | "static":
             names = (value,) if isinstance(value, (int, str)) else value
             is_sequence = isinstance(names, (tuple, list, set, frozenset))
-            if not is_sequence or not all(isinstance(n, (int, str)) for n in names):
+            kinds = {type(n) for n in names} if is_sequence else {None}  # True is no position
+            if not kinds <= {int, str}:
                 raise OptionError(f"{name}={value!r}", advice='name parameters: "x", or ("x", "y")')
             return tuple(names)
         case "tiles":
@@ -111,6 +114,10 @@ def _normal(name: str, value: Any) -> Any:
         case "max_fusion_size" | "max_registers":
             if type(value) is not int or value < 0:  # True is no number of registers
                 raise OptionError(f"{name}={value!r}", advice="use a positive integer, or 0 for no limit")
+            return value
+        case "backend":
+            if value is not None and not (isinstance(value, str) and value in BACKENDS):
+                raise OptionError(f"unknown back end {value!r}", advice=BACKENDS_ADVICE)
             return value
         case "planning_seconds":
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
@@ -141,8 +148,8 @@ def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _tiles(value: Any) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
-    found = []
-    for name, sizes in _pairs(value) or [(None, None)] * bool(value):
+    found, pairs = [], _pairs(() if value is None else value)
+    for name, sizes in [(None, None)] if pairs is None else pairs:
         inner = _pairs(sizes)
         if not isinstance(name, str) or inner is None or not all(type(n) is int for _, n in inner):
             advice = 'name a value, its parameters and whole numbers: tiles={"m": {"threads": 256}}'
@@ -159,7 +166,7 @@ def _strategies(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    if not any(value is a or (isinstance(a, str) and value == a) for a in allowed):
+    if not any(value is a or (isinstance(a, str) and isinstance(value, str) and value == a) for a in allowed):
         raise OptionError(f"{name}={value!r}", advice=f"use one of {', '.join(map(repr, allowed))}")
     return value
 
@@ -178,7 +185,6 @@ class Environment:
 
 
 _LOGS = ("fusion", "schedule", "code", "tune")
-_BACKENDS = ("numba_cuda", "numba_cpu", "interpreter")
 
 
 def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
@@ -188,8 +194,8 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
         if part not in _LOGS:
             raise OptionError(f"POLYFUSE_LOG={part!r}", advice=f"use a comma list of {', '.join(_LOGS)}")
     backend = variables.get("POLYFUSE_BACKEND") or None
-    if backend is not None and backend not in _BACKENDS:
-        raise OptionError(f"POLYFUSE_BACKEND={backend!r}", advice=f"use one of {', '.join(_BACKENDS)}")
+    if backend is not None and backend not in BACKENDS:
+        raise OptionError(f"POLYFUSE_BACKEND={backend!r}", advice=f"use one of {', '.join(BACKENDS)}")
     return Environment(
         log=log,
         dump=variables.get("POLYFUSE_DUMP", ""),

@@ -136,6 +136,6 @@ def is_copied(width: int, itemsize: int) -> bool:
 
 def named(name: str) -> Target:
     """The built-in target of that name.  Raises OptionError listing the names."""
-    if name not in BUILT_IN:
+    if not isinstance(name, str) or name not in BUILT_IN:
         raise OptionError(f"unknown target {name!r}", advice=f"built in: {', '.join(sorted(BUILT_IN))}")
     return BUILT_IN[name]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from polyfuse import expr
-from polyfuse.dtypes import BY_NAME, DType, f16, i16, i32, u8
+from polyfuse.dtypes import BY_NAME, DType, f16, f64, i16, i32, u8
 from polyfuse.errors import DTypeError
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import same_bits
@@ -35,13 +35,18 @@ def _number(x: Tracer, value: float) -> Tracer:
 
 
 def spacing(x: ArrayLike) -> Tracer:
-    """The distance to the next number away from zero, with the sign of `x` (without it in float16, as NumPy)."""
+    """The distance to the next number away from zero, with the sign of `x`; in float16 that to the next larger number,
+    as NumPy has it.  Infinity at the largest number, which has no next one."""
     x = as_float(x)
     digits, least = _DIGITS[x.element.name]
     wide = _cast(x, x.element.compute)
-    exponent = ufunc("maximum", frexp(wide)[1] - digits, least)
-    size = ldexp(_number(wide, 1.0), exponent)
-    found = _cast(size if x.element == f16 else ufunc("copysign", size, wide), x.element)
+    mantissa, exponent = frexp(wide)
+    rises = x.element == f16  # a negative power of two is nearer to the next larger number than to the one below
+    exponent = exponent - digits - (equal(mantissa, -0.5).astype(i32.numpy) if rises else 0)
+    size = ldexp(_number(wide, 1.0), where(equal(wide, 0), least, ufunc("maximum", exponent, least)).astype(i32.numpy))
+    largest = equal(wide if rises else absolute(wide), (2 - 2.0 ** (1 - digits)) * 2.0 ** (2 - digits - least))
+    size = where(largest, _number(wide, float("inf")), size)
+    found = _cast(size if rises else where(wide < 0, -size, size), x.element)
     return where(isfinite(x), found, _number(x, float("nan")))
 
 
@@ -130,8 +135,9 @@ def integer_function(name: str, x: ArrayLike, y: ArrayLike) -> Tracer:
 
 
 def i0(x: ArrayLike) -> Tracer:
-    """The modified Bessel function of order 0; NaN at infinity, as NumPy's."""
-    x = as_float(x)
+    """The modified Bessel function of order 0, of integers in float64; NaN at infinity, as NumPy's."""
+    (x,) = lift_all(x)
+    x = x if x.element.is_float else _cast(x, f64)
     found = library("i0", [_cast(x, x.element.compute)], x.sizes, x.element.compute)
     known = where(ufunc("isinf", x), float("nan"), found)  # inf is what CuPy gives there
     return _cast(known, x.element)

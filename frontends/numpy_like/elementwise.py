@@ -256,9 +256,11 @@ def rad2deg(x: ArrayLike) -> Tracer:
 
 
 def sinc(x: ArrayLike) -> Tracer:
-    x = as_float(x)
-    y = where(equal(x, 0), 1e-20, x) * pi
-    return ufunc("sin", y) / y
+    """``sin(pi x) / (pi x)``, 1 at 0; of integers in float64, as NumPy has it."""
+    (x,) = lift_all(x)
+    is_zero = equal(x, 0)
+    y = where(is_zero, 1, x) * pi
+    return where(is_zero, 1, ufunc("sin", y) / y)
 
 
 def logaddexp(x: ArrayLike, y: ArrayLike) -> Tracer:

@@ -178,6 +178,8 @@ class _Parser:
 
 def spec(text: str) -> Spec:
     """Parse one spec.  Raises SpecError that points at the offending character."""
+    if not isinstance(text, str):
+        raise SpecError(f"a spec is a text, not a {type(text).__name__}", advice='Write pf.spec("f32[N, 4096]").')
     return _Parser(text).parse()
 
 

@@ -14,7 +14,7 @@ from polyfuse.errors import ArgumentError
 from polyfuse.explain.identity import Sizes, value_keys
 from polyfuse.explain.kernels import by_step, launch_cost
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
-from polyfuse.plan import LibraryCall
+from polyfuse.plan import LibraryCall, Plan
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.reference import bind_sizes
 from polyfuse.run.workspace import buffer_bytes, regions
@@ -23,9 +23,8 @@ from polyfuse.units import bytes_text, time_text
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
     from polyfuse.expr import Program
-    from polyfuse.plan import Plan
 
-Measure = Callable[["Plan"], Sequence[float]]
+Measure = Callable[[Plan], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +126,12 @@ def compare(
     comparison; or a function that runs a plan and returns the seconds of each of its steps in order.  Raises what
     running the plans raises (`polyfuse.face.measured`).
     """
+    for plan in (before, after):
+        if not isinstance(plan, Plan):
+            raise ArgumentError(f"{type(plan).__name__} is no plan", advice="Pass what f.plan(...) returns, twice.")
+    if measure is not None and not callable(measure) and not isinstance(measure, (tuple, list)):
+        message = f"measure= is a {type(measure).__name__}, not the arguments of a call"
+        raise ArgumentError(message, advice="Pass them in a tuple: measure=(x,).")
     at = {**size_hints(before.program), **size_hints(after.program), **(sizes or {})}
     if measure is not None and not callable(measure):
         at |= {name: size for name, size in _sizes_of(before.program, measure).items() if name in at}

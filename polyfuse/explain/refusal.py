@@ -99,6 +99,6 @@ def _called(plan: Plan, step: LibraryCall) -> KernelGroup:
 
 def _value(costs: ProgramCosts, name: str) -> int:
     ids = value_ids(costs.scop)
-    if name not in ids:
+    if not isinstance(name, str) or name not in ids:
         raise OptionError(f"no value is called {name!r}", advice=f"values: {', '.join(sorted(ids))}")
     return ids[name]

@@ -32,7 +32,13 @@ def custom(
     stream.  It gets arrays of the caller's library; Numba CPU functions get NumPy views of host tensors.  ``writes
     (*operands) -> (shape, dtype)`` describes the result, of traced arrays and of real ones.  `reads`: names of the
     operands, for the plan's text.  Plans show the call as a boundary, fuse nothing into it, and are not kept on disk.
+    Raises ArgumentError for what cannot be called.
     """
+    for what, value in (("kernel", kernel), ("writes", writes), *((("launch", launch),) if launch is not None else ())):
+        if not callable(value):
+            raise ArgumentError(f"pf.custom: {what} is a {type(value).__name__}, which cannot be called")
+    if not isinstance(reads, (tuple, list)) or not all(isinstance(operand, str) for operand in reads):
+        raise ArgumentError(f"pf.custom: reads={reads!r}", advice='Name the operands: reads=("x", "y").')
     shown = name or getattr(kernel, "__name__", None) or type(kernel).__name__
     return Custom(_Kernel(kernel, launch), writes, shown, tuple(reads))
 

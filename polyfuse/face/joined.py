@@ -13,7 +13,7 @@ from polyfuse.errors import DeviceError, OptionError
 from polyfuse.expr import Program
 from polyfuse.face.numpy_like import NumPyFrontend
 from polyfuse.face.reproduce import write
-from polyfuse.options import Environment, Options
+from polyfuse.options import BACKENDS_ADVICE, Environment, Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import Device
 from polyfuse.run.services import Backend, Planner, Services, Store
@@ -77,7 +77,7 @@ def backend(name: str) -> Backend:
             from polyfuse.face.numba_cuda import CudaBackend
 
             return CudaBackend()
-    raise OptionError(f"unknown back end {name!r}", advice="use numba_cuda, numba_cpu or interpreter")
+    raise OptionError(f"unknown back end {name!r}", advice=BACKENDS_ADVICE)
 
 
 @functools.cache

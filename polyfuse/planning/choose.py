@@ -67,6 +67,8 @@ def choose(
     `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.  `number`: of
     the only proposal that counts.  `stated`: strategy and parameters that a proposal must have, no more and no less.
     """
+    if (too_small := _too_small(situation)) is not None:
+        return Choice(None, None, too_small)
     if flat:
         situation = replace(situation, group=collapse(situation.group, situation.layouts))
     situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
@@ -91,6 +93,14 @@ def choose(
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
     return Choice(None, None, verdict, work=work)
+
+
+def _too_small(situation: Situation) -> Verdict | None:
+    """Why nothing has the parameters asked for: strategies divide by sizes, and leave out a parameter that is off."""
+    wrong = [f"{name} = {size}" for name, size in situation.tiles.items() if size < 1]
+    if not wrong:
+        return None
+    return illegal(Hazard.STEERING, f"{wrong[0]} is no size: parameters are 1 or more", rule="steering")
 
 
 def _placed(refusal: Verdict, statements: int) -> int:

@@ -106,7 +106,7 @@ def _tiles(situation: Situation, inner: AxisClass, width: int) -> list[_Tile]:
             for usual in (THREADS, FEWER) if (lanes, chunks) == narrow else (THREADS,):
                 threads = max(lanes, power_below(asked.get("threads", usual)))
                 unroll = asked.get("unroll") or min(4, HELD * THREADS // usual // (chunks * width))
-                found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=asked.get("ahead", 0)))
+                found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=min(1, asked.get("ahead", 0))))
     return [*dict.fromkeys(found), *_over_clusters(situation, size, width), *_in_rings(situation, size, width)]
 
 
@@ -124,7 +124,7 @@ def _over_clusters(situation: Situation, size: int, width: int) -> list[_Tile]:
         fits = cluster <= situation.target.cluster and lanes // cluster <= situation.target.threads_per_block
         if fits and lanes >= situation.target.warp * cluster and held <= HELD // (1 + early) and lanes * width <= size:
             unroll = asked.get("unroll") or max(1, min(8, 2 * HELD // (1 + early) // held))
-            found.append(_Tile(lanes, chunks, 1, unroll, cluster, asked.get("ahead", early)))
+            found.append(_Tile(lanes, chunks, 1, unroll, cluster, min(1, asked.get("ahead", early))))
     return found
 
 

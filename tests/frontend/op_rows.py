@@ -50,7 +50,8 @@ ELEMENTWISE = (
     ),
     *table("x:*:number", "np.{}(x)", names="sqrt log log2 log10 log1p reciprocal", domain="positive", loose=4),
     *table("x:*:float", "np.{}(x)", names="arcsin arccos arctanh", domain="unit", loose=8),
-    *table("x:*:float", "np.{}(x)", names="sinc i0 exp sqrt log tanh", special=True, loose=8),
+    *table("x:*:float", "np.{}(x)", names="exp sqrt log tanh", special=True, loose=8),
+    *table("x:*:any", "np.{}(x)", names="sinc i0", special=True, loose=8),
     *table("x:*:float", "np.arccosh(x)", domain="above one", loose=8),
     *table(
         "x:*:number y:*:number", "np.{}(x, y)", names="add subtract multiply maximum minimum fmax fmin", special=True
@@ -72,7 +73,7 @@ ELEMENTWISE = (
         "x:*:float y:*:float", "np.{}(x, y)", names="copysign arctan2 hypot logaddexp logaddexp2 heaviside", loose=8
     ),
     *table("x:*:float y:=:float", "np.nextafter(x, y)", own=True, special=True),
-    *table("x:*:float", "np.spacing(x)", own=True),
+    *table("x:*:any", "np.spacing(x)", own=True, special=True),
     *table("x:*:bits y:*:bits", "np.{}(x, y)", names="bitwise_and bitwise_or bitwise_xor"),
     *table("x:*:bits y:*:bits", "x & y", "x | y", "x ^ y"),
     *table("x:*:bits", "np.{}(x)", "~x", names="invert bitwise_not"),

@@ -113,6 +113,17 @@ def test_python_scalars_are_weak(name: str, dtype: str) -> None:
         assert_same(run(SCALARS[name], x), SCALARS[name](x))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_spacing_where_exponents_end(dtype: Any) -> None:
+    """Zeros, the least and the largest numbers, and both sides of powers of two."""
+    limits = np.finfo(dtype)
+    few = [0.0, -0.0, limits.max, limits.max / 2, limits.tiny, limits.smallest_subnormal, 1, 1.5, 2, 0.25, 3, np.inf]
+    x = np.array(few, dtype)
+    x = np.concatenate([x, -x, np.nextafter(x, dtype(1)), np.nextafter(-x, dtype(1))])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(run(lambda x: np.spacing(x), x), np.spacing(x))
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (1, 5), (3, 0, 2), (7, 1)])
 def test_shapes_of_zero_and_one(shape: tuple[int, ...]) -> None:
     (x,) = Case(np.exp, (shape,)).arguments()
