@@ -134,7 +134,7 @@ def is_copied(width: int, itemsize: int) -> bool:
     return size in COPIED_BYTES or size > 0 and size % 16 == 0
 
 
-def named(name: str) -> Target:
+def named(name: object) -> Target:
     """The built-in target of that name.  Raises OptionError listing the names."""
     if not isinstance(name, str) or name not in BUILT_IN:
         raise OptionError(f"unknown target {name!r}", advice=f"built in: {', '.join(sorted(BUILT_IN))}")

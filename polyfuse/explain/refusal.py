@@ -97,7 +97,7 @@ def _called(plan: Plan, step: LibraryCall) -> KernelGroup:
     return KernelGroup(one, one, loads, 0)
 
 
-def _value(costs: ProgramCosts, name: str) -> int:
+def _value(costs: ProgramCosts, name: object) -> int:
     ids = value_ids(costs.scop)
     if not isinstance(name, str) or name not in ids:
         raise OptionError(f"no value is called {name!r}", advice=f"values: {', '.join(sorted(ids))}")

@@ -34,7 +34,9 @@ def custom(
     operands, for the plan's text.  Plans show the call as a boundary, fuse nothing into it, and are not kept on disk.
     Raises ArgumentError for what cannot be called.
     """
-    for what, value in (("kernel", kernel), ("writes", writes), *((("launch", launch),) if launch is not None else ())):
+    indexed = launch is not None and hasattr(kernel, "__getitem__")  # kernel[grid, block](...) is what is called
+    called = {"kernel": writes if indexed else kernel, "writes": writes, "launch": writes if launch is None else launch}
+    for what, value in called.items():
         if not callable(value):
             raise ArgumentError(f"pf.custom: {what} is a {type(value).__name__}, which cannot be called")
     if not isinstance(reads, (tuple, list)) or not all(isinstance(operand, str) for operand in reads):
