@@ -58,12 +58,15 @@ def _top_k_indices(module: Any, x: Any, *, k: int, axis: int) -> Any:
     return module.moveaxis(order[..., :k], -1, axis)
 
 
-def _scatter(module: Any, base: Any, updates: Any, *operands: Any, index: Any, monoid: str, bounds: str) -> Any:
+def _scatter(
+    module: Any, base: Any, updates: Any, *operands: Any, index: Any, monoid: str, bounds: str, wraps: Any = ()
+) -> Any:
     if module is np:
-        return scatter(base, updates, *operands, index=index, monoid=monoid, bounds=bounds)
+        return scatter(base, updates, *operands, index=index, monoid=monoid, bounds=bounds, wraps=wraps)
     result = module.array(base, order="C")
-    at = targets(module, base.shape, updates.shape, operands, index, bounds, module.arange)
-    in_order(tools_of(module), result.reshape(-1), updates.reshape(-1), at, monoid)
+    wide = [o.astype(np.int64) for o in operands]
+    at, values = targets(module, base.shape, updates, wide, index, bounds, module.arange, wraps)
+    in_order(tools_of(module), result.reshape(-1), values, at, monoid)
     return result
 
 

@@ -53,11 +53,13 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A call into the caller's array library (or a user's kernel): reads `operands`, writes `results`."""
+    """A call into the caller's array library (or a user's kernel): reads `operands`, writes `results`.  `launches`:
+    kernels without schedules that do the same in its place."""
 
     call: Call
     operands: tuple[Binding, ...]
     results: tuple[Binding, ...]
+    launches: tuple[Launch, ...] = ()
 
 
 Step = Union[Launch, LibraryCall]
@@ -116,7 +118,9 @@ class Plan:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        return tuple(step for step in self.steps if isinstance(step, Launch))
+        """Of every kernel, in order."""
+        found = (step.launches if isinstance(step, LibraryCall) else (step,) for step in self.steps)
+        return tuple(launch for launches in found for launch in launches)
 
     @property
     def schedules(self) -> tuple[KernelSchedule, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polyfuse.dtypes import DType
+
 
 @dataclass(frozen=True, slots=True)
 class Function:
@@ -126,6 +128,13 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("argmin", "argmin", ("highest", "last"), "biuf"),
     )
 }
+
+
+def in_any_order(monoid: str, dtype: DType) -> bool:
+    """Whether elements of `dtype` give the same bits in whatever order they are combined: integers do, whose sums and
+    products wrap around, truth values too; floats round, and have two zeros."""
+    found = MONOIDS.get(monoid)
+    return found is not None and found.state == 1 and FUNCTIONS[found.function].commutative and dtype.kind in "biu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,39 +37,46 @@ FUNCTIONS = {
 
 
 def scatter(
-    base: Any, updates: Any, *operands: Any, index: tuple[IndexEntry, ...], monoid: str, bounds: str
+    base: Any, updates: Any, *operands: Any, index: tuple[IndexEntry, ...], monoid: str, bounds: str,
+    wraps: Sequence[bool] = (),
 ) -> np.ndarray[Any, Any]:
     """On NumPy arrays; `operands` are the integer arrays of the index.  Raises IndexError."""
     result = np.array(base, order="C")
-    at = targets(np, base.shape, updates.shape, operands, index, bounds, np.arange)
+    wide = [np.asarray(o).astype(np.int64, copy=False) for o in operands]
+    at, values = targets(np, base.shape, updates, wide, index, bounds, np.arange, wraps)
     if monoid == "set":
-        result.reshape(-1)[at] = updates.reshape(-1)  # NumPy documents that the last one stays
+        result.reshape(-1)[at] = values  # NumPy documents that the last one stays
     else:
-        getattr(np, FUNCTIONS[monoid]).at(result.reshape(-1), at, updates.reshape(-1))
+        getattr(np, FUNCTIONS[monoid]).at(result.reshape(-1), at, values)
     return result
 
 
 def targets(
     module: Any,
     shape: Sequence[int],
-    over: Sequence[int],
+    updates: Any,
     operands: Sequence[Any],
     index: tuple[IndexEntry, ...],
     bounds: str,
     arange: Callable[[int], Any],
-) -> Any:
-    """The row-major position in an array of `shape` that each update (of shape `over`) goes to, as a vector.
+    wraps: Sequence[bool] = (),
+) -> tuple[Any, Any]:
+    """(the row-major position in an array of `shape` that each update goes to, the updates), both as vectors.
 
-    Raises IndexError for positions outside where `bounds` is "raise"; "clip" moves them to the edge.
+    Updates and `operands` (int64) broadcast.  `wraps`: per operand whether negative indices count from the end.  Raises
+    IndexError for positions outside where `bounds` is "raise"; "clip" moves them to the edge.
     """
+    over = np.broadcast_shapes(updates.shape, *(o.shape for o in operands))
     points = {f"%{k}": arange(n).reshape([-1 if d == k else 1 for d in range(len(over))]) for k, n in enumerate(over)}
     position: Any = arange(1)[0]
     for axis, (entry, extent) in enumerate(zip(index, shape, strict=True)):
         at = operands[entry.operand] if isinstance(entry, DataIndex) else entry.evaluate(points)
+        if isinstance(entry, DataIndex) and wraps and wraps[entry.operand]:
+            at = module.where(at < 0, at + extent, at)
         if isinstance(entry, DataIndex) and 0 not in over:
             at = _in_bounds(module, at, axis, extent, bounds)
         position = position * extent + at
-    return module.broadcast_to(position, tuple(over)).reshape(-1)
+    return module.broadcast_to(position, over).reshape(-1), module.broadcast_to(updates, over).reshape(-1)
 
 
 def _in_bounds(module: Any, at: Any, axis: int, extent: int, bounds: str) -> Any:

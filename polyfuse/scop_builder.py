@@ -8,10 +8,11 @@ from typing import Any
 
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
-from polyfuse.dtypes import DType, bool_, i64
+from polyfuse.dtypes import DType, bool_
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program
 from polyfuse.rewrites.refinement import relabelled
 from polyfuse.scalars import RECURRENCE
+from polyfuse.scatter_operands import index_operands, narrow_updates
 from polyfuse.scop import AnyStatement, InputStatement, OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, before, rewrite
 
@@ -202,9 +203,10 @@ class _Builder:
 
     def _scatter(self, node: expr.Scatter) -> int:
         """``np.add.at`` and relatives as a boundary run by the caller's library, in the order of the updates."""
-        indices, index = _index_operands(node)
-        operands = tuple(map(self._whole, (node.base, node.updates, *indices)))
-        call = Call("scatter", (("index", index), ("monoid", node.monoid), ("bounds", node.bounds)))
+        indices, index, wraps = index_operands(node)
+        operands = tuple(map(self._whole, (node.base, narrow_updates(node), *indices)))
+        settings = (("index", index), ("monoid", node.monoid), ("bounds", node.bounds), ("wraps", wraps))
+        call = Call("scatter", settings)
         statement = OpaqueStatement(
             len(self.statements), self._name_of(node), node.shape, (node.dtype,), call, operands, node.digest
         )
@@ -336,19 +338,6 @@ class _Builder:
             clean = f"{clean}_{self.used_names[clean]}"
         self.used_names[clean] = 0
         return clean
-
-
-def _index_operands(node: expr.Scatter) -> tuple[list[Node], tuple[IndexEntry, ...]]:
-    """The index of a scatter as a call takes it: int64 operands, and affine entries that no size enters."""
-    operands: list[Node] = [o if o.dtype == i64 else expr.map_("cast", [o], i64) for o in node.operands]
-    index: list[IndexEntry] = []
-    for entry in node.index:
-        if isinstance(entry, Affine) and not all(name.startswith("%") for name in entry.names()):
-            operands.append(expr.iota(node.updates.shape, entry, i64))
-            index.append(DataIndex(len(operands) - 1))
-        else:
-            index.append(entry)
-    return operands, tuple(index)
 
 
 _NO_STATEMENT = (expr.Input, expr.Scalar, expr.Constant, expr.Iota, expr.Opaque, expr.Scatter)

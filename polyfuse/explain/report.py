@@ -75,6 +75,9 @@ def report(plan: Plan) -> str:
 def _boundary(plan: Plan, step: LibraryCall) -> str:
     at = size_hints(plan.program)
     seconds = contraction_seconds(plan, step, at)
+    if step.launches:
+        names = " and ".join(launch.kernel.name for launch in step.launches)
+        return f"{names}: blocks merge the updates as they come, which changes no bit of an integer"
     text = "the array library runs it, on whole arrays"
     return text if seconds is None else f"{text}: predicted {time_text(seconds)}, less than any kernel"
 

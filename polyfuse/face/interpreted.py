@@ -41,10 +41,11 @@ def run_plan(plan: Plan, arguments: Sequence[Any], *, seed: int | None = 0) -> l
     """
     run = _Run(plan, arguments)
     for step in plan.steps:
-        if isinstance(step, Launch):
-            run.launch(step, seed)
-        else:
+        if isinstance(step, LibraryCall) and not step.launches:
             run.call(step)
+            continue
+        for launch in (step,) if isinstance(step, Launch) else step.launches:
+            run.launch(launch, seed)
     run.check_indices()
     return run.finished()
 

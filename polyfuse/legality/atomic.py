@@ -3,8 +3,8 @@
     fill    s[j] = 0                by an earlier launch
     atomic  s[j] += share[b1, j]    by every block along b1
 
-Blocks take their turns as they come, so that two runs may associate differently: the user has to allow it.  The value
-is whole when the kernel has ended; what reads it is in a later one.
+Blocks take their turns as they come, so that two runs may associate differently: where that can change a bit, the user
+has to allow it.  The value is whole when the kernel has ended; what reads it is in a later one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse import sets
+from polyfuse.dtypes import DType
 from polyfuse.legality.grid import cell, stored_once
 from polyfuse.legality.relations import Proof, coordinates, equalities
-from polyfuse.scalars import FUNCTIONS, MONOIDS
+from polyfuse.scalars import FUNCTIONS, MONOIDS, in_any_order
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
@@ -35,16 +36,27 @@ def merged(proof: Proof) -> Verdict:
 def _forbidden(proof: Proof, atomic: Placed) -> Iterator[tuple[Hazard, str]]:
     """An update takes one value, in the dtype of memory; in any order it gives what the monoid gives in one."""
     name, statement = proof.name(atomic), proof.scop.statements[atomic.value]
-    if not proof.atomics:
-        yield Hazard.COMBINE, f"shares of {name} would be merged in an order that varies, which atomics=True allows"
     if not isinstance(statement, Statement) or not statement.is_reduction or statement.monoid not in MONOIDS:
         yield Hazard.COMBINE, f"{name} is no reduction whose shares single updates merge"
         return
+    if not proof.atomics and not in_any_order(statement.monoid, statement.dtypes[0]):
+        yield Hazard.COMBINE, f"shares of {name} would be merged in an order that varies, which atomics=True allows"
     monoid, dtype = MONOIDS[statement.monoid], statement.dtypes[0]
     if monoid.state > 1 or not FUNCTIONS[monoid.function].commutative:
         yield Hazard.COMBINE, f"no single update merges two shares of {name}, whatever comes first"
     if dtype.compute != dtype:
         yield Hazard.COMBINE, f"{name} is summed in {dtype.compute}, and {dtype} in memory holds less"
+
+
+def scattered(name: str, monoid: str, dtype: DType) -> Verdict:
+    """Whether updates that data scatter over the elements of `name` may be merged into them as they come.
+
+    What two updates of one element give does not depend on which is first, and every update is made by one thread.
+    """
+    if in_any_order(monoid, dtype):
+        return LEGAL
+    sentence = f"updates of {name} would be merged in an order that varies, and {dtype} keeps none of its own"
+    return illegal(Hazard.COMBINE, sentence, rule="atomic")
 
 
 def _beside(proof: Proof, atomic: Placed) -> Iterator[tuple[Hazard, str]]:

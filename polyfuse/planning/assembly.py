@@ -30,10 +30,12 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.side_by_side import Launched
 from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
 from polyfuse.legality import prove_side_by_side
+from polyfuse.legality.atomic import scattered
 from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.fill import fill_kernel
 from polyfuse.lower.kernel import Lowered, lower
 from polyfuse.lower.members import Part, side_by_side
+from polyfuse.lower.scatters import Scatter, fits, merge_kernel, seed_kernel
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.index_bits import index_bits
@@ -95,7 +97,7 @@ class _Making:
     def step(self, kernels: Launched) -> None:
         """One more, of one kernel or of several side by side.  Raises ScheduleError where these may not be."""
         if self._choice(kernels[0]).schedule is None:
-            self.steps.append(_library_step(self.costs.scop, kernels[0]))
+            self.steps.append(self._call(kernels[0]))
             return
         self._fill(kernels)
         made = [self._lowered(kernel) for kernel in kernels]
@@ -111,6 +113,51 @@ class _Making:
                 verify_kernel(kernel)
             fusion_log.info("beside %s -> %s (%d)", " | ".join(s.name for s in schedules), name, len(made))
         self.steps.append(Launch(kernel, bindings, schedules))
+
+    def _call(self, kernel: KernelGroup) -> LibraryCall:
+        """A call of the library, or the kernels that do what it would."""
+        scop, (value,) = self.costs.scop, kernel.body
+        statement = scop.statements[value]
+        assert isinstance(statement, OpaqueStatement)
+        operands = tuple(_home(scop, o, 0) for o in statement.operands)
+        return LibraryCall(statement.call, operands, (_home(scop, value, 0),), self._merged(statement))
+
+    def _merged(self, statement: OpaqueStatement) -> tuple[Launch, ...]:
+        """The kernels of a scatter whose updates may meet in any order; none for other calls."""
+        costs, scatter = self.costs, Scatter.of(self.costs.scop, statement)
+        if costs.target.kind != "cuda" or scatter is None or any(map(self._is_strided, statement.operands)):
+            return ()
+        verdict = scattered(scatter.name, scatter.monoid, scatter.dtype)
+        fusion_log.info("%s: %s", scatter.name, verdict or "updates are merged as they come")
+        if not verdict:
+            return ()
+        blocks = scatter.blocks(costs.target.processors, costs.hints)
+        self.guards |= dict.fromkeys(_on_sizes(g, costs.scop.program.derived) for g in fits(scatter, blocks))
+        if scatter.is_checked:
+            base = costs.scop.statements[scatter.base].name
+            line = costs.scop.program.sources.get(statement.digest)
+            self.sites.append(IndexSite(statement.name, base, statement.digest, line))
+        made = [seed_kernel(scatter), merge_kernel(scatter, blocks, len(self.sites))]
+        return tuple(self._bound(scatter, kernel) for kernel in made)
+
+    def _bound(self, scatter: Scatter, kernel: Kernel) -> Launch:
+        scop, arrays = self.costs.scop, scatter.arrays()
+        products = dict(scop.program.derived)
+        if self.costs.options.verify:
+            verify_kernel(kernel)
+
+        def bind(name: str) -> Binding:
+            if name == FAULT:
+                return FromBuffer(FAULT)
+            if name in arrays:
+                return _home(scop, arrays[name], 0)
+            return FromProduct(products[name]) if name in products else FromSize(Affine.symbol(name))
+
+        named = replace(kernel, name=_unique(kernel.name, self.names))
+        return Launch(named, tuple(bind(p.name) for p in kernel.parameters), ())
+
+    def _is_strided(self, value: int) -> bool:
+        return value in self.costs.layouts and self.costs.layouts[value].strides is not None
 
     def _fill(self, kernels: Launched) -> None:
         """One launch that fills what the blocks of these kernels merge their shares into, if there is any."""
@@ -239,19 +286,15 @@ def _buffer_name(name: str, component: int) -> str:
     return name if not component else f"{name}.{component}"
 
 
-def _library_step(scop: Scop, kernel: KernelGroup) -> LibraryCall:
-    (value,) = kernel.body
-    statement = scop.statements[value]
-    assert isinstance(statement, OpaqueStatement)
-    operands = tuple(_home(scop, o, 0) for o in statement.operands)
-    return LibraryCall(statement.call, operands, (_home(scop, value, 0),))
+def _touched(step: LibraryCall) -> tuple[Binding, ...]:
+    return (*step.operands, *step.results, *(b for launch in step.launches for b in launch.bindings))
 
 
 def _buffers(scop: Scop, steps: Sequence[Step], stored: set[int]) -> tuple[Buffer, ...]:
     """Intermediates in memory with the first and last step that touches them."""
     touched: dict[str, list[int]] = {}
     for number, step in enumerate(steps):
-        bindings = step.bindings if isinstance(step, Launch) else (*step.operands, *step.results)
+        bindings = step.bindings if isinstance(step, Launch) else _touched(step)
         for binding in bindings:
             if isinstance(binding, FromBuffer):
                 touched.setdefault(binding.name, []).append(number)

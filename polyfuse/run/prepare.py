@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -328,6 +329,8 @@ def _steps(
             case Launch():
                 launcher = next(kernels)
                 found += [launcher] if launcher is not None else []
+            case LibraryCall(launches=launches) if launches:
+                found += [launcher for launcher in islice(kernels, len(launches)) if launcher is not None]
             case LibraryCall(expr.Call(name=contractions.NAME, settings=settings), operands, (result,)):
                 reads, spec = [values.object(b) for b in operands], dict(settings)["contraction"]
                 found.append(steps.contraction(library, spec, sizes, reads, values.object(result)))
@@ -337,7 +340,7 @@ def _steps(
     writes = [(a, o) for a, o in plan.program.writes.items() if (o, a) not in plan.reuses]
     copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in writes)]
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
-    return found, bool(copies) or any(isinstance(s, LibraryCall) for s in plan.steps)
+    return found, bool(copies) or any(isinstance(s, LibraryCall) and not s.launches for s in plan.steps)
 
 
 def _passed_through(plan: Plan) -> list[tuple[Binding, Binding]]:

@@ -57,11 +57,14 @@ def _solve(a: Any, b: Any) -> Any:
     return torch.linalg.solve(a, b.expand(*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]))
 
 
-def _scatter(base: Any, updates: Any, *operands: Any, index: Any, monoid: str, bounds: str) -> Any:
+def _scatter(
+    base: Any, updates: Any, *operands: Any, index: Any, monoid: str, bounds: str, wraps: Sequence[bool] = ()
+) -> Any:
     arange = partial(torch.arange, device=base.device)
-    at = targets(torch, base.shape, updates.shape, operands, index, bounds, arange)
+    wide = [o.long() for o in operands]
+    at, values = targets(torch, base.shape, updates, wide, index, bounds, arange, wraps)
     result = torch.empty(base.shape, dtype=base.dtype, device=base.device).copy_(base)
-    flat, values = result.view(-1), updates.contiguous().view(-1)
+    flat = result.view(-1)
     if monoid in ("max", "min"):
         flat, shift = _ordered(flat)
         in_order(_tools(flat), flat, _ordered(values)[0], at, monoid)

@@ -1,0 +1,171 @@
+"""Scatters of integers on a GPU: kernels merge the updates as they come, and every bit is NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.backends.interpreter import run_kernel
+from polyfuse.backends.interpreter.faults import WriteConflict
+from polyfuse.dtypes import f32, i32, i64, u32
+from polyfuse.errors import IndexFault
+from polyfuse.face.interpreted import run_plan
+from polyfuse.kernel import ArrayParameter, AtomicUpdate, Kernel, Store
+from polyfuse.legality.atomic import scattered
+from polyfuse.lower.inspect import flatten
+from polyfuse.plan import Plan
+from polyfuse.scalars import in_any_order
+
+Case = tuple[Callable[..., Any], tuple[str, ...], tuple[np.ndarray, ...]]
+RNG = np.random.default_rng(3)
+
+
+def at(ufunc: np.ufunc) -> Callable[..., Any]:
+    def merged(h: Any, *rest: Any) -> Any:
+        *index, u = rest
+        h = h.copy()
+        ufunc.at(h, tuple(index) if len(index) > 1 else index[0], u)
+        return h
+
+    return merged
+
+
+def count(h: Any, i: Any) -> Any:
+    h = h.copy()
+    np.add.at(h, i, 3)
+    return h
+
+
+def histogram(i: Any) -> Any:
+    return np.bincount(i, minlength=30)
+
+
+def drawn(dtype: str, *shape: int, low: int = -1000, high: int = 1000) -> np.ndarray:
+    return RNG.integers(low, high, shape).astype(dtype)
+
+
+CASES: dict[str, Case] = {
+    "counts": (count, ("i64[30]", "i64[N~100000]"), (drawn("i8", 30), drawn("i8", 9000, low=-30, high=30))),
+    "counts of u32": (
+        count, ("u32[30]", "i32[N~100000]"), (drawn("u4", 30, low=0), drawn("i4", 9000, low=-30, high=30)),
+    ),
+    "one number per call": (
+        at(np.add), ("i64[30]", "i64[N~100000]", "i64"), (drawn("i8", 30), drawn("i8", 5000, low=0, high=30), -7),
+    ),
+    "bincount": (histogram, ("i64[N~100000]",), (drawn("i8", 7000, low=0, high=30),)),
+    "two axes": (
+        at(np.add), ("i32[5, 6]", "i64[N~100000]", "i32[N~100000]", "i32[N~100000]"),
+        (drawn("i4", 5, 6), drawn("i8", 6000, low=-5, high=5), drawn("i4", 6000, low=0, high=6), drawn("i4", 6000)),
+    ),
+    "sums of i64": (
+        at(np.add), ("i64[30]", "i64[N~100000]", "i64[N~100000]"),
+        (drawn("i8", 30), drawn("i8", 4000, low=-30, high=30), drawn("i8", 4000) << 52),
+    ),
+    "largest": (
+        at(np.maximum), ("i32[30]", "i64[N~100000]", "i32[N~100000]"),
+        (drawn("i4", 30), drawn("i8", 4000, low=0, high=30), drawn("i4", 4000)),
+    ),
+    "least of u32": (
+        at(np.minimum), ("u32[30]", "i64[N~100000]", "u32[N~100000]"),
+        (drawn("u4", 30, low=0), drawn("i8", 4000, low=0, high=30), drawn("u4", 4000, low=0)),
+    ),
+    "many places": (
+        at(np.add), ("i32[V~100000]", "i64[N~100000]", "i32[N~100000]"),
+        (drawn("i4", 70), drawn("i8", 4000, low=-70, high=70), drawn("i4", 4000)),
+    ),
+    "rows of places": (
+        at(np.add), ("i32[V~100000, 3]", "i64[N~100000]", "i64[N~100000]", "i32[N~100000]"),
+        (drawn("i4", 70, 3), drawn("i8", 900, low=0, high=70), drawn("i8", 900, low=-3, high=3), drawn("i4", 900)),
+    ),
+    "updates of two axes": (
+        at(np.add), ("i32[30]", "i64[N~10000, 4]", "i32[N~10000, 4]"),
+        (drawn("i4", 30), drawn("i8", 700, 4, low=0, high=30), drawn("i4", 700, 4)),
+    ),
+    "nothing": (count, ("i64[30]", "i64[N~100000]"), (drawn("i8", 30), drawn("i8", 0))),
+}  # fmt: skip
+IN_CELLS = ("counts", "counts of u32", "one number per call", "bincount", "two axes", "largest", "least of u32")
+
+
+def planned(name: str, **options: Any) -> Plan:
+    function, specs, _ = CASES[name]
+    plain = [int if s == "i64" else pf.spec(s) for s in specs]
+    return pf.jit(function, verify=True, **options).plan(*[3 if s is int else s for s in plain], target="h200")
+
+
+def kernels(plan: Plan) -> list[Kernel]:
+    return [launch.kernel for call in plan.library_calls for launch in call.launches]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_those_of_numpy(name: str) -> None:
+    function, _, arrays = CASES[name]
+    plan = planned(name)
+    assert len(kernels(plan)) == 2, plan
+    assert any(k.shared for k in kernels(plan)) is (name in (*IN_CELLS, "updates of two axes", "nothing"))
+    wanted = function(*arrays)
+    for seed in (0, 1, None):
+        (found,) = run_plan(plan, list(arrays), seed=seed)
+        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == wanted.dtype
+
+
+def test_counting_reads_the_indices_and_nothing_else_of_their_length() -> None:
+    plan = planned("counts")
+    assert plan.hbm_bytes.at(N=100_000) < 8 * 100_000 + 1000
+    assert "blocks merge the updates as they come" in plan.explain()
+    assert "scatter_merge" in plan.source()
+
+
+@pytest.mark.parametrize("name", ["counts", "many places"])
+def test_an_index_out_of_bounds_is_told(name: str) -> None:
+    function, _, arrays = CASES[name]
+    wrong = [arrays[0], arrays[1].copy(), *arrays[2:]]
+    wrong[1][77] = len(arrays[0])
+    with pytest.raises(IndexFault, match="an index into h"):
+        run_plan(planned(name), wrong)
+
+
+def test_the_plan_holds_for_no_more_updates_than_a_cell_counts() -> None:
+    blocks = kernels(planned("counts"))[1].grid[0].constant
+    guards = [g for g in planned("counts").guards if not getattr(g, "advisory", False)]
+    assert any(not g.holds({"N": blocks * 2**30 + 1}) for g in guards)
+    assert all(g.holds({"N": 2**30}) for g in guards)
+
+
+def test_a_store_in_place_of_the_update_is_a_race() -> None:
+    """The interpreter tells updates that are atomic from those that are not."""
+    kernel = kernels(planned("many places"))[1]
+    plain = tuple(
+        Store(op.array, op.index, op.value, op.where, op.mask) if isinstance(op, AtomicUpdate) else op
+        for op in kernel.body
+        if not (isinstance(op, AtomicUpdate) and op.monoid == "max")
+    )
+    kernel = replace(kernel, body=plain)
+    assert not any(isinstance(op, AtomicUpdate) for op in flatten(kernel.body))
+    updates, index, result, fault = (p.name for p in kernel.parameters if isinstance(p, ArrayParameter))
+    arrays = {updates: drawn("i4", 100), index: drawn("i8", 100, low=0, high=3), result: drawn("i4", 70)}
+    with pytest.raises(WriteConflict):
+        run_kernel(kernel, arrays | {fault: np.zeros(1, np.int32)}, {"N": 100, "V": 70}, {})
+
+
+def test_floats_go_to_the_library_which_keeps_their_order() -> None:
+    plan = pf.jit(at(np.add)).plan(*map(pf.spec, ("f32[30]", "i64[N]", "f32[N]")), target="h200")
+    assert [call.launches for call in plan.library_calls] == [()]
+    verdict = scattered("h", "sum", f32)
+    assert not verdict and "an order that varies" in verdict.sentence
+
+
+@pytest.mark.parametrize("dtype", [i32, i64, u32])
+def test_integers_come_in_any_order(dtype: Any) -> None:
+    assert all(in_any_order(monoid, dtype) for monoid in ("sum", "prod", "max", "min", "bitor", "bitxor"))
+    assert not in_any_order("argmax", dtype) and not in_any_order("sum", f32) and not in_any_order("max", f32)
+
+
+def test_the_cpu_leaves_it_to_the_library() -> None:
+    function, specs, _ = CASES["counts"]
+    assert not any(c.launches for c in pf.jit(function).plan(*map(pf.spec, specs), target="cpu").library_calls)
