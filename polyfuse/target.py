@@ -30,7 +30,8 @@ class Target:
 
     bandwidth: bytes/s of main memory as a copy achieves it.  l2_bandwidth, l2_bytes: of the last-level cache.
     flops: float32 operations/s outside matrix units.  launch: seconds that one more launch costs the host, more than it
-    costs the device (softmax of 10 x 4398: one kernel 15 us, two 22).  latency: seconds of one memory round trip.
+    costs the device (softmax of 10 x 4398: one kernel 15 us, two 22).  call: seconds that a call of a plan costs the
+    host beside its launches (softmax of 64 x 50: 15 us).  latency: seconds of one memory round trip.
     library: of matrix products.  members: kernels that one launch runs side by side at most: more take too long to
     compile.  Sizes in bytes, counts per multiprocessor (core on a CPU); clock: cycles/s of one.
     """
@@ -45,6 +46,7 @@ class Target:
     l2_bandwidth: float
     launch: float
     latency: float
+    call: float = 7e-6
     threads_per_block: int = 1024
     threads_per_processor: int = 2048
     blocks_per_processor: int = 32
@@ -118,6 +120,7 @@ CPU = Target(
     vector_bytes=64,
     warp=1,
     library=LibraryRates(0.0, 100e9, 50e9, 5e-6),
+    call=0.0,
     members=1,  # a launch of few blocks runs in the caller's thread, which enters no parallel region
 )
 

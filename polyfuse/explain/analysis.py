@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyfuse.contractions import NAME, Contraction
-from polyfuse.explain.kernels import by_step, launch_cost
+from polyfuse.explain.kernels import by_step, host_seconds, launch_cost
 from polyfuse.planning.program_costs import size_hints
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ class CostAnalysis:
     alone.  `launches`: seconds by the name of the kernel launched, which may run several kernels side by side.
 
     `flops` counts replicated and masked executions as well.  `contractions`: seconds of those that the library runs,
-    by the value that they make; other library calls have no prediction and are left out.
+    by the value that they make; other library calls have no prediction and are left out.  `host`: seconds that a call
+    takes the host, which hands over launch by launch while the device works.
     """
 
     hbm_bytes: Formula
@@ -30,6 +31,7 @@ class CostAnalysis:
     kernels: Mapping[str, Cost]
     contractions: Mapping[str, float]
     launches: Mapping[str, float]
+    host: float = 0.0
 
     @property
     def flops(self) -> int:
@@ -37,7 +39,8 @@ class CostAnalysis:
 
     @property
     def seconds(self) -> float:
-        return sum(self.launches.values()) + sum(self.contractions.values())
+        """Of a call: of the device, or of the host where that takes longer."""
+        return max(self.host, sum(self.launches.values()) + sum(self.contractions.values()))
 
     @property
     def intensity(self) -> float:
@@ -59,7 +62,8 @@ def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAna
             called[plan.scop.statements[plan.called(step)].name] = seconds
     launches = [kernels for _, kernels in by_step(plan) if kernels]
     launched = {kernels[0].launch.kernel.name: launch_cost(kernels, at).seconds for kernels in launches}
-    return CostAnalysis(plan.hbm_bytes, at, {k.name: k.cost_at(at) for k in plan.kernels}, called, launched)
+    kernels = {k.name: k.cost_at(at) for k in plan.kernels}
+    return CostAnalysis(plan.hbm_bytes, at, kernels, called, launched, host_seconds(plan))
 
 
 def contraction_seconds(plan: Plan, step: LibraryCall, sizes: Mapping[str, int]) -> float | None:

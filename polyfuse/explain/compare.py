@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polyfuse.affine import Affine
 from polyfuse.errors import ArgumentError
 from polyfuse.explain.identity import Sizes, value_keys
-from polyfuse.explain.kernels import by_step, launch_cost
+from polyfuse.explain.kernels import by_step, host_seconds, launch_cost
 from polyfuse.explain.traffic import Traffic, formula, step_traffic
 from polyfuse.plan import LibraryCall, Plan
 from polyfuse.planning.program_costs import size_hints
@@ -167,7 +167,7 @@ def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side
         accesses=sum(s.accesses for s in steps),
         hbm_bytes=formula(t for s in steps for t in (*s.traffic.reads, *s.traffic.writes)),
         peak_bytes=peak_bytes(plan, sizes),
-        predicted=sum(s.predicted or 0.0 for s in steps),
+        predicted=max(host_seconds(plan), sum(s.predicted or 0.0 for s in steps)),
         measured=sum(times) if times else None,
         steps=tuple(steps),
     )

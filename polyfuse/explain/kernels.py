@@ -276,3 +276,10 @@ def launch_cost(kernels: Sequence[KernelView], sizes: Mapping[str, int]) -> Cost
     """The price of one launch of these kernels at given sizes."""
     costs = [kernel.cost_at(sizes) for kernel in kernels]
     return costs[0] if len(costs) == 1 else price_together(costs, kernels[0].threads, kernels[0].target)
+
+
+def host_seconds(plan: Plan) -> float:
+    """What a call takes the host, which hands over one launch after the other while the device works; the price of a
+    kernel has that of a launch that fills its results."""
+    launches = sum(bool(kernels) for _, kernels in by_step(plan))
+    return plan.target.call + plan.target.launch * launches if launches else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +14,14 @@ from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
-from polyfuse.backends.numba_cuda.resident import denser
+from polyfuse.backends.numba_cuda.resident import at_once, denser
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
 from polyfuse.errors import DeviceError
 from polyfuse.kernel import Parameter, combines_once
 from polyfuse.plan import Launch, Plan
+from polyfuse.planning.program_costs import size_hints
 from polyfuse.run.faults import PAGE
 from polyfuse.run.services import Bound
 from polyfuse.target import Target
@@ -53,14 +55,16 @@ class CudaKernel:
 
 @dataclass(frozen=True, slots=True)
 class CudaJob:
-    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`: the machine
-    model, for a kernel whose threads wait for each other; see `denser`."""
+    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`: whether its
+    threads wait for each other; see `denser`.  `blocks`: of a processor that are to run at once; see `at_once`."""
 
     source: str
     name: str
     parameters: tuple[Parameter, ...]
     settings: Mapping[str, Any]
-    waits: Target | None = None
+    target: Target
+    waits: bool = False
+    blocks: int = 0
     is_concurrent: bool = True
 
     @property
@@ -72,8 +76,9 @@ class CudaJob:
         compiled = compile_kernel(self.source, self.name, self.parameters, **self.settings)
         with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
             compiled = assemble(compiled)
-            if self.waits is not None:
-                compiled = denser(compiled, self.waits)
+            if self.waits:
+                compiled = denser(compiled, self.target)
+            compiled = at_once(compiled, self.target, self.blocks)
         return compiled
 
     def run(self) -> bytes:
@@ -91,8 +96,22 @@ def _job(launch: Launch, plan: Plan) -> CudaJob:
         "fastmath": plan.options.fastmath,
         "cluster": kernel.cluster,
     }
-    waits = plan.target if kernel.cluster == 1 and combines_once(kernel) else None
-    return CudaJob(print_kernel(kernel), function_name(kernel.name), kernel.parameters, settings, waits)
+    name, source = function_name(kernel.name), print_kernel(kernel)
+    if kernel.cluster > 1:
+        return CudaJob(source, name, kernel.parameters, settings, plan.target)
+    waits, blocks = combines_once(kernel), _sharing_blocks(launch, plan)
+    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks)
+
+
+def _sharing_blocks(launch: Launch, plan: Plan) -> int:
+    """Blocks per processor of a launch whose blocks share a reduction; 0 where none do, or where they are too many to
+    run at once."""
+    target, hints = plan.target, size_hints(plan.program)
+    if not any(schedule.grid_combine for schedule in launch.schedules):
+        return 0
+    count = math.prod([extent.evaluate(hints) for extent in launch.kernel.grid])
+    blocks = -(-count // target.processors)
+    return blocks if blocks * launch.kernel.block_threads <= target.threads_per_processor else 0
 
 
 @dataclass(frozen=True, slots=True)

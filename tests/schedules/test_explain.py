@@ -68,6 +68,18 @@ def test_cost_analysis_adds_up() -> None:
     assert analysis.bound(H200.ridge) == "memory"
 
 
+def test_a_short_call_takes_what_the_host_needs() -> None:
+    """15 us on an H200 for one small kernel, 22 for two; longer ones run while the host hands over."""
+    small = plan(programs.softmax, "f32[64, 50]")
+    (kernel,), target = small.kernels, small.target
+    assert target.launch < kernel.seconds < small.cost_analysis().seconds == target.call + target.launch
+    loose = plan(programs.softmax, "f32[64, 50]", fuse=False)
+    assert loose.cost_analysis().seconds == pytest.approx(target.call + target.launch * len(loose.launches))
+    assert pf.compare(loose, small).predicted == (loose.cost_analysis().seconds, small.cost_analysis().seconds)
+    long = plan(programs.softmax, "f32[65536, 4096]")
+    assert long.cost_analysis().seconds == long.kernels[0].seconds
+
+
 def test_kernels_are_found_by_their_own_name_and_by_a_value() -> None:
     both = plan(programs.rows_then_columns, "f32[M~4096, N~65536]")
     assert both.kernel("c") is both.kernel("r_c") is both.kernels[1]
