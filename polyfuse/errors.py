@@ -41,6 +41,15 @@ class TraceError(PolyfuseError):
     """The traced function does something that has no meaning on tensors of unknown value."""
 
 
+def escaped(place: str, function: str, what: str, source: Source | None) -> TraceError:
+    """The error for `what` of a trace (an array, a size) that is kept in a `place` outside of the traced `function`."""
+    return TraceError(
+        f"{place} outlives {function} and holds {what} of its trace, which has no values",
+        advice="Return it, and keep what the call gives: outside of the jitted function that is a real array.",
+        source=source,
+    )
+
+
 class ShapeError(TraceError, ValueError):
     """Shapes that do not broadcast, axes out of range, sizes that do not match."""
 

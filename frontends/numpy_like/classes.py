@@ -31,6 +31,12 @@ class StandIn(type):
     def __instancecheck__(cls, value: Any) -> bool:
         return type.__instancecheck__(original_of(cls), value)
 
+    def __setattr__(cls, name: str, value: Any) -> None:
+        """What traced code keeps on its class the class has afterwards."""
+        super().__setattr__(name, value)
+        if "__stands_for__" in vars(cls) and not name.startswith("__"):
+            setattr(original_of(cls), name, value)
+
     def __subclasscheck__(cls, other: type) -> bool:
         return type.__subclasscheck__(original_of(cls), original_of(other))
 

@@ -41,13 +41,18 @@ def trace_of(*values: Any) -> Trace:
     for trace in traces_in(values):
         if found is not None and trace is not found:
             raise TraceError(
-                "an array of another trace is used here: it outlived its function call",
+                f"an array of another trace is used here: {_made(values)}it outlived its function call",
                 advice="Pass arrays as arguments and return results; do not keep them in globals or attributes.",
             )
         found = trace
     if found is None:
         raise TraceError("no array of the jitted function among the arguments")
     return found
+
+
+def _made(values: Iterable[Any]) -> str:
+    """Where the first of `values` whose trace has ended was made."""
+    return next((v.state.made(v) for v in values if isinstance(v, Tracer) and v.state.ended), "")
 
 
 def lift(trace: Trace, value: Any) -> Tracer:

@@ -14,25 +14,26 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from functools import cached_property, partial, wraps
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from polyfuse.errors import TraceError
 from polyfuse.frontends.numpy_like import random
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in
 from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
-from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.spaces import Spaces
+from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 _MODULES = ("numpy", "polyfuse")
 _LIBRARIES = tuple(
     os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
 )
-_EMPTY = object()
 _BUILT_IN = sysconfig.get_path("stdlib")  # where modules without a file count as living
 
 
@@ -43,7 +44,7 @@ class Rebinder:
         self.trace = trace
         self.done: dict[int, Any] = {}
         self.alive: list[Any] = []  # originals, so that no identity is used twice
-        self.scopes: dict[int, dict[str, Any]] = {}  # globals of rebuilt functions, and of what is defined in them
+        self.spaces = Spaces()
 
     def value(self, value: Any) -> Any:
         """What stands in for a global, closed-over value, attribute or argument."""
@@ -76,6 +77,8 @@ class Rebinder:
             return self.derived(value) if _is_users_class(value) else value
         if type(value) in (list, tuple, dict):
             return self._container(value)
+        if isinstance(value, GeneratorType) or type(value).__module__ == "itertools":
+            return Iterating(self.trace, value)
         return self.instance(value) if _is_users_object(value) else value
 
     def _container(self, value: Any) -> Any:
@@ -96,7 +99,7 @@ class Rebinder:
         if type(value) in (list, tuple):
             return any(map(self._holds_code, value))
         if isinstance(value, FunctionType):
-            return id(value.__globals__) not in self.scopes
+            return not self.spaces.has(value)
         return isinstance(value, (MethodType, partial)) or _is_users_object(value) or _is_users_class(value)
 
     def _module(self, module: ModuleType) -> Any:
@@ -123,7 +126,7 @@ class Rebinder:
             return MethodType(self.function(function.__func__), self.value(function.__self__))
         if not isinstance(function, FunctionType):
             return function if isinstance(function, type) else self.value(function)
-        if id(function.__globals__) in self.scopes:
+        if self.spaces.has(function):
             return function  # rebuilt, or defined by what is
         if id(function) not in self.done:
             self.alive.append(function)
@@ -136,20 +139,18 @@ class Rebinder:
         return wraps(function)(partial(self.trace.run, rebuilt))
 
     def _rebuild(self, function: FunctionType) -> None:
-        cells = tuple(CellType() for _ in function.__closure__ or ())
-        names = dict(function.__globals__)
-        names["__builtins__"] = self._builtins(names)
-        self.scopes[id(names)] = names
+        names = self.spaces.of(function, self._builtins)
+        cells = self.spaces.cells(function)
         copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells or None)
         copy.__kwdefaults__ = function.__kwdefaults__
         copy.__dict__ = function.__dict__  # attributes that it keeps on itself, read and written
         self.done[id(function)] = copy
-        for name in names_in(function.__code__):
-            if name in names:
-                names[name] = self.value(names[name])
-        for cell, original in zip(cells, function.__closure__ or (), strict=True):
-            if (content := _content(original)) is not _EMPTY:
-                cell.cell_contents = self.value(content)
+        self.spaces.fill(function, self.value)
+
+    def write_back(self) -> None:
+        """What the user's code bound anew in globals and closures, as it would have without a trace."""
+        originals = {id(self.done[id(value)]): value for value in self.alive if id(value) in self.done}
+        self.spaces.write_back(lambda value: originals.get(id(value), value))
 
     def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:
         """Builtins that know sizes, numbers and arrays of the trace, and imports that give stand-ins."""
@@ -208,8 +209,42 @@ class Rebinder:
             setter = attribute.fset and self.function(attribute.fset)
             return property(self.function(attribute.fget), setter, attribute.fdel)
         if isinstance(attribute, cached_property):
-            return cached_property(self.function(attribute.func))
+            return KeptForTrace(self.function(attribute.func))
         return attribute
+
+
+class KeptForTrace:
+    """A `cached_property` whose values go with the trace, because they may be of it.  One that was found before the
+    trace is in the object's own dictionary, which comes first."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self._found: dict[int, tuple[Any, Any]] = {}
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        if id(instance) not in self._found:
+            self._found[id(instance)] = (instance, self._function(instance))
+        return self._found[id(instance)][1]
+
+
+class Iterating:
+    """An iterator that the function finds outside: it would give its next value when the function is traced only."""
+
+    def __init__(self, trace: Trace, iterator: Any) -> None:
+        self._trace, self._iterator = trace, iterator
+
+    def __iter__(self) -> Iterating:
+        return self
+
+    def __next__(self) -> Any:
+        raise located(
+            TraceError(
+                f"the {type(self._iterator).__name__} is read when the function is traced, and not at every call",
+                advice="Take its next value outside, and pass it as an argument.",
+            )
+        )
 
 
 class UsersModule:
@@ -220,22 +255,6 @@ class UsersModule:
 
     def __getattr__(self, name: str) -> Any:
         return self._rebinder.value(getattr(self._module, name))
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _EMPTY
-
-
-def names_in(code: CodeType) -> set[str]:
-    """The global names that a function and the functions inside it use."""
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            found |= names_in(constant)
-    return found
 
 
 def _is_spelled_in_numpy(module: str | None) -> bool:

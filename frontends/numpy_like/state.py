@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class Trace:
     told: bool = False
     statements: list[Any] = field(default_factory=list)  # of index notation, in order
     accesses: int = 0  # of index notation, so far
+    ended: bool = False
 
     # ------------------------------------------------------------------------------------------ calls
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -78,6 +79,8 @@ class Trace:
     def run(self, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         if self.inside:
             return function(*args, **kwargs)
+        if self.ended:
+            self.refuse_late_use(*args)
         self.inside = True
         try:
             result = function(*args, **kwargs)
@@ -89,6 +92,28 @@ class Trace:
             self.inside = False
         self.record(result)
         return result
+
+    def refuse_late_use(self, *values: Any) -> NoReturn:
+        """What is left of a trace after its end has no numbers, and none follow from it.  Raises TraceError."""
+        raise located(
+            TraceError(
+                f"a value of a call that has ended is used here; {self.made(*values)}it stands for no numbers",
+                advice="Pass arrays as arguments and return results; do not keep them in globals or attributes.",
+            )
+        )
+
+    def made(self, *values: Any) -> str:
+        """Where the first of `values` with a known line was made, as part of a sentence."""
+        found = (self.location_of(value) for value in values)
+        location = next((at for at in found if at is not None), None)
+        if location is None:
+            return ""
+        source = location.source()
+        return f'it was made in file "{source.file}", line {source.line} ({source.text.strip()}), and '
+
+    def location_of(self, value: Any) -> Location | None:
+        node = getattr(value, "node", None)
+        return None if node is None else self.locations.get(node.digest)
 
     def record(self, result: Any) -> None:
         """Remember where `result` (a tracer, or a sequence of them) was made and what the user calls it."""

@@ -299,6 +299,8 @@ class Tracer(Operators["Tracer"]):
 
     # ------------------------------------------------------------------------------------------ as a Python value
     def _refuse(self, message: str, advice: str) -> NoReturn:
+        if self.state.ended:
+            self.state.refuse_late_use(self)
         raise located(TraceError(message, advice=advice))
 
     def _value(self, kind: str, advice: str) -> bool | int | float:
@@ -343,10 +345,21 @@ class Tracer(Operators["Tracer"]):
     def __repr__(self) -> str:
         return f"Tracer({self.element}[{', '.join(map(str, self.sizes))}])"
 
-    def __format__(self, spec: str) -> str:
-        return repr(self)
+    def __str__(self) -> str:
+        return format(self)
 
-    __hash__ = object.__hash__
+    def __format__(self, spec: str) -> str:
+        """As `repr`; of a number that the caller passes its digits, which may be a key, and so count for the trace."""
+        plain = self.weak is not None and not self.state.ended
+        known = self.state.run(self.state.scalar_value, self.node) if plain else None
+        return repr(self) if known is None else format(known, spec)
+
+    def __hash__(self) -> int:
+        """Of numbers whose value can be known.  Arrays are no keys, as in NumPy."""
+        return hash(self._value("a dictionary key or an element of a set", "Use a name or a number as the key."))
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._refuse("an array has no values to be pickled while the function is traced", ATTRIBUTES["dump"])
 
     # ------------------------------------------------------------------------------------------ operators
     def _binary(self, name: str, other: Any, swap: bool = False) -> Tracer:

@@ -22,6 +22,7 @@ from polyfuse.errors import PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import naming, tree
+from polyfuse.frontends.numpy_like.escapes import refuse_hidden
 from polyfuse.frontends.numpy_like.lifting import lift
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
 from polyfuse.frontends.numpy_like.rebinding import Rebinder
@@ -193,6 +194,12 @@ class _Attempt:
         self.buffers: list[tuple[int, Buffer, Node]] = []
 
     def run(self) -> Traced:
+        try:
+            return self._run()
+        finally:
+            self.state.ended = True
+
+    def _run(self) -> Traced:
         values = [self._value(path, leaf) for path, leaf in self.leaves]
         arguments, keywords = tree.unflatten(self.structure, values)
         rebinder = Rebinder(self.state)
@@ -203,23 +210,27 @@ class _Attempt:
             result = rebinder.function(self.function)(*arguments, **keywords)
         except Exception as error:
             raise _cause(error) from None
+        rebinder.write_back()
         traced = self._traced(result)
         self._check_containers(given, naming.argument_leaves(self.function, arguments, keywords)[0], traced)
         return traced
 
     def _check_containers(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]], t: Traced) -> None:
         """Arrays put into lists, dictionaries and objects that the caller passed stay in copies of these: an error
-        where nothing else comes of the call, a line in the log otherwise."""
-        known = {id(leaf) for _, leaf in before}
-        put = [path for path, leaf in after if isinstance(leaf, Tracer) and id(leaf) not in known]
+        where the caller does not get them as results, a line in the log otherwise."""
+        known = {(path, id(leaf)) for path, leaf in before}
+        put = {path: leaf for path, leaf in after if isinstance(leaf, Tracer) and (path, id(leaf)) not in known}
         if not put:
             return
-        where = f"{', '.join(put[:3])}{', ...' if len(put) > 3 else ''}"
-        if not t.program.outputs:
+        returned = {node.digest for node in t.program.outputs}
+        if lost := [path for path, leaf in put.items() if leaf.node.digest not in returned]:
             raise TraceError(
-                f"{self.name} puts arrays into what the caller passed ({where}), and returns none: they would be lost",
+                f"{self.name} puts arrays into what the caller passed ({_few(lost)}), and does not return them: they"
+                " would be lost",
                 advice="Return them, or write into the arrays that are there: a[...] = ..., with donate=.",
+                source=location.source() if (location := self.state.location_of(put[lost[0]])) else None,
             )
+        where = _few(list(put))
         _log.warning("%s puts arrays into what the caller passed (%s): the caller's stays as it was", self.name, where)
 
     # ------------------------------------------------------------------------------------------ arguments
@@ -274,6 +285,7 @@ class _Attempt:
         if isinstance(leaf, SymbolicSize):
             return SizeOutput(tuple(f.substitute(self.assumptions.origin) for f in leaf.factors))
         if not isinstance(leaf, Tracer):
+            refuse_hidden(leaf)
             return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
         lift(self.state, leaf)
         outputs.append(leaf.node)
@@ -314,6 +326,10 @@ class _Attempt:
 
     def _sources(self, outputs: Sequence[Node]) -> Mapping[bytes, Source]:
         return naming.Sources(naming.spread_locations(outputs, self.state.locations))
+
+
+def _few(paths: Sequence[str]) -> str:
+    return f"{', '.join(paths[:3])}{', ...' if len(paths) > 3 else ''}"
 
 
 def _cause(error: BaseException) -> BaseException:

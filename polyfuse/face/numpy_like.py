@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from polyfuse.errors import Source
 from polyfuse.run.services import Static, Traced
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class NumPyFrontend:
         from polyfuse.frontends.numpy_like.tracer import Tracer
 
         return isinstance(value, Tracer)
+
+    def origin(self, value: Any) -> tuple[str, Source | None] | None:
+        from polyfuse.frontends.numpy_like.escapes import origin
+
+        return origin(value)
 
     def is_spec(self, value: Any) -> bool:
         from polyfuse.frontends.numpy_like import ArraySpec, ScalarSpec

@@ -23,6 +23,8 @@ from polyfuse.run.ahead import Executable, Lowered, default_layouts
 from polyfuse.run.arguments import LIBRARIES, Reading, Receiver, read_arguments
 from polyfuse.run.arrays import HOST, Device, Library
 from polyfuse.run.bound import BoundCall
+from polyfuse.run.cells import Cell
+from polyfuse.run.effects import Snapshot, refuse_changes, refuse_escapes
 from polyfuse.run.faults import BOARD
 from polyfuse.run.graph import GraphCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
@@ -316,10 +318,21 @@ class Jitted:
 
     def _traced(self, arguments: Sequence[Any]) -> Variant:
         names = self._static if self._receiver(arguments) is None else self._static | {self._parameters.names[0]}
-        static = [v for n, v in zip(self._parameters.names, arguments, strict=True) if n in names]
+        static = {n: v for n, v in zip(self._parameters.names, arguments, strict=True) if n in names}
         args, kwargs = self._parameters.spread(arguments, names, Static)
-        traced = self._services.frontend.trace(self._function, args, kwargs, self._options.donate)
-        return self._variants.new(self._function, traced, static)
+        frontend, name = self._services.frontend, self._parameters.function
+        earlier: list[Cell] = []
+        while True:
+            before = Snapshot.of(self._function, static)
+            traced = frontend.trace(self._function, args, kwargs, self._options.donate)
+            after = Snapshot.of(self._function, static)
+            changed = before.changed_in(after)
+            refuse_escapes(name, after.reach.functions, changed, frontend.origin)
+            if not changed:
+                return self._variants.new(traced, after.reach.cells)
+            if earlier:  # what is kept from the first run on is there by now
+                refuse_changes(name, after.reach.functions, changed)
+            earlier = changed
 
     def _target(self, device: Device | None, options: Options) -> Machine:
         if options.target is not None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from polyfuse.bindings import AnyGuard, Layout
 from polyfuse.dtypes import DType
-from polyfuse.errors import OptionError
+from polyfuse.errors import OptionError, Source
 from polyfuse.expr import Program, Shape
 from polyfuse.options import Options
 from polyfuse.plan import Launch, Plan
@@ -74,6 +74,9 @@ class Frontend(Protocol):
 
     def is_tracer(self, value: Any) -> bool:
         """Whether `value` stands for an array during a trace."""
+
+    def origin(self, value: Any) -> tuple[str, Source | None] | None:
+        """For what is of a trace: what it is in words, and the line that made it.  None for anything else."""
 
     def is_spec(self, value: Any) -> bool:
         """Whether `value` is a shape specification."""

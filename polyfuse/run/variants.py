@@ -20,6 +20,7 @@ from polyfuse.plan import Launch, Plan
 from polyfuse.run.arguments import SCALARS, same
 from polyfuse.run.arrays import Device
 from polyfuse.run.captures import Watch, of_capture, watch
+from polyfuse.run.cells import Cell
 from polyfuse.run.failure import Attempt, attempt
 from polyfuse.run.libraries import library_of
 from polyfuse.run.prepare import Leaf, Ready
@@ -102,10 +103,10 @@ class Variants:
             raise StalePlanError(f"the trace of {variant.traced.program.name} does not fit its own call")
         return fitted
 
-    def new(self, function: Callable[..., Any], traced: Traced, statics: Sequence[Any]) -> Variant:
-        """The variant of a trace; `statics`: arguments that the trace took as they are."""
+    def new(self, traced: Traced, cells: Sequence[Cell]) -> Variant:
+        """The variant of a trace; `cells`: what the function may read besides its arguments."""
         self.counts.traces += 1
-        return Variant(traced, watch(function, traced.captured, statics))
+        return Variant(traced, watch(cells, traced.captured))
 
     # ------------------------------------------------------------------------------------------ plans
     def ready(

@@ -55,6 +55,15 @@ def test_it_is_an_error_where_nothing_else_comes_of_the_call() -> None:
         pf.jit(step)({"w": np.ones(3)}, {"w": np.ones(3)})
 
 
+def test_it_is_an_error_where_the_caller_does_not_get_them_back() -> None:
+    def forward(x: Any, cache: Any) -> Any:
+        cache["hidden"] = np.tanh(x)
+        return 2 * cache["hidden"]
+
+    with pytest.raises(TraceError, match=r"\(cache\['hidden'\]\), and does not return them"):
+        pf.jit(forward)(np.ones(3), {})
+
+
 def test_one_hot_rows_of_no_labels() -> None:
     def function(x: Any, y: Any) -> Any:
         p = np.exp(x - x.max(axis=1, keepdims=True))

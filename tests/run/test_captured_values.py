@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.run.captures import watch
+from polyfuse.run.cells import reach
 from polyfuse.run.dispatch import Jitted
 
 Jit = Callable[..., Jitted]
@@ -122,11 +124,81 @@ def far_down() -> tuple[Callable[..., Any], Change]:
     return lambda x: x * top.a.b.c.d.e, lambda: setattr(inner, "e", 4.0)
 
 
+def module_with(**names: Any) -> types.ModuleType:
+    module = types.ModuleType("helpers_of_a_user")
+    exec("def helper(x): return x * scale", vars(module))
+    vars(module).update(names)
+    return module
+
+
+def in_a_helper_of_another_module() -> tuple[Callable[..., Any], Change]:
+    module = module_with(scale=3.0)
+    helper = module.helper
+    return lambda x: helper(x), lambda: setattr(module, "scale", 4.0)
+
+
+def behind_a_module() -> tuple[Callable[..., Any], Change]:
+    module = module_with(scale=3.0)
+    return lambda x: module.helper(x), lambda: setattr(module, "scale", 4.0)
+
+
+def in_a_jitted_helper() -> tuple[Callable[..., Any], Change]:
+    module = module_with(scale=3.0)
+    helper = pf.jit(module.helper)
+    return lambda x: helper(x), lambda: setattr(module, "scale", 4.0)
+
+
+def in_a_helper_that_is_partly_applied() -> tuple[Callable[..., Any], Change]:
+    settings = Settings()
+    helper = partial(lambda held, x: held(x), settings)
+    return lambda x: helper(x), lambda: setattr(settings, "value", 4.0)
+
+
+def in_a_table_of_functions() -> tuple[Callable[..., Any], Change]:
+    module = module_with(scale=3.0)
+    table = {"helper": module.helper}
+    return lambda x: table["helper"](x), lambda: setattr(module, "scale", 4.0)
+
+
+def in_a_method_of_an_attribute() -> tuple[Callable[..., Any], Change]:
+    module = module_with(scale=3.0)
+    kind = type("Mine", (), {"apply": lambda self, x: module.helper(x), "__module__": __name__})
+    held = types.SimpleNamespace(layer=kind())
+    return lambda x: held.layer.apply(x), lambda: setattr(module, "scale", 4.0)
+
+
+def in_what_a_helper_is_given() -> tuple[Callable[..., Any], Change]:
+    settings = Settings()
+
+    def helper(x: Any, given: Any) -> Any:
+        return x * given.value
+
+    return lambda x: helper(x, settings), lambda: setattr(settings, "value", 4.0)
+
+
+def which_function_it_is() -> tuple[Callable[..., Any], Change]:
+    table = {"act": lambda x: x * 3}
+    return lambda x: table["act"](x), lambda: table.update(act=lambda x: x * 4)
+
+
+def which_function_an_attribute_is() -> tuple[Callable[..., Any], Change]:
+    held = types.SimpleNamespace(act=lambda x: x * 3)
+    return lambda x: held.act(x), lambda: setattr(held, "act", lambda x: x * 4)
+
+
+def which_helper_a_module_has() -> tuple[Callable[..., Any], Change]:
+    module = module_with(scale=3.0)
+    exec("def outer(x): return helper(x)", vars(module))
+    return module.outer, lambda: exec("def helper(x): return x * 4", vars(module))
+
+
 PLACES = (
     *(in_a_module, in_a_class, in_the_class_of_a_method, in_a_slot, behind_a_property, in_an_object_that_is_called),
     *(in_a_partial_application, on_the_function_itself, under_a_key_that_the_code_does_not_name),
     *(among_all_values_of_a_dictionary, how_long_a_list_is, in_a_set, an_element_of_an_array, an_array_of_rank_zero),
-    far_down,
+    *(far_down, in_a_helper_of_another_module, behind_a_module, in_a_jitted_helper, in_a_table_of_functions),
+    *(in_a_helper_that_is_partly_applied, in_a_method_of_an_attribute, in_what_a_helper_is_given),
+    *(which_function_it_is, which_function_an_attribute_is, which_helper_a_module_has),
 )
 
 
@@ -152,4 +224,4 @@ def test_small_arrays_that_are_captured_or_viewed_are_not_compared(jit: Jit) -> 
 
 
 def test_what_libraries_hold_is_not_watched() -> None:
-    assert not watch(lambda x: np.sin(x) * np.pi + np.float32(2), ()).plain
+    assert not watch(reach(lambda x: np.sin(x) * np.pi + np.float32(2), {}).cells, ()).plain

@@ -1,0 +1,257 @@
+"""Where a function may find values besides its arguments: globals, closures, defaults, and what hangs on them.
+
+Read off the code: a value counts when the code of the function, or of a function of the user's that this one may
+reach, mentions its name.  Reached are helpers in other modules, jitted functions, methods, what tables and partial
+applications hold.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from inspect import getattr_static
+from typing import Any
+
+_DEPTH = 8  # how far attributes and items are followed
+_ITEMS = 256  # entries of a container that are looked into
+_FUNCTIONS = 256  # functions of the user's that are followed
+_DESCRIPTORS = (staticmethod, classmethod, property, cached_property)
+_SILENT = frozenset("__repr__ __str__ __format__ __eq__ __ne__ __hash__ __reduce__ __init__ __new__".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A place that holds a value: an entry of a namespace, a closure's cell, an attribute or item of what they hold.
+    `name`: no other place has it; `shown`: as the user writes it."""
+
+    read: Callable[[], Any]
+    name: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """All places that a function may read, and the code of the user's that it may run."""
+
+    cells: tuple[Cell, ...]
+    functions: tuple[types.FunctionType, ...]
+
+
+def reach(function: Any, statics: Mapping[str, Any]) -> Reach:
+    """What `function` may read and run.  `statics`: arguments that it takes as they are, by name."""
+    roots = [Cell(constant(value), f"static {id(value)}", name) for name, value in statics.items()]
+    roots += _applied(function)
+    known = {id(f): f for f in _code(function, {})}
+    while True:
+        mentioned = {name: None for f in known.values() for name in _mentioned(f.__code__)}
+        found, seen = dict[str, Cell](), set[int]()
+        for root in (*roots, *(cell for f in known.values() for cell in _of_function(f))):
+            if root.name not in found:
+                found |= {part.name: part for part in _parts(root, mentioned, _DEPTH, seen)}
+        values = (*(cell.read() for cell in found.values()), function)
+        more = {id(f): f for value in values for f in _code(value, mentioned) if id(f) not in known}
+        if not more or len(known) >= _FUNCTIONS:
+            return Reach(tuple(found.values()), tuple(known.values()))
+        known |= more
+
+
+def constant(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+# ---------------------------------------------------------------------------------------------- code
+
+
+def _code(value: Any, mentioned: Iterable[Any]) -> Iterator[types.FunctionType]:
+    """Functions of the user's that run when `value` is called, or used under the names that are `mentioned`."""
+    if isinstance(value, types.FunctionType):
+        if _is_users(value.__module__ or "", value.__code__.co_filename):
+            yield value
+    elif isinstance(value, types.MethodType):
+        yield from _code(value.__func__, mentioned)
+    elif isinstance(value, partial):
+        yield from _code(value.func, mentioned)
+    elif isinstance(value, (staticmethod, classmethod)) or _is_wrapped(value):
+        yield from _code(value.__wrapped__, mentioned)
+    elif isinstance(value, property):
+        yield from _code(value.fget, mentioned)
+    elif isinstance(value, cached_property):
+        yield from _code(value.func, mentioned)
+    else:
+        yield from _methods(value, mentioned)
+
+
+def _is_wrapped(value: Any) -> bool:
+    """Whether `value` is a jitted or a caching function."""
+    kind = type(value)
+    return kind.__module__.partition(".")[0] in ("polyfuse", "functools") and hasattr(value, "__wrapped__")
+
+
+def _methods(value: Any, mentioned: Iterable[Any]) -> Iterator[types.FunctionType]:
+    kind = value if isinstance(value, type) else type(value)
+    for base in kind.__mro__:
+        if not _is_users(base.__module__, getattr(sys.modules.get(base.__module__), "__file__", None)):
+            continue
+        names = [n for n in vars(base) if n.startswith("__") and n not in _SILENT]
+        names += ["__init__"] if isinstance(value, type) else []
+        for name in (*names, *(n for n in mentioned if type(n) is str)):
+            method = vars(base).get(name)
+            if isinstance(method, _DESCRIPTORS) or is_code(method):
+                yield from _code(method, ())
+
+
+def is_code(value: Any) -> bool:
+    """Whether `value` is a function in one of Python's forms."""
+    return isinstance(value, (types.FunctionType, types.MethodType, partial)) or _is_wrapped(value)
+
+
+def _mentioned(code: types.CodeType) -> dict[Any, None]:
+    """Names of globals and attributes in `code`, and its constants that may be keys."""
+    found: dict[Any, None] = dict.fromkeys(code.co_names)
+    for constant_ in code.co_consts:
+        if isinstance(constant_, types.CodeType):
+            found |= _mentioned(constant_)
+        elif type(constant_) in (str, int):
+            found[constant_] = None
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- places
+
+
+def _applied(function: Any) -> list[Cell]:
+    """What a method, a partial application or an object that is called brings along."""
+    if isinstance(function, partial):
+        below = [(f"argument {k}", value) for k, value in enumerate(function.args)]
+        below += function.keywords.items()
+        return [*_applied(function.func), *(Cell(constant(v), f"static {id(v)}", n) for n, v in below)]
+    if isinstance(function, types.MethodType):
+        holder = function.__self__
+        return [*_applied(function.__func__), Cell(constant(holder), f"static {id(holder)}", "self")]
+    is_called = isinstance(getattr_static(type(function), "__call__", None), types.FunctionType)
+    is_called = is_called and not _is_wrapped(function)
+    return [Cell(constant(function), f"static {id(function)}", "self")] if is_called else []
+
+
+def _of_function(function: types.FunctionType) -> Iterator[Cell]:
+    """Closure cells, globals and changeable defaults of a function."""
+    code = function.__code__
+    for cell, name in zip(function.__closure__ or (), code.co_freevars, strict=True):
+        yield _closed(cell, name)
+    space = function.__globals__
+    for name in _mentioned(code):
+        if type(name) is str and name in space:
+            yield Cell(_entry(space, name), f"{id(space)}.{name}", name)
+    names = code.co_varnames[: code.co_argcount]
+    defaults = function.__defaults__ or ()
+    given = [*zip(names[len(names) - len(defaults) :], defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
+    for name, value in given:
+        if type(value) in (list, dict, set):
+            yield Cell(constant(value), f"static {id(value)}", name)
+
+
+def _parts(cell: Cell, mentioned: Mapping[Any, None], depth: int, seen: set[int]) -> Iterator[Cell]:
+    """`cell`, and what it holds: items, and attributes whose names occur in the code."""
+    yield cell
+    value = cell.read()
+    if isinstance(value, types.FunctionType):
+        below = [_below(cell, n) for n in value.__dict__ if n in mentioned]
+    elif _is_wrapped(value) and isinstance(inner := value.__wrapped__, types.FunctionType):
+        wrapped = Cell(_attribute(cell.read, "__wrapped__"), f"{cell.name}.__wrapped__", cell.shown)
+        below = [_below(wrapped, n) for n in inner.__dict__ if n in mentioned]
+    elif depth == 0 or id(value) in seen:
+        return
+    elif isinstance(value, partial):
+        below = [*_pairs(cell, "args", value.args), *_pairs(cell, "keywords", value.keywords)]
+    elif isinstance(value, types.MethodType):
+        below = [Cell(_attribute(cell.read, "__self__"), f"{cell.name}.__self__", f"{cell.shown}.__self__")]
+    elif isinstance(value, (dict, list, tuple, set, deque)):
+        below = list(_items(cell, value, mentioned))
+    else:
+        below = [_below(cell, n) for n in _attributes(value) if n in mentioned]
+    seen.add(id(value))
+    for part in below:
+        yield from _parts(part, mentioned, depth - 1, seen)
+
+
+def _below(cell: Cell, name: str) -> Cell:
+    return Cell(_attribute(cell.read, name), f"{cell.name}.{name}", f"{cell.shown}.{name}")
+
+
+def _pairs(cell: Cell, name: str, values: Any) -> Iterator[Cell]:
+    """The arguments that a partial application holds."""
+    for key in values if isinstance(values, dict) else range(len(values)):
+        yield Cell(_item(_attribute(cell.read, name), key), f"{cell.name}.{name}[{key!r}]", f"{cell.shown}.{name}")
+
+
+def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Cell]:
+    """The items of a container, of a large dictionary those whose keys occur in the code, and how many there are."""
+    read = cell.read
+    if isinstance(value, set):
+        shown = f"set({cell.shown})"
+        yield Cell(lambda: frozenset(now) if isinstance(now := read(), set) else None, f"set({cell.name})", shown)
+        return
+    if not isinstance(value, tuple):
+        yield Cell(_length(read), f"len({cell.name})", f"len({cell.shown})")
+    for key in list(value) if isinstance(value, dict) else range(min(len(value), _ITEMS)):
+        if len(value) <= _ITEMS or not isinstance(value, dict) or key in mentioned:
+            yield Cell(_item(read, key), f"{cell.name}[{key!r}]", f"{cell.shown}[{key!r}]")
+
+
+def _attributes(value: Any) -> list[str]:
+    """Names of what a user's object, class or module holds: methods and properties are code, not values."""
+    if isinstance(value, types.ModuleType):
+        return list(vars(value)) if _is_users(value.__name__, getattr(value, "__file__", None)) else []
+    kind = value if isinstance(value, type) else type(value)
+    found = dict.fromkeys(() if isinstance(value, type) else getattr(value, "__dict__", ()))
+    for base in kind.__mro__:
+        if _is_users(base.__module__, getattr(sys.modules.get(base.__module__), "__file__", None)):
+            slots = (types.MemberDescriptorType,)
+            found |= {n: None for n, v in vars(base).items() if isinstance(v, slots) or not hasattr(v, "__get__")}
+    return list(found)
+
+
+def _is_users(module: str, file: str | None) -> bool:
+    """Whether a module is no library: what those hold does not change."""
+    root = module.partition(".")[0]
+    return root not in sys.stdlib_module_names and root != "polyfuse" and "-packages" not in (file or "")
+
+
+def _length(read: Callable[[], Any]) -> Callable[[], Any]:
+    def length() -> Any:
+        value = read()
+        return len(value) if isinstance(value, (dict, list, deque)) else None
+
+    return length
+
+
+def _item(read: Callable[[], Any], key: Any) -> Callable[[], Any]:
+    def item() -> Any:
+        try:
+            return read()[key]
+        except (LookupError, TypeError):
+            return None
+
+    return item
+
+
+def _attribute(read: Callable[[], Any], name: str) -> Callable[[], Any]:
+    return lambda: getattr(read(), name, None)
+
+
+def _entry(space: dict[str, Any], name: str) -> Callable[[], Any]:
+    return lambda: space.get(name)
+
+
+def _closed(cell: types.CellType, name: str) -> Cell:
+    def read() -> Any:
+        try:
+            return cell.cell_contents
+        except ValueError:  # not assigned yet
+            return None
+
+    return Cell(read, f"{id(cell)}.{name}", name)
