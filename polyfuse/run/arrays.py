@@ -138,6 +138,11 @@ class Library(Protocol):
     def pointer(self) -> Callable[[Any], int]:
         """A function that returns the base address of an array."""
 
+    @property
+    def written(self) -> Callable[[Sequence[Any]], None] | None:
+        """A function that is told of arrays of the caller that kernels have written; None where nobody wants to know.
+        torch does: it refuses a backward pass through a tensor that was overwritten since it was saved."""
+
     def stream(self, device: Device) -> Callable[[], int]:
         """A function that returns the handle of the caller's current stream; 0 on the host."""
 

@@ -49,4 +49,5 @@ class BoundCall:
         record.launch(list(self.values), list(self.leaves), list(self.outputs))
         for target, output in self.copies:
             record.library.copy(target, output)
+        record.tell([*self.outputs, *(self.leaves[leaf] for leaf in record.taken)])
         return self.result

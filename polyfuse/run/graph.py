@@ -60,6 +60,7 @@ class GraphCall:
         if STATUS_PAGES:
             BOARD.check()
         self.replay(self.stream())
+        self.bound.record.tell(self.bound.outputs)
         return self.bound.result
 
 

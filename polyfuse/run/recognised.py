@@ -115,6 +115,9 @@ def rerun(record: Record, values: Sequence[Any], outputs: Sequence[Any]) -> Call
         steps = [step.fixed(known) for step in record.steps if isinstance(step, KernelLaunch)]
     text = _Text({f"p{k}": value for k, value in known.items()})  # of arguments in which an intermediate lies
     text.launches(replace(record, steps=tuple(steps)), list(text.names))
+    if record.library.written is not None and outputs:
+        text.names |= {"written": record.library.written, "outputs": tuple(outputs)}
+        text.lines.append("written(outputs)")
     return function_of(text.whole("run()"), "run", text.names)
 
 
@@ -333,6 +336,9 @@ class _Text:
             self.names["copy"] = record.library.copy
         stale = [_array(at) for copy, at in zip(is_copied, self.targets, strict=True) if copy]
         self.lines += [f"copy({target}, {output})" for target, output in zip(stale, outputs, strict=True)]
+        if record.library.written is not None:
+            self.names["written"] = record.library.written
+            self.lines.append(f"written(({', '.join(map(_array, self.targets))},))")
 
     def lies(self, seen: Seen, at: str, target: Target) -> None:
         """A target is as far from the arguments that it meets as it was, and meets no other."""

@@ -201,7 +201,9 @@ class Record:
             return self.siblings.record(()).run(values, leaves)
         pairs = zip(self.allocators, self.given, strict=True)
         outputs = [leaves[leaf] if leaf >= 0 else allocate() for allocate, leaf in pairs]
+        taken = [leaves[leaf] for leaf in self.taken]
         self.launch(values, leaves, outputs)
+        self.tell(taken)
         return self.finish(outputs)
 
     def _may_take(self, values: Sequence[Any], leaves: Sequence[Any]) -> bool:
@@ -222,6 +224,12 @@ class Record:
         record.launch(values, leaves, outputs)
         for target, output in copies:
             self.library.copy(target, output)
+        self.tell([*(target.array for target in targets), *(leaves[leaf] for leaf in record.taken)])
+
+    def tell(self, written: Sequence[Any]) -> None:
+        """Tell the library of arrays of the caller that kernels wrote."""
+        if written and self.library.written is not None:
+            self.library.written(written)
 
     def place(
         self, values: Sequence[Any], leaves: Sequence[Any], targets: Sequence[Target]

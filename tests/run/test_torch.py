@@ -215,3 +215,44 @@ def test_tensors_that_a_function_holds_are_read_at_each_call(jit: Jit) -> None:
         f(x)
     halves = torch.randn(5, dtype=torch.bfloat16)
     assert torch.equal(jit(lambda x: halves * x)(halves), halves * halves)
+
+
+@pytest.mark.parametrize("shape", [(30, 40), (40, 30)], ids=["plain", "strided"])
+def test_a_saved_tensor_that_is_overwritten_has_no_gradient(jit: Jit, shape: tuple[int, int]) -> None:
+    """Kernels write behind torch's back: a backward pass through what they overwrote is an error, as with torch's own
+    in-place functions, on the first, the second and every further call."""
+    f, x = jit(lambda x: x * 2), torch.randn(shape)
+    x = x if shape == (30, 40) else x.T
+    for _ in range(4):
+        weight = torch.ones(30, 40, requires_grad=True)
+        kept = weight.exp() if shape == (30, 40) else weight.T.contiguous().exp().T  # exp saves its result
+        f(x, out=kept.detach())
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            kept.sum().backward()
+
+
+def test_launches_of_a_bound_call_and_donation_count_as_writes(jit: Jit) -> None:
+    x = torch.randn(30, 40)
+    y = torch.empty(30, 40)
+    launch = jit(lambda x: x * 2).bind(x, out=y)
+    before = y._version
+    launch()
+    launch()
+    assert y._version == before + 2 and x._version == 0
+
+    def scaled(x):
+        x[...] = x * 2
+        return x.sum()
+
+    jit(scaled, donate="x")(x)
+    assert x._version > 0
+
+
+def test_inference_tensors_may_be_written(jit: Jit) -> None:
+    f = jit(lambda x: x * 2)
+    with torch.inference_mode():
+        x = torch.randn(3, 4)
+        expected = x * 2
+        for _ in range(3):
+            y = x.clone()
+            assert torch.equal(f(y, out=y), expected)

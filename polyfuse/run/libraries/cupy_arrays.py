@@ -30,6 +30,7 @@ class CuPyLibrary:
     current: Callable[[], int]
     pointer: Callable[[Any], int] = attrgetter("data.ptr")
     name: str = "cupy"
+    written: None = None
 
     def facts(self, array: Any) -> ArrayFacts:
         dtype = from_numpy(array.dtype)

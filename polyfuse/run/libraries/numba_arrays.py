@@ -26,6 +26,7 @@ class NumbaLibrary:
     cuda: Any
     pointer: Callable[[Any], int] = _pointer
     name: str = "numba"
+    written: None = None
 
     def facts(self, array: Any) -> ArrayFacts:
         dtype = from_numpy(array.dtype)

@@ -43,6 +43,7 @@ class NumPyLibrary:
     better: Allocator = _usual
     pointer: Callable[[Any], int] = host_pointer
     name: str = "numpy"
+    written: None = None
 
     def facts(self, array: Any) -> ArrayFacts:
         dtype = from_numpy(array.dtype)

@@ -42,6 +42,13 @@ def _view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ..
     return torch.as_strided(array, shape, strides, array.storage_offset() + offset)
 
 
+def _written(arrays: Sequence[Any]) -> None:
+    """What torch's own in-place functions do behind each write."""
+    for array in arrays:
+        if isinstance(array, torch.Tensor) and not array.is_inference():  # such tensors have no versions
+            torch.autograd.graph.increment_version(array)
+
+
 PRIMITIVES = Primitives(  # nothing here can need a gradient: tensors that do are refused under grad mode
     strides=torch.Tensor.stride,
     view=_view,
@@ -61,6 +68,7 @@ class TorchLibrary:
     raw_stream: Callable[[int], int] | None
     pointer: Callable[[Any], int] = torch.Tensor.data_ptr
     name: str = "torch"
+    written: Callable[[Sequence[Any]], None] | None = _written
 
     def facts(self, array: Any) -> ArrayFacts:
         device = Device(array.device.type, array.device.index or 0)
