@@ -12,6 +12,7 @@ Only where a stored value is computed *again* (an output that is cheaper to rebu
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
@@ -150,6 +151,21 @@ class Partition:
     def needed(self, roots: Iterable[int], inside: Set[int]) -> frozenset[int]:
         """Those of `roots` that somebody outside the kernels `inside` wants."""
         return frozenset(r for r in roots if self.pinned[r] or not self.readers[r] <= inside)
+
+    def in_launch_order(self) -> list[int]:
+        """Kernels in the topological order that always takes the least name next: a function of the partition alone."""
+        waiting = {k: len(self.predecessors(k)) for k in self.kernels}
+        ready = [(self.names[k], k) for k, count in waiting.items() if count == 0]
+        heapq.heapify(ready)
+        order = list[int]()
+        while ready:
+            number = heapq.heappop(ready)[1]
+            order.append(number)
+            for other in self.successors(number):
+                waiting[other] -= 1
+                if waiting[other] == 0:
+                    heapq.heappush(ready, (self.names[other], other))
+        return order
 
     # ------------------------------------------------------------------------------------------------ changes
     def add(self, kernel: KernelGroup, position: int, number: int | None = None) -> int:

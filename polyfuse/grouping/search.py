@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from polyfuse.grouping.queue import Queue
 from polyfuse.grouping.rules import Judge, Rules
 from polyfuse.grouping.settle import settle
 from polyfuse.grouping.shake import shake
+from polyfuse.grouping.stretches import join_stretches
 from polyfuse.grouping.why import sharing, storing
 from polyfuse.verdict import Verdict
 
@@ -130,6 +130,7 @@ def _finish(
 ) -> Grouping:
     """Grant the wishes, then improve until nothing wins."""
     state = queue.state
+    join_stretches(queue)
     refused = tuple((wish, verdict) for wish in wishes if not (verdict := _grant(queue, wish)))
     rounds = min(ROUNDS, BUDGET // max(1, len(state.owner))) if effort is None else effort
     for number in sorted(state.kernels):
@@ -142,7 +143,7 @@ def _finish(
     for queue.salt in range(1, rounds + 1):
         shake(queue, done, limit)
     _sweep(queue)
-    kernels = launch_order(state)
+    kernels = tuple([state.kernels[number] for number in state.in_launch_order()])
     log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
     rules = queue.judge.rules
     return Grouping(
@@ -202,19 +203,3 @@ def _decided(state: Partition, pair: tuple[int, int]) -> bool:
     """Whether the final partition made a refusal moot: the two share a kernel, or the value is not stored."""
     u, v = pair
     return not state.users[u].isdisjoint(state.users[v]) if u != v else u not in state.owner
-
-
-def launch_order(state: Partition) -> tuple[KernelGroup, ...]:
-    """Kernels in the topological order that always takes the least name next: a function of the partition alone."""
-    waiting = {k: len(state.predecessors(k)) for k in state.kernels}
-    ready = [(state.names[k], k) for k, count in waiting.items() if count == 0]
-    heapq.heapify(ready)
-    order = list[KernelGroup]()
-    while ready:
-        number = heapq.heappop(ready)[1]
-        order.append(state.kernels[number])
-        for other in state.successors(number):
-            waiting[other] -= 1
-            if waiting[other] == 0:
-                heapq.heappush(ready, (state.names[other], other))
-    return tuple(order)

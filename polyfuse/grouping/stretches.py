@@ -1,0 +1,100 @@
+"""Where the search begins in programs whose kernels take little more than their launches: at the longest stretches of
+them that one kernel computes in less than two launches.
+
+    k0 8.1 us -> k1 8.2 us -> ... -> k99 8.1 us          s0 {k0 .. k63} 11 us -> s1 {k64 .. k99} 9 us
+
+No search finds better for such a stretch: two kernels take two launches, whatever they compute.  Grown by one statement
+after another its kernel would be priced at every size, and loops that were unrolled (factorisations, substitutions)
+have hundreds of statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from polyfuse.grouping.moves import Move, merged
+from polyfuse.grouping.queue import Queue, Trial
+
+LIGHT = 1.25
+"""Launches that a light kernel takes at most.  Statements of unrolled factorisations of 64 x 32 matrices take 1.04,
+those over rows that fill a device 5 and more."""
+
+SHARE = 0.25
+"""Of what the search may cost, what stretches may: long ones that are refused cost as much as those that are made."""
+
+EXPECTED = 40
+"""Work of pricing a stretch per statement: 5 to 10 where each is placed about once, 43 for an elimination whose readers
+compute everything again."""
+
+CLOSE = 8
+"""The longest stretch is looked for to one part in so many: to know it better takes as many prices again."""
+
+
+def join_stretches(queue: Queue) -> None:
+    """Make the kernels of all such stretches that are legal."""
+    none = frozenset[int]()
+    launch = queue.state.costs.floor(none, none)
+    limit = queue.work + SHARE * (queue.allowance.large - queue.work)
+    for light in _light(queue, LIGHT * launch):
+        for run in _connected(queue, light):
+            hoped = len(run)
+            while len(run) > 1 and queue.work + 2 * EXPECTED <= limit:
+                taken = _join_longest(queue, run, min(hoped, int(limit - queue.work) // EXPECTED), 2 * launch)
+                run, hoped = run[taken:], 2 * taken
+
+
+def _light(queue: Queue, most: float) -> Iterator[list[int]]:
+    """Kernels that follow each other in the launch order, cut where one takes longer than `most`."""
+    run = list[int]()
+    for number in queue.state.in_launch_order():
+        if queue.state.kernels[number].time <= most:
+            run.append(number)
+        else:
+            yield run
+            run = []
+    yield run
+
+
+def _connected(queue: Queue, run: Sequence[int]) -> Iterator[list[int]]:
+    """The parts of a run that read nothing of each other, each in launch order and, as the run, closed under paths."""
+    state, place = queue.state, {number: k for k, number in enumerate(run)}
+    left = dict(place)
+    while left:
+        found, todo = set[int](), [next(iter(left))]
+        while todo:
+            number = todo.pop()
+            if number in left:
+                found.add(number)
+                del left[number]
+                todo += [*state.predecessors(number), *state.successors(number)]
+        yield sorted(found, key=place.__getitem__)
+
+
+def _join_longest(queue: Queue, run: Sequence[int], hoped: int, most: int) -> int:
+    """Make one kernel of the longest beginning of `run` that may be one and takes no longer than `most`; how many
+    kernels that was.  Halves of what is `hoped` for are tried until one may be, then doubles, then what is between."""
+    best: tuple[Move, Trial] | None = None
+    taken, refused, size = 1, len(run) + 1, min(hoped, len(run))
+    while taken < size < refused:
+        found = _stretch(queue, run[:size], most)
+        if found is None:
+            refused = size
+        else:
+            best, taken = found, size
+        if best is None:
+            size //= 2
+        elif refused > len(run):
+            size = min(2 * taken, len(run))
+        else:
+            size = (taken + refused) // 2 if refused - taken > 1 + taken // CLOSE else taken
+    if best is not None:
+        queue.state.replace(best[0].old, best[1].kernels)
+    return taken
+
+
+def _stretch(queue: Queue, kernels: Sequence[int], most: int) -> tuple[Move, Trial] | None:
+    """These kernels as one, unless it takes longer than `most` or may not be."""
+    move = merged(queue.state, frozenset(kernels))
+    trial = queue.weighed(move)
+    fits = trial.gain > 0 and trial.kernels and trial.kernels[0].time <= most
+    return (move, trial) if fits and queue.refusal(move, trial) else None
