@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count as count_from
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def _in_bounds(module: Any, at: Any, axis: int, extent: int, bounds: str) -> Any
         return module.clip(at, 0, max(extent - 1, 0))
     if bounds == "assume":
         return at
-    low, high = int(at.min()), int(at.max())
+    low, high = module.stack((at.min(), at.max())).tolist()  # the host waits for a device once
     if low < 0 or high >= extent:
         wrong = low - extent if low < 0 else high  # negative indices were wrapped once
         raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {extent}")
@@ -144,19 +145,30 @@ def folded_runs(tools: Tools, values: Any, target: Any, monoid: str) -> tuple[An
     place = tools.arange(len(values)) - begins[run]
     count = tools.module.roll(begins, -1) - begins
     count[-1] += len(values)
-    while len(values) > len(begins):
+    for total in _totals(tools, count, len(values), share):
         count = (count + share - 1) // share
-        first, total = tools.module.cumsum(count, 0) - count, int(count.sum())
-        at = first[run] * share + place
+        at = (tools.module.cumsum(count, 0) - count)[run] * share + place
         laid = tools.full((total * share, *values.shape[1:]), fill, values)
         laid[at] = values
         while len(laid) > total:
             laid = combine(laid[0::2], laid[1::2])
+        if total == len(begins):
+            return laid, begins
         group = at // share
         runs, places = tools.full((total,), 0, run), tools.full((total,), 0, place)
         runs[group], places[group] = run, place // share  # all elements of a group write the same
         values, run, place = laid, runs, places
     return values, begins
+
+
+def _totals(tools: Tools, count: Any, elements: int, share: int) -> list[int]:
+    """How many groups there are of each size, up to one per run: all asked of the device at once."""
+    if elements == len(count):
+        return []
+    rounds = range(1, next(k for k in count_from(1) if share**k >= elements) + 1)
+    totals = [((count + share**k - 1) // share**k).sum() for k in rounds]
+    found: list[int] = tools.module.stack(totals).tolist()
+    return found
 
 
 def _neutral(tools: Tools, values: Any, monoid: str) -> Any:

@@ -4,8 +4,8 @@
                           table[:, 4]  =  0, 2, none ...
 
 A target with up to `TABLE` updates has them in the table.  Those of any other are folded to one row, as a tree that
-keeps their order; its number in the table lies behind those of all updates.  Both calls sort the same targets, so that
-nothing but arrays passes between them; the second one has nothing to do where no target has many updates.
+keeps their order; its number in the table lies behind those of all updates.  Nothing but arrays passes between the two
+calls; the second one has nothing to do where no target has many updates, else it sorts those alone.
 """
 
 from __future__ import annotations
@@ -53,11 +53,17 @@ def folded(tools: Tools, updates: Any, named: Any, at: Any, result: Any, *, mono
     """The rows that the table `named` does not name, folded per target, in rows of `result`.  Its other rows stay as
     they are."""
     over, extents = tuple(at.shape), tuple(named.shape[2:])
-    many = named[0, 0].reshape(-1) >= over[0] if 0 not in (*over, *extents) else None
-    if many is None or not bool(many.any()):
+    if 0 in (*over, *extents):
         return
-    target, order = tools.sort(at.reshape(-1), prod(extents))
-    chosen = tools.nonzero(many[tools.int64(target)])
-    values = tools.wide(updates.reshape(prod(over), -1)[order[chosen]])
-    values, begins = folded_runs(tools, values, target[chosen], monoid)
-    result.reshape(prod(over), -1)[chosen[begins]] = tools.like(values, result)
+    entry, flat = named[0].reshape(len(over), -1), at.reshape(-1)
+    chosen = tools.nonzero((entry[0] >= over[0])[flat])
+    if not len(chosen):
+        return
+    target, order = tools.sort(flat[chosen], prod(extents))
+    values = tools.wide(updates.reshape(prod(over), -1)[chosen[order]])
+    values, begins = folded_runs(tools, values, target, monoid)
+    where = entry[:, tools.int64(target[begins])]
+    row = where[0] - over[0]
+    for extent, coordinate in zip(over[1:], where[1:], strict=True):
+        row = row * extent + coordinate
+    result.reshape(prod(over), -1)[tools.int64(row)] = tools.like(values, result)
