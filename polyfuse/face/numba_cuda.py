@@ -15,6 +15,7 @@ from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
 from polyfuse.backends.numba_cuda.resident import at_once, denser
+from polyfuse.bindings import FromProduct
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
@@ -106,9 +107,12 @@ def _job(launch: Launch, plan: Plan) -> CudaJob:
 def _sharing_blocks(launch: Launch, plan: Plan) -> int:
     """Blocks per processor of a launch whose blocks share a reduction; 0 where none do, or where they are too many to
     run at once."""
-    target, hints = plan.target, size_hints(plan.program)
     if not any(schedule.grid_combine for schedule in launch.schedules):
         return 0
+    target, hints = plan.target, size_hints(plan.program)
+    for parameter, binding in zip(launch.kernel.parameters, launch.bindings, strict=True):
+        if isinstance(binding, FromProduct):  # dimensions that the kernel sees as one
+            hints[parameter.name] = math.prod([factor.evaluate(hints) for factor in binding.factors])
     count = math.prod([extent.evaluate(hints) for extent in launch.kernel.grid])
     blocks = -(-count // target.processors)
     return blocks if blocks * launch.kernel.block_threads <= target.threads_per_processor else 0
