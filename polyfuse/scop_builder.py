@@ -260,6 +260,8 @@ class _Builder:
                 term = body.add(read, operand.dtype)
             numbers[k] = int(term.name[1:])
         index = tuple(DataIndex(numbers[e.operand]) if isinstance(e, DataIndex) else e for e in node.index)
+        if isinstance(value := node.source.source if isinstance(node.source, expr.View) else None, expr.Constant):
+            return self._checked(body, node, index, value)
         source, entries, component = self._resolve(node.source, index)
         wanted, made = (
             [(e.operand, n) for e, n in zip(at, shape, strict=True) if isinstance(e, DataIndex)]
@@ -267,6 +269,14 @@ class _Builder:
         )
         checks = tuple(pair for pair in wanted if pair not in made) if node.bounds == "raise" else ()
         return body.add(Read(source, entries, (), component, node.bounds, checks), node.dtype)
+
+    def _checked(self, body: _Body, node: expr.Gather, index: tuple[IndexEntry, ...], value: expr.Constant) -> Expr:
+        """An element of an array of equal constants: in no memory, and its index is tested all the same."""
+        wanted = [(e.operand, n) for e, n in zip(index, node.source.shape, strict=True) if isinstance(e, DataIndex)]
+        if wanted and node.bounds == "raise":
+            number = wanted[0][0]
+            body.reads[number] = replace(body.reads[number], bounds="raise", checks=tuple(wanted))
+        return Const(value.value, node.dtype)
 
     def _read(self, body: _Body, node: Node, index: Sequence[Affine], where: tuple[Affine, ...]) -> Expr:
         """The term for ``node[index]``: constants, scalars and iotas inline, everything else is a read."""

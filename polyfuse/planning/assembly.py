@@ -201,8 +201,10 @@ class _Making:
 def _site(scop: Scop, value: int) -> IndexSite:
     statement = scop.statements[value]
     assert isinstance(statement, Statement)
-    read = next(r for r in statement.reads if r.bounds == "raise")
-    return IndexSite(statement.name, scop.statements[read.source].name, statement.digest, statement.source)
+    number, read = next((k, r) for k, r in enumerate(statement.reads) if r.bounds == "raise")
+    is_own = any(operand == number for operand, _ in read.checks)  # of an array that is in no memory
+    array = "a computed array" if is_own else scop.statements[read.source].name
+    return IndexSite(statement.name, array, statement.digest, statement.source)
 
 
 def _unique(name: str, taken: dict[str, int]) -> str:

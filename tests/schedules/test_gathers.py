@@ -104,3 +104,54 @@ def test_what_is_computed_alone_keeps_its_name() -> None:
     plan = pf.jit(looked_up).plan(pf.spec("f32[N]"), pf.spec("i64[M]"), pf.spec("f32[M]"), target="h200")
     assert [f"{s.name} = {s.text}" for s in plan.kernels[0].statements][-2:] == ["e = exp(gather)", "z = y + e"]
     assert plan.why_not("e", "z")
+
+
+TABLES: dict[str, Function] = {
+    "rows of the identity": lambda t: np.eye(6, dtype=np.float32)[t],
+    "columns of the identity": lambda t: np.identity(6)[:, t] * 2,
+    "a number of each row": lambda t: np.eye(6, k=1)[t, t[::-1]],
+    "positions": lambda t: np.arange(6)[t] + 1,
+    "positions backwards": lambda t: np.arange(30.0, 0, -5, dtype=np.float32)[t],
+    "a triangle": lambda t: np.tri(6, 4, 1)[t],
+    "even steps": lambda t: np.linspace(-1, 1, 6)[t],
+    "a computed table": lambda t: np.exp(-0.5 * np.arange(6.0))[t],
+    "equal numbers": lambda t: np.full((6, 2), 3)[t],
+    "a tiled table": lambda t: np.tile(np.arange(3), 2)[t],
+}
+
+
+@pytest.mark.parametrize("backend", ["numba_cpu", "interpreter"])
+@pytest.mark.parametrize("case", TABLES)
+def test_elements_of_what_follows_from_positions(case: str, backend: str) -> None:
+    function = TABLES[case]
+    for t in (np.array([0, 5, -1, 2, -6, 3, 3]), np.array([4]), np.zeros(0, np.int64)):
+        found, wanted = pf.jit(function, backend=backend)(t), function(t)
+        assert found.dtype == wanted.dtype and found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    for wrong in (6, -7):
+        with pytest.raises(IndexFault, match="out of bounds"):
+            pf.jit(function, backend=backend)(np.array([0, wrong, 1]))
+
+
+@pytest.mark.parametrize("case", [c for c in TABLES if c not in ("a tiled table", "a computed table")])
+def test_what_follows_from_positions_is_computed_where_it_is_chosen(case: str) -> None:
+    plan = pf.jit(TABLES[case]).plan(pf.spec("i64[N~1000000]"), target="h200")
+    assert [len(kernel.stores) for kernel in plan.kernels] == [1] and not plan.library_calls
+    assert [site.array for site in plan.sites] == ["a computed array"]
+
+
+@pytest.mark.parametrize("labels", ["i64", "i32", "u8"])
+def test_one_hot_labels_are_part_of_the_loss(labels: str) -> None:
+    def loss(x, t):
+        p = x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+        return -(p * np.eye(x.shape[1], dtype=x.dtype)[t]).sum(axis=1)
+
+    plan = pf.jit(loss).plan(pf.spec("f32[N~8192, 1000]"), pf.spec(f"{labels}[N~8192]"), target="h200")
+    assert len(plan.kernels) == 1
+
+
+def test_computed_tables_are_clipped_where_that_is_asked_for() -> None:
+    t = np.array([9, -9, 2])
+    assert pf.jit(lambda t: np.arange(6)[t], bounds="clip", backend="interpreter")(t).tolist() == [5, 0, 2]
+    assert pf.jit(lambda t: np.take(np.arange(6), t, mode="clip"))(t).tolist() == [5, 0, 2]
+    assert pf.jit(lambda t: np.take(np.eye(6), t, axis=0, mode="wrap"))(t).argmax(axis=1).tolist() == [3, 3, 2]
