@@ -13,7 +13,7 @@ from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
 from polyfuse.dtypes import i32, i64
 from polyfuse.errors import IndexingError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
-from polyfuse.frontends.numpy_like import axes, listed, masked, nodes
+from polyfuse.frontends.numpy_like import axes, known_masks, listed, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
@@ -29,7 +29,8 @@ def getitem(x: Tracer, index: Any) -> Any:
     """``x[index]``."""
     if (few := listed.split(x, index)) is not None:
         return listed.read(x, *few)
-    items = items_of(index)
+    x, items = known_masks.without_flags(x, items_of(index))
+    items = known_masks.positions(x, items)
     if len(items) == 1 and isinstance(items[0], Tracer) and is_mask(items[0]) and items[0].ndim:
         problem = f"a mask of shape {text_of(items[0].sizes)} does not fit {text_of(x.sizes)}"
         check_fits(x.state, items[0].sizes, x.sizes[: items[0].ndim], problem)
@@ -202,8 +203,10 @@ def _through_view(source: expr.View, entries: Sequence[IndexEntry]) -> list[Inde
 
 def select(x: Tracer, items: Sequence[Any]) -> Selection:
     """Take an index apart that holds arrays.  Raises IndexingError for masks of unknown values."""
-    arrays = [_flattened_mask(i) for i in items]
-    parts = [part for group in arrays for part in group]
+    x, items = known_masks.without_flags(x, items)
+    parts = known_masks.positions(x, items)
+    if any(is_mask(p) for p in parts):
+        raise masked.refusal()
     consumed = [int(p is not None and p is not Ellipsis) for p in parts]
     expanded = expand_ellipsis(parts, x.sizes, consumed)
     advanced = [k for k, p in enumerate(expanded) if not (p is None or isinstance(p, slice))]
@@ -214,14 +217,6 @@ def select(x: Tracer, items: Sequence[Any]) -> Selection:
     adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
     place = advanced[0] if adjacent else 0
     return Selection(source, tuple(advanced), tuple(i.node for i in indices), common, place)
-
-
-def _flattened_mask(item: Any) -> list[Any]:
-    if not is_mask(item):
-        return [item]
-    if isinstance(item, np.ndarray) and item.ndim:
-        return list(np.nonzero(item))
-    raise masked.refusal()
 
 
 def index_array(trace: Trace, item: Any) -> Tracer:

@@ -26,12 +26,24 @@ def clip(
     """``minimum(maximum(x, low), high)``."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     result = positive(x)
+    if type(low) is int and _is_beyond(low, result, "min"):
+        low = None
+    if type(high) is int and _is_beyond(high, result, "max"):
+        high = None
     if low is not None and high is not None and result.weak is None:  # one function of three operands
         kinds = tuple(kind_of(t) for t in lift_all(result, low, high))
         result = Tracer(result.state, as_dtype(result, promotion.common(kinds)))
     if low is not None:
         result = ufunc("maximum", result, low)
     return result if high is None else ufunc("minimum", result, high)
+
+
+def _is_beyond(bound: int, x: Tracer, side: str) -> bool:
+    """Whether a bound lies behind all integers of the dtype, and so bounds nothing."""
+    if x.weak is not None or x.element.kind not in "iu":
+        return False
+    limits = np.iinfo(x.element.numpy)  # type: ignore[type-var]
+    return bound < limits.min if side == "min" else bound > limits.max
 
 
 def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: ArrayLike = 0) -> Tracer:

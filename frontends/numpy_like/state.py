@@ -62,6 +62,7 @@ class Trace:
     scalars: Mapping[int, bool | int | float] = field(default_factory=dict)
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    read: list[np.ndarray[Any, Any]] = field(default_factory=list)  # real arrays whose contents the program depends on
     locations: dict[bytes, Location] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     inside: bool = False

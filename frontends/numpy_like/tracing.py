@@ -72,7 +72,8 @@ class Traced:
     """A traced function.
 
     `guards` and `scalar_guards` say for which calls `program` holds; guards are over the symbols of the specs that
-    were given.  `captured`: real arrays met by the function, hidden arguments after the given ones.  `structure` and
+    were given.  `captured`: real arrays met by the function, hidden arguments after the given ones; `read`: those whose
+    contents the program depends on.  `structure` and
     `leaves` rebuild the user's nesting of results; leaves that are neither `Output` nor `SizeOutput` are constants.
     `results`: how many outputs are the user's; further ones are arguments written in place (`Program.writes`).
     """
@@ -84,6 +85,7 @@ class Traced:
     guards: tuple[AnyGuard, ...] = ()
     scalar_guards: tuple[ScalarGuard, ...] = ()
     captured: tuple[np.ndarray[Any, Any], ...] = ()
+    read: tuple[np.ndarray[Any, Any], ...] = ()
 
     def rebuild(self, outputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> Any:
         """The user's result from the program's outputs and the values of the size symbols."""
@@ -269,9 +271,9 @@ class _Attempt:
                 outputs.append(buffer.node)
         program = self._program(outputs, paths, writes)
         guards = dict.fromkeys([*self.assumptions.guards, *map(self.assumptions.original, self.state.guards)])
-        return Traced(
-            program, structure, tuple(leaves), results, tuple(guards), self._scalar_guards(), tuple(self.state.captured)
-        )
+        state = self.state
+        outside = tuple(state.captured), tuple(state.read)
+        return Traced(program, structure, tuple(leaves), results, tuple(guards), self._scalar_guards(), *outside)
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):

@@ -17,6 +17,7 @@ from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import listed, nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
 from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, select
+from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
@@ -67,18 +68,27 @@ def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
         given = lift(x.state, value)
         listed.write(x, *few, lambda shape: _value_for(shape, x, given), write)
         return
-    items = items_of(index)
+    x, items = without_flags(x, items_of(index))
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
         target = x.through(basic_path(x, expanded))
         if isinstance(value, Tracer) and value.buffer is x.buffer and value.path == target.path:
             return  # what ``x[index] += y`` stores back: the view that was already written
         write(target, _value_for(target.sizes, x, lift(x.state, value)))
-    elif any(is_mask(i) for i in items) and not any(isinstance(i, np.ndarray) for i in items):
+    elif any(is_mask(i) for i in items) and not _is_positional(x, items, value):
         _set_masked(x, items, value)
     elif not is_chosen(value, x, items):  # ``x[k] += y`` has written through the view that it stores back
         changed = _scattered(x, items, "set", lift(x.state, value), "raise")
         write(changed[0], changed[1])
+
+
+def _is_positional(x: Tracer, items: Sequence[Any], value: ArrayLike) -> bool:
+    """Whether the masks of an index are known, and values are given for the elements that they choose."""
+    if any(isinstance(i, np.ndarray) for i in items):
+        return True
+    if isinstance(value, Masked) or not lift(x.state, value).ndim:
+        return False
+    return not any(is_mask(i) for i in positions(x, items))
 
 
 def _set_masked(x: Tracer, items: Sequence[Any], value: ArrayLike) -> None:
@@ -140,8 +150,11 @@ def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds:
 
 def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None = None) -> Tracer:
     """``x.at[index].set(value)`` and its kin: a changed copy; duplicates combine in order of the update index."""
-    items = items_of(index)
     result = copy(x)
+    part, items = without_flags(result, items_of(index))
+    if part is not result:
+        part[tuple(items)] = value if how == "set" else ufunc(how, part[tuple(items)], value)
+        return result
     if how in ("subtract", "divide") or all(is_basic(i) for i in items) or any(is_mask(i) for i in items):
         return _update_by_parts(result, items, index, how, value)
     part, node = _scattered(result, items, how, lift(x.state, value), bounds or "raise")

@@ -43,6 +43,7 @@ class NumPyFrontend:
             guards=traced.guards,
             fixed=tuple((guard.position, guard.value) for guard in traced.scalar_guards),
             captured=traced.captured,
+            read=traced.read,
         )
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:

@@ -73,18 +73,19 @@ def _of_library(array: Any, library: Library, device: Device) -> Any:
     return library.upload(array, device) if type(array) is np.ndarray else array
 
 
-def watch(cells: Sequence[Cell], captured: Sequence[Any]) -> Watch:
+def watch(cells: Sequence[Cell], captured: Sequence[Any], read: Sequence[Any] = ()) -> Watch:
     """Readers for the `cells` that a function may read.
 
     Functions are guards as plain values are: another one under the same name is another program.
     A captured array that no cell holds stays the object it is.  A small array that is not captured, nor a view of it,
-    was read while tracing (``table[0]``, ``float(limit)``): its contents are a plain value.
+    was read while tracing (``table[0]``, ``float(limit)``): its contents are a plain value, as those of arrays in
+    `read` are.
     """
     held = [(cell, cell.read()) for cell in cells]
     arrays = tuple(next((c.read for c, v in held if v is array), constant(array)) for array in captured)
     plain = {cell.name: (cell.read, value) for cell, value in held if is_plain(value) or is_code(value)}
     for cell, value in held:
-        if _was_read(value, captured):
+        if _was_read(value, captured) or any(value is array for array in read):
             plain[cell.name] = (_contents(cell.read), content(value))
     return Watch(arrays, tuple(plain.values()))
 

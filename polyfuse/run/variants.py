@@ -106,7 +106,7 @@ class Variants:
     def new(self, traced: Traced, cells: Sequence[Cell]) -> Variant:
         """The variant of a trace; `cells`: what the function may read besides its arguments."""
         self.counts.traces += 1
-        return Variant(traced, watch(cells, traced.captured))
+        return Variant(traced, watch(cells, traced.captured, traced.read))
 
     # ------------------------------------------------------------------------------------------ plans
     def ready(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.errors import DTypeError
 from polyfuse.frontends.numpy_like import spec, trace
 from tests.frontend.ops import Case, assert_same, run
@@ -152,3 +153,14 @@ def test_bfloat16_with_python_scalars_stays_bfloat16() -> None:
     ((program,), wanted) = ([trace(lambda x: np.exp(x) * 2 + 1, [spec("bf16[4]")]).program], "bf16")
     assert program.outputs[0].dtype.name == wanted
     assert trace(lambda x, y: x + y, [spec("bf16[4]"), spec("f16[4]")]).program.outputs[0].dtype.name == "f32"
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2"])
+def test_bounds_behind_all_integers_of_a_dtype_bound_nothing(dtype: str) -> None:
+    x = np.array([0, 1, 5, 100], dtype)
+
+    def function(x: Any) -> Any:
+        return np.clip(x, -40000, 3), x.clip(1, 70000), np.clip(x, 2, 2**80)
+
+    for found, wanted in zip(pf.jit(function, backend="interpreter")(x), function(x), strict=True):
+        assert_same(found, wanted)

@@ -57,7 +57,7 @@ CASES: list[tuple[str, str, str]] = [
     ("unique", "f32[N]", "return np.unique(x)"),
     ("argwhere", "f32[N]", "return np.argwhere(x)"),
     ("compress", "f32[N]", "return np.compress(x > 0, x)"),
-    ("assign values by mask", "f32[N, 4]", "a = np.zeros((4, 4))\na[a > 1] = x[0]\nreturn a"),
+    ("assign values by mask", "f32[N, 4]", "a = np.zeros((4, 4)) + x[0]\na[a > 1] = x[0]\nreturn a"),
     ("shapes that do not broadcast", "f32[N, 4] f32[N, 3]", "return x + y"),
     ("letters that do not broadcast", "f32[N] f32[M]", "return np.hypot(x, y)"),
     ("matmul", "f32[N, 4] f32[5, N]", "return x @ y"),

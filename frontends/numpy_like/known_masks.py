@@ -1,0 +1,105 @@
+"""Masks in an index that are known while the function is traced: truth values, real arrays, and what follows from
+positions alone (``np.arange(5) > 2``).  They choose a known number of elements.
+
+    x[True], x[False]              an axis of one element, or of none
+    x[np.array([True, False])]     x[[0]]
+
+The contents of a real mask are part of the program, so that a call compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse import expr
+from polyfuse.affine import Affine
+from polyfuse.dtypes import i64
+from polyfuse.errors import IndexingError
+from polyfuse.expr import Node, Program
+from polyfuse.frontends.numpy_like import nodes
+from polyfuse.frontends.numpy_like.lifting import text_of
+from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis
+from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.reference import evaluate
+
+_MANY = 1 << 16  # elements of a mask that is computed while tracing
+
+
+def is_flag(item: Any) -> bool:
+    """A truth value, or a real array of rank 0 with one."""
+    return isinstance(item, (bool, np.bool_)) or (isinstance(item, np.ndarray) and _is_bool(item) and not item.ndim)
+
+
+def _is_bool(item: Any) -> bool:
+    return isinstance(item, (np.ndarray, Tracer)) and item.dtype == np.bool_
+
+
+def without_flags(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, list[Any]]:
+    """A view of `x` and an index of it without truth values, which are indices into axes of their own."""
+    if not any(map(is_flag, items)):
+        return x, list(items)
+    expanded = expand_ellipsis(items, x.sizes, [_axes(i) for i in items])
+    seen: list[Any] = []
+    index: list[Any] = []
+    for item in expanded:
+        if is_flag(item):
+            seen.append(None)
+            zeros = nodes.broadcast(expr.constant(0, i64), (Affine.of(int(bool(item))),))
+            index.append(Tracer(x.state, zeros))
+        else:
+            seen += [slice(None)] * _axes(item)
+            index.append(item)
+    return x.through(basic_path(x, seen)), index
+
+
+def _axes(item: Any) -> int:
+    """How many axes an item of an index stands for."""
+    if item is None or item is Ellipsis or is_flag(item):
+        return 0
+    return int(item.ndim) if _is_bool(item) else 1
+
+
+def positions(x: Tracer, items: Sequence[Any]) -> list[Any]:
+    """The index with arrays of positions in place of known masks.  Raises IndexingError for those that do not fit."""
+    known = {id(item): _known(item) for item in items if _is_bool(item) and item.ndim}
+    if all(mask is None for mask in known.values()):
+        return list(items)
+    found: list[Any] = []
+    axis = 0
+    expanded = expand_ellipsis(items, x.sizes, [_axes(i) for i in items])
+    for item in expanded:
+        if (mask := known.get(id(item))) is None:
+            found.append(item)
+        else:
+            sizes = x.sizes[axis : axis + mask.ndim]
+            if not all(x.state.equal(n, Affine.of(m)) for n, m in zip(sizes, mask.shape, strict=True)):
+                there = ", ".join(str(x.state.hint(n)) for n in sizes)
+                raise IndexingError(f"a mask of shape {text_of(mask.shape)} does not fit axes of sizes ({there})")
+            if isinstance(item, np.ndarray):
+                x.state.read.append(item)
+            found += np.nonzero(mask)
+        axis += _axes(item)
+    return found
+
+
+def _known(item: Any) -> np.ndarray[Any, Any] | None:
+    """The values of a mask, where nothing that a call passes has a say in them."""
+    if isinstance(item, np.ndarray):
+        return item
+    node: Node = item.node
+    if not all(n.is_constant for n in node.shape) or np.prod([n.constant for n in node.shape]) > _MANY:
+        return None
+    if any(isinstance(n, (expr.Input, expr.Scalar, expr.Opaque)) or _has_letters(n) for n in expr.topological([node])):
+        return None
+    (values,) = evaluate(Program("mask", (), (node,), ("mask",)), ())
+    return np.asarray(values)
+
+
+def _has_letters(node: Node) -> bool:
+    index = (node.index,) if isinstance(node, expr.Iota) else ()
+    return any(not n.is_constant for n in node.shape) or any(
+        not name.startswith("%") for e in index for name in e.names()
+    )
