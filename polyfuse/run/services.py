@@ -29,12 +29,13 @@ Form = Literal["single", "tuple", "else"]
 class Traced:
     """One trace of a function.
 
-    `program.arguments`: the array and scalar leaves of the call in order, then the captured arrays.  `shapes`: of the
+    `program.arguments`: the array and scalar leaves of the call in order, then the captured arrays. `shapes`: of the
     array leaves in symbols that the trace had not yet equated or fixed; `guards`, over these symbols, say for which
-    sizes the trace holds.  `fixed`: leaves of the call whose Python value the trace depends on.  `captured`: arrays
-    that the function closes over; `read`: those whose contents the program depends on.  `results`: how many of the program's outputs the function returns; further ones are
-    arguments written in place.  `form`: whether the result is a ``single`` output, a flat ``tuple`` of all of them, or
-    anything ``else``.  `rebuild` makes the result of the outputs and the sizes.
+    sizes the trace holds. `fixed`: leaves of the call whose Python value the trace depends on. `captured`: arrays that
+    the function closes over; `read`: those whose contents the program depends on. `results`: how many of the program's
+    outputs the function returns; further ones are arguments written in place. `form`: whether the result is a
+    ``single`` output, a flat ``tuple`` of all of them, or anything ``else``. `rebuild` makes the result of the outputs
+    and the sizes.
     """
 
     program: Program
