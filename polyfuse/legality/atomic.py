@@ -49,7 +49,7 @@ def _forbidden(proof: Proof, atomic: Placed) -> Iterator[tuple[Hazard, str]]:
 
 
 def scattered(name: str, monoid: str, dtype: DType) -> Verdict:
-    """Whether updates that data scatter over the elements of `name` may be merged into them as they come.
+    """Whether updates that data scatter over the elements of `name`, in `dtype`, may be merged as they come.
 
     What two updates of one element give does not depend on which is first, and every update is made by one thread.
     """

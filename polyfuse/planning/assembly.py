@@ -35,7 +35,8 @@ from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.fill import fill_kernel
 from polyfuse.lower.kernel import Lowered, lower
 from polyfuse.lower.members import Part, side_by_side
-from polyfuse.lower.scatters import Scatter, fits, merge_kernel, seed_kernel
+from polyfuse.lower.scattered import Scatter, fits
+from polyfuse.lower.scatters import merging_kernels
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.index_bits import index_bits
@@ -127,18 +128,23 @@ class _Making:
         costs, scatter = self.costs, Scatter.of(self.costs.scop, statement)
         if costs.target.kind != "cuda" or scatter is None or any(map(self._is_strided, statement.operands)):
             return ()
-        verdict = scattered(scatter.name, scatter.monoid, scatter.dtype)
+        verdict = scattered(scatter.name, scatter.monoid, scatter.merged)
         fusion_log.info("%s: %s", scatter.name, verdict or "updates are merged as they come")
         if not verdict:
             return ()
-        blocks = scatter.blocks(costs.target.processors, costs.hints)
-        self.guards |= dict.fromkeys(_on_sizes(g, costs.scop.program.derived) for g in fits(scatter, blocks))
+        cells = scatter.cells(costs.target.processors, costs.hints)
+        self.guards |= dict.fromkeys(_on_sizes(g, costs.scop.program.derived) for g in fits(scatter, cells))
         if scatter.is_checked:
             base = costs.scop.statements[scatter.base].name
             line = costs.scop.program.sources.get(statement.digest)
             self.sites.append(IndexSite(statement.name, base, statement.digest, line))
-        made = [seed_kernel(scatter), merge_kernel(scatter, blocks, len(self.sites))]
-        return tuple(self._bound(scatter, kernel) for kernel in made)
+        if scatter.is_apart:
+            names = {n for extent in scatter.shape for n in extent.names()}
+            products = tuple((name, factors) for name, factors in costs.scop.program.derived if name in names)
+            step = len(self.steps)
+            self.scratch.append(Buffer(scatter.into, scatter.merged, scatter.shape, step, step, derived=products))
+        kernels = merging_kernels(scatter, cells, len(self.sites))
+        return tuple(self._bound(scatter, kernel) for kernel in kernels)
 
     def _bound(self, scatter: Scatter, kernel: Kernel) -> Launch:
         scop, arrays = self.costs.scop, scatter.arrays()
@@ -147,8 +153,8 @@ class _Making:
             verify_kernel(kernel)
 
         def bind(name: str) -> Binding:
-            if name == FAULT:
-                return FromBuffer(FAULT)
+            if name == FAULT or (name == scatter.into and scatter.is_apart):
+                return FromBuffer(name)
             if name in arrays:
                 return _home(scop, arrays[name], 0)
             return FromProduct(products[name]) if name in products else FromSize(Affine.symbol(name))

@@ -86,9 +86,24 @@ CASES: dict[str, Case] = {
         at(np.add), ("i32[30]", "i64[N~10000, 4]", "i32[N~10000, 4]"),
         (drawn("i4", 30), drawn("i8", 700, 4, low=0, high=30), drawn("i4", 700, 4)),
     ),
+    "counts in f32": (count, ("f32[30]", "i64[N~100000]"), (drawn("f4", 30), drawn("i8", 9000, low=-30, high=30))),
+    "counts in f16": (
+        count, ("f16[30]", "i64[N~100000]"), (drawn("f2", 30, low=-9, high=9), drawn("i8", 900, low=-30, high=30)),
+    ),
+    "counts in i8": (
+        count, ("i8[V~100000]", "i32[N~100000]"), (drawn("i1", 70), drawn("i4", 900, low=-70, high=70)),
+    ),
+    "few places, of a number that the call tells": (
+        count, ("i64[V~200]", "i64[N~100000]"), (drawn("i8", 130), drawn("i8", 5000, low=-130, high=130)),
+    ),
+    "a table of sizes of the call": (
+        at(np.add), ("i32[3, V~20]", "i64[N~100000]", "i64[N~100000]", "i32[N~100000]"),
+        (drawn("i4", 3, 17), drawn("i8", 900, low=0, high=3), drawn("i8", 900, low=-17, high=17), drawn("i4", 900)),
+    ),
     "nothing": (count, ("i64[30]", "i64[N~100000]"), (drawn("i8", 30), drawn("i8", 0))),
 }  # fmt: skip
-IN_CELLS = ("counts", "counts of u32", "one number per call", "bincount", "two axes", "largest", "least of u32")
+COUNTED_APART = ("counts in f32", "counts in f16", "counts in i8")
+IN_MEMORY = ("sums of i64", "many places", "rows of places", "counts in i8")
 
 
 def planned(name: str, **options: Any) -> Plan:
@@ -105,8 +120,8 @@ def kernels(plan: Plan) -> list[Kernel]:
 def test_bits_are_those_of_numpy(name: str) -> None:
     function, _, arrays = CASES[name]
     plan = planned(name)
-    assert len(kernels(plan)) == 2, plan
-    assert any(k.shared for k in kernels(plan)) is (name in (*IN_CELLS, "updates of two axes", "nothing"))
+    assert len(kernels(plan)) == 2 + (name in COUNTED_APART), plan
+    assert any(k.shared for k in kernels(plan)) is (name not in IN_MEMORY)
     wanted = function(*arrays)
     for seed in (0, 1, None):
         (found,) = run_plan(plan, list(arrays), seed=seed)
@@ -135,6 +150,20 @@ def test_the_plan_holds_for_no_more_updates_than_a_cell_counts() -> None:
     guards = [g for g in planned("counts").guards if not getattr(g, "advisory", False)]
     assert any(not g.holds({"N": blocks * 2**30 + 1}) for g in guards)
     assert all(g.holds({"N": 2**30}) for g in guards)
+
+
+def test_the_plan_holds_for_no_more_places_than_a_block_has_cells() -> None:
+    guards = planned("few places, of a number that the call tells").guards
+    assert all(g.holds({"N": 100_000, "V": 256}) for g in guards)
+    assert any(not g.holds({"N": 100_000, "V": 257}) for g in guards if not getattr(g, "advisory", False))
+
+
+def test_no_update_is_not_zero_times_infinity() -> None:
+    plan = pf.jit(at(np.add)).plan(*map(pf.spec, ("f32[30]", "i64[N~100000]", "f32[]")), target="h200")
+    base, index = np.arange(30, dtype=np.float32), np.array([3, 7, 7])
+    for update in (np.float32(np.inf), np.float32(-0.5)):
+        (found,) = run_plan(plan, [base, index, np.asarray(update)])
+        np.testing.assert_array_equal(found, at(np.add)(base, index, update))
 
 
 def test_a_store_in_place_of_the_update_is_a_race() -> None:

@@ -1,0 +1,148 @@
+"""A scatter as kernels see it: which updates may be merged as they come, what into, by how many blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import Guard
+from polyfuse.dtypes import DType, i64
+from polyfuse.expr import IndexEntry, Shape
+from polyfuse.scop import OpaqueStatement, Scop
+
+THREADS, SLOTS = 512, 4
+CAPACITIES = (256, 1024, 4096, 8192)
+"""Cells of a block in shared memory, at most 32 KB: all blocks that a multiprocessor has threads for fit."""
+BLOCKS = 2  # per multiprocessor, each of which clears and merges its cells once
+COUNTED = 2**30  # updates that one block counts at most: its cells are i32
+ONE = Affine.of(1)
+_WORDS = frozenset("i32 i64 u32 u64".split())
+_MERGED = frozenset("sum max min bitor bitand bitxor".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Of how many blocks, and how many of each."""
+
+    blocks: int = 0
+    capacity: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """A scatter as kernels see it, with updates and indices as vectors of `count` elements, or of one for all.
+
+    `base`, `updates`, `operands` (the integer arrays of `index`): values of the SCoP; `result` is the scatter's own.
+    `wraps`: per operand whether negative indices in it count from the end.
+    """
+
+    scop: Scop
+    result: int
+    base: int
+    updates: int
+    operands: tuple[int, ...]
+    index: tuple[IndexEntry, ...]
+    monoid: str
+    bounds: str
+    wraps: tuple[bool, ...]
+    count: Affine
+
+    @staticmethod
+    def of(scop: Scop, statement: OpaqueStatement) -> Scatter | None:
+        """None for other calls, for updates that memory has no instruction for, and for those whose number is a product
+        of sizes or that go to affine positions along several axes."""
+        settings: Mapping[str, Any] = dict(statement.call.settings)
+        if statement.call.name != "scatter" or settings["monoid"] not in _MERGED:
+            return None
+        base, updates, *operands = statement.operands
+        shapes = [scop.shape(v) for v in (updates, *operands)]
+        over = next((s for s in shapes if elements(s) != ONE), shapes[0])
+        count, index = elements(over), settings["index"]
+        is_affine = any(isinstance(e, Affine) and not e.is_constant for e in index)
+        if count is None or (is_affine and len(over) > 1):
+            return None
+        if any(s != over and elements(s) != ONE for s in shapes):
+            return None
+        how = (settings["monoid"], settings["bounds"], settings["wraps"])
+        found = Scatter(scop, statement.id, base, updates, tuple(operands), index, *how, count)
+        return found if found.dtype.name in _WORDS or (found.is_count and found.dtype.kind in "iuf") else None
+
+    @property
+    def name(self) -> str:
+        return self.scop.statements[self.result].name
+
+    @property
+    def shape(self) -> Shape:
+        return self.scop.shape(self.result)
+
+    @property
+    def dtype(self) -> DType:
+        return self.scop.dtype(self.result)
+
+    @property
+    def is_checked(self) -> bool:
+        return self.bounds == "raise" and bool(self.operands)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether every update adds the same number."""
+        return self.monoid == "sum" and elements(self.scop.shape(self.updates)) == ONE
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether counts have an array of their own, because nothing but a count is merged in any order."""
+        return self.is_count and self.dtype.name not in _WORDS
+
+    @property
+    def into(self) -> str:
+        """The parameter that updates are merged into."""
+        return f"{self.name}_counts" if self.is_apart else self.target
+
+    @property
+    def merged(self) -> DType:
+        """The dtype of its elements."""
+        return i64 if self.is_apart else self.dtype
+
+    def array(self, value: int) -> str:
+        """The parameter of an operand."""
+        return f"{self.scop.statements[value].name}_in"
+
+    @property
+    def target(self) -> str:
+        """The parameter of the result."""
+        return f"{self.name}_out"
+
+    def arrays(self) -> dict[str, int]:
+        """The value behind each array parameter."""
+        return {self.target: self.result, **{self.array(v): v for v in (self.base, self.updates, *self.operands)}}
+
+    def cells(self, processors: int, hints: Mapping[str, int]) -> Cells:
+        """No blocks where updates go to memory at once."""
+        size, count = elements(self.shape), self.count.evaluate(hints)
+        if size is None or not (self.is_count or self.dtype.itemsize == 4):
+            return Cells()  # shared memory has no instruction that adds 8 bytes
+        places = size.evaluate(hints)
+        capacity = next((c for c in CAPACITIES if c >= places), 0)
+        most = count // (4 * max(1, places))  # what merging the cells costs stays small beside the updates
+        blocks = min(BLOCKS * processors, most, -(-count // (THREADS * SLOTS * 4))) if capacity else 0
+        return Cells(blocks, capacity) if blocks > 0 else Cells()
+
+
+def elements(shape: Shape) -> Affine | None:
+    """Of an array of that shape; None for a product of several sizes."""
+    symbolic = [n for n in shape if not n.is_constant]
+    if len(symbolic) > 1:
+        return None
+    return (symbolic or [ONE])[0] * prod(n.constant for n in shape if n.is_constant)
+
+
+def fits(scatter: Scatter, cells: Cells) -> tuple[Guard, ...]:
+    """For the sizes at which a block has a cell for every element, and no cell overflows."""
+    size = elements(scatter.shape)
+    if not cells.blocks or size is None:
+        return ()
+    needed = (Affine.of(cells.blocks * COUNTED) - scatter.count, cells.capacity - size)
+    return tuple(Guard(condition) for condition in needed if not condition.is_constant)
