@@ -131,7 +131,7 @@ def _current_stream() -> Callable[[], int]:
         direct: Callable[[], int] = import_module("cupy_backends.cuda.stream").get_current_stream_ptr
         if direct() == get().ptr:
             return direct
-    return lambda: get().ptr  # type: ignore[no-any-return]
+    return lambda: get().ptr
 
 
 CUPY = CuPyLibrary(_current_stream())
