@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
@@ -234,7 +234,7 @@ def cell_bytes(scop: Scop, schedule: KernelSchedule) -> int:
 
 def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """The widest moment: values alive between their definition and last use, in order of the placed statements."""
-    order, sizes = list(reversed(schedule.placed)), _outside_cells(schedule, sizes)
+    order, seen = list(reversed(schedule.placed)), _outside_cells(schedule, sizes)
     folded = folded_products(scop, schedule)
     by_name, last, windowed = schedule.by_name(), dict[str, int](), _window_words(scop, schedule, sizes)
     for k, placed in enumerate(order):
@@ -246,7 +246,7 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     words = widest = 0
     for k, placed in enumerate(order):
         if placed.role in ("load", "get", "compute") and placed.name not in folded:
-            alive[placed.name] = own = windowed.get(placed.name) or _words(scop, placed, sizes)
+            alive[placed.name] = own = windowed.get(placed.name) or _words(scop, placed, seen(placed))
             words += own
         widest = max(widest, words)
         for provider in placed.providers:
@@ -256,13 +256,17 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
 
 
-def _outside_cells(schedule: KernelSchedule, sizes: Sizes) -> Sizes:
-    """The sizes that registers see: what waits in cells passes through a few at a time."""
-    if schedule.cells is None:
-        return sizes
-    found = Sizes(schedule, sizes.hints)
-    found.extent[schedule.cells.slot] = schedule.cells.first
-    return found
+def _outside_cells(schedule: KernelSchedule, sizes: Sizes) -> Callable[[Placed], Sizes]:
+    """The sizes that the registers of a placed statement see: what waits in cells passes through a few at a time, and
+    where a kernel runs in pieces, so does all that nothing holds while threads combine."""
+    cells = schedule.cells
+    if cells is None:
+        return lambda _: sizes
+    held, passing = Sizes(schedule, sizes.hints), Sizes(schedule, sizes.hints)
+    held.extent[cells.slot] = cells.first
+    passing.extent[cells.slot] = min(cells.piece or cells.first, cells.first)
+    waiting = frozenset(cells.values)
+    return lambda placed: held if placed.name in waiting else passing
 
 
 def _words_ahead(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
@@ -275,8 +279,8 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """What a compiler can reach that is told to: a result takes the registers of the operands that it is the last to
     read, slot by slot, and what only enters sums is added up as it comes.  (Softmax of 32 words a thread: 80 as it
     likes, 64 where the launch bounds ask for it.)"""
-    folded, sizes = folded_products(scop, schedule), _outside_cells(schedule, sizes)
-    order = list(reversed(schedule.placed))
+    folded, seen = folded_products(scop, schedule), _outside_cells(schedule, sizes)
+    order = _with_readers(schedule) if schedule.cells and schedule.cells.piece else list(reversed(schedule.placed))
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
     whole = {provider for placed in order if not _sums(scop, placed) for provider in placed.providers}
     alive: dict[str, int] = {}
@@ -288,10 +292,20 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
         if placed.role in ("load", "get", "compute") and placed.name not in folded:
             kept = placed.role != "compute" or placed.name in whole
             words -= alive.get(placed.name, 0)
-            alive[placed.name] = own = _words(scop, placed, sizes) if kept else 1
+            alive[placed.name] = own = _words(scop, placed, seen(placed)) if kept else 1
             words += own
         widest = max(widest, words)
     return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
+
+
+def _with_readers(schedule: KernelSchedule) -> list[Placed]:
+    """The placed statements of a kernel that runs in pieces, in order, its loads in front of their first readers."""
+    by_name, order = schedule.by_name(), list[Placed]()
+    for placed in reversed(schedule.placed):
+        if placed.role != "load":
+            order += [p for p in map(by_name.__getitem__, placed.providers) if p.role == "load" and p not in order]
+            order.append(placed)
+    return order
 
 
 def _sums(scop: Scop, placed: Placed) -> bool:

@@ -165,7 +165,8 @@ def _registers(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Size
 
 def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> int:
     """The blocks per processor that the launch bounds should ask for: two, where the compiler would otherwise take so
-    many registers that there is room for one, and where loads of the other would fill the gaps of the first."""
+    many registers that there is room for one, and where loads of the other would fill the gaps of the first.  Pieces
+    one behind the other are what the compiler runs side by side unless it is told."""
     asked = schedule.minimum_blocks
     if target.kind == "cpu" or asked > 1:
         return asked
@@ -173,6 +174,7 @@ def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints:
     if not in_phases(scop, schedule, target, sizes) and not waiting(scop, schedule, target, sizes):
         return asked
     threads, shared = schedule.block_threads, box_bytes(scop, schedule)
-    if target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
+    is_whole = schedule.cells is None or not schedule.cells.piece
+    if is_whole and target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
         return asked
     return 2 if target.occupancy(threads, least_registers(scop, schedule, sizes), shared) > 1 else asked

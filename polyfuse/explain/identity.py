@@ -149,9 +149,10 @@ def _kernel_key(schedule: KernelSchedule, values: Mapping[int, bytes], sizes: Si
     )
 
 
-def _cells(schedule: KernelSchedule) -> tuple[str, int]:
-    """Where the part of a slot begins that waits in shared memory."""
-    return ("", 0) if schedule.cells is None else (schedule.cells.slot, schedule.cells.first)
+def _cells(schedule: KernelSchedule) -> tuple[str, int, int]:
+    """Where the part of a slot begins that waits in shared memory, and in what pieces it runs."""
+    cells = schedule.cells
+    return ("", 0, 0) if cells is None else (cells.slot, cells.first, cells.piece)
 
 
 def _placed_key(placed: Placed, values: Mapping[int, bytes], sizes: Sizes) -> bytes:

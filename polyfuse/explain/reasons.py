@@ -44,9 +44,10 @@ def _in_two_parts(kernel: KernelView, view: StatementView) -> str:
     cells = kernel.schedule.cells
     assert cells is not None
     count = kernel.schedule.digit(cells.slot).count
+    pieces = f"; what is loaded later comes for {cells.piece} of {count} at a time" if cells.piece else ""
     return (
         f"{count - cells.first} of {count} parts of {view.name} wait in shared memory while threads combine, in cells "
-        "of the thread that needs them"
+        f"of the thread that needs them{pieces}"
     )
 
 

@@ -24,6 +24,8 @@ def apart(proof: Proof) -> Iterator[tuple[Hazard, str]]:
     if slot is None or not 0 < cells.first < slot.count:
         count = 0 if slot is None else slot.count
         yield Hazard.CAPACITY, f"cells hold the places of {cells.slot} from {cells.first} on, of {count}"
+    if cells.piece < 0:
+        yield Hazard.CAPACITY, f"cells in pieces of {cells.piece} places"
     mixing = [p.name for p in schedule.placed if p.role in MIXING]
     mixing += [p.name for p in schedule.placed if (s := proof.statement(p)) is not None and s.scanned is not None]
     mixing += [d.name for d in schedule.of_kind("loop")] + ["a border"] * schedule.border

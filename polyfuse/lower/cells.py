@@ -9,6 +9,10 @@ e = exp(x - m)                          e = exp(x - m)
 
 A value is put behind its definition if something reads it behind a later combination, and got there once.  A cell is
 free for another value behind the last reader of the one it holds.
+
+Where the schedule asks for pieces, either part is several: x, x_1 in registers, x_far, x_far_1 in cells, and between
+two combinations one piece is finished before the next one begins.  Loads in front of the first combination are all on
+their way at once; later ones come with their piece.
 """
 
 from __future__ import annotations
@@ -31,30 +35,58 @@ from polyfuse.terms import Apply, Expr, Index, Inside, Ref, rewrite
 MEETINGS = (ir.Combine, ir.Exchange)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Places `start` to ``start + count`` of the slot that is taken apart, which lie along `slot` there; `suffix`: of
+    the values' names; `kept`: whether they wait in cells."""
+
+    start: int
+    count: int
+    slot: str
+    suffix: str
+    kept: bool
+
+    def name(self, name: str) -> str:
+        return f"{name}{self.suffix}"
+
+
 def in_cells(kernel: ir.Kernel, cells: Cells) -> ir.Kernel:
     """`kernel`, a sequence of operations without loops and branches, with the places of ``cells.slot`` from
     ``cells.first`` on as values of their own.  Raises KernelError for operations that cannot be taken apart."""
-    body = tuple([_narrowed(op, kernel, cells) for op in _without_renamings(kernel.body)])
-    parting = _Parting(replace(kernel, body=body), cells)
+    parts = _parts(next(s.extent for s in kernel.slots if s.name == cells.slot), cells)
+    body = tuple([_narrowed(op, kernel, cells.slot, parts) for op in _without_renamings(kernel.body)])
+    parting = _Parting(replace(kernel, body=body), cells.slot, parts)
     for position, op in enumerate(body):
         parting.operation(position, op)
     parting.flush()
-    slots = [replace(s, extent=cells.first) if s.name == cells.slot else s for s in kernel.slots]
-    if parting.far_slot != cells.slot:
-        at = next(k for k, s in enumerate(slots) if s.name == cells.slot)
-        slots.insert(at + 1, ir.Slot(parting.far_slot, parting.far_count))
+    slots = [replace(s, extent=parts[0].count) if s.name == cells.slot else s for s in kernel.slots]
+    at = 1 + next(k for k, s in enumerate(slots) if s.name == cells.slot)
+    slots[at:at] = [ir.Slot(*own) for own in dict.fromkeys((p.slot, p.count) for p in parts) if own[0] != cells.slot]
     return replace(kernel, body=tuple(parting.done), slots=tuple(slots), cells=tuple(parting.cells))
 
 
-def _narrowed(op: ir.Op, kernel: ir.Kernel, cells: Cells) -> ir.Op:
-    """The operation with accesses that stay within either part: vectors may lie along the slot that is taken apart."""
+def _parts(extent: int, cells: Cells) -> tuple[_Part, ...]:
+    """The first one has the names of the whole; parts of its length lie along the same slot."""
+    found: list[_Part] = []
+    for low, high, ending in ((0, cells.first, ""), (cells.first, extent, ".far")):
+        step = cells.piece or high - low
+        for number, start in enumerate(range(low, high, step)):
+            count = min(step, high - start)
+            other = f"{cells.slot}_{count if cells.piece else 'far'}"
+            slot = cells.slot if not found or count == found[0].count else other
+            found.append(_Part(start, count, slot, f"{ending}.{number}" if number else ending, bool(ending)))
+    return tuple(found)
+
+
+def _narrowed(op: ir.Op, kernel: ir.Kernel, slot: str, parts: Sequence[_Part]) -> ir.Op:
+    """The operation with accesses that stay within one part: vectors may lie along the slot that is taken apart."""
     if not isinstance(op, (ir.Load, ir.Store)) or op.vector == 1:
         return op
     used = frozenset().union(*[entry.names() for entry in op.index if isinstance(entry, Affine)])
     along = [slot for slot in kernel.slots if f"${slot.name}" in used]
-    if along[-1].name != cells.slot:
+    if along[-1].name != slot:
         return op
-    return replace(op, vector=gcd(op.vector, cells.first, along[-1].extent - cells.first))
+    return replace(op, vector=gcd(op.vector, *[part.count for part in parts]))
 
 
 def _without_renamings(body: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
@@ -75,32 +107,31 @@ def _without_renamings(body: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
 
 @dataclass(slots=True)
 class _Parting:
-    """`done`: operations so far; `pending`: those on far values since the last operation that is none of both."""
+    """`done`: operations so far; `pending`: per part but the first, those on its values since the last operation that
+    is on none."""
 
     kernel: ir.Kernel
-    wanted: Cells
+    slot: str
+    parts: tuple[_Part, ...]
     done: list[ir.Op] = field(default_factory=list)
-    pending: list[ir.Op] = field(default_factory=list)
+    pending: dict[_Part, list[ir.Op]] = field(default_factory=dict)
     cells: list[ir.ThreadCells] = field(default_factory=list)
-    free: list[ir.ThreadCells] = field(default_factory=list)
-    home: dict[str, ir.ThreadCells] = field(default_factory=dict)  # of the far values that are in cells
-    at_hand: set[str] = field(default_factory=set)  # far values in registers since the last combination
+    free: dict[_Part, list[ir.ThreadCells]] = field(default_factory=dict)
+    home: dict[tuple[str, _Part], ir.ThreadCells] = field(default_factory=dict)  # of the values that are in cells
+    at_hand: set[str] = field(default_factory=set)  # values that are whole in registers since the last combination
     types: Types = field(default_factory=dict)
     varying: Mapping[str, frozenset[str]] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
     outlives: set[str] = field(default_factory=set)
-    far_slot: str = ""
-    far_count: int = 0
+    meetings: int = 0
 
     def __post_init__(self) -> None:
-        slot, body = self.wanted.slot, self.kernel.body
         self.types = value_types(self.kernel)
-        self.varying = {name: t.axes for name, t in self.types.items() if slot in t.axes}
-        self.far_count = next(s.extent for s in self.kernel.slots if s.name == slot) - self.wanted.first
-        self.far_slot = slot if self.far_count == self.wanted.first else f"{slot}_far"
+        self.varying = {name: t.axes for name, t in self.types.items() if self.slot in t.axes}
+        self.pending, self.free = {p: [] for p in self.parts[1:]}, {p: [] for p in self.parts}
         defined: dict[str, int] = {}
         meetings = 0
-        for position, op in enumerate(body):
+        for position, op in enumerate(self.kernel.body):
             for ref in value_references((op,)):
                 if ref.name in self.varying:
                     self.last[ref.name] = position
@@ -109,92 +140,105 @@ class _Parting:
             defined |= dict.fromkeys(bound_names((op,)), meetings)
 
     def operation(self, position: int, op: ir.Op) -> None:
-        slot = self.wanted.slot
         reads = list(dict.fromkeys(r for r in value_references((op,)) if r.name in self.varying))
-        over = slot in getattr(op, "slots", ())
+        over = self.slot in getattr(op, "slots", ())
         if isinstance(op, MEETINGS) or self._waits_for(op):
             self.flush()
-        if not reads and not over and f"${slot}" not in affine_names((op,)):
+        if not reads and not over and f"${self.slot}" not in affine_names((op,)):
             self.done.append(op)
             if isinstance(op, MEETINGS):
+                self.meetings += 1
                 self.at_hand.clear()
             return
         if isinstance(op, (ir.Take, ir.Scan, ir.For, ir.If, ir.Contract, *MEETINGS)):
-            raise KernelError(f"kernel {self.kernel.name}: {type(op).__name__} along {slot}, which is in two parts")
+            what = f"{type(op).__name__} along {self.slot}"
+            raise KernelError(f"kernel {self.kernel.name}: {what}, which is in two parts")
         self.done.append(op)
-        self._fetch(reads)
-        self._far(op, over)
+        for part, pending in self.pending.items():
+            pending += self._fetched(part, reads)
+            self._elsewhere(part, op, over)
+        self.at_hand |= {ref.name for ref in reads}
         for ref in reads:
-            if self.last[ref.name] == position and ref.name in self.home:
-                self.free.append(self.home.pop(ref.name))
+            if self.last[ref.name] == position:
+                self._gone(ref.name)
         for name in bound_names((op,)):
             if name in self.varying:
                 self._defined(name)
 
     def _waits_for(self, op: ir.Op) -> bool:
         """Whether an operation reads what a pending one binds, or binds what one reads or binds."""
-        bound, read = set(bound_names(self.pending)), {r.name for r in value_references(self.pending)}
+        waiting = [other for pending in self.pending.values() for other in pending]
+        bound, read = set(bound_names(waiting)), {r.name for r in value_references(waiting)}
         return bool({r.name for r in value_references((op,))} & bound or set(bound_names((op,))) & (bound | read))
 
     def flush(self) -> None:
-        self.done += self.pending
-        self.pending.clear()
+        for pending in self.pending.values():
+            self.done += pending
+            pending.clear()
 
-    def _fetch(self, reads: Sequence[Ref]) -> None:
-        for ref in reads:
-            if ref.name not in self.at_hand:
-                self.pending.append(ir.Kept(_far_name(ref.name), self.home[ref.name].name))
-                self.at_hand.add(ref.name)
+    def _fetched(self, part: _Part, reads: Sequence[Ref]) -> list[ir.Op]:
+        away = [ref.name for ref in reads if part.kept and ref.name not in self.at_hand]
+        return [ir.Kept(part.name(name), self.home[name, part].name) for name in away]
 
-    def _far(self, op: ir.Op, over: bool) -> None:
-        """The operation on far values; what it reduces joins what was reduced of the near ones."""
-        moved = _moved(op, self._leaf, self._index, self._renamed_slot)
-        early = isinstance(op, ir.Load) and not value_references((op,))  # all loads are on their way at once
-        (self.done if early else self.pending).append(moved)
+    def _elsewhere(self, part: _Part, op: ir.Op, over: bool) -> None:
+        """The operation on the values of another part; what it reduces joins what was reduced before."""
+        moved = _moved(op, lambda leaf: self._leaf(part, leaf), lambda at: self._index(part, at), self._renamed(part))
+        early = isinstance(op, ir.Load) and not value_references((op,)) and not (self.meetings and len(self.parts) > 2)
+        (self.done if early else self.pending[part]).append(moved)
         if not isinstance(op, ir.Reduce) or not over:
             return
-        near, far = ([Ref(rename(n), self.types[n].dtype) for n in op.names] for rename in (str, _far_name))
+        first, other = ([Ref(rename(n), self.types[n].dtype) for n in op.names] for rename in (str, part.name))
         if len(op.names) > 1:
-            self.pending += merge_state(op.monoid, op.names, near, far)
+            self.pending[part] += merge_state(op.monoid, op.names, first, other)
         else:
-            whole = Apply(MONOIDS[op.monoid].function, (near[0], far[0]), near[0].dtype)
-            self.pending.append(ir.Let(op.names[0], whole))
+            whole = Apply(MONOIDS[op.monoid].function, (first[0], other[0]), first[0].dtype)
+            self.pending[part].append(ir.Let(op.names[0], whole))
 
     def _defined(self, name: str) -> None:
         self.at_hand.add(name)
         if name not in self.outlives:
             return
-        axes = tuple(self._renamed_slot(s.name) for s in self.kernel.slots if s.name in self.varying[name])
-        dtype = self.types[name].dtype
-        home = next((c for c in self.free if (c.dtype, c.slots) == (dtype, axes)), None)
-        if home is None:
-            home = ir.ThreadCells(f"{name}.cells", dtype, axes)
-            self.cells.append(home)
-        else:
-            self.free.remove(home)
-        self.home[name] = home
-        self.pending.append(ir.Keep(home.name, Ref(_far_name(name), dtype)))
+        dtype, along = self.types[name].dtype, [s.name for s in self.kernel.slots if s.name in self.varying[name]]
+        for part in (p for p in self.parts if p.kept):
+            axes = tuple([part.slot if slot == self.slot else slot for slot in along])
+            home = next((c for c in self.free[part] if (c.dtype, c.slots) == (dtype, axes)), None)
+            if home is None:
+                home = ir.ThreadCells(f"{name}{part.suffix.removeprefix('.far')}.cells", dtype, axes)
+                self.cells.append(home)
+            else:
+                self.free[part].remove(home)
+            self.home[name, part] = home
+            self.pending[part].append(ir.Keep(home.name, Ref(part.name(name), dtype)))
 
-    def _renamed_slot(self, slot: str) -> str:
-        return self.far_slot if slot == self.wanted.slot else slot
+    def _gone(self, name: str) -> None:
+        for part in self.parts:
+            if (name, part) in self.home:
+                self.free[part].append(self.home.pop((name, part)))
 
-    def _index(self, index: Affine) -> Affine:
-        return index.substitute({f"${self.wanted.slot}": digit(self.far_slot) + self.wanted.first})
+    def _renamed(self, part: _Part) -> _Renamed:
+        return _Renamed(part.name, {self.slot: part.slot})
 
-    def _leaf(self, leaf: Ref | ir.Const | Index | Inside) -> Expr:
+    def _index(self, part: _Part, index: Affine) -> Affine:
+        return index.substitute({f"${self.slot}": digit(part.slot) + part.start})
+
+    def _leaf(self, part: _Part, leaf: Ref | ir.Const | Index | Inside) -> Expr:
         match leaf:
             case Ref(name=name) if name in self.varying:
-                return replace(leaf, name=_far_name(name))
+                return replace(leaf, name=part.name(name))
             case Index(affine=affine):
-                return replace(leaf, affine=self._index(affine))
+                return replace(leaf, affine=self._index(part, affine))
             case Inside(where=where):
-                return Inside(tuple(map(self._index, where)))
+                return Inside(tuple([self._index(part, at) for at in where]))
             case _:
                 return leaf
 
 
-def _far_name(name: str) -> str:
-    return f"{name}.far"
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """Names of what an operation binds, and of the slots that it reduces, in another part."""
+
+    name: Callable[[str], str]
+    slots: Mapping[str, str]
 
 
 Leaf = Callable[[Union[Ref, ir.Const, Index, Inside]], Expr]
@@ -205,9 +249,9 @@ def _same(index: Affine) -> Affine:
 
 
 def _moved(
-    op: ir.Op, leaf: Leaf, index: Callable[[Affine], Affine] = _same, slot: Callable[[str], str] | None = None
+    op: ir.Op, leaf: Leaf, index: Callable[[Affine], Affine] = _same, other: _Renamed | None = None
 ) -> ir.Op:
-    """`op` with the leaves of its terms, its indices and its slots replaced; with `slot`, it binds far names."""
+    """`op` with the leaves of its terms and its indices replaced; with `other`, what it binds and its slots as well."""
 
     def term(value: Expr) -> Expr:
         return rewrite(value, leaf)
@@ -218,7 +262,7 @@ def _moved(
         return found
 
     def bound(name: str) -> str:
-        return _far_name(name) if slot is not None else name
+        return other.name(name) if other is not None else name
 
     match op:
         case ir.Let(name=name, value=value):
@@ -232,7 +276,7 @@ def _moved(
             mask = None if op.mask is None else term(op.mask)
             return replace(op, index=tuple(map(entry, op.index)), value=term(op.value), where=where, mask=mask)
         case ir.Reduce():
-            slots = op.slots if slot is None else tuple(map(slot, op.slots))
+            slots = op.slots if other is None else tuple([other.slots.get(slot, slot) for slot in op.slots])
             return replace(op, names=tuple(map(bound, op.names)), values=tuple(map(term, op.values)), slots=slots)
         case ir.Combine() | ir.Exchange():
             return replace(op, values=tuple(map(term, op.values)))

@@ -99,7 +99,7 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         border=proposal.border,
         ahead=proposal.ahead,
         rings=proposal.rings,
-        cells=waiting_in_cells(group, placed, proposal.cells),
+        cells=waiting_in_cells(group, placed, digits, proposal.cells),
     )
 
 

@@ -5,20 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.places.order import stages
 from polyfuse.places.proposal import Group
 from polyfuse.places.refused import Refused
 from polyfuse.scalars import CASCADES
-from polyfuse.schedule import Cells, Placed
+from polyfuse.schedule import Cells, Digit, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Ref
 from polyfuse.verdict import Hazard, illegal
 
+PIECE = 8
+"""Words of a thread's value in one piece, where more than what is held is loaded for every element: layernorm of 512 x
+262144 with gain and bias has 32 words of a row in registers and 32 in cells, and fits 64 registers (ptxas) in pieces of
+8 words; whole it takes 128, and in 64 it spills 288 bytes, in pieces of 16 words 8 bytes."""
 
-def waiting_in_cells(group: Group, placed: Sequence[Placed], wanted: tuple[str, int] | None) -> Cells | None:
+
+def waiting_in_cells(
+    group: Group, placed: Sequence[Placed], digits: Collection[Digit], wanted: tuple[str, int] | None
+) -> Cells | None:
     """The cells that a proposal asks for, with the values that they are for: those that are read behind a combination
     that they were there before, or that a cascade takes, which combines twice."""
     if wanted is None:
@@ -43,7 +51,21 @@ def waiting_in_cells(group: Group, placed: Sequence[Placed], wanted: tuple[str, 
     at_once = max((sum(start <= k < until for start, until in spans.values()) for k in moments), default=0)
     moves = sum(1 + len(read[name] - {start}) for name, (start, _) in spans.items())
     moves += sum(AGAIN[monoid] for p in placed if (monoid := _cascade(group, p)))
-    return Cells(slot, first, tuple(sorted(spans)), at_once, moves)
+    return Cells(slot, first, tuple(sorted(spans)), at_once, moves, _piece(group.scop, placed, digits, slot, stage))
+
+
+def _piece(
+    scop: Scop, placed: Sequence[Placed], digits: Collection[Digit], slot: str, stage: dict[str, int]
+) -> int:
+    """Places of the slot in one piece: of `PIECE` words where something is loaded along it behind a combination, which
+    needs registers beside what is held; else 0."""
+    along = [p for p in placed if slot in p.digits() and p.role in ("load", "compute")]
+    if not any(p.role == "load" and stage[p.name] for p in along):
+        return 0
+    slots = {d.name: d.count for d in digits if d.kind == "slot" and d.name != slot}
+    words = [max(1, scop.dtype(p.value, p.component).compute.itemsize // 4) for p in along]
+    each = [w * prod(slots.get(name, 1) for name in p.digits()) for w, p in zip(words, along, strict=True)]
+    return max(1, PIECE // max(each))
 
 
 AGAIN = {"max_sumexp": 2, "moments": 1, "comoments": 2}

@@ -20,7 +20,7 @@ from polyfuse.backends.numba_cuda.compile import compile_kernel
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError, ScheduleError
 from polyfuse.face.interpreted import run_plan
-from polyfuse.kernel import Combine, Keep, Kept
+from polyfuse.kernel import Combine, Keep, Kept, Load, Store
 from polyfuse.legality import prove
 from polyfuse.plan import Plan
 from polyfuse.planning.choose import choose
@@ -53,7 +53,9 @@ def at_once(x):
     return y
 
 
+DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 ROWS, PANELS, PLANES = "held_rows", "panels", "planes"
+WHOLE, NARROW = {"threads": 64, "lanes": 32, "chunks": 1}, {"threads": 64, "lanes": 8}
 CASES: tuple[tuple[Callable[..., Any], str, str, dict[str, int]], ...] = (
     (softmax, "f32[3, 1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}),
     (softmax, "f32[3, 999]", ROWS, {"threads": 64, "cluster": 1, "chunks": 10, "shared": 6}),
@@ -84,7 +86,7 @@ def test_both_parts_give_what_registers_alone_give(case: int) -> None:
     assert kernel.strategy == strategy and cells is not None and cells.at_once == (2 if function is at_once else 1)
     assert "register + shared" in str(plan)
     assert_legal(plan)
-    dtype = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16}[spec.split("[")[0]]
+    dtype = DTYPES[spec.split("[")[0]]
     shape = tuple(n.evaluate({}) for n in plan.program.arguments[0].shape)
     x = (np.random.default_rng(case).standard_normal(shape) + 1).astype(dtype)
     expected = function(x.astype(np.float64))
@@ -136,6 +138,116 @@ def test_one_set_of_cells_serves_one_value_after_the_other() -> None:
     assert len(launch.kernel.cells) == 2
 
 
+# ---------------------------------------------------------------------------------------------- pieces
+
+
+def affine(x, gain, bias):
+    d = x - x.mean(axis=-1, keepdims=True)
+    y = d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-5) * gain + bias
+    return y
+
+
+def tempered(x, gain, bias):
+    """Exponentials wait where elements were, and what is loaded later is loaded beside them."""
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    y = e / e.sum(axis=-1, keepdims=True) * gain + bias
+    return y
+
+
+def affine_columns(x, gain, bias):
+    d = x - x.mean(axis=0)
+    y = d / np.sqrt((d * d).mean(axis=0) + 1e-5) * gain[:, None] + bias[:, None]
+    return y
+
+
+def affine_planes(x, gain, bias):
+    d = x - x.mean(axis=(1, 2), keepdims=True)
+    y = d / np.sqrt((d * d).mean(axis=(1, 2), keepdims=True) + 1e-5) * gain[:, None] + bias[:, None]
+    return y
+
+
+IN_PIECES: tuple[tuple[Callable[..., Any], str, str, str, dict[str, int], tuple[int, ...]], ...] = (
+    (affine, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}, (2, 2)),
+    (affine, "f32[3, 999]", "f32[999]", ROWS, {"threads": 64, "cluster": 1, "chunks": 9, "shared": 7}, (8, 1, 7)),
+    (affine, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 32, "chunks": 5, "shared": 3}, (2, 2, 1, 2, 1)),
+    (affine, "f16[2, 999]", "f16[999]", ROWS, {"threads": 128, "cluster": 4, "chunks": 5, "shared": 3}, (5, 3)),
+    (affine, "f64[2, 500]", "f64[500]", ROWS, {"threads": 64, "cluster": 2, "chunks": 2, "shared": 2}, (2, 2)),
+    (tempered, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 32, "chunks": 4, "shared": 4}, (2, 2, 2, 2)),
+    (tempered, "bf16[3, 2000]", "bf16[2000]", ROWS, {"threads": 64, "cluster": 2, "chunks": 2, "shared": 2}, (1,) * 4),
+    (affine_columns, "f32[99, 45]", "f32[99]", PANELS, NARROW | {"unroll": 9, "shared": 4}, (8, 1, 4)),
+    (affine_planes, "f32[3, 20, 100]", "f32[20]", PLANES, WHOLE | {"unroll": 6, "shared": 4}, (2,) * 5),
+)
+
+
+def in_pieces(case: int) -> Plan:
+    function, of_x, of_gain, strategy, tiles, _ = IN_PIECES[case]
+    specs = [pf.spec(spec) for spec in (of_x, of_gain, of_gain)]
+    return pf.jit(function).plan(*specs, target="h200", strategies={"y": strategy}, tiles={"y": tiles})
+
+
+@pytest.mark.parametrize("case", range(len(IN_PIECES)))
+def test_pieces_give_what_the_whole_gives(case: int) -> None:
+    function, of_x, _, strategy, _, counts = IN_PIECES[case]
+    plan = in_pieces(case)
+    (kernel,), (launch,) = plan.kernels, plan.launches
+    cells = kernel.schedule.cells
+    assert kernel.strategy == strategy and cells is not None and cells.piece
+    verify_kernel(launch.kernel)
+    assert_legal(plan)
+    rng, dtype = np.random.default_rng(case), DTYPES[of_x.split("[")[0]]
+    shapes = [tuple(n.evaluate({}) for n in a.shape) for a in plan.program.arguments]
+    x, gain, bias = [(rng.standard_normal(shape) + 1).astype(dtype) for shape in shapes]
+    expected = function(*(a.astype(np.float64) for a in (x, gain, bias)))
+    tolerance = {2: 4e-2, 4: 4e-5, 8: 1e-12}[x.dtype.itemsize]
+    for seed in (0, 1):
+        (found,) = run_plan(plan, [x, gain, bias], seed=seed)
+        np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+    stores = [op for op in launch.kernel.body if isinstance(op, Store)]
+    extents = {slot.name: slot.extent for slot in launch.kernel.slots}
+    along = [next(s for s in used(op) if s.split("_")[0] == cells.slot) for op in stores]
+    assert tuple(extents[name] for name in along) == counts
+    assert kernel.cost.shared == sum(launch.kernel.cell_bytes(c) for c in launch.kernel.cells) > 0
+
+
+def used(op: Store) -> list[str]:
+    """The slots along which a store runs."""
+    return sorted(name.removeprefix("$") for at in op.index for name in at.names())
+
+
+def test_one_piece_is_finished_before_the_next_one_begins() -> None:
+    """What is loaded behind the last combination comes with its piece; what combinations need comes at once."""
+    body = in_pieces(2).launches[0].kernel.body
+    last = max(k for k, op in enumerate(body) if isinstance(op, Combine))
+    moves = [op for op in body if isinstance(op, (Load, Store))]
+    assert [type(op) for op in moves[:5]] == [Load] * 5 and [op.array for op in moves[:5]] == ["x_in"] * 5
+    tail = [getattr(op, "array", "") for op in body[last:] if isinstance(op, (Load, Store))]
+    assert tail == ["gain_in", "bias_in", "y_out"] * 5
+
+
+def test_layernorm_of_long_rows_leaves_room_for_two_blocks() -> None:
+    """421 us on an H200 in one block of 128 registers."""
+    specs = ("f32[512, 262144]", "f32[262144]", "f32[262144]")
+    plan = pf.jit(affine).plan(*map(pf.spec, specs), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.occupancy == 2 and kernel.schedule.cells is not None and kernel.schedule.cells.piece == 2
+    assert "what is loaded later comes for 2 of 16 at a time" in plan.explain()
+    assert apply_text(str(plan), plan) == plan
+    bare = pf.jit(layernorm).plan(pf.spec(specs[0]), target="h200").kernels[0]
+    assert bare.schedule.cells is not None and not bare.schedule.cells.piece
+    assert kernel.cost.seconds < 1.1 * bare.cost.seconds
+
+
+@pytest.mark.ptx
+def test_pieces_spill_nothing() -> None:
+    specs = ("f32[512, 262144]", "f32[262144]", "f32[262144]")
+    plan = pf.jit(affine).plan(*map(pf.spec, specs), target="h200")
+    from polyfuse.face.numba_cuda import CudaBackend
+
+    made = CudaBackend().job(plan.launches[0], plan).kernel()
+    assert ".local" not in made.ptx and ".minnctapersm 2" in made.ptx
+    assert made.resources is None or made.resources.registers <= 64 and not made.resources.local_bytes
+
+
 # ---------------------------------------------------------------------------------------------- refusals
 
 
@@ -169,7 +281,8 @@ def test_printed_cells_are_not_read_before_they_are_written() -> None:
 def test_a_part_of_nothing_is_refused() -> None:
     plan = planned(0)
     (kernel,) = plan.kernels
-    for cells in (Cells("c", 0), Cells("c", 4), Cells("z", 1), Cells("c", 2, ("nothing",), 1)):
+    wrong = (Cells("c", 0), Cells("c", 4), Cells("z", 1), Cells("c", 2, ("nothing",), 1), Cells("c", 2, piece=-1))
+    for cells in wrong:
         verdict = prove(kernel.group.scop, replace(kernel.schedule, cells=cells))
         assert not verdict and verdict.rule == "executed" and "cells" in verdict.sentence
 
