@@ -127,6 +127,9 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
     node = tracer.node
     if tracer.weak is None or node.dtype == dtype:
         return nodes.cast(node, dtype)
+    if tracer.weak is int and dtype.kind in "iu":
+        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        tracer.state.confine(node, int(limits.min), int(limits.max))
     if isinstance(node, expr.Scalar):
         return expr.scalar(node.position, dtype)
     if isinstance(node, expr.Constant):

@@ -52,7 +52,8 @@ statements, planning takes 10 seconds and more (benchmarks/results/planning.json
 @dataclass(slots=True)
 class Trace:
     """One run of the user's function.  `fresh`: symbols that may be equated or fixed; `least`: their least values.
-    `scalars`: actual values of scalar arguments, where known.  `functions`: public functions by NumPy's name."""
+    `scalars`: actual values of scalar arguments, where known; `ranges`: the least and the largest that this trace stands
+    for, where that is not every one.  `functions`: public functions by NumPy's name."""
 
     functions: Mapping[str, Callable[..., Any]]
     hints: dict[str, int]
@@ -60,6 +61,7 @@ class Trace:
     least: Mapping[str, int]
     arguments: int
     scalars: Mapping[int, bool | int | float] = field(default_factory=dict)
+    ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
     read: list[np.ndarray[Any, Any]] = field(default_factory=list)  # real arrays whose contents the program depends on
@@ -293,6 +295,40 @@ class Trace:
             case expr.Iota():
                 return self.fixed(node.index)
         return None
+
+    def confine(self, node: Node, low: int, high: int) -> None:
+        """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument that
+        is beyond, and those that the integer is computed from, are fixed, so that its value is known while tracing.
+        Raises DTypeError for a size that is beyond."""
+        match node:
+            case expr.Scalar():
+                value = self.scalars.get(node.position)
+                if value is not None and not low <= value <= high:
+                    raise Retrace(position=node.position)
+                least, most = self.ranges.get(node.position, (low, high))
+                self.ranges[node.position] = max(low, least), min(high, most)
+            case expr.Iota() | expr.Map() if (sizes := _factors(node)) is not None:
+                fits = all(self.decide(Affine.of(high) - n) and self.decide(n - low) for n in sizes)
+                if not fits or (len(sizes) > 1 and self.decide_volume(sizes, high)):
+                    raise DTypeError(
+                        f"the size {'*'.join(map(str, sizes))} is out of bounds for integers of {low} to {high}",
+                        advice="Cast the array to a wider dtype.",
+                    )
+            case expr.Map():
+                for operand in node.operands:
+                    if isinstance(operand, (expr.Scalar, expr.Map)):
+                        self.scalar_value(operand)
+
+
+def _factors(node: Node) -> tuple[Affine, ...] | None:
+    """The sizes that a number is the product of, None for other numbers."""
+    match node:
+        case expr.Iota(index=size):
+            return (size,)
+        case expr.Map(function="multiply", operands=operands):
+            found = [_factors(operand) for operand in operands]
+            return None if None in found else tuple(size for part in found if part is not None for size in part)
+    return None
 
 
 def _refused(error: Exception) -> TraceError:

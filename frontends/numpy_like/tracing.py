@@ -84,6 +84,7 @@ class Traced:
     results: int
     guards: tuple[AnyGuard, ...] = ()
     scalar_guards: tuple[ScalarGuard, ...] = ()
+    scalar_ranges: tuple[tuple[int, int, int], ...] = ()
     captured: tuple[np.ndarray[Any, Any], ...] = ()
     read: tuple[np.ndarray[Any, Any], ...] = ()
 
@@ -272,8 +273,9 @@ class _Attempt:
         program = self._program(outputs, paths, writes)
         guards = dict.fromkeys([*self.assumptions.guards, *map(self.assumptions.original, self.state.guards)])
         state = self.state
-        outside = tuple(state.captured), tuple(state.read)
-        return Traced(program, structure, tuple(leaves), results, tuple(guards), self._scalar_guards(), *outside)
+        ranges = tuple([(position, *limits) for position, limits in sorted(state.ranges.items())])
+        outside = self._scalar_guards(), ranges, tuple(state.captured), tuple(state.read)
+        return Traced(program, structure, tuple(leaves), results, tuple(guards), *outside)
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):

@@ -42,6 +42,7 @@ class NumPyFrontend:
             rebuild=lambda outputs, sizes: _fresh(traced).rebuild(outputs, sizes),
             guards=traced.guards,
             fixed=tuple((guard.position, guard.value) for guard in traced.scalar_guards),
+            ranges=traced.scalar_ranges,
             captured=traced.captured,
             read=traced.read,
         )

@@ -196,9 +196,10 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
             _captured(leaf, watch.reader(k, setting.library, device)) for k, leaf in enumerate(captured)
         ),
         fixed=traced.fixed,
+        ranges=tuple([(k, range(low, high + 1)) for k, low, high in traced.ranges]),
         watch=watch,
         results=traced.results,
-        is_conditional=bool(traced.captured or traced.fixed or watch.plain),
+        is_conditional=bool(traced.captured or traced.fixed or traced.ranges or watch.plain),
         spans=tuple(_span(k, leaf.facts) for k, leaf in enumerate(leaves) if leaf.facts is not None),
         counters=setting.counters,
         siblings=_siblings(ready, traced, watch, call, setting),

@@ -92,7 +92,7 @@ def recogniser(seen: Seen, parameters: Parameters, static: frozenset[str], count
 
     `static`: names of parameters whose values are part of the program.  `counts`: where `hits` are counted.
     """
-    text = _Text({"MISSED": MISSED, "counts": counts})
+    text = _Text({"MISSED": MISSED, "counts": counts}, dict(seen.record.ranges))
     try:
         text.arguments(seen, parameters, static)
         own = len(seen.leaves) - len(seen.record.captured)
@@ -133,6 +133,7 @@ class _Text:
     `pointers`: the name of every leaf's address or number."""
 
     names: dict[str, Any]
+    ranges: Mapping[int, range] = field(default_factory=dict)  # integers that the trace holds for, by leaf
     lines: list[str] = field(default_factory=list)
     leaves: list[tuple[str, Any]] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
@@ -197,7 +198,8 @@ class _Text:
             for part in zip(self.unpack(f"{name}.values()", len(value)), value.values(), strict=True):
                 self.item(*part)
         elif kind in SCALARS:
-            wide = f" or {name} not in {self.constant(INT64)}" if kind is int else ""
+            allowed = self.ranges.get(len(self.leaves), INT64)
+            wide = f" or {name} not in {self.constant(allowed)}" if kind is int else ""
             self.miss(f"type({name}) is not {kind.__name__}{wide}")
             self.leaves.append((name, value))
         elif value is None or kind is str:

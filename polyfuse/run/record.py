@@ -134,9 +134,9 @@ class Record:
     `library`: allocates outputs.  `stream`: reads the handle of the caller's current stream.  `steps` run in order.
     `nested` makes the caller's structure of the list of outputs, `finish` also the library's scalars where an output
     has rank 0; `form` says of which kind the result of `finish` is.  `staged`: leaves that are copied first, because no
-    kernel can read them in place.  `fixed`: leaves whose value the trace depends on.  `results`: outputs that the
-    function returns; the others are arguments written in place.  `is_conditional`: whether `holds` must be asked before
-    the record is used.  `spans`: per array leaf the bytes it reaches from its address, for overlap tests.
+    kernel can read them in place.  `fixed`: leaves whose value the trace depends on; `ranges`: integers, with those
+    that the trace holds for.  `results`: outputs that the function returns; the others are arguments written in place.
+    `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the bytes it reaches from its address, for overlap tests.
     `recognised`: functions that recognise further calls and run them, by what a call looks like; None where there can
     be none.  `targets`: classes of arrays seen as ``out=``, by output and key.  `given`: per output the donated leaf
     whose memory it takes, -1 for none; `taken`: all leaves whose memory the kernels write.
@@ -156,6 +156,7 @@ class Record:
     staged: tuple[tuple[int, Library], ...]
     captured: tuple[Capture, ...]
     fixed: tuple[tuple[int, Any], ...]
+    ranges: tuple[tuple[int, range], ...]
     watch: Watch
     results: int
     is_conditional: bool
@@ -170,6 +171,8 @@ class Record:
     def holds(self, values: list[Any], leaves: list[Any]) -> bool:
         """Whether values that the key does not hold are as they were; appends the captured arrays."""
         if not self.watch.holds() or not all(same(values[k], value) for k, value in self.fixed):
+            return False
+        if not all(values[k] in allowed for k, allowed in self.ranges):
             return False
         found = [capture.read() for capture in self.captured]
         pointers = []

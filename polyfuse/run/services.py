@@ -31,11 +31,11 @@ class Traced:
 
     `program.arguments`: the array and scalar leaves of the call in order, then the captured arrays. `shapes`: of the
     array leaves in symbols that the trace had not yet equated or fixed; `guards`, over these symbols, say for which
-    sizes the trace holds. `fixed`: leaves of the call whose Python value the trace depends on. `captured`: arrays that
-    the function closes over; `read`: those whose contents the program depends on. `results`: how many of the program's
-    outputs the function returns; further ones are arguments written in place. `form`: whether the result is a
-    ``single`` output, a flat ``tuple`` of all of them, or anything ``else``. `rebuild` makes the result of the outputs
-    and the sizes.
+    sizes the trace holds.  `fixed`: leaves of the call whose Python value the trace depends on; `ranges`: integers,
+    with the least and the largest that it holds for.  `captured`: arrays that the function closes over; `read`: those
+    whose contents the program depends on.  `results`: how many of the program's outputs the function returns; further
+    ones are arguments written in place.  `form`: whether the result is a ``single`` output, a flat ``tuple`` of all of
+    them, or anything ``else``.  `rebuild` makes the result of the outputs and the sizes.
     """
 
     program: Program
@@ -45,6 +45,7 @@ class Traced:
     rebuild: Callable[[Sequence[Any], Mapping[str, int]], Any]
     guards: tuple[AnyGuard, ...] = ()
     fixed: tuple[tuple[int, bool | int | float], ...] = ()
+    ranges: tuple[tuple[int, int, int], ...] = ()
     captured: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
 

@@ -255,6 +255,8 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     traced = variant.traced
     if not variant.watch.holds() or not all(same(leaves[k].value, v) for k, v in traced.fixed):
         return None
+    if not all(low <= leaves[k].value <= high for k, low, high in traced.ranges):
+        return None
     away = next((leaf for leaf in leaves if leaf.library is not None and leaf.library.name != "numpy"), None)
     captured = [captured_leaf(read()) for read in _readers(variant.watch, away)]
     every = [*leaves, *(leaf for leaf in captured if leaf is not None)]

@@ -1,0 +1,94 @@
+"""Python integers that meet narrower integers: right where they fit, an error where NumPy has one, never wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import DTypeError, StalePlanError
+from polyfuse.run.dispatch import Jitted
+
+Jit = Callable[..., Jitted]
+X = np.arange(-5, 5, dtype=np.int8)
+U = np.arange(9, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("backend", ["numba_cpu", "interpreter"])
+def test_one_program_serves_all_integers_that_fit(jit: Jit, backend: str) -> None:
+    f = jit(lambda x, a: x * a, backend=backend)
+    for a in (3, 127, -128, 0, 1):
+        np.testing.assert_array_equal(f(X, a), X * np.int8(a))
+    assert f.cache_info().traces == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "values"),
+    [
+        (lambda x, a: x * a, X, (3, 128, -129, 5, 1 << 40)),
+        (lambda x, a: (x * a, a // 2), X, (3, 300, 5)),  # wide beside narrow: the kernel has the wide one
+        (lambda x, a: x * (a * 2), X, (3, 100, 4)),
+        (lambda x, a: x + a, U, (-1, 256, 255, 0)),
+        (lambda x, a: x * a, np.arange(3, dtype=np.uint64), (-1, 7)),
+        (lambda x, a: x // a, np.arange(3, dtype=np.int32), (1 << 31, 7)),
+    ],
+    ids=["int8", "int8 and int64", "computed", "uint8", "uint64", "int32"],
+)
+def test_integers_that_do_not_fit_are_errors_as_in_numpy(jit: Jit, function: Any, x: Any, values: Any) -> None:
+    f = jit(function)
+    for a in (*values, *values):
+        try:
+            expected = function(x, a)
+        except OverflowError as error:
+            with pytest.raises(DTypeError, match="out of bounds") as caught:
+                f(x, a)
+            assert str(error).split()[2] in str(caught.value)  # the number
+            assert "test_integer_ranges.py" in str(caught.value)
+        else:
+            found = f(x, a)
+            pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+            for one, other in pairs:
+                np.testing.assert_array_equal(one, other)
+
+
+def test_comparisons_and_limits_are_by_value(jit: Jit) -> None:
+    def function(x: Any, a: int) -> Any:
+        return x < a, x >= a, x != a, np.clip(x, 0, a)
+
+    f = jit(function)
+    for a in (4, 300, 255, 1000, 3):
+        for found, wanted in zip(f(U, a), function(U, a), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    wide = jit(lambda x: np.clip(x, -1000, 200))
+    np.testing.assert_array_equal(wide(X), np.clip(X, -1000, 200))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x * x.shape[0], lambda x: x - x.shape[0] * x.shape[1], lambda x: x + (-x.shape[0])],
+    ids=["size", "product", "negative"],
+)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_sizes_that_do_not_fit_are_errors(jit: Jit, function: Any, dtype: Any) -> None:
+    f = jit(function)
+    for shape in ((5, 3), (20, 30), (127, 2), (128, 2), (300, 2), (7, 9), (2, 2)):
+        x = np.ones(shape, dtype)
+        try:
+            expected = function(x)
+        except OverflowError:
+            with pytest.raises(DTypeError, match="out of bounds"):
+                f(x)
+        else:
+            np.testing.assert_array_equal(f(x), expected)
+
+
+def test_what_is_prepared_ahead_holds_for_integers_that_fit(jit: Jit) -> None:
+    f = jit(lambda x, a: x * a)
+    compiled = f.compile(X, 3)
+    np.testing.assert_array_equal(compiled(X, 7), X * np.int8(7))
+    with pytest.raises(StalePlanError):
+        compiled(X, 128)
+    with pytest.raises(DTypeError):
+        f.bind(X, 128)
