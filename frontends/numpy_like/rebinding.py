@@ -294,7 +294,9 @@ def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], 
     trace, chosen = numbers[0].state, given[0]
     is_python = not any(isinstance(v, np.generic) or (isinstance(v, Tracer) and v.weak is None) for v in given)
     for value in given[1:]:
-        chosen = trace.call("where", is_better(value, chosen), value, chosen)
+        better = is_better(value, chosen)
+        is_known = isinstance(better, (bool, np.bool_))  # of two numbers that the trace knows
+        chosen = (value if better else chosen) if is_known else trace.call("where", better, value, chosen)
     return trace.call("as_python", chosen) if is_python else chosen
 
 

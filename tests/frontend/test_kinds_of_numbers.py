@@ -39,6 +39,14 @@ def test_dtypes_are_numpys(function: Any) -> None:
     assert_same(pf.jit(backend="interpreter")(function)(X, 2.5, 3), function(X, 2.5, 3))
 
 
+def test_the_least_of_numbers_some_of_which_are_known() -> None:
+    def function(x: Any, s: float, k: int) -> Any:
+        return (x if k > 1 else -x) * min(k, 2.0, s), x * max(2, 5, s)
+
+    for s, k in ((2.5, 3), (0.5, 3), (7.5, 1)):
+        assert_same(pf.jit(backend="interpreter")(function)(X, s, k), function(X, s, k))
+
+
 def test_dimensions_of_an_ellipsis_are_not_summed_in_silence() -> None:
     def function(x: Any) -> Any:
         return np.einsum("i...,i->i", x, x[:, 0])
