@@ -52,8 +52,8 @@ statements, planning takes 10 seconds and more (benchmarks/results/planning.json
 @dataclass(slots=True)
 class Trace:
     """One run of the user's function.  `fresh`: symbols that may be equated or fixed; `least`: their least values.
-    `scalars`: actual values of scalar arguments, where known; `ranges`: the least and the largest that this trace stands
-    for, where that is not every one.  `functions`: public functions by NumPy's name."""
+    `scalars`: actual values of scalar arguments, where known; `ranges`: the least and the largest that this trace
+    stands for, where that is not every one.  `functions`: public functions by NumPy's name."""
 
     functions: Mapping[str, Callable[..., Any]]
     hints: dict[str, int]
@@ -297,9 +297,9 @@ class Trace:
         return None
 
     def confine(self, node: Node, low: int, high: int) -> None:
-        """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument that
-        is beyond, and those that the integer is computed from, are fixed, so that its value is known while tracing.
-        Raises DTypeError for a size that is beyond."""
+        """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument
+        that is beyond, and those that the integer is computed from, are fixed, so that its value is known while
+        tracing.  Raises DTypeError for a size that is beyond."""
         match node:
             case expr.Scalar():
                 value = self.scalars.get(node.position)

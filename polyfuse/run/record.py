@@ -136,10 +136,11 @@ class Record:
     has rank 0; `form` says of which kind the result of `finish` is.  `staged`: leaves that are copied first, because no
     kernel can read them in place.  `fixed`: leaves whose value the trace depends on; `ranges`: integers, with those
     that the trace holds for.  `results`: outputs that the function returns; the others are arguments written in place.
-    `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the bytes it reaches from its address, for overlap tests.
-    `recognised`: functions that recognise further calls and run them, by what a call looks like; None where there can
-    be none.  `targets`: classes of arrays seen as ``out=``, by output and key.  `given`: per output the donated leaf
-    whose memory it takes, -1 for none; `taken`: all leaves whose memory the kernels write.
+    `is_conditional`: whether `holds` must be asked before the record is used.  `spans`: per array leaf the bytes it
+    reaches from its address, for overlap tests.  `recognised`: functions that recognise further calls and run them, by
+    what a call looks like; None where there can be none.  `targets`: classes of arrays seen as ``out=``, by output and
+    key.  `given`: per output the donated leaf whose memory it takes, -1 for none; `taken`: all leaves whose memory the
+    kernels write.
     """
 
     library: Library
