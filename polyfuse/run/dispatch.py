@@ -111,6 +111,10 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<jitted {self._parameters.function}{self._parameters.signature}>"
 
+    def __reduce__(self) -> str:
+        """By name, as functions are pickled; a copy is the function itself."""
+        return self._function.__qualname__
+
     def __set_name__(self, owner: type, name: str) -> None:
         self._is_method = True
 

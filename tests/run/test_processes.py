@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import threading
 import warnings
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.run.dispatch import Jitted
 
 Jit = Callable[..., Jitted]
@@ -65,3 +68,15 @@ def test_a_fork_waits_for_a_planning_thread(jit: Jit) -> None:
     begun.wait()
     assert exit_code(lambda: f(x)) == 0
     planning.join()
+
+
+@pf.jit(backend="interpreter")
+def tripled(x):
+    return x * 3
+
+
+def test_functions_of_modules_go_to_other_processes_by_name(jit: Jit) -> None:
+    assert pickle.loads(pickle.dumps({"f": tripled}))["f"] is tripled
+    assert copy.deepcopy(tripled) is tripled
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(jit(lambda x: x))
