@@ -91,6 +91,8 @@ class Namespace:
             return array_type(self._trace)
         if full == "isscalar" and self._module is np:
             return is_scalar
+        if full == "vectorize" and self._module is np:
+            return vectorized
         if full in CREATION:
             return partial(self._trace.run, CREATION[full], self._trace)
         value = getattr(self._module, name, _EMPTY)
@@ -140,6 +142,11 @@ class Foreign:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
+
+
+def vectorized(*args: Any, **kwargs: Any) -> Foreign:
+    """``np.vectorize(function)``, for real values only: it calls the function with one element after the other."""
+    return Foreign("vectorize", np.vectorize(*args, **kwargs))
 
 
 class Joining:

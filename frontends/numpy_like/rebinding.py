@@ -22,7 +22,7 @@ import numpy as np
 from polyfuse.errors import TraceError
 from polyfuse.frontends.numpy_like import random
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in
-from polyfuse.frontends.numpy_like.namespace import Namespace, RandomStandIn, array_type
+from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -65,6 +65,8 @@ class Rebinder:
             return RandomStandIn(type(value).__name__)
         if isinstance(value, BuiltinFunctionType) and value.__module__ == "math":  # from math import sqrt
             return getattr(MathStandIn(self.trace), value.__name__)
+        if isinstance(value, np.vectorize):
+            return Foreign("vectorize", value)
         if value is np.ndarray:
             return array_type(self.trace)
         name = getattr(value, "__name__", None) if callable(value) else None
