@@ -35,6 +35,14 @@ _PLANS = 24
 """Per trace, layouts, target and options: so many are made for classes of sizes that only the price tells apart.  The
 classes of a list of parameters multiply: of 100 random lists of six shapes 74 are in one of their own."""
 
+_NUMBERS: Mapping[str, tuple[type, ...]] = {
+    "b": (bool,),
+    "i": (bool, int),
+    "u": (bool, int),
+    "f": (bool, int, float),
+}
+"""Python numbers that a scalar argument of this kind can hold."""
+
 _log = logging.getLogger("polyfuse.run")
 
 
@@ -264,6 +272,9 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     if len(every) != len(arguments):
         return None
     if any(argument.is_scalar is not (leaf.facts is None) for argument, leaf in zip(arguments, every, strict=True)):
+        return None
+    numbers = [(a, leaf.value) for a, leaf in zip(arguments, every, strict=True) if leaf.facts is None]
+    if not all(isinstance(value, _NUMBERS[argument.dtype.kind]) for argument, value in numbers):
         return None
     pairs = [(a, leaf.facts) for a, leaf in zip(arguments, every, strict=True) if leaf.facts is not None]
     if any(argument.dtype != facts.dtype for argument, facts in pairs):

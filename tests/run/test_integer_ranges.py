@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.errors import DTypeError, StalePlanError
 from polyfuse.run.dispatch import Jitted
 
@@ -88,7 +89,22 @@ def test_what_is_prepared_ahead_holds_for_integers_that_fit(jit: Jit) -> None:
     f = jit(lambda x, a: x * a)
     compiled = f.compile(X, 3)
     np.testing.assert_array_equal(compiled(X, 7), X * np.int8(7))
-    with pytest.raises(StalePlanError):
-        compiled(X, 128)
+    for wrong in (128, 2.0):
+        with pytest.raises(StalePlanError):
+            compiled(X, wrong)
     with pytest.raises(DTypeError):
         f.bind(X, 128)
+
+
+@pytest.mark.parametrize(
+    ("declared", "fitting", "others"),
+    [("i8", (-128, True), (128, 1.0)), ("u8", (255, 0), (256, -1)), ("u64", (7,), (-1,)), ("bool", (True,), (2, 1.0))],
+)
+def test_declared_numbers_hold_their_own_values(jit: Jit, declared: str, fitting: Any, others: Any) -> None:
+    compiled = jit(lambda x, a: x * a).compile(pf.spec("f32[N]"), pf.spec(declared), target="cpu")
+    x = np.arange(3, dtype=np.float32)
+    for a in fitting:
+        np.testing.assert_array_equal(compiled(x, a), x * a)
+    for a in others:
+        with pytest.raises(StalePlanError):
+            compiled(x, a)
