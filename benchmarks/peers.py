@@ -63,9 +63,20 @@ def polyfuse_function(program: Program) -> Any:
     return pf.jit(bound(program, np), **dict(program.options))
 
 
+def in_order(function: Function) -> Function:
+    """`function` with results in C order, which polyfuse's and JAX's are: torch leaves those of a transposed argument
+    in its order, and has then not moved anything."""
+
+    def contiguous(*arrays: Any) -> Any:
+        found = function(*arrays)
+        return tuple(r.contiguous() for r in found) if isinstance(found, tuple) else found.contiguous()
+
+    return contiguous
+
+
 def torch_peers(program: Program, names: frozenset[str], torch: Any) -> Iterator[tuple[str, Function]]:
     """Eager torch and torch.compile in its modes, for the names asked for; on torch tensors."""
-    eager = bound(program, TorchNamespace(torch))
+    eager = in_order(bound(program, TorchNamespace(torch)))
     if "torch" in names:
         yield "torch", eager
     modes = {"torch.compile": "default", "max-autotune": "max-autotune-no-cudagraphs"}

@@ -47,8 +47,9 @@ def gathered(
     apart = apply.times(count, apply("multiply", distances[0], distances[-1]))
     ops: list[ir.Op] = [*collect(every.name, "sum", count)]
     for mean, centre in zip(means, centres, strict=True):
-        average = apply.quotient(centre, every)
-        ops += [*collect(centre.name, "sum", apply.times(count, mean)), ir.Let(centre.name, average)]
+        ops += collect(centre.name, "sum", apply.times(count, mean))
+    ops.sort(key=lambda op: isinstance(op, ir.Combine))  # threads meet for one sum after the other, and add up before
+    ops += [ir.Let(centre.name, apply.quotient(centre, every)) for centre in centres]
     ops += collect(names[-1], "sum", apply.plus(spread, apart))
     return [*ops, *[ir.Let(name, value) for name, value in zip(names, (every, *centres), strict=False)]]
 

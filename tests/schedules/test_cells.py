@@ -138,6 +138,13 @@ def test_one_set_of_cells_serves_one_value_after_the_other() -> None:
     assert len(launch.kernel.cells) == 2
 
 
+def test_elements_are_counted_and_summed_before_threads_meet() -> None:
+    """What lies in cells is got once less than where a meeting stands between the two."""
+    (launch,) = pf.jit(layernorm).plan(pf.spec("f32[N~512, M~262144]"), target="h200").launches
+    kinds = [type(op) for op in launch.kernel.body if isinstance(op, (Keep, Kept, Combine))]
+    assert kinds == [Keep, Combine, Combine, Kept, Combine, Kept]
+
+
 # ---------------------------------------------------------------------------------------------- pieces
 
 
