@@ -17,6 +17,7 @@ from tests.kernels_in_numpy.kernel import Array, Kernel
 TOPICS = (
     *("images", "linear_algebra", "stencils", "weather", "physics"),
     *("statistics", "finance", "signals", "deep_learning", "optimisers"),
+    *("graphics", "recursions"),
 )
 KERNELS: list[Kernel] = [k for topic in TOPICS for k in import_module(f"tests.kernels_in_numpy.{topic}").KERNELS]
 
