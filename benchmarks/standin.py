@@ -37,6 +37,9 @@ class Nowhere(Launcher):
     def enqueuer(self) -> Callable[..., int]:
         return _nothing()
 
+    def replays(self) -> bool:
+        return False
+
 
 @functools.cache
 def _nothing() -> Callable[..., int]:

@@ -19,9 +19,9 @@ class Graph:
 
     def __init__(self, executable: Any, device: int) -> None:
         self.device = device
-        self._executable, self._launch = ctypes.c_void_p(int(executable)), _launch_function()
+        self._executable, self._launch = ctypes.c_void_p(int(executable)), launch_function()
         self._stream = ctypes.c_void_p(0)
-        weakref.finalize(self, _destroy, executable, device)
+        weakref.finalize(self, destroyed, executable, device)
 
     def replay(self, stream: int) -> None:
         """Enqueue all launches on `stream` (a raw handle).  Raises DeviceError."""
@@ -54,13 +54,14 @@ def captured(launches: Callable[[int], None], device: int) -> Callable[[int], No
         return Graph(check(api.cuGraphInstantiate(graph, 0), "making a graph executable"), device).replay
 
 
-def _destroy(executable: Any, device: int) -> None:
+def destroyed(executable: Any, device: int) -> None:
+    """Free an executable graph."""
     with contextlib.suppress(Exception), current_context(device):  # at the end of the process the driver may be gone
         driver().cuGraphExecDestroy(executable)
 
 
 @functools.cache
-def _launch_function() -> Any:
+def launch_function() -> Any:
     """``cuGraphLaunch`` through ctypes, as `launch` does for kernels."""
     driver()  # loaded and initialised
     return ctypes.CDLL("libcuda.so.1").cuGraphLaunch

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyfuse.backends.numba_cuda import single
 from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import STATIC_SHARED_LIMIT, CompiledKernel, Resources
 from polyfuse.backends.numba_cuda.driver import check, current_context, driver, failure
@@ -101,17 +102,23 @@ class Launcher:
             given = iter(varying)
             self.launch((blocks,), [next(given) if c is None else c for c in constants], stream)
 
-        free = deque[_Prepared]()
+        free, is_single = deque[_Prepared](), self.replays()
         packed = _Packing.of(self.kernel.argument_format, constants)
         names = {
             "pop": free.pop,
             "push": free.append,
-            "make": lambda: _Prepared(self, blocks, packed),
+            "make": lambda stream: _Prepared(self, blocks, packed, is_single and not stream),
             "pack": packed.varying.pack_into,
             "enqueue": self.enqueuer(),
             "careful": careful,
         }
-        return function_of(_launch_text(constants.count(None)), "launch", names)
+        if is_single:
+            names["update"], names["replay"] = single.functions()
+        return function_of(_launch_text(constants.count(None), is_single), "launch", names)
+
+    def replays(self) -> bool:
+        """Whether launches on the default stream are graphs of one node."""
+        return single.is_usual()
 
     def enqueuer(self) -> Callable[..., int]:
         """The driver's launch function; its arguments are those of `_Prepared.wrapped`."""
@@ -184,11 +191,11 @@ class _Packing:
 
 
 class _Prepared:
-    """The arguments of ``cuLaunchKernelEx`` for one kernel and grid."""
+    """The arguments of ``cuLaunchKernelEx`` for one kernel and grid; `node`: the same as a graph, None for none."""
 
-    __slots__ = ("buffer", "configuration", "pointers", "stream", "wrapped")
+    __slots__ = ("buffer", "configuration", "node", "pointers", "stream", "wrapped")
 
-    def __init__(self, launcher: Launcher, blocks: int, packing: _Packing) -> None:
+    def __init__(self, launcher: Launcher, blocks: int, packing: _Packing, is_single: bool) -> None:
         kernel = launcher.kernel
         self.stream = 0
         self.buffer = ctypes.create_string_buffer(packing.initial, len(packing.initial))
@@ -199,22 +206,32 @@ class _Prepared:
         self.configuration = _Configuration(grid, block, kernel.dynamic_shared)
         addresses = (ctypes.addressof(self.configuration), int(launcher._function), ctypes.addressof(self.pointers), 0)
         self.wrapped = tuple(map(ctypes.c_void_p, addresses))
+        self.node: single.SingleNode | None = None
+        if is_single:
+            function, pointers = int(launcher._function), ctypes.addressof(self.pointers)
+            self.node = single.single_node(function, grid, block, kernel.dynamic_shared, pointers)
 
 
 @functools.cache
-def _launch_text(count: int) -> str:
-    """The launch of a kernel with `count` arguments that vary."""
+def _launch_text(count: int, is_single: bool) -> str:
+    """The launch of a kernel with `count` arguments that vary; `is_single`: on the default stream as a graph."""
     names = "".join(f", v{k}" for k in range(count))
-    pack = f"    pack(record.buffer, 0{names})\n" if count else ""
+    pack = f"pack(record.buffer, 0{names})" if count else "pass"
+    plain = ["if stream != record.stream:", "    record.configuration.stream = record.stream = stream"]
+    plain += ["status = enqueue(*record.wrapped)"]
+    if is_single:
+        update = "update(*node.update) or " if count else ""
+        graph = ["else:", "    node = record.node", f"    status = {update}replay(*node.replay)"]
+        plain = ["if stream or record.node is None:", *(f"    {line}" for line in plain), *graph]
+    started = "\n    ".join([pack, *plain])
     return f"""\
 def launch(stream{names}):
     try:
         record = pop()
     except IndexError:
-        record = make()
-{pack}    if stream != record.stream:
-        record.configuration.stream = record.stream = stream
-    if enqueue(*record.wrapped):
+        record = make(stream)
+    {started}
+    if status:
         careful(stream{names})
     push(record)
 """

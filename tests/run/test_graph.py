@@ -117,7 +117,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Driver:
         found.calls.append(("launch", executable.value, stream.value))
         return 0
 
-    monkeypatch.setattr(graphs, "_launch_function", lambda: launch)
+    monkeypatch.setattr(graphs, "launch_function", lambda: launch)
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from polyfuse.backends.numba_cuda import launch as launch_module
+from polyfuse.backends.numba_cuda import single
 from polyfuse.backends.numba_cuda.compile import CompiledKernel
 from polyfuse.backends.numba_cuda.launch import Launcher
 
@@ -91,3 +92,54 @@ def test_threads_never_share_a_buffer(launcher: Launcher, monkeypatch: pytest.Mo
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What one process with one device asks of the driver: updates, replays, launches of kernels."""
+    seen: list[Any] = []
+
+    def node(function: int, grid: Any, block: Any, shared: int, pointers: int) -> single.SingleNode:
+        seen.append((function, grid, block, shared))
+        return single.SingleNode(("update", pointers), ("replay",), ())
+
+    def update(name: str, pointers: int) -> int:
+        places = (ctypes.c_void_p * 4).from_address(pointers)
+        seen.append((name, ctypes.c_uint64.from_address(places[0]).value))
+        return 0
+
+    monkeypatch.setattr(single, "is_usual", lambda: True)
+    monkeypatch.setattr(single, "single_node", node)
+    monkeypatch.setattr(single, "functions", lambda: (update, lambda name: seen.append(name) or 0))
+    monkeypatch.setattr(launch_module, "_enqueue_function", lambda: lambda *a: seen.append("kernel") or 0)
+    return seen
+
+
+def test_the_default_stream_replays_a_graph_with_new_arguments(launcher: Launcher, replayed: list[Any]) -> None:
+    launch = launcher.prepared(7, [None] * 4)
+    for first in (11, 12):
+        launch(0, first, 2, 3, 4.0)
+    assert replayed == [(1234, (7, 1, 1), (128, 1, 1), 65536), ("update", 11), "replay", ("update", 12), "replay"]
+
+
+def test_constants_need_no_update(launcher: Launcher, replayed: list[Any]) -> None:
+    launcher.prepared(7, [1, 2, 3, 4.0])(0)
+    assert replayed[1:] == ["replay"]
+
+
+def test_other_streams_get_the_kernel(launcher: Launcher, replayed: list[Any]) -> None:
+    """They may be in a capture, in which no graph can be launched."""
+    launch = launcher.prepared(7, [None] * 4)
+    launch(99, 1, 2, 3, 4.0)
+    launch(0, 1, 2, 3, 4.0)  # the arguments were prepared for another stream, without a graph
+    assert replayed == ["kernel", "kernel"]
+
+
+def test_a_graph_that_is_refused_is_launched_the_careful_way(
+    launcher: Launcher, replayed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careful: list[Any] = []
+    monkeypatch.setattr(single, "functions", lambda: (lambda *a: 0, lambda *a: 201))
+    monkeypatch.setattr(Launcher, "launch", lambda self, *a: careful.append(a))
+    launcher.prepared(7, [None, None, 3, None])(0, 1, 2, 4.0)
+    assert careful == [((7,), [1, 2, 3, 4.0], 0)]
