@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.backends.interpreter import run_kernel
 from polyfuse.backends.interpreter.faults import WriteConflict
+from polyfuse.cache.encoding import decode, encode
 from polyfuse.dtypes import f32, i32, i64, u32
 from polyfuse.errors import IndexFault
 from polyfuse.face.interpreted import run_plan
@@ -198,3 +200,12 @@ def test_integers_come_in_any_order(dtype: Any) -> None:
 def test_the_cpu_leaves_it_to_the_library() -> None:
     function, specs, _ = CASES["counts"]
     assert not any(c.launches for c in pf.jit(function).plan(*map(pf.spec, specs), target="cpu").library_calls)
+
+
+@pytest.mark.parametrize("name", ["counts", "counts in f32"])
+def test_the_disk_cache_keeps_the_kernels(name: str) -> None:
+    function, _, arrays = CASES[name]
+    plan = planned(name)
+    found = decode(json.loads(json.dumps(encode(plan, plan.program))), plan.program)
+    assert kernels(found) == kernels(plan)
+    np.testing.assert_array_equal(run_plan(found, list(arrays))[0], function(*arrays))
