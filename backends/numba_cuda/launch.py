@@ -107,7 +107,7 @@ class Launcher:
         names = {
             "pop": free.pop,
             "push": free.append,
-            "make": lambda stream: _Prepared(self, blocks, packed, is_single and not stream),
+            "make": lambda: _Prepared(self, blocks, packed),
             "pack": packed.varying.pack_into,
             "enqueue": self.enqueuer(),
             "careful": careful,
@@ -191,11 +191,12 @@ class _Packing:
 
 
 class _Prepared:
-    """The arguments of ``cuLaunchKernelEx`` for one kernel and grid; `node`: the same as a graph, None for none."""
+    """The arguments of ``cuLaunchKernelEx`` for one kernel and grid.  `node`: the same as a graph, once they have been
+    launched `often` on the default stream."""
 
-    __slots__ = ("buffer", "configuration", "node", "pointers", "stream", "wrapped")
+    __slots__ = ("buffer", "configuration", "node", "often", "pointers", "stream", "wrapped")
 
-    def __init__(self, launcher: Launcher, blocks: int, packing: _Packing, is_single: bool) -> None:
+    def __init__(self, launcher: Launcher, blocks: int, packing: _Packing) -> None:
         kernel = launcher.kernel
         self.stream = 0
         self.buffer = ctypes.create_string_buffer(packing.initial, len(packing.initial))
@@ -207,14 +208,20 @@ class _Prepared:
         addresses = (ctypes.addressof(self.configuration), int(launcher._function), ctypes.addressof(self.pointers), 0)
         self.wrapped = tuple(map(ctypes.c_void_p, addresses))
         self.node: single.SingleNode | None = None
-        if is_single:
-            function, pointers = int(launcher._function), ctypes.addressof(self.pointers)
-            self.node = single.single_node(function, grid, block, kernel.dynamic_shared, pointers)
+        self.often = 0
+
+    def again(self) -> None:
+        """One more launch on the default stream."""
+        self.often += 1
+        if self.often == single.OFTEN:
+            made, function, pointers = self.configuration, self.wrapped[1].value, self.wrapped[2].value
+            assert function and pointers, "a launch that was prepared"
+            self.node = single.single_node(function, tuple(made.grid), tuple(made.block), made.shared_bytes, pointers)
 
 
 @functools.cache
 def _launch_text(count: int, is_single: bool) -> str:
-    """The launch of a kernel with `count` arguments that vary; `is_single`: on the default stream as a graph."""
+    """The launch of a kernel with `count` arguments that vary; `is_single`: on the default stream as a graph, soon."""
     names = "".join(f", v{k}" for k in range(count))
     pack = f"pack(record.buffer, 0{names})" if count else "pass"
     plain = ["if stream != record.stream:", "    record.configuration.stream = record.stream = stream"]
@@ -222,6 +229,7 @@ def _launch_text(count: int, is_single: bool) -> str:
     if is_single:
         update = "update(*node.update) or " if count else ""
         graph = ["else:", "    node = record.node", f"    status = {update}replay(*node.replay)"]
+        plain += ["if not stream:", "    record.again()"]
         plain = ["if stream or record.node is None:", *(f"    {line}" for line in plain), *graph]
     started = "\n    ".join([pack, *plain])
     return f"""\
@@ -229,7 +237,7 @@ def launch(stream{names}):
     try:
         record = pop()
     except IndexError:
-        record = make(stream)
+        record = make()
     {started}
     if status:
         careful(stream{names})

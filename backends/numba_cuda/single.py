@@ -5,11 +5,13 @@
 
 That stream is never captured, and all of its work is in order, so that a graph, which runs behind itself, waits for
 nothing else.  Other streams get the kernel itself, as does a process that sees several devices, where the default
-stream is whichever device is current.
+stream is that of whichever device is current.  A graph takes memory of the device, so that a launch has to be asked for
+often, and a process has a limited number.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import logging
@@ -22,10 +24,14 @@ from polyfuse.backends.numba_cuda.driver import check, current_context, device_c
 from polyfuse.backends.numba_cuda.graphs import destroyed, launch_function
 from polyfuse.errors import DeviceError
 
+OFTEN = 8  # launches
+MOST = 512
+"""Graphs alive at once: each takes 113 KB of an H200."""
+
 _log = logging.getLogger("polyfuse.code")
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class SingleNode:
     """`update` and `replay`: arguments of the driver's functions, wrapped.  `kept`: what they point to."""
 
@@ -44,12 +50,17 @@ def single_node(
     function: int, grid: Sequence[int], block: Sequence[int], shared: int, places: int
 ) -> SingleNode | None:
     """The graph of a launch whose arguments lie where the pointers at `places` say; None, which the log tells, where
-    the driver makes none."""
+    there are enough of them or the driver makes none."""
     try:
-        return _made(function, grid, block, shared, places)
+        if len(_alive) < MOST:
+            return _made(function, grid, block, shared, places)
+        _log.info("a launch remains one of a kernel: there are %d graphs", MOST)
     except DeviceError as error:
-        _log.info("launches are no graphs: %s", error)
-        return None
+        _log.info("a launch remains one of a kernel: %s", error)
+    return None
+
+
+_alive = weakref.WeakSet[SingleNode]()
 
 
 def _made(function: int, grid: Sequence[int], block: Sequence[int], shared: int, places: int) -> SingleNode:
@@ -67,6 +78,7 @@ def _made(function: int, grid: Sequence[int], block: Sequence[int], shared: int,
     update = (own, ctypes.c_void_p(int(node)), ctypes.c_void_p(int(parameters.getPtr())))
     found = SingleNode(update, (own, ctypes.c_void_p(0)), (graph, parameters))
     weakref.finalize(found, _freed, graph, executable)
+    _alive.add(found)
     return found
 
 
@@ -83,4 +95,5 @@ def _update_function() -> Any:
 
 def _freed(graph: Any, executable: Any) -> None:
     destroyed(executable, 0)
-    driver().cuGraphDestroy(graph)
+    with contextlib.suppress(Exception):  # at the end of the process the driver may be gone
+        driver().cuGraphDestroy(graph)

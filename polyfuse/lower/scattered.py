@@ -14,8 +14,8 @@ from polyfuse.expr import IndexEntry, Shape
 from polyfuse.scop import OpaqueStatement, Scop
 
 THREADS, SLOTS = 512, 4
-CAPACITIES = (256, 1024, 4096, 8192)
-"""Cells of a block in shared memory, at most 32 KB: all blocks that a multiprocessor has threads for fit."""
+CAPACITIES, SHARED = (256, 1024, 4096, 8192), 32768
+"""Cells of a block in shared memory, and bytes: all blocks that a multiprocessor has threads for fit."""
 BLOCKS = 2  # per multiprocessor, each of which clears and merges its cells once
 COUNTED = 2**30  # updates that one block counts at most: its cells are i32
 ONE = Affine.of(1)
@@ -122,10 +122,10 @@ class Scatter:
     def cells(self, processors: int, hints: Mapping[str, int]) -> Cells:
         """No blocks where updates go to memory at once."""
         size, count = elements(self.shape), self.count.evaluate(hints)
-        if size is None or not (self.is_count or self.dtype.itemsize == 4):
-            return Cells()  # shared memory has no instruction that adds 8 bytes
-        places = size.evaluate(hints)
-        capacity = next((c for c in CAPACITIES if c >= places), 0)
+        if size is None:
+            return Cells()
+        places, itemsize = size.evaluate(hints), 4 if self.is_count else self.dtype.itemsize
+        capacity = next((c for c in CAPACITIES if c >= places and c * itemsize <= SHARED), 0)
         most = count // (4 * max(1, places))  # what merging the cells costs stays small beside the updates
         blocks = min(BLOCKS * processors, most, -(-count // (THREADS * SLOTS * 4))) if capacity else 0
         return Cells(blocks, capacity) if blocks > 0 else Cells()

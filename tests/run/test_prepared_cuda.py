@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import struct
 import threading
 from typing import Any
@@ -117,22 +118,43 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_the_default_stream_replays_a_graph_with_new_arguments(launcher: Launcher, replayed: list[Any]) -> None:
     launch = launcher.prepared(7, [None] * 4)
-    for first in (11, 12):
+    for first in range(single.OFTEN + 2):
         launch(0, first, 2, 3, 4.0)
-    assert replayed == [(1234, (7, 1, 1), (128, 1, 1), 65536), ("update", 11), "replay", ("update", 12), "replay"]
+    made = (1234, (7, 1, 1), (128, 1, 1), 65536)
+    graphs = [("update", single.OFTEN), "replay", ("update", single.OFTEN + 1), "replay"]
+    assert replayed == [*["kernel"] * single.OFTEN, made, *graphs]
 
 
 def test_constants_need_no_update(launcher: Launcher, replayed: list[Any]) -> None:
-    launcher.prepared(7, [1, 2, 3, 4.0])(0)
-    assert replayed[1:] == ["replay"]
+    launch = launcher.prepared(7, [1, 2, 3, 4.0])
+    for _ in range(single.OFTEN + 1):
+        launch(0)
+    assert replayed[-1] == "replay" and len(replayed) == single.OFTEN + 2
 
 
 def test_other_streams_get_the_kernel(launcher: Launcher, replayed: list[Any]) -> None:
     """They may be in a capture, in which no graph can be launched."""
     launch = launcher.prepared(7, [None] * 4)
-    launch(99, 1, 2, 3, 4.0)
-    launch(0, 1, 2, 3, 4.0)  # the arguments were prepared for another stream, without a graph
-    assert replayed == ["kernel", "kernel"]
+    for stream in [99] * 20 + [0] * single.OFTEN + [99]:
+        launch(stream, 1, 2, 3, 4.0)
+    assert [s for s in replayed if s != "kernel"] == [(1234, (7, 1, 1), (128, 1, 1), 65536)]
+
+
+def test_the_number_of_graphs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[single.SingleNode] = []
+
+    def make(*given: Any) -> single.SingleNode:
+        made.append(single.SingleNode((), (), given))
+        single._alive.add(made[-1])
+        return made[-1]
+
+    monkeypatch.setattr(single, "_made", make)
+    monkeypatch.setattr(single, "MOST", len(single._alive) + 2)
+    found = [single.single_node(1, (1, 1, 1), (32, 1, 1), 0, 0) for _ in range(3)]
+    assert found[2] is None and found[:2] == made
+    del found[0], made[0]
+    gc.collect()
+    assert single.single_node(1, (1, 1, 1), (32, 1, 1), 0, 0) is made[-1]
 
 
 def test_a_graph_that_is_refused_is_launched_the_careful_way(
@@ -141,5 +163,7 @@ def test_a_graph_that_is_refused_is_launched_the_careful_way(
     careful: list[Any] = []
     monkeypatch.setattr(single, "functions", lambda: (lambda *a: 0, lambda *a: 201))
     monkeypatch.setattr(Launcher, "launch", lambda self, *a: careful.append(a))
-    launcher.prepared(7, [None, None, 3, None])(0, 1, 2, 4.0)
+    launch = launcher.prepared(7, [None, None, 3, None])
+    for _ in range(single.OFTEN + 1):
+        launch(0, 1, 2, 4.0)
     assert careful == [((7,), [1, 2, 3, 4.0], 0)]

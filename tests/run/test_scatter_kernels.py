@@ -105,7 +105,7 @@ CASES: dict[str, Case] = {
     "nothing": (count, ("i64[30]", "i64[N~100000]"), (drawn("i8", 30), drawn("i8", 0))),
 }  # fmt: skip
 COUNTED_APART = ("counts in f32", "counts in f16", "counts in i8")
-IN_MEMORY = ("sums of i64", "many places", "rows of places", "counts in i8")
+IN_MEMORY = ("many places", "rows of places", "counts in i8")
 
 
 def planned(name: str, **options: Any) -> Plan:
