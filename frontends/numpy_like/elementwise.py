@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse import expr
-from polyfuse.dtypes import DType, bool_, f32, f64, i8, u64
+from polyfuse.dtypes import DType, bool_, f32, f64, i8, i64, u64
 from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -31,6 +31,10 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
 }
 _LOGICAL = {"logical_and": "bitwise_and", "logical_or": "bitwise_or", "logical_xor": "bitwise_xor"}
 _LOGICAL |= {"logical_not": "invert"}
+
+
+_OF_TRUTH = frozenset((*_COMPARISONS, "bitwise_and", "bitwise_or", "bitwise_xor"))
+"""Operators that stay truth values in Python, where those of arithmetic take True for 1."""
 
 
 def combine(trace: Trace, function: str, operands: Sequence[Node]) -> Tracer:
@@ -350,7 +354,10 @@ def weak(name: str, *values: ArrayLike) -> Tracer:
     trace = trace_of(*values)
     functions = {"pow": operator_power}
     function = functions.get(name) or trace.functions[name]
-    result = function(*(lift(trace, v) for v in values))
+    numbers = [lift(trace, v) for v in values]
+    if all(number.weak is bool for number in numbers) and name not in _OF_TRUTH:  # True + True is 2
+        numbers = [Tracer(trace, nodes.cast(number.node, i64), weak=int) for number in numbers]
+    result = function(*numbers)
     return Tracer(trace, result.node, weak=promotion.weak_of(result.element))
 
 

@@ -53,3 +53,14 @@ def test_dimensions_of_an_ellipsis_are_not_summed_in_silence() -> None:
 
     with pytest.raises(ShapeError, match="not in the output 'i'"):
         pf.jit(function)(np.ones((3, 4)))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float32, np.bool_])
+@pytest.mark.parametrize("flags", [(True, False), (False, True), (True, True)])
+def test_arithmetic_of_truth_values_is_pythons(dtype: Any, flags: tuple[bool, bool]) -> None:
+    def function(x: Any, a: bool, b: bool) -> Any:
+        sums = x * (a + b), x + (a + True), x * (a * b), x + (a - b + 1), x + (a << b), x * (a**2), x + a // 1
+        return *sums, x + abs(a), x * (-a + 1), x + (+a), x * (a & b), x * (a | b), x + (a ^ b), x * (a < b)
+
+    x = np.array([0, 1, 1, 0], dtype)
+    assert_same(pf.jit(backend="interpreter")(function)(x, *flags), function(x, *flags))
