@@ -357,8 +357,14 @@ def weak(name: str, *values: ArrayLike) -> Tracer:
     numbers = [lift(trace, v) for v in values]
     if all(number.weak is bool for number in numbers) and name not in _OF_TRUTH:  # True + True is 2
         numbers = [Tracer(trace, nodes.cast(number.node, i64), weak=int) for number in numbers]
+    if name == "pow" and numbers[0].weak in (int, bool) and _is_negative(numbers[1]):  # 2 ** -1 is 0.5
+        numbers[0] = Tracer(trace, nodes.cast(numbers[0].node, f64), weak=float)
     result = function(*numbers)
     return Tracer(trace, result.node, weak=promotion.weak_of(result.element))
+
+
+def _is_negative(number: Tracer) -> bool:
+    return isinstance(number.node, expr.Constant) and number.weak is int and number.node.value < 0
 
 
 def as_python(x: Tracer) -> Tracer:

@@ -41,9 +41,13 @@ class Operators(Generic[Result]):
         return self._unary("invert")
 
     def __divmod__(self, other: Any) -> Any:
+        if getattr(self, "weak", None):  # numbers of Python stay such
+            return self // other, self % other
         return self._call("divmod", self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
+        if getattr(self, "weak", None):
+            return other // self, other % self
         return self._call("divmod", other, self)
 
     def __round__(self, digits: int | None = None) -> Any:

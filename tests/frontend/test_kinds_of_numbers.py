@@ -55,6 +55,19 @@ def test_dimensions_of_an_ellipsis_are_not_summed_in_silence() -> None:
         pf.jit(function)(np.ones((3, 4)))
 
 
+@pytest.mark.parametrize("k", [3, True, 2.5])
+def test_quotients_and_powers_of_numbers_are_pythons(k: Any) -> None:
+    def function(x: Any, k: Any) -> Any:
+        return *(x * part for part in divmod(k, 2)), *(x * part for part in divmod(7, k))
+
+    def powers(x: Any, k: Any) -> Any:
+        return x * k**-1, x * k**-2, x * 2**-k
+
+    x = np.arange(5, dtype=np.int8)
+    assert_same(pf.jit(backend="interpreter")(function)(x, k), function(x, k))
+    assert_same(pf.jit(backend="interpreter")(powers)(x, k), powers(x, k))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float32, np.bool_])
 @pytest.mark.parametrize("flags", [(True, False), (False, True), (True, True)])
 def test_arithmetic_of_truth_values_is_pythons(dtype: Any, flags: tuple[bool, bool]) -> None:
