@@ -292,6 +292,8 @@ def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
     """Only for masks that are known while tracing."""
     if not isinstance(condition, (list, tuple, np.ndarray)):
         raise IndexingError("np.compress has a shape that depends on the values of the mask", advice=masked.ADVICE)
+    if isinstance(condition, np.ndarray):
+        trace_of(x).read.append(condition)
     return take(x, np.flatnonzero(np.asarray(condition)), axis)
 
 

@@ -136,6 +136,8 @@ def extract(condition: Any, x: ArrayLike) -> Any:
     if not isinstance(condition, (list, tuple, np.ndarray)):
         raise IndexingError("np.extract has a shape that depends on the values of the condition", advice=ADVICE)
     (x,) = lift_all(x)
+    if isinstance(condition, np.ndarray):
+        x.state.read.append(condition)
     return x.reshape(-1)[np.flatnonzero(np.asarray(condition))]
 
 
