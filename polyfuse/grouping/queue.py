@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
 
-from polyfuse.grouping.allowance import CLOSE, OFFERS, PATIENT, SPENT, TRIAL, Allowance
+from polyfuse.grouping.allowance import CLOSE, MEMORY, OFFERS, PATIENT, SPENT, TRIAL, Allowance
 from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
@@ -55,7 +55,8 @@ class Queue:
     """
 
     __slots__ = (
-        "state", "judge", "log", "window", "salt", "allowance", "unweighed", "tried", "offered", "_heap", "_trials",
+        "state", "judge", "log", "window", "salt", "allowance", "unweighed", "tried", "offered", "_came_true",
+        "_heap", "_launch", "_trials",
     )  # fmt: skip
 
     def __init__(self, state: Partition, judge: Judge, allowed: Allowance) -> None:
@@ -68,7 +69,9 @@ class Queue:
         self.unweighed = 0  # moves that were refused for what they would cost to price
         self.tried = 0  # moves, each once
         self.offered = 0  # moves, each time
+        self._came_true = 1.0  # how much of what was hoped for, of moves that take no kernel away: a moving average
         self._heap: list[Entry] = []
+        self._launch = max(1, state.costs.floor(frozenset(), frozenset()))
         self._trials: dict[tuple[Move, frozenset[int]], Trial] = {}
 
     # ------------------------------------------------------------------------------------------------ price and proof
@@ -86,20 +89,28 @@ class Queue:
         """What planning has cost so far, in the units of the allowance."""
         return self.state.costs.work + TRIAL * self.tried + self.offered // OFFERS
 
-    def weighed(self, move: Move) -> Trial:
-        """The trial of a move, but forbidden where learning it would exceed what the search may cost."""
-        if self._key(move) in self._trials or self._permitted(move):
+    def weighed(self, move: Move, hoped: int) -> Trial:
+        """The trial of a move that may win what is `hoped`, but forbidden where learning it would exceed what the
+        search may cost."""
+        if self._key(move) in self._trials:
             return self.trial(move)
-        self.unweighed += 1
-        return Trial(0, (), SPENT)
+        merges = len(move.old) > len(move.new)
+        if not self._permitted(move, hoped if merges else hoped * self._came_true):
+            self.unweighed += 1
+            return Trial(0, (), SPENT)
+        trial = self.trial(move)
+        if not merges and hoped > 0:
+            self._came_true += (max(0, trial.gain) / hoped - self._came_true) / MEMORY
+        return trial
 
     def _key(self, move: Move) -> tuple[Move, frozenset[int]]:
         again = self.state.again
         return move, frozenset().union(*[again[k] for k in move.old], *[again[k] for k in move.seen])
 
-    def _permitted(self, move: Move) -> bool:
+    def _permitted(self, move: Move, hoped: float) -> bool:
         kernels = self.state.kernels
-        return self.allowance.permits(self.work, sum([len(kernels[k].body) for k in move.old]))
+        size = sum([len(kernels[k].body) for k in move.old])
+        return self.allowance.permits(self.work, size, hoped / self._launch)
 
     def _tried(self, move: Move) -> Trial:
         """The outcome of a move; rules are asked before the price, because they cost nothing."""
@@ -244,7 +255,7 @@ class Queue:
             move = self._move(kind, arguments)
             if move is None:
                 continue
-            trial = self.weighed(move)
+            trial = self.weighed(move, gain)
             verdict = trial.forbidden
             if verdict == SPENT:
                 continue

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError
 
 from polyfuse.affine import ZERO, Affine
-from polyfuse.expr import DataIndex
+from polyfuse.expr import DataIndex, IndexEntry
 from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, without_floors
 from polyfuse.places.cells import waiting_in_cells
 from polyfuse.places.grid import dealt, dealt_over, finished_in
@@ -30,10 +30,12 @@ from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
 from polyfuse.places.windows import is_window_slot, window_place, windows
 from polyfuse.schedule import Digit, GridCombine, KernelSchedule, Placed, PlaceEntry, SharedBox
-from polyfuse.scop import Statement
+from polyfuse.scop import Read, Statement
 from polyfuse.verdict import Hazard, illegal, unprofitable
 
 Path = tuple[tuple[str, int], ...]
+Access = tuple[tuple[Affine, ...], tuple[IndexEntry, ...]]
+"""Where a read is made, and what of its source it takes."""
 
 COPIES, ALWAYS = 16, 256
 """A group may compute COPIES placed statements per statement, and ALWAYS more: each is a line of code to compile.  Ten
@@ -129,6 +131,8 @@ class _Builder:
         self.collective = {s.id for s in group.statements() if s.monoid is not None}
         self.window_slots = set(proposal.windows.slots)
         self.decided: dict[tuple[Affine, ...], dict[str, int]] = {}  # slots by the conditions that settle them
+        self.demanded: dict[tuple[Affine, ...], dict[Access, tuple[PlaceEntry, ...]]] = {}  # by the consumer's place:
+        # versions of an array that is written piece by piece read the same pieces
         self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
         self.over, self.depth = self._depths()
 
@@ -351,20 +355,29 @@ class _Builder:
                 )
 
     def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], path: Path) -> None:
-        at = {f"%{d}": p for d, p in enumerate(place)}
+        known = self.demanded.setdefault(place, {})
         for k, read in enumerate(statement.reads):
-            where = at
-            if read.where and (decided := self._decided(tuple([w.substitute(at) for w in read.where]))):
-                where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
-            entries: tuple[PlaceEntry, ...] = tuple(
-                [
-                    f"{name}?{entry.operand}"
-                    if isinstance(entry, DataIndex)
-                    else without_floors(entry.substitute(where), self.digits)
-                    for entry in read.index
-                ]
-            )
+            entries = known.get((read.where, read.index))
+            if entries is None:
+                entries = self._entries(read, name, place)
+                if all(isinstance(entry, Affine) for entry in entries):
+                    known[read.where, read.index] = entries
             self.needs[read.source].append(_Need(entries, path, read.component, name, k))
+
+    def _entries(self, read: Read, name: str, place: tuple[Affine, ...]) -> tuple[PlaceEntry, ...]:
+        """Where the statement `name`, placed there, needs what it reads."""
+        at = {f"%{d}": p for d, p in enumerate(place)}
+        where = at
+        if read.where and (decided := self._decided(tuple([w.substitute(at) for w in read.where]))):
+            where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
+        return tuple(
+            [
+                f"{name}?{entry.operand}"
+                if isinstance(entry, DataIndex)
+                else without_floors(entry.substitute(where), self.digits)
+                for entry in read.index
+            ]
+        )
 
     def _decided(self, conditions: tuple[Affine, ...]) -> dict[str, int]:
         """The slots that conditions settle: nothing is computed elsewhere.  Reads of one region share them."""

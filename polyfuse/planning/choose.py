@@ -83,10 +83,15 @@ def choose(
         usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
         usable = [(k, p) for k, p in usable if stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
         wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
-        different = _different(wanted)
-        candidates = ((p, _priced(situation, p, k, name, max_registers, refusals, pricer)) for k, p in different)
-        priced = [(p, c) for p, c in candidates if c is not None]
-        work += sum([c.work for _, c in priced]) + sum([_placed(v, len(situation.group.body)) for v in refusals])
+        priced: list[tuple[Proposal, Choice]] = []
+        before = len(refusals)
+        for k, proposal in _different(wanted):
+            if any("placed" in v.numbers for v in refusals) and _shares_nothing(proposal):
+                continue
+            draft = _priced(situation, proposal, k, name, max_registers, refusals, pricer)
+            priced += [(proposal, draft)] if draft is not None else []
+        work += sum([c.work for _, c in priced])
+        work += sum([_placed(v, len(situation.group.body)) for v in refusals[before:]])
         for proposal, draft in sorted(priced, key=_seconds):  # an order costs as much as a price: for the best alone
             if (choice := _ordered(draft, proposal, refusals)) is not None:
                 return replace(choice, work=work)
@@ -101,6 +106,12 @@ def _too_small(situation: Situation) -> Verdict | None:
     if not wrong:
         return None
     return illegal(Hazard.STEERING, f"{wrong[0]} is no size: parameters are 1 or more", rule="steering")
+
+
+def _shares_nothing(proposal: Proposal) -> bool:
+    """Whether a proposal places a value once for each element that a thread needs of it, as any other that does: it is
+    refused with that one where these are too many."""
+    return not proposal.staging and not proposal.windows.vectors
 
 
 def _placed(refusal: Verdict, statements: int) -> int:

@@ -12,7 +12,7 @@ from polyfuse.schedule import Digit
 from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, mixed, power_below, slot, thread
+from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 
 TILE, COLUMNS = 64, 64
 """Of a tile that is transposed: elements along what is read in rows, of halves twice as many, and along what is written
@@ -125,11 +125,12 @@ def _neighbours(situation: Situation) -> list[int]:
 
 
 def _stencil(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, staged: list[int]) -> Proposal:
-    rows = situation.tiles.get("rows", STENCIL_ROWS)
-    columns = situation.tiles.get("columns", STENCIL_COLUMNS)
     others = [a for a in axes if a is not inner]
     outer = others[-1]
-    tx, ty = thread("tx", 1, 32), thread("ty", 32, THREADS // 32)
+    rows = situation.tiles.get("rows", min(STENCIL_ROWS, power_above(situation.size(outer.extent))))
+    columns = situation.tiles.get("columns", min(STENCIL_COLUMNS, power_above(situation.size(inner.extent))))
+    tx = thread("tx", 1, min(32, columns))
+    ty = thread("ty", tx.count, min(THREADS // tx.count, rows))
     q, h = slot("q", rows // ty.count), slot("h", columns // tx.count)
     b0, b1 = block("b0", inner.extent.ceildiv(columns)), block("b1", outer.extent.ceildiv(rows))
     splits = {
@@ -143,7 +144,7 @@ def _stencil(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass
         splits[axis.number] = mixed((b, 1))
     return Proposal(
         "stencil",
-        (("threads", THREADS), ("rows", rows), ("columns", columns)),
+        (("threads", tx.count * ty.count), ("rows", rows), ("columns", columns)),
         kept_digits([b0, b1, *digits, tx, ty, q, h], keep_threads=True),
         anchors(situation, splits),
         staging={value: Staging() for value in staged},

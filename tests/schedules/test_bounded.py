@@ -328,13 +328,42 @@ def test_moves_are_not_even_entered_when_nothing_is_weighed_any_more(monkeypatch
 
 def test_searches_after_refusals_share_an_allowance() -> None:
     assert further(100, 10**9) == further(100, AGAIN)
-    assert further(100, 7) == Allowance(107, 100 + 7 * 1.5)
-    assert further(100, -3) == Allowance(100, 100)
+    assert further(100, 7) == Allowance(107, 100 + 7 * 1.5, 100)
+    assert further(100, -3) == Allowance(100, 100, 100)
+
+
+def test_moves_that_hope_for_little_are_left_out_in_the_second_half() -> None:
+    """Of large kernels: those of a few statements cost next to nothing to price."""
+    allowed = Allowance(200, 300, 100)
+    assert allowed.permits(150, 50, 0.0) and not allowed.permits(151, 50, 0.0)
+    assert allowed.permits(175, 50, 0.5) and not allowed.permits(176, 50, 0.5)
+    assert allowed.permits(200, 50, 3.0) and not allowed.permits(201, 50, 3.0)
+    assert allowed.permits(300, 5, 0.0) and not allowed.permits(301, 5, 0.0)
+    assert allowed.part(0.5) == Allowance(150, 200, 100)
+
+
+FACTORISATIONS: list[tuple[Callable[..., Any], tuple[str, ...], int, int]] = [
+    (substitution, ("f64[64, 64]", "f64[64]"), 1, 12_000),
+    (gram_schmidt, ("f64[30, 16]",), 1, 12_000),
+    (elimination, ("f32[16, 16]",), 1, 8_000),
+    (elimination, ("f32[64, 64]",), 10, 110_000),
+]
+
+
+@pytest.mark.parametrize(("function", "specs", "kernels", "work"), FACTORISATIONS)
+def test_unrolled_factorisations_are_planned_in_seconds(
+    function: Callable[..., Any], specs: tuple[str, ...], kernels: int, work: int
+) -> None:
+    """Grown by one statement after another they took 20 to 100 seconds, and what was left when the work was spent were
+    dozens of kernels."""
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    assert len(plan.kernels) <= kernels
+    assert plan.work < work, plan.work
 
 
 def test_all_searches_of_a_plan_stay_within_what_the_user_grants() -> None:
     first = allowance(1000, done=50, granted=1200)
-    assert first == Allowance(50 + 600, 50 + 900)
+    assert first == Allowance(50 + 600, 50 + 900, 50)
     assert left_for_refusals(1200) == 200  # and half as much again for small kernels: the other quarter
     assert left_for_refusals(None) == AGAIN_IN_ALL
 
