@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polyfuse.contractions import NAME, Contraction
+from polyfuse.cost.scatters import merging_seconds
 from polyfuse.explain.kernels import by_step, host_seconds, launch_cost
 from polyfuse.planning.program_costs import size_hints
+from polyfuse.scattered import Scatter
+from polyfuse.scop import OpaqueStatement
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -22,8 +25,8 @@ class CostAnalysis:
     alone.  `launches`: seconds by the name of the kernel launched, which may run several kernels side by side.
 
     `flops` counts replicated and masked executions as well.  `contractions`: seconds of those that the library runs,
-    by the value that they make; other library calls have no prediction and are left out.  `host`: seconds that a call
-    takes the host, which hands over launch by launch while the device works.
+    and of scatters that kernels merge, by the value that they make; other library calls have no prediction and are left
+    out.  `host`: seconds that a call takes the host, which hands over launch by launch while the device works.
     """
 
     hbm_bytes: Formula
@@ -57,7 +60,7 @@ def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAna
     at = {**size_hints(plan.program), **(sizes or {})}
     called = {}
     for step in plan.library_calls:
-        seconds = contraction_seconds(plan, step, at)
+        seconds = call_seconds(plan, step, at)
         if seconds is not None:
             called[plan.scop.statements[plan.called(step)].name] = seconds
     launches = [kernels for _, kernels in by_step(plan) if kernels]
@@ -66,10 +69,16 @@ def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAna
     return CostAnalysis(plan.hbm_bytes, at, kernels, called, launched, host_seconds(plan))
 
 
-def contraction_seconds(plan: Plan, step: LibraryCall, sizes: Mapping[str, int]) -> float | None:
-    """The predicted time of a contraction by the library; None for any other call."""
+def call_seconds(plan: Plan, step: LibraryCall, sizes: Mapping[str, int]) -> float | None:
+    """The predicted time of a contraction by the library, or of a scatter by kernels; None for any other call."""
+    value = plan.called(step)
+    statement = plan.scop.statements[value]
+    if step.launches and isinstance(statement, OpaqueStatement):
+        scatter = Scatter.of(plan.scop, statement)
+        assert scatter is not None, "kernels in place of a call that no kernel makes"
+        in_cells = any(launch.kernel.shared for launch in step.launches)
+        return merging_seconds(scatter, in_cells, plan.target, sizes)
     if step.call.name != NAME:
         return None
     contraction: Contraction = dict(step.call.settings)["contraction"]
-    first = plan.scop.operands(plan.called(step))[0]
-    return contraction.seconds(plan.target, sizes, plan.scop.dtype(first))
+    return contraction.seconds(plan.target, sizes, plan.scop.dtype(plan.scop.operands(value)[0]))

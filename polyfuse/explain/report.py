@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
-from polyfuse.explain.analysis import contraction_seconds
+from polyfuse.explain.analysis import call_seconds
 from polyfuse.explain.kernels import KernelView, by_step, launch_cost
 from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
@@ -74,10 +74,11 @@ def report(plan: Plan) -> str:
 
 def _boundary(plan: Plan, step: LibraryCall) -> str:
     at = size_hints(plan.program)
-    seconds = contraction_seconds(plan, step, at)
-    if step.launches:
+    seconds = call_seconds(plan, step, at)
+    if step.launches and seconds is not None:
         names = " and ".join(launch.kernel.name for launch in step.launches)
-        return f"{names}: blocks merge the updates as they come, which changes no bit of an integer"
+        merged = "blocks merge the updates as they come, which changes no bit of integers and counts"
+        return f"{names}: {merged}; predicted {time_text(seconds)}"
     text = "the array library runs it, on whole arrays"
     return text if seconds is None else f"{text}: predicted {time_text(seconds)}, less than any kernel"
 

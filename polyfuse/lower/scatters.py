@@ -23,7 +23,7 @@ from polyfuse.expr import Shape
 from polyfuse.lower.fill import fill_kernel
 from polyfuse.lower.inspect import affine_names, flatten
 from polyfuse.lower.moves import in_range
-from polyfuse.lower.scattered import ONE, SLOTS, THREADS, Cells, Scatter, elements
+from polyfuse.scattered import ONE, SLOTS, THREADS, Cells, Scatter, elements
 from polyfuse.scop import neutral
 from polyfuse.terms import Apply, Const, Expr, Index, Ref
 

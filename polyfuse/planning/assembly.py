@@ -35,7 +35,6 @@ from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.fill import fill_kernel
 from polyfuse.lower.kernel import Lowered, lower
 from polyfuse.lower.members import Part, side_by_side
-from polyfuse.lower.scattered import Scatter, fits
 from polyfuse.lower.scatters import merging_kernels
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.planning.choose import Choice
@@ -43,6 +42,7 @@ from polyfuse.planning.index_bits import index_bits
 from polyfuse.planning.members import Packing
 from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.planning.sharing import share_memory
+from polyfuse.scattered import Scatter, fits
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, neutral
 from polyfuse.verify.kernel import verify_kernel

@@ -136,6 +136,20 @@ def test_counting_reads_the_indices_and_nothing_else_of_their_length() -> None:
     assert plan.hbm_bytes.at(N=100_000) < 8 * 100_000 + 1000
     assert "blocks merge the updates as they come" in plan.explain()
     assert "scatter_merge" in plan.source()
+    assert plan.cost_analysis().contractions.keys() == {"scatter"}
+
+
+def predicted(function: Callable[..., Any], *specs: str) -> float:
+    """Microseconds of the scatter."""
+    return 1e6 * pf.jit(function).plan(*map(pf.spec, specs), target="h200").cost_analysis().contractions["scatter"]
+
+
+def test_the_price_is_near_what_was_measured() -> None:
+    """On an H200, 10 million updates and the launch before them."""
+    weights = "i64[N~10000000]", "i64[N~10000000]"
+    assert 25 < predicted(count, "i64[V~256]", "i64[N~10000000]") < 45  # 54 with a call's host time
+    assert 100 < predicted(at(np.add), "i64[V~30000]", *weights) < 160  # 143
+    assert 100 < predicted(count, "i64[V~1048576]", "i64[N~10000000]") < 140  # 108
 
 
 @pytest.mark.parametrize("name", ["counts", "many places"])
