@@ -117,6 +117,18 @@ def combination(shares: Digit, threads: Digit | None, situation: Situation, most
     return Combination(dealt, min(8, power_below(most), power_above(-(-situation.size(shares.extent) // count))))
 
 
+SHARES = 32
+"""Words of shares that a thread of the last block reads at once: with more the compiler takes more registers for them
+than for all that it does before, and fewer blocks run at once (variances of 1024 columns of 200000: 144 registers for
+96 words, room for one of four blocks)."""
+
+
+def _words(situation: Situation, width: int) -> int:
+    """32-bit registers of one share of `width` results."""
+    states = [sum(max(1, d.compute.itemsize // 4) for d in s.dtypes) for s in situation.reductions]
+    return width * max(states, default=1)
+
+
 def _shared_rows(
     situation: Situation, inner: AxisClass, over: list[AxisClass], long: AxisClass, waves: int
 ) -> Proposal | None:
@@ -367,7 +379,7 @@ def _columns(
         (outer, steps), share = found, found[1] * rows * unroll
         parameters.append(("share", share))
         r = loop("r", Affine.of(steps))
-        combines = {outer.name: combination(outer, ty, situation)}
+        combines = {outer.name: combination(outer, ty, situation, max(1, SHARES // _words(situation, width)))}
         digits.append(outer)
     splits[main.number] = mixed((outer, share), (r, rows * unroll), (u, rows), (ty, 1))
     splits |= loop_splits

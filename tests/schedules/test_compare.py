@@ -34,7 +34,7 @@ def test_measured_times_stand_beside_predicted_ones() -> None:
 
     difference = compare(*both(programs.biased, "f32[N]", "f32[N]"), measure=measure)
     assert difference.measured == pytest.approx((3e-3, 1e-3))
-    assert "measured time        3 ms      1 ms" in str(difference)
+    assert ["measured", "time", "3", "ms", "1", "ms"] in [line.split() for line in str(difference).splitlines()]
 
 
 def test_the_steps_of_both_plans_are_measured_on_the_arrays_of_a_call() -> None:
@@ -73,13 +73,13 @@ def test_what_cannot_be_measured_is_an_error_that_says_why() -> None:
 def test_the_table() -> None:
     text = str(compare(*both(programs.biased, "f32[N]", "f32[N]"), sizes={"N": 1000}))
     assert text.split("\n\n")[0].splitlines()[:7] == [
-        "                   before     after",
-        "launches                3         1",
-        "intermediates           2         0",
-        "tensor accesses         7         3",
-        "HBM bytes            28*N      12*N",
-        "  at N = 1000       28 kB     12 kB",
-        "peak memory         16 kB     12 kB",
+        "                  before   after",
+        "launches               3       1",
+        "intermediates          2       0",
+        "tensor accesses        7       3",
+        "HBM bytes           28*N    12*N",
+        "  at N = 1000      28 kB   12 kB",
+        "peak memory        16 kB   12 kB",
     ]
     assert text.endswith("fused   t + u + y")
 
