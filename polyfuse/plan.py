@@ -96,7 +96,8 @@ class Plan:
     call, else another plan is needed.  `refusals`: for pairs of statement names that the search wanted to fuse, why
     not.  `reuses`: pairs (output, argument) where the output is stored into the memory of the argument.  `sites`: where
     data indices are checked at run time; the k-th (from 1) leaves k in the status word.  `fallback`: why the plan is
-    unfused although fusion was asked for: an internal failure.
+    unfused although fusion was asked for: an internal failure.  `spills`: kernels that the assembler found to spill,
+    dropped for that or kept all the same; known of compiled plans only.
 
     Plans are equal when they launch the same kernels for the same program, whatever its values, sizes and kernels are
     called.
@@ -115,6 +116,7 @@ class Plan:
     unweighed: int = 0
     sites: tuple[IndexSite, ...] = field(default=())
     fallback: str = ""
+    spills: tuple[str, ...] = field(default=())
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -279,12 +279,18 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """What a compiler can reach that is told to: a result takes the registers of the operands that it is the last to
     read, slot by slot, and what only enters sums is added up as it comes.  (Softmax of 32 words a thread: 80 as it
     likes, 64 where the launch bounds ask for it.)"""
+    return max([words for words, _ in moments(scop, schedule, sizes)], default=BASE_REGISTERS)
+
+
+def moments(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> list[tuple[int, Placed]]:
+    """The least registers at every placed statement, in order."""
     folded, seen = folded_products(scop, schedule), _outside_cells(schedule, sizes)
     order = _with_readers(schedule) if schedule.cells and schedule.cells.piece else list(reversed(schedule.placed))
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
     whole = {provider for placed in order if not _sums(scop, placed) for provider in placed.providers}
+    always = BASE_REGISTERS + _words_ahead(scop, schedule, sizes)
     alive: dict[str, int] = {}
-    words = widest = 0
+    words, found = 0, list[tuple[int, Placed]]()
     for k, placed in enumerate(order):
         for provider in placed.providers:
             if last[provider] == k:
@@ -294,8 +300,8 @@ def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
             words -= alive.get(placed.name, 0)
             alive[placed.name] = own = _words(scop, placed, seen(placed)) if kept else 1
             words += own
-        widest = max(widest, words)
-    return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
+        found.append((always + words, placed))
+    return found
 
 
 def _with_readers(schedule: KernelSchedule) -> list[Placed]:

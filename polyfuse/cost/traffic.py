@@ -166,6 +166,7 @@ LEAST_IN_FLIGHT = 8
 
 
 SECTOR = 32  # bytes the memory system moves at least
+_DEALT = ("thread", "slot")
 
 
 def _waste(scop: Scop, move: Placed, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
@@ -173,13 +174,29 @@ def _waste(scop: Scop, move: Placed, schedule: KernelSchedule, target: Target, s
     itemsize = scop.dtype(move.value, move.component).itemsize
     if not move.place or not isinstance(move.place[-1], Affine):
         return SECTOR / itemsize / 2  # a gather: half of its neighbours are assumed to help
-    return max(1.0, SECTOR / (_run(sizes.position(scop, move), schedule, target.warp) * itemsize))
+    position = sizes.position(scop, move)
+    apart = _apart(scop, move, schedule, sizes, position)
+    run = _run(position, schedule, target.warp, apart) * itemsize
+    return max(SECTOR, run) * apart / run
 
 
-def _run(last: Affine, schedule: KernelSchedule, threads: int) -> int:
-    """Consecutive elements that `threads` threads touch together, with all their slots, at places that step like
-    `last`."""
-    run, steps = 1, []
+def _apart(scop: Scop, move: Placed, schedule: KernelSchedule, sizes: Sizes, position: Affine) -> int:
+    """Elements from one that a load takes to the next, where other loads of the same thread take all in between, as of
+    the real and the imaginary parts of pairs: the compiler makes wide loads of them.  Else 1."""
+    dealt = [f for atom, f in position.terms if isinstance(atom, str) and sizes.kind.get(atom[1:]) in _DEALT]
+    apart = min(map(abs, dealt), default=1)
+    if apart == 1 or move.role != "load":
+        return 1
+    beside = [p for p in schedule.placed if p.role == "load" and p.value == move.value and p.path == move.path]
+    places = [sizes.position(scop, p) for p in beside if all(isinstance(e, Affine) for e in p.place)]
+    taken = {other.constant % apart for other in places if other.terms == position.terms}
+    return apart if len(taken) == apart else 1
+
+
+def _run(last: Affine, schedule: KernelSchedule, threads: int, apart: int = 1) -> int:
+    """Elements of memory that `threads` threads span together, with all their slots, at places that step like `last`
+    and lie `apart` within a run."""
+    run, steps = apart, []
     for d in schedule.digits:
         if d.kind == "thread":
             extent = max(1, min(d.count, threads // d.stride)) if d.stride < threads else 1

@@ -54,6 +54,8 @@ def report(plan: Plan) -> str:
         else:
             blocks += ["\n".join(_kernel(plan, kernel)) for kernel in kernels]
             blocks += [_together(kernels)] if len(kernels) > 1 else []
+    if plan.spills:
+        blocks.append("\n".join(["registers", *(f"  {note}" for note in plan.spills)]))
     if plan.sites:
         lines = [f"  an index into {s.array} where {s.reader} is computed" for s in plan.sites]
         blocks.append("\n".join(["checked while running, not proved to be in bounds", *lines]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -22,6 +22,8 @@ from polyfuse.run.services import Bound
 @dataclass(frozen=True, slots=True)
 class InterpretedKernel:
     """A kernel that needs no compilation."""
+
+    spilled: ClassVar[int] = 0
 
     def launcher(self, bound: Bound) -> Callable[..., object]:
         kernel, parameters = bound.launch.kernel, bound.launch.kernel.parameters

@@ -8,7 +8,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from polyfuse.backends.numba_cpu.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cpu.memory import POOL, SMALLEST
@@ -38,6 +38,7 @@ class CpuKernel:
     launch: Launch
     cache_bytes: int
     variants: dict[Streamed, CompiledKernel] = field(default_factory=dict)
+    spilled: ClassVar[int] = 0  # a core's caches hold what its registers do not
 
     def variant(self, streamed: Streamed) -> CompiledKernel:
         """The kernel whose stores to `streamed` bypass the cache, compiled where it is new."""

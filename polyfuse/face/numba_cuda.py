@@ -40,6 +40,10 @@ class CudaKernel:
     kernel: CompiledKernel
     loaded: dict[int, DriverLauncher] = field(default_factory=dict)
 
+    @property
+    def spilled(self) -> int:
+        return self.kernel.resources.spilled_bytes if self.kernel.resources is not None else 0
+
     def on(self, device: int) -> DriverLauncher:
         """The kernel on one device, loaded once."""
         if device not in self.loaded:

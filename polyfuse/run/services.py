@@ -115,6 +115,10 @@ Launcher = Callable[[list[Any], int], object]  # called with the record's values
 class Compiled(Protocol):
     """One compiled kernel."""
 
+    @property
+    def spilled(self) -> int:
+        """Bytes that the assembler keeps in memory for want of registers, per thread; 0 where it did not say."""
+
     def launcher(self, bound: Bound) -> Callable[..., object]:
         """A function of the stream and the arguments that vary, in order, which starts the kernel; it may be called
         from several threads at once."""

@@ -201,6 +201,15 @@ class Variants:
             if not hold(plan.guards, sizes):
                 violated = next(g for g in plan.guards if not g.holds(sizes))
                 raise StalePlanError(f"the plan of {key.program.name} excludes the call it was made for: {violated}")
+            ready = self.compile(plan, backend)
+            if not any(kernel.spilled for kernel in ready.kernels):
+                return ready
+            from polyfuse.run.spills import unspilled  # with the planner, which most calls never need
+
+            return unspilled(ready, key, sizes, again)
+
+        def again(plan: Plan) -> Ready:
+            self.counts.plans += 1
             return self.compile(plan, backend)
 
         what = Attempt(key.program, key.target, key.options, key.layouts, backend.name)

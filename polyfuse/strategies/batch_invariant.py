@@ -21,8 +21,7 @@ from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.reduction import block_digits
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
+from polyfuse.strategies.situation import Situation, block, block_digits, loop, mixed, power_above, slot, thread
 
 VECTOR = 4  # elements of any dtype that a lane takes side by side, where they divide the row
 ROWS = ((256, 8), (1024, 32), (4096, 256), (16384, 512), (32768, 1024))
@@ -97,7 +96,7 @@ def _rows(situation: Situation, kind: Kind) -> Proposal:
     rows = max(1, 256 // lanes) if parallel and situation.target.kind != "cpu" and not kind.scans else 1
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     c, v, r = slot("c", chunks), slot("v", width), loop("r", trips)
-    digits, splits = block_digits(situation, parallel, rows, ty)
+    digits, splits = block_digits(parallel, {a.number: rows for a in parallel[:1]}, ty)
     loops, loop_splits = _others(kind, main)
     span = lanes * width
     splits |= loop_splits
@@ -145,7 +144,7 @@ def _columns(situation: Situation, kind: Kind) -> Proposal | None:
         lanes = lanes if not kind.scans else min(128, power_above(-(-inner.size(situation.hints) // width)))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v, r = slot("u", unroll), slot("v", width), loop("r", main.extent.ceildiv(rows * unroll))
-    digits, splits = block_digits(situation, [a for a in parallel if a is not inner], 1, None)
+    digits, splits = block_digits([a for a in parallel if a is not inner], {})
     digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
     loops, loop_splits = _others(kind, main)
     splits |= loop_splits

@@ -12,10 +12,9 @@ from __future__ import annotations
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal
-from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.situation import Situation, block_digits, mixed, power_above, power_below, slot, thread
 
 HELD = 32
 """Words of a row or panel that a thread holds at most: a block of 512 threads leaves room for a second one then."""
@@ -83,7 +82,7 @@ def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Prop
         total = -(-size // (lanes * width))
         chunks, shared = min(chunks, total), max(0, total - chunks)
     tx, c, v = thread("tx", 1, lanes), slot("c", chunks + shared), slot("v", width)
-    digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner])
+    digits, splits = block_digits(situation.nearest(a for a in situation.axes if a is not inner), {})
     splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     return Proposal(
         "held_rows",
@@ -105,7 +104,8 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int
     """Rows that are reduced together, dealt to groups of lanes; shared memory holds `beside` words of a thread."""
     width = situation.width(inner.extent, flat=False)
     size, asked = inner.size(situation.hints), situation.tiles
-    usual = (power_below(asked["lanes"]),) if "lanes" in asked else (1024, 512, 256, 128, 64, 32)
+    narrow = min(situation.target.warp, power_above(-(-size // width)))  # else lanes of short rows would be idle
+    usual = (power_below(asked["lanes"]),) if "lanes" in asked else (1024, 512, 256, 128, 64, narrow)
     shapes = [(lanes, asked.get("chunks") or max(1, -(-size // (lanes * width)))) for lanes in usual]
     shapes = [(lanes, chunks) for lanes, chunks in shapes if lanes * chunks * width >= size]
     if not shapes:
@@ -121,7 +121,8 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int
     unroll, shared = _parts(situation, outer, rows, unroll, shared)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, c, v = slot("u", unroll + shared), slot("c", chunks), slot("v", width)
-    digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner and a is not outer])
+    parallel = situation.nearest(a for a in situation.axes if a is not inner and a is not outer)
+    digits, splits = block_digits(parallel, {})
     splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     splits[outer.number] = mixed((u, rows), (ty, 1))
     fits = (*_fits(situation, inner, lanes * chunks * width), *_fits(situation, outer, rows * (unroll + shared)))
@@ -164,9 +165,9 @@ def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int,
     unroll, shared = _parts(situation, main, rows, unroll, shared)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v = slot("u", unroll + shared), slot("v", width)
-    digits, splits = _blocks(situation, [a for a in situation.axes if a is not inner and a is not main])
-    digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
-    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
+    parallel = situation.nearest(a for a in situation.axes if a is not main)
+    digits, splits = block_digits(parallel, {inner.number: lanes * width})
+    splits[inner.number] += mixed((tx, width), (v, 1))
     splits[main.number] = mixed((u, rows), (ty, 1))
     return Proposal(
         "panels",
@@ -194,13 +195,6 @@ def _cluster(situation: Situation, need: int, most: int = 16) -> tuple[int, int]
         if fits and cluster <= min(target.cluster, asked.get("cluster", most)):
             return threads, cluster
     return None
-
-
-def _blocks(situation: Situation, axes: list[AxisClass]) -> tuple[list[Digit], dict[int, Affine]]:
-    """A block digit per parallel class, the longest first."""
-    axes = sorted(axes, key=lambda a: (-a.size(situation.hints), a.number))
-    digits = [block(f"b{k}", axis.extent) for k, axis in enumerate(axes)]
-    return digits, {axis.number: mixed((d, 1)) for axis, d in zip(axes, digits, strict=True)}
 
 
 def _fits(situation: Situation, axis: AxisClass, capacity: int) -> tuple[AnyGuard, ...]:

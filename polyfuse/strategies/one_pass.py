@@ -12,7 +12,7 @@ pass, as in A.T @ (A @ x).  On a CPU a block is a strip of columns.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse.affine import ONE, Affine
 from polyfuse.bindings import Guard
@@ -95,7 +95,8 @@ def one_pass(situation: Situation) -> list[Proposal]:
 
 
 def _tiles(situation: Situation, inner: AxisClass, width: int) -> list[_Tile]:
-    """A narrow tile, whose rows a warp sums without a barrier, and one that holds whole rows, if they are short."""
+    """A narrow tile, whose rows a warp sums without a barrier, and ones that hold whole rows, if they are short.  Each
+    also with half the rows at once, for programs that hold several values of every element."""
     size, asked = inner.size(situation.hints), situation.tiles
     narrow = power_below(asked.get("lanes", 32)), asked.get("chunks", max(1, 16 // width))
     whole = min(1024, max(32, power_above(-(-size // HELD))))
@@ -107,7 +108,9 @@ def _tiles(situation: Situation, inner: AxisClass, width: int) -> list[_Tile]:
                 threads = max(lanes, power_below(asked.get("threads", usual)))
                 unroll = asked.get("unroll") or min(4, HELD * THREADS // usual // (chunks * width))
                 found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=min(1, asked.get("ahead", 0))))
-    return [*dict.fromkeys(found), *_over_clusters(situation, size, width), *_in_rings(situation, size, width)]
+    found += [*_over_clusters(situation, size, width), *_in_rings(situation, size, width)]
+    fewer = [replace(tile, unroll=tile.unroll // 2) for tile in found if tile.unroll > 1 and "unroll" not in asked]
+    return [*dict.fromkeys((*found, *fewer))]
 
 
 def _over_clusters(situation: Situation, size: int, width: int) -> list[_Tile]:

@@ -12,6 +12,7 @@ the share), and the last block of a result to arrive adds up the shares.
 from __future__ import annotations
 
 import math
+from enum import Enum
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
@@ -22,7 +23,17 @@ from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.situation import (
+    Situation,
+    block,
+    block_digits,
+    loop,
+    mixed,
+    power_above,
+    power_below,
+    slot,
+    thread,
+)
 
 ROWS_OF_VECTORS = ((256, 8), (1024, 32), (4096, 256), (16384, 512), (32768, 1024))
 ROWS_OF_WORDS = ((64, 8), (512, 32))
@@ -43,9 +54,28 @@ STREAMED = {True: (256, 16), False: (256, 8)}
 """
 COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 """(lanes of whole vectors along the kept class, threads): fewer leave more threads for rows where columns are few."""
+HELD = {True: 32, False: 16}
+"""Words of a row that a lane holds at most in the second way that is proposed, in more than 256 lanes and in others:
+fewer combine sooner, and more blocks share a processor.  On an H200: int8 quantisation of rows of 8192 takes 186 us in
+512 lanes of 16, 158 in 256 of 32; softmax of 32768 rows of 2048 bfloat16 117 in 256 lanes of 8 elements, 100 in 64 of
+32; of 16384 rows of 4096 float32 135 in 256 lanes of 16 and in 128 of 32."""
+LOADED = 64
+"""And words that it loads of all arrays: layernorm of rows of 4096 with gain and bias takes 143 us in 128 lanes of 32,
+134 in 256 of 16."""
+SCANNING = {False: 1024, True: 128}
+"""Lanes that run through a long row, in the usual and in the second way: maxima so far of 4096 rows of 16384 on an H200
+take 267 us in 1024 lanes, 97 in 128."""
 WAVES = (4, 1)
 """Blocks per multiprocessor where a reduced class is dealt to blocks: few leave few shares, many hide more latency (the
 mean of squared differences of 2 GB on an H200: 471 us against 495)."""
+
+
+class _Way(Enum):
+    """Of dealing a row to lanes."""
+
+    USUAL = 0  # by the table of lengths
+    FULL = 1  # to fewer lanes, as much to each as it can hold
+    STREAM = 2  # in a loop, where one pass is all
 
 
 def reduction(situation: Situation) -> list[Proposal]:
@@ -61,8 +91,9 @@ def reduction(situation: Situation) -> list[Proposal]:
         shapes = ((1, 1),) if situation.target.kind == "cpu" else COLUMN_SHAPES
         found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
     if inner in over or situation.target.kind != "cpu":
-        rows = _rows(situation, inner if inner in over else over[-1], over)
-        found += [rows, _rows(situation, inner, over, streamed=True)] if _is_lone(situation, rows, over) else [rows]
+        ways = [_rows(situation, inner if inner in over else over[-1], over, way) for way in (_Way.USUAL, _Way.FULL)]
+        ways += [_rows(situation, inner, over, _Way.STREAM)] if _is_lone(situation, ways[0], over) else []
+        found += list({rows.parameters: rows for rows in ways}.values())
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over)
     return [p for p in found if p is not None]
@@ -133,12 +164,11 @@ def _shared_rows(
     situation: Situation, inner: AxisClass, over: list[AxisClass], long: AxisClass, waves: int
 ) -> Proposal | None:
     """Rows, the longest reduced class (perhaps the row itself) dealt to blocks."""
-    parallel = [a for a in situation.axes if a not in over]
-    parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
+    parallel = situation.nearest(a for a in situation.axes if a not in over)
     width = situation.width(inner.extent, flat=False)
     lanes, most = _lanes_of(situation, inner, width)
     tx, c, v = thread("tx", 1, lanes), slot("c", most), slot("v", width)
-    digits, splits = block_digits(situation, parallel, 1, None)
+    digits, splits = block_digits(parallel, {})
     span = lanes * width * c.count
     found = _share(situation, long, digits, span if long is inner else 1, waves)
     if found is None:
@@ -182,20 +212,6 @@ def _warps(n: int, width: int) -> int:
     return max(32, power_above(-(-n // width)))
 
 
-def block_digits(
-    situation: Situation, axes: list[AxisClass], first_step: int, ty: Digit | None
-) -> tuple[list[Digit], dict[int, Affine]]:
-    """One block digit per parallel class; the first takes `first_step` rows, dealt to `ty`."""
-    digits: list[Digit] = []
-    splits: dict[int, Affine] = {}
-    for k, axis in enumerate(axes):
-        step = first_step if k == 0 else 1
-        b = block(f"b{k}", axis.extent.ceildiv(step))
-        digits.append(b)
-        splits[axis.number] = mixed((b, step), (ty if k == 0 else None, 1))
-    return digits, splits
-
-
 def _outer_loops(axes: list[AxisClass], blocks: list[Digit]) -> tuple[list[Digit], dict[int, Affine]]:
     """A loop per class; for one that is scanned in runs, in a run of the block's own, whose digit joins `blocks`."""
     digits, splits = list[Digit](), dict[int, Affine]()
@@ -214,14 +230,15 @@ def run_block(axis: AxisClass, blocks: list[Digit]) -> Digit | None:
     return blocks[-1]
 
 
-def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], streamed: bool = False) -> Proposal:
-    parallel = [a for a in situation.axes if a not in over]
-    parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
-    shape = _row_shape(situation, inner, bool(parallel), streamed)
+def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], way: _Way) -> Proposal:
+    parallel = situation.nearest(a for a in situation.axes if a not in over)
+    shape = _row_shape(situation, inner, bool(parallel), way)
+    if shape.rows > 1:
+        parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))  # the first is dealt to threads too
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
-    digits, splits = block_digits(situation, parallel, shape.rows, ty)
+    digits, splits = block_digits(parallel, {a.number: shape.rows for a in parallel[:1]}, ty)
     loops, loop_splits = _outer_loops([a for a in over if a is not inner], digits)
     span = shape.lanes * shape.width
     if inner.scanned_by:  # prefix order: loop, thread, slot
@@ -257,7 +274,7 @@ class _RowShape:
         self.trips, self.guards = trips, guards
 
 
-def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, streamed: bool) -> _RowShape:
+def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: _Way) -> _RowShape:
     n, extent = inner.size(situation.hints), inner.extent
     if situation.target.kind == "cpu":
         width = situation.width(extent, flat=False)
@@ -265,17 +282,19 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, streamed:
             width //= 2
         return _RowShape(1, 1, 1, width, (Affine.of(inner.run) if inner.run else extent).ceildiv(width), ())
     if not has_rows and is_ragged(situation, inner):
-        return _scan_shape(situation, inner, situation.width(extent, flat=True), ())
+        return _scan_shape(situation, inner, situation.width(extent, flat=True), (), way)
     width = row_width(situation, extent)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
-        return _scan_shape(situation, inner, width, guards)
+        return _scan_shape(situation, inner, width, guards, way)
     whole = width > 1 and width == situation.widest
     lanes, chunks, floor, capacity = _capacity(extent, n, width, whole)
     if whole and n <= capacity and n % REGULAR == 0 and not extent.is_constant:
         chunks, floor, capacity = _regular(n, lanes * width, floor, capacity)
         guards = (*guards, Guard(extent, REGULAR, advisory=True))
-    if streamed:
+    if way is _Way.FULL and n <= capacity:
+        lanes, chunks = _fewer_lanes(situation, lanes, chunks, width)
+    if way is _Way.STREAM:
         (lanes, elements), floor, capacity = STREAMED[whole], 0, 0
         chunks = max(1, elements // width)
     halves = not whole and n > capacity and max(situation.long_itemsizes) <= 2
@@ -294,6 +313,19 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, streamed:
         guards = (*guards, *_bucket(extent, floor, capacity))
     rows = threads // lanes if has_rows else 1
     return _RowShape(lanes, rows, chunks, width, trips, guards)
+
+
+def _fewer_lanes(situation: Situation, lanes: int, chunks: int, width: int) -> tuple[int, int]:
+    """(lanes, chunks) for the same row, as much in each lane as it can hold."""
+    values = [v for v in situation.group.loads if situation.scop.shape(v)]
+    loaded = sum(d.itemsize for v in values for d in situation.scop.statements[v].dtypes)
+    row = max(situation.long_itemsizes)
+    while lanes > situation.target.warp:
+        elements = 2 * chunks * width
+        if elements * row > 4 * HELD[lanes > 256] or elements * loaded > 4 * LOADED:
+            break
+        lanes, chunks = lanes // 2, 2 * chunks
+    return lanes, chunks
 
 
 def is_ragged(situation: Situation, row: AxisClass) -> bool:
@@ -337,10 +369,12 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
     return (*low, Guard(Affine.of(up_to) - extent)) if up_to is not None else low
 
 
-def _scan_shape(situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...]) -> _RowShape:
+def _scan_shape(
+    situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...], way: _Way
+) -> _RowShape:
     extent = Affine.of(inner.run) if inner.run else inner.extent
     n = situation.size(extent)
-    lanes = min(1024, max(32, power_above(-(-n // (4 * width)))))
+    lanes = min(SCANNING[way is _Way.FULL], max(32, power_above(-(-n // (4 * width)))))
     lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", lanes)))
     trips = extent.ceildiv(lanes * width)
     if lanes * width >= n:
@@ -353,8 +387,7 @@ def _columns(
     situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int, waves: int = 0
 ) -> Proposal | None:
     """`waves`: deal the longest reduced class to blocks as well; None where that leaves one share."""
-    parallel = [a for a in situation.axes if a not in over and a is not inner]
-    parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))
+    parallel = situation.nearest(a for a in situation.axes if a not in over and a is not inner)
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]
     cpu = situation.target.kind == "cpu"
@@ -365,10 +398,10 @@ def _columns(
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v = slot("u", unroll), slot("v", width)
     r = loop("r", (Affine.of(main.run) if main.run else main.extent).ceildiv(rows * unroll))
-    digits, splits = block_digits(situation, parallel, 1, None)
-    digits.append(block(f"b{len(parallel)}", inner.extent.ceildiv(lanes * width)))
+    order = [*parallel, inner] if cpu else situation.nearest([*parallel, inner])
+    digits, splits = block_digits(order, {inner.number: lanes * width})
     loops, loop_splits = _outer_loops(rest, digits)
-    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
+    splits[inner.number] += mixed((tx, width), (v, 1))
     parameters = [("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)]
     combines: dict[str, Combination] = {}
     outer, share = run_block(main, digits), main.run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -54,6 +54,15 @@ class Situation:
         """The root with the largest domain: its dimensions give the grid."""
         roots = [s for s in self.group.statements() if s.id in self.group.roots]
         return max(roots, key=lambda s: (self.points(s), -s.id))
+
+    def nearest(self, axes: Iterable[AxisClass]) -> list[AxisClass]:
+        """Classes whose elements become blocks, in the order of their digits: on a device blocks that run side by side
+        take what lies side by side, so that they share lines of the cache and pages of memory (standard deviations
+        along axis 1 of 256 x 1024 x 768 on an H200: 306 us with all the first columns before any others)."""
+        if self.target.kind == "cpu":
+            return sorted(axes, key=lambda a: (-a.size(self.hints), a.number))
+        place = {axis.number: d for d, axis in enumerate(self.classes.statement(self.lead))}
+        return sorted(axes, key=lambda a: (-place.get(a.number, -1), a.number))
 
     def points(self, statement: Statement) -> int:
         count = 1
@@ -176,3 +185,15 @@ def mixed(*parts: tuple[Digit | None, int]) -> Affine:
         if part is not None and not (part.extent.is_constant and part.count == 1):
             total += digit(part.name) * weight
     return total
+
+
+def block_digits(
+    axes: Sequence[AxisClass], steps: Mapping[int, int], ty: Digit | None = None
+) -> tuple[list[Digit], dict[int, Affine]]:
+    """One block digit per parallel class.  `steps`: elements that one takes of a class, else 1; `ty` deals those of the
+    first class to threads."""
+    step = [steps.get(axis.number, 1) for axis in axes]
+    digits = [block(f"b{k}", axis.extent.ceildiv(step[k])) for k, axis in enumerate(axes)]
+    dealt = [ty if k == 0 else None for k in range(len(axes))]
+    splits = [mixed((b, n), (t, 1)) for b, n, t in zip(digits, step, dealt, strict=True)]
+    return digits, {axis.number: split for axis, split in zip(axes, splits, strict=True)}

@@ -1,0 +1,100 @@
+"""Kernels that spill: only the assembler knows how many registers a kernel takes.  A plan whose kernels keep values of
+threads in memory for want of registers is priced again with what that costs, and makes way for one that is faster then.
+
+    planned   one_pass lanes=512 unroll=4   320 us, but 944 bytes of each thread in memory: some 400 us more
+    instead   one_pass lanes=512 unroll=2   258 us
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from polyfuse.cost.counts import Cost, Sizes
+from polyfuse.plan import Plan
+from polyfuse.run.prepare import Ready
+from polyfuse.run.services import PlanKey
+from polyfuse.run.sizes import hold
+from polyfuse.run.tuning import Signature, signature
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Scop
+from polyfuse.target import Target
+
+ROUNDS = 3  # plans that are tried in place of the first
+WORTH = 0.02  # of the predicted time: below it, spilling is no reason to plan again
+
+_log = logging.getLogger("polyfuse.schedule")
+
+
+def unspilled(first: Ready, key: PlanKey, sizes: Mapping[str, int], compile: Callable[[Plan], Ready]) -> Ready:
+    """`first`, or a plan that is faster by price once it is known what the kernels of both spill.
+
+    `compile` makes a plan ready to run.  What was dropped is said in the plan that stays, and in the log.
+    """
+    known, tried = dict[Signature, float](), [first]
+    for _ in range(ROUNDS):
+        found = _spilling(tried[-1], known)
+        if sum(found.values()) < WORTH * tried[-1].plan.cost_analysis().seconds:
+            break
+        known |= found
+        plan = _planned(key, known)
+        if not hold(plan.guards, sizes) or any(_names(plan) == _names(ready.plan) for ready in tried):
+            break
+        tried.append(compile(plan))
+    known |= _spilling(tried[-1], known)
+    best = min(tried, key=lambda ready: _seconds(ready.plan, known))
+    spills = [f"{'kept' if ready is best else 'dropped'} {note}" for ready in tried for note in _notes(ready)]
+    for note in spills:
+        _log.info("%s: %s", key.program.name, note)
+    return replace(best, plan=replace(best.plan, spills=tuple(spills))) if spills else best
+
+
+def _spilling(ready: Ready, known: Mapping[Signature, float]) -> dict[Signature, float]:
+    """Seconds that the spills of each kernel take, of those that are not `known`."""
+    plan, found = ready.plan, dict[Signature, float]()
+    for launch, kernel in zip(plan.launches, ready.kernels, strict=True):
+        for schedule in launch.schedules if kernel.spilled else ():
+            found[signature(schedule)] = spill_seconds(kernel.spilled, schedule, plan.target, plan.program.hints)
+    return {name: seconds for name, seconds in found.items() if name not in known}
+
+
+def spill_seconds(spilled: int, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> float:
+    """Seconds in which the threads of a kernel write and read `spilled` bytes each, in every trip: through the cache,
+    in which they stay."""
+    sizes = Sizes(schedule, hints)
+    threads = schedule.block_threads * schedule.cluster * sizes.product(sizes.blocks_of)
+    trips = max([sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in schedule.placed], default=1)
+    return 2 * spilled * threads * trips / target.l2_bandwidth
+
+
+def _planned(key: PlanKey, known: Mapping[Signature, float]) -> Plan:
+    from polyfuse.cost.prices import price
+    from polyfuse.planning.planner import plan_program
+
+    def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
+        cost = price(scop, schedule, target, hints)
+        return replace(cost, seconds=cost.seconds + known.get(signature(schedule), 0.0))
+
+    return plan_program(key.program, key.target, key.options, key.layouts, pricer)
+
+
+def _names(plan: Plan) -> frozenset[Signature]:
+    return frozenset(map(signature, plan.schedules))
+
+
+def _seconds(plan: Plan, known: Mapping[Signature, float]) -> float:
+    """As predicted without spills, and what those take."""
+    predicted = sum(kernel.seconds for kernel in plan.kernels)
+    return predicted + sum(known.get(name, 0.0) for name in _names(plan))
+
+
+def _notes(ready: Ready) -> list[str]:
+    """Kernels that spill, one sentence each."""
+    notes = []
+    for launch, kernel in zip(ready.plan.launches, ready.kernels, strict=True):
+        if kernel.spilled and launch.schedules:
+            schedule = launch.schedule
+            chosen = " ".join([schedule.strategy, *(f"{name}={size}" for name, size in schedule.parameters)])
+            notes.append(f"{launch.kernel.name}, {chosen}: {kernel.spilled} bytes of each thread spilled")
+    return notes
