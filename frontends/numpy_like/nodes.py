@@ -63,7 +63,10 @@ def view(source: Node, shape: Sequence[AffineLike], index: Sequence[AffineLike])
 
 
 def _view_of_region(source: Region, target: Shape, entries: Index, at: dict[str, Affine]) -> Node:
+    point = {name: entry.constant for name, entry in at.items() if entry.is_constant}
     for piece in source.pieces:
+        if any(c.names() <= point.keys() and c.evaluate(point) < 0 for c in piece.where):
+            continue  # nearly always, where one element of an array is read that is written element by element
         here = _holds(piece.where, at, target)
         if here:
             return view(piece.source, target, [e.substitute(at) for e in piece.index])
