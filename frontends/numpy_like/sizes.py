@@ -230,7 +230,8 @@ class SymbolicSize:
         return same if same is NotImplemented else not same
 
     def __hash__(self) -> int:
-        return hash(self.factors)
+        """That of the integer, fixed by a guard: ``table[len(x)]`` finds what it finds outside of a trace."""
+        return hash(self.__index__())
 
     def __bool__(self) -> bool:
         return not self.__eq__(0)
@@ -248,8 +249,23 @@ class SymbolicSize:
     def __float__(self) -> float:
         return float(self.__index__())
 
+    def __copy__(self) -> SymbolicSize:
+        return self
+
     def __deepcopy__(self, _: dict[int, Any]) -> SymbolicSize:
         return self
+
+    def __format__(self, spec: str) -> str:
+        """The digits, fixed by a guard because a text may be a key; the letter of a size that was declared."""
+        names = {name for factor in self.factors for name in factor.names()}
+        is_letter = self.state.ended or bool(names - self.state.fresh)
+        return repr(self) if is_letter else format(self.__index__(), spec)
+
+    def __str__(self) -> str:
+        return format(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[type[int], tuple[int]]:
+        return int, (self.__index__(),)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return self.state.call("ufunc", ufunc, method, inputs, kwargs)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import linecache
+import pickle
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,21 @@ def test_numbers_in_texts_are_the_callers() -> None:
     for n in (1, 2, 1):
         np.testing.assert_array_equal(f(X, n), X * n + 10 * n)
     assert pf.jit(lambda x: (x, f"{x} {x.sum():.2f}"), backend="interpreter")(X)[1] == "Tracer(f64[n0]) Tracer(f64[])"
+
+
+def test_sizes_as_keys_are_integers() -> None:
+    tables = {3: 10.0, 4: 20.0}
+
+    def f(x: Any) -> Any:
+        named = {"n4": 2.0}.get(f"n{len(x)}", 3.0)
+        return x * named * tables.get(len(x), 1.0) + (x.shape[0] in {4, 5}) + pickle.loads(pickle.dumps(x.shape))[0]
+
+    jitted = pf.jit(f, backend="interpreter")
+    for n in (3, 4, 5, 6, 4):
+        x = np.arange(n) + 1.0
+        np.testing.assert_array_equal(jitted(x), f(x))
+    with pytest.raises(TraceError, match="symbolic size N as an integer"):
+        pf.jit(f).plan(pf.spec("f32[N]"))
 
 
 if __name__ == "__main__":

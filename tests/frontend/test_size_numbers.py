@@ -136,7 +136,7 @@ def test_sizes_print_as_products() -> None:
     def function(x: Any) -> Any:
         m, n = x.shape
         shown.extend(map(repr, (m, m * n, (m + 1) * n * 2, m // 2)))
-        assert isinstance(m * n, SymbolicSize) and hash(m * n) == hash(n * m)
+        assert isinstance(m * n, SymbolicSize) and m * n == n * m
         return x
 
     traced_at(function, 4, 6)
