@@ -19,7 +19,7 @@ from polyfuse.planning.residence import Residence
 from polyfuse.planning.steering import value_ids
 from polyfuse.planning.witness import with_witness
 from polyfuse.scop import InputStatement
-from polyfuse.verdict import Verdict, unknown
+from polyfuse.verdict import Kind, Verdict
 
 if TYPE_CHECKING:
     from polyfuse.plan import Plan
@@ -68,7 +68,7 @@ def why_not_in_place(plan: Plan, argument: int) -> Verdict:
         roots = [r for r in roots if r == scop.outputs[wanted]]
     fitting = [r for r in roots if scop.shape(r) == source.shape and scop.dtype(r) == scop.dtype(argument)]
     if not fitting:
-        return unknown(f"no kernel stores a result of the shape and dtype of {source.name}")
+        return Verdict(Kind.ILLEGAL, f"no kernel stores a result of the shape and dtype of {source.name}")
     return Residence(plan).follows(argument, fitting[0])
 
 

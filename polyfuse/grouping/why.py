@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from polyfuse.grouping.moves import HULL, drop, join
-from polyfuse.grouping.partition import Partition
 from polyfuse.grouping.queue import Queue, loss
 from polyfuse.verdict import Kind, Verdict, unknown
 
 BESIDE = Verdict(Kind.LEGAL, "one launch computes both, side by side in blocks of their own")
 TOGETHER = Verdict(Kind.LEGAL, "one kernel computes both")
 NOT_STORED = Verdict(Kind.LEGAL, "the value is not written to memory")
+READ = Verdict(Kind.LEGAL, "an input lies in memory: every kernel reads it where it needs it")
+NOT_NEEDED = Verdict(Kind.LEGAL, "no kernel computes the value: no output needs it")
+ALWAYS_STORED = Verdict(Kind.ILLEGAL, "an output, or a value that may be computed only once, is always stored")
 
 
 def sharing(queue: Queue, u: int, v: int) -> Verdict:
@@ -26,7 +28,7 @@ def sharing(queue: Queue, u: int, v: int) -> Verdict:
                 found = verdict
     if found is not None:
         return found
-    return unknown("an input is read, not computed" if _reads(state, u, v) else "no output needs the value")
+    return READ if state.is_input[u] or state.is_input[v] else NOT_NEEDED
 
 
 def storing(queue: Queue, value: int) -> Verdict:
@@ -36,7 +38,7 @@ def storing(queue: Queue, value: int) -> Verdict:
         return NOT_STORED
     move = drop(state, value)
     if move is None:
-        return unknown("an output, or a value that may be computed only once, is always stored")
+        return ALWAYS_STORED
     trial = queue.trial(move)
     verdict = queue.refusal(move, trial)
     return _priced(trial.gain) if verdict else verdict
@@ -55,7 +57,3 @@ def _priced(gain: int) -> Verdict:
     if gain <= 0:
         return loss(gain)
     return unknown(f"legal and {gain / 1e6:g} us faster, but not among the moves that the search tried")
-
-
-def _reads(state: Partition, u: int, v: int) -> bool:
-    return state.is_input[u] or state.is_input[v]

@@ -24,10 +24,10 @@ from polyfuse.verdict import Hazard, Instance, Kind, Verdict, Witness
 def with_witness(costs: ProgramCosts, body: frozenset[int], verdict: Verdict) -> Verdict:
     """The verdict on a kernel that computes `body`, with a witness if one can be found.
 
-    The user's own wishes and prices have none.
+    The user's own wishes and prices have none, nor has what no order of instances would allow.
     """
     wants = verdict.kind is Kind.ILLEGAL and verdict.witness is None
-    if not wants or verdict.hazard in (Hazard.STEERING, Hazard.CAPACITY):
+    if not wants or verdict.hazard in (None, Hazard.STEERING, Hazard.CAPACITY):
         return verdict
     boundaries = () if verdict.rule == "opaque" else _witnesses(costs, body)
     found = next((w for w in boundaries if w is not None), None) or _first_elements(costs, body)

@@ -167,7 +167,13 @@ def test_the_users_own_wish_is_the_reason() -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(OptionError, match="no value is called 'q'"):
         plan(programs.softmax, "f32[N, 4096]").why_not("q", "y")
-    assert plan(programs.softmax, "f32[N, 4096]").why_not("x", "y").kind is Kind.UNKNOWN
+
+
+def test_only_a_budget_leaves_a_question_open() -> None:
+    softmax = plan(programs.softmax, "f32[N, 4096]")
+    read, stored = softmax.why_not("x", "y"), softmax.why_not("y", "y")
+    assert read.kind is Kind.LEGAL and "lies in memory" in read.sentence
+    assert stored.kind is Kind.ILLEGAL and "always stored" in stored.sentence and stored.witness is None
 
 
 def test_an_argument_may_be_overwritten_where_every_read_comes_first() -> None:
@@ -175,7 +181,7 @@ def test_an_argument_may_be_overwritten_where_every_read_comes_first() -> None:
     verdict = plan(lambda x: x[::-1] * 2, "f32[N]").why_not("x", "x")
     assert verdict.hazard is Hazard.WAR and verdict.witness is not None
     verdict = plan(programs.rows_then_columns, "f32[M~4096, N~65536]").why_not("x", "x")
-    assert verdict.kind is Kind.UNKNOWN and "shape and dtype of x" in verdict.sentence
+    assert verdict.kind is Kind.ILLEGAL and "shape and dtype of x" in verdict.sentence
 
 
 def test_a_condition_that_is_advised_and_needed_is_said_once() -> None:
