@@ -149,13 +149,13 @@ def test_why_not_of_a_fused_pair_is_legal() -> None:
 
 def test_why_not_of_inputs() -> None:
     verdict = search(Model(softmax())).why_not(0, 1)
-    assert verdict.kind is Kind.UNKNOWN and "input" in verdict.sentence
+    assert verdict.kind is Kind.LEGAL and "input" in verdict.sentence
 
 
 def test_why_stored_of_an_output() -> None:
     model = Model(softmax())
     (output,) = model.program.outputs
-    assert search(model).why_stored(output).kind is Kind.UNKNOWN
+    assert search(model).why_stored(output).kind is Kind.ILLEGAL
 
 
 # ---------------------------------------------------------------------------------------------------- refutation
