@@ -19,9 +19,10 @@ from polyfuse.terms import Apply, Expr, Ref
 from polyfuse.verdict import Hazard, illegal
 
 PIECE = 16
-"""Words of a thread's value in one piece, where more than what is held is loaded for every element.  Layernorm with gain
-and bias has 32 words of a row in registers and 32 in cells; of 512 x 262144 on an H200: 411 us whole, in 128 registers,
-368 in pieces of 16 words, in 64; 489 in pieces of 8, which spill.  Of 4096 x 32768: 334, 297 and 297."""
+"""Words of a thread's value in one piece, where more than what is held is loaded for every element.  Layernorm with
+gain and bias has 32 words of a row in registers and 32 in cells.  On an H200, of 512 x 262144: 411 us whole, in 128
+registers, 368 in pieces of 16 words, in 64 registers, 489 in pieces of 8, which spill; of 4096 x 32768: 334, 297, 297.
+"""
 
 
 def waiting_in_cells(

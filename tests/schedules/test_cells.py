@@ -175,14 +175,14 @@ def affine_planes(x, gain, bias):
 
 IN_PIECES: tuple[tuple[Callable[..., Any], str, str, str, dict[str, int], tuple[int, ...]], ...] = (
     (affine, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 64, "cluster": 1, "chunks": 2, "shared": 2}, (2, 2)),
-    (affine, "f32[3, 999]", "f32[999]", ROWS, {"threads": 64, "cluster": 1, "chunks": 9, "shared": 7}, (8, 1, 7)),
-    (affine, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 32, "chunks": 5, "shared": 3}, (2, 2, 1, 2, 1)),
+    (affine, "f32[3, 999]", "f32[999]", ROWS, {"threads": 32, "chunks": 18, "shared": 14}, (16, 2, 14)),
+    (affine, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 32, "chunks": 5, "shared": 3}, (4, 1, 3)),
     (affine, "f16[2, 999]", "f16[999]", ROWS, {"threads": 128, "cluster": 4, "chunks": 5, "shared": 3}, (5, 3)),
     (affine, "f64[2, 500]", "f64[500]", ROWS, {"threads": 64, "cluster": 2, "chunks": 2, "shared": 2}, (2, 2)),
-    (tempered, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 32, "chunks": 4, "shared": 4}, (2, 2, 2, 2)),
-    (tempered, "bf16[3, 2000]", "bf16[2000]", ROWS, {"threads": 64, "cluster": 2, "chunks": 2, "shared": 2}, (1,) * 4),
-    (affine_columns, "f32[99, 45]", "f32[99]", PANELS, NARROW | {"unroll": 9, "shared": 4}, (8, 1, 4)),
-    (affine_planes, "f32[3, 20, 100]", "f32[20]", PLANES, WHOLE | {"unroll": 6, "shared": 4}, (2,) * 5),
+    (tempered, "f32[3, 1000]", "f32[1000]", ROWS, {"threads": 32, "chunks": 4, "shared": 4}, (4, 4)),
+    (tempered, "bf16[3, 2000]", "bf16[2000]", ROWS, {"threads": 64, "cluster": 2, "chunks": 2, "shared": 2}, (2, 2)),
+    (affine_columns, "f32[99, 45]", "f32[99]", PANELS, NARROW | {"unroll": 9, "shared": 4}, (9, 4)),
+    (affine_planes, "f32[3, 20, 100]", "f32[20]", PLANES, WHOLE | {"unroll": 6, "shared": 4}, (4, 2, 4)),
 )
 
 
@@ -226,18 +226,18 @@ def test_one_piece_is_finished_before_the_next_one_begins() -> None:
     body = in_pieces(2).launches[0].kernel.body
     last = max(k for k, op in enumerate(body) if isinstance(op, Combine))
     moves = [op for op in body if isinstance(op, (Load, Store))]
-    assert [type(op) for op in moves[:5]] == [Load] * 5 and [op.array for op in moves[:5]] == ["x_in"] * 5
+    assert [type(op) for op in moves[:3]] == [Load] * 3 and [op.array for op in moves[:3]] == ["x_in"] * 3
     tail = [getattr(op, "array", "") for op in body[last:] if isinstance(op, (Load, Store))]
-    assert tail == ["gain_in", "bias_in", "y_out"] * 5
+    assert tail == ["gain_in", "bias_in", "y_out"] * 3
 
 
 def test_layernorm_of_long_rows_leaves_room_for_two_blocks() -> None:
-    """421 us on an H200 in one block of 128 registers."""
+    """368 us on an H200, 411 in one block of 128 registers."""
     specs = ("f32[512, 262144]", "f32[262144]", "f32[262144]")
     plan = pf.jit(affine).plan(*map(pf.spec, specs), target="h200")
     (kernel,) = plan.kernels
-    assert kernel.occupancy == 2 and kernel.schedule.cells is not None and kernel.schedule.cells.piece == 2
-    assert "what is loaded later comes for 2 of 16 at a time" in plan.explain()
+    assert kernel.occupancy == 2 and kernel.schedule.cells is not None and kernel.schedule.cells.piece == 4
+    assert "what is loaded later comes for 4 of 16 at a time" in plan.explain()
     assert apply_text(str(plan), plan) == plan
     bare = pf.jit(layernorm).plan(pf.spec(specs[0]), target="h200").kernels[0]
     assert bare.schedule.cells is not None and not bare.schedule.cells.piece
