@@ -1,7 +1,7 @@
 """``POLYFUSE_DUMP=dir``: every plan with all its levels as files, and what the loggers say of it.
 
 dir/softmax_h200_1f0c2a9b/
-    program.txt  statements.txt  schedule.txt  places.txt  source.py  explain.txt
+    program.txt  statements.txt  schedule.txt  places.txt  kernels.txt  source.py  explain.txt
     before.dot   after.dot       kernel_name.ptx
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from polyfuse.errors import OptionError
 from polyfuse.plan import Launch, Plan
+from polyfuse.text.kernels import kernel_text
 from polyfuse.text.levels import places_text, program_text, scop_text
 
 schedule_log = logging.getLogger("polyfuse.schedule")
@@ -40,6 +41,7 @@ def dump_plan(plan: Plan, directory: Path, ptx: Ptx | None = None) -> Path:
         "statements.txt": scop_text(plan.scop),
         "schedule.txt": str(plan),
         "places.txt": "\n\n".join(map(places_text, plan.kernels)),
+        "kernels.txt": "\n\n".join([kernel_text(launch.kernel) for launch in plan.launches]),
         "source.py": plan.source(),
         "explain.txt": plan.explain(),
         "before.dot": plan.dot(fused=False),

@@ -20,6 +20,7 @@ from polyfuse.errors import OptionError
 from polyfuse.explain.dump import dump_plan, log_plan
 from polyfuse.schedule import Cells
 from polyfuse.scop_builder import build_scop
+from polyfuse.text.kernels import kernel_text
 from polyfuse.text.levels import places_text, program_text, scop_text
 from tests.legality import legal
 from tests.schedules import programs
@@ -115,13 +116,34 @@ def test_a_dump_holds_every_level(tmp_path: Path) -> None:
     given = plan(programs.softmax, "f32[N, 4096]")
     folder = dump_plan(given, tmp_path, ptx=lambda launch, _: f"// {launch.kernel.name}")
     names = {path.name for path in folder.iterdir()}
-    levels = {"program.txt", "statements.txt", "schedule.txt", "places.txt", "source.py", "explain.txt"}
+    levels = {"program.txt", "statements.txt", "schedule.txt", "places.txt", "kernels.txt"}
+    levels |= {"source.py", "explain.txt"}
     assert names == levels | {"before.dot", "after.dot", "m_d_s_y.ptx"}
     assert (folder / "schedule.txt").read_text() == f"{given}\n"
     ast.parse((folder / "source.py").read_text())
     assert "cluster_0" in (folder / "after.dot").read_text()
     assert "cluster_0" not in (folder / "before.dot").read_text()
     assert dump_plan(given, tmp_path) == folder, "the same plan, the same folder"
+
+
+def test_the_kernel_level_lists_every_operation_with_its_fields() -> None:
+    given = plan(programs.softmax, "f32[N, 4096]")
+    lines = [line.strip() for line in kernel_text(given.launches[0].kernel).splitlines()]
+    assert lines[0] == "kernel m_d_s_y: threads 256, grid N, 32-bit indices"
+    assert "thread digit name=tx stride=1 extent=256" in lines and "slot name=c extent=4" in lines
+    load = next(line for line in lines if line.startswith("load "))
+    assert "array=x_in" in load and "index=[b0, 1024*c + 4*tx + v]" in load and "vector=4" in load
+    kinds = [line.split(" ")[0] for line in lines[1:]]
+    assert kinds.count("combine") == 2 and kinds.count("store") == 1
+
+
+def test_members_of_one_launch_and_loops_are_indented() -> None:
+    loose = pf.jit(lambda x, y: (x.sum(axis=1), y.sum(axis=0))).plan(
+        pf.spec("f32[64, 100000]"), pf.spec("f32[5000, 64]"), target="h200"
+    )
+    text = "\n".join(kernel_text(launch.kernel) for launch in loose.launches)
+    members = sum(len(launch.kernel.members) for launch in loose.launches)
+    assert "  for digit=" in text and text.count("\n  kernel ") == members
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
