@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -54,6 +55,11 @@ def from_numpy(dtype: npt.DTypeLike) -> DType | None:
     """The `DType` for a NumPy dtype in native byte order, or None when polyfuse has no such type."""
     candidate = np.dtype(dtype)
     return _BY_NUMPY.get(candidate) if candidate.isnative else None
+
+
+def integer_limits(dtype: DType) -> np.iinfo[Any]:
+    """The least and the largest number of an integer dtype.  Raises ValueError for others."""
+    return np.iinfo(dtype.numpy)
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from polyfuse import expr, sets
 from polyfuse.affine import Affine
-from polyfuse.dtypes import DType
+from polyfuse.dtypes import DType, integer_limits
 from polyfuse.expr import DataIndex, Gather, IndexEntry, Iota, Map, Node, Program, Reduce, Scatter, Shape
 from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.sets import Constraint
@@ -219,5 +217,5 @@ def _affine_range(index: Affine, extents: Shape) -> Range:
 def _limits(dtype: DType) -> Range:
     if dtype.kind == "b":
         return Range.of(0, 1)
-    limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+    limits = integer_limits(dtype)
     return Range.of(int(limits.min), int(limits.max))

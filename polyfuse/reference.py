@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from polyfuse import library_functions
 from polyfuse.affine import Affine
-from polyfuse.dtypes import DType, f64
+from polyfuse.dtypes import DType, f64, integer_limits
 from polyfuse.errors import ArgumentError
 from polyfuse.expr import (
     Constant,
@@ -350,7 +350,7 @@ def _worst(dtype: DType, lowest: bool) -> Any:
         return -np.inf if lowest else np.inf
     if dtype.kind == "b":
         return not lowest
-    limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+    limits = integer_limits(dtype)
     return limits.min if lowest else limits.max
 
 

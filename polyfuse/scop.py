@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from polyfuse.affine import Affine
-from polyfuse.dtypes import DType
+from polyfuse.dtypes import DType, integer_limits
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Program, Shape
 from polyfuse.scalars import monoid_named
@@ -143,7 +143,6 @@ class Scop:
 
 def neutral(monoid: str, dtypes: Sequence[DType]) -> tuple[Const, ...]:
     """The neutral element of each component of a monoid, in the registers' dtypes."""
-    import numpy as np
 
     out = []
     for text, dtype in zip(monoid_named(monoid).neutral, dtypes, strict=True):
@@ -159,15 +158,15 @@ def neutral(monoid: str, dtypes: Sequence[DType]) -> tuple[Const, ...]:
             case ("highest", "b"):
                 value = True
             case ("lowest", _):
-                value = int(np.iinfo(compute.numpy).min)  # type: ignore[type-var]
+                value = int(integer_limits(compute).min)
             case ("highest" | "last", _):
-                value = int(np.iinfo(compute.numpy).max)  # type: ignore[type-var]
+                value = int(integer_limits(compute).max)
             case (number, "b"):
                 value = bool(int(number))
             case (number, "f"):
                 value = float(number)
             case ("-1", "u"):  # all bits
-                value = int(np.iinfo(compute.numpy).max)  # type: ignore[type-var]
+                value = int(integer_limits(compute).max)
             case (number, _):
                 value = int(number)
         out.append(Const(value, compute))

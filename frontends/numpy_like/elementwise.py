@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse import expr
-from polyfuse.dtypes import DType, bool_, f32, f64, i8, i64, u64
+from polyfuse.dtypes import DType, bool_, f32, f64, i8, i64, integer_limits, u64
 from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -68,7 +68,7 @@ def _is_beyond(x: Tracer, dtype: DType) -> bool:
     """A Python integer that `dtype` does not hold."""
     if x.weak is not int or not isinstance(x.node, expr.Constant) or dtype.kind not in "iu":
         return False
-    limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+    limits = integer_limits(dtype)
     return not limits.min <= x.node.value <= limits.max
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine
-from polyfuse.dtypes import DType, i64, u64
+from polyfuse.dtypes import DType, i64, integer_limits, u64
 from polyfuse.errors import DTypeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
@@ -128,7 +128,7 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
     if tracer.weak is None or node.dtype == dtype:
         return nodes.cast(node, dtype)
     if tracer.weak is int and dtype.kind in "iu":
-        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        limits = integer_limits(dtype)
         tracer.state.confine(node, int(limits.min), int(limits.max))
     if isinstance(node, expr.Scalar):
         return expr.scalar(node.position, dtype)
@@ -139,7 +139,7 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
 
 def _fitting(value: bool | int | float, dtype: DType) -> bool | int | float:
     if dtype.kind in "iu" and isinstance(value, int):
-        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        limits = integer_limits(dtype)
         if not limits.min <= value <= limits.max:
             raise DTypeError(
                 f"the Python integer {value} is out of bounds for {dtype.numpy}",

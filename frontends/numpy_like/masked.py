@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from polyfuse.dtypes import integer_limits
 from polyfuse.errors import IndexingError
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.state import Trace, located
@@ -134,7 +135,7 @@ class Masked(NDArrayOperatorsMixin):
             return _EXTREMES[name]
         if dtype.kind == "b":
             return name.endswith("min")
-        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        limits = integer_limits(dtype)
         return int(limits.min if name.endswith("max") else limits.max)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from polyfuse import expr
 from polyfuse.affine import ONE, ZERO, Affine, AffineLike, dimension, dimensions
-from polyfuse.dtypes import DType, bool_, i64
+from polyfuse.dtypes import DType, bool_, i64, integer_limits
 from polyfuse.expr import Constant, Iota, Node, Piece, Region, Shape, View
 from polyfuse.frontends.numpy_like import simplify
 from polyfuse.frontends.numpy_like.bounds import holds_everywhere, holds_nowhere
@@ -230,5 +228,5 @@ def neutral(which: str, dtype: DType) -> bool | int | float:
         return sign * float("inf")
     if dtype.kind == "b":
         return sign > 0
-    limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+    limits = integer_limits(dtype)
     return int(limits.min if sign < 0 else limits.max)

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyfuse.dtypes import DType, bool_, f64
+from polyfuse.dtypes import DType, bool_, f64, integer_limits
 from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
@@ -42,7 +42,7 @@ def _is_beyond(bound: int, x: Tracer, side: str) -> bool:
     """Whether a bound lies behind all integers of the dtype, and so bounds nothing."""
     if x.weak is not None or x.element.kind not in "iu":
         return False
-    limits = np.iinfo(x.element.numpy)  # type: ignore[type-var]
+    limits = integer_limits(x.element)
     return bound < limits.min if side == "min" else bound > limits.max
 
 

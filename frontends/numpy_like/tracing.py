@@ -18,7 +18,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
-from polyfuse.dtypes import i64
+from polyfuse.dtypes import i64, integer_limits
 from polyfuse.errors import PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.index_notation.terms import Term
@@ -256,7 +256,7 @@ class _Attempt:
                 if position in self.assumptions.scalars:
                     return leaf.value
                 if leaf.weak is int and leaf.dtype != i64:  # a declared one: it holds no others
-                    limits = np.iinfo(leaf.dtype.numpy)  # type: ignore[type-var]
+                    limits = integer_limits(leaf.dtype)
                     self.state.ranges[position] = int(limits.min), int(limits.max)
                 return Tracer(self.state, expr.scalar(position, leaf.dtype), weak=leaf.weak)
         return leaf

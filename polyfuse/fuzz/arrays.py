@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from polyfuse.dtypes import BY_NAME, DType
+from polyfuse.dtypes import BY_NAME, DType, integer_limits
 
 Array = np.ndarray[Any, Any]
 
@@ -99,7 +99,7 @@ def _special(rng: np.random.Generator, count: int, dtype: DType) -> Array:
     if dtype.is_float:
         chosen = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0]).astype(dtype.numpy)
     else:
-        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        limits = integer_limits(dtype)
         chosen = np.array([limits.min, limits.max, 0, 1], dtype.numpy)
     here = rng.random(count) < 0.2
     values[here] = rng.choice(chosen, int(here.sum()))

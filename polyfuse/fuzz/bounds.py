@@ -18,7 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from polyfuse.dtypes import DType, bf16, f16, f32
+from polyfuse.dtypes import DType, bf16, f16, f32, integer_limits
 from polyfuse.expr import (
     Constant,
     DataIndex,
@@ -159,7 +159,7 @@ class Bounded(Evaluation):
         for error in errors:
             unknown = unknown | np.isinf(error)
         if node.function == "cast" and node.dtype.kind in "iu" and node.operands[0].dtype.is_float:
-            limits = np.iinfo(node.dtype.numpy)  # type: ignore[type-var]
+            limits = integer_limits(node.dtype)
             unknown = unknown | ~((operands[0] >= float(limits.min)) & (operands[0] < float(limits.max)))
         if node.function in OVERFLOWING:
             finite = np.ones(value.shape, np.bool_)

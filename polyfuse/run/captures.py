@@ -15,7 +15,7 @@ import numpy as np
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arguments import same
 from polyfuse.run.arrays import Device, Library
-from polyfuse.run.cells import Cell, constant, is_code
+from polyfuse.run.reach import Cell, constant, is_code
 
 _log = logging.getLogger("polyfuse.run")
 

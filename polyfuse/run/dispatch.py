@@ -23,7 +23,6 @@ from polyfuse.run.ahead import Executable, Lowered, default_layouts
 from polyfuse.run.arguments import LIBRARIES, Reading, Receiver, read_arguments
 from polyfuse.run.arrays import HOST, Device, Library
 from polyfuse.run.bound import BoundCall
-from polyfuse.run.cells import Cell
 from polyfuse.run.effects import Snapshot, refuse_changes, refuse_escapes
 from polyfuse.run.faults import BOARD
 from polyfuse.run.graph import GraphCall
@@ -31,6 +30,7 @@ from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.methods import JittedMethod, is_receiver
 from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
+from polyfuse.run.reach import Cell
 from polyfuse.run.recognised import MISSED, Seen, never, recogniser
 from polyfuse.run.recognised import Call as Recogniser
 from polyfuse.run.record import Record, Target

@@ -20,7 +20,7 @@ import numpy as np
 from polyfuse.errors import Source, TraceError, escaped
 from polyfuse.run.arguments import same
 from polyfuse.run.captures import content, is_plain
-from polyfuse.run.cells import Cell, Reach, is_code, reach
+from polyfuse.run.reach import Cell, Reach, is_code, reach
 
 _BYTES = 1 << 22
 """Of a captured array whose contents are compared: copying that much takes 0.3 ms, a hundredth of what a trace does."""

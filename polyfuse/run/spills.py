@@ -11,14 +11,13 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from polyfuse.cost.counts import Cost, Sizes
+from polyfuse.cost.counts import Sizes
 from polyfuse.plan import Plan
 from polyfuse.run.prepare import Ready
 from polyfuse.run.services import PlanKey
 from polyfuse.run.sizes import hold
-from polyfuse.run.tuning import Signature, signature
+from polyfuse.run.tuning import Signature, replanned, signature
 from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import Scop
 from polyfuse.target import Target
 
 ROUNDS = 3  # plans that are tried in place of the first
@@ -69,14 +68,7 @@ def spill_seconds(spilled: int, schedule: KernelSchedule, target: Target, hints:
 
 
 def _planned(key: PlanKey, known: Mapping[Signature, float]) -> Plan:
-    from polyfuse.cost.prices import price
-    from polyfuse.planning.planner import plan_program
-
-    def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
-        cost = price(scop, schedule, target, hints)
-        return replace(cost, seconds=cost.seconds + known.get(signature(schedule), 0.0))
-
-    return plan_program(key.program, key.target, key.options, key.layouts, pricer)
+    return replanned(key, lambda name, seconds: seconds + known.get(name, 0.0))
 
 
 def _names(plan: Plan) -> frozenset[Signature]:

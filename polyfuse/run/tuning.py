@@ -42,6 +42,21 @@ def signature(schedule: KernelSchedule) -> Signature:
     return computed, schedule.strategy, schedule.parameters
 
 
+def replanned(key: PlanKey, bent: Callable[[Signature, float], float]) -> Plan:
+    """The plan of `key` where the seconds of every schedule are what `bent` makes of the predicted ones."""
+    from polyfuse.cost.counts import Cost
+    from polyfuse.cost.prices import price
+    from polyfuse.planning.planner import plan_program
+    from polyfuse.scop import Scop
+    from polyfuse.target import Target
+
+    def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
+        cost = price(scop, schedule, target, hints)
+        return replace(cost, seconds=bent(signature(schedule), cost.seconds))
+
+    return plan_program(key.program, key.target, key.options, key.layouts, pricer)
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """How a plan is asked for: `dear` schedules are chosen only where nothing else is left, `tiles` as in `Options`."""
@@ -112,18 +127,10 @@ class Tuner:
             return None
 
     def _planned(self, point: Point) -> Plan:
-        from polyfuse.cost.counts import Cost
-        from polyfuse.cost.prices import price
-        from polyfuse.planning.planner import plan_program
-        from polyfuse.scop import Scop
-        from polyfuse.target import Target
-
-        def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
-            cost = price(scop, schedule, target, hints)
-            return replace(cost, seconds=cost.seconds * DEAR) if signature(schedule) in point.dear else cost
-
         options = self.key.options.updated({"tiles": point.tiles})
-        return plan_program(self.key.program, self.key.target, options, self.key.layouts, pricer)
+        return replanned(
+            replace(self.key, options=options), lambda name, seconds: seconds * (DEAR if name in point.dear else 1.0)
+        )
 
     def _told(self, number: int, plan: Plan, seconds: float, least: float) -> None:
         """Progress: in the log ``polyfuse.tune``, and on a terminal as it goes."""

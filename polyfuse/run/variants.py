@@ -20,10 +20,10 @@ from polyfuse.plan import Launch, Plan
 from polyfuse.run.arguments import SCALARS, same
 from polyfuse.run.arrays import Device
 from polyfuse.run.captures import Watch, of_capture, watch
-from polyfuse.run.cells import Cell
 from polyfuse.run.failure import Attempt, attempt
 from polyfuse.run.libraries import library_of
 from polyfuse.run.prepare import Leaf, Ready
+from polyfuse.run.reach import Cell
 from polyfuse.run.record import Pairs
 from polyfuse.run.services import Backend, Compiled, PlanKey, Services, Traced
 from polyfuse.run.sizes import hold, solve

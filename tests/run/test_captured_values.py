@@ -12,8 +12,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.run.captures import watch
-from polyfuse.run.cells import reach
 from polyfuse.run.dispatch import Jitted
+from polyfuse.run.reach import reach
 
 Jit = Callable[..., Jitted]
 Change = Callable[[], Any]
