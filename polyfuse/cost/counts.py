@@ -327,15 +327,18 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
     """
     by_name, slots = schedule.by_name(), {d.name: d.count for d in schedule.of_kind("slot")}
     takers = [p for p in schedule.placed if p.role == "take"]
+    summed = frozenset().union(*[_summed(scop, p) for p in schedule.placed]) if takers else frozenset()
     held: dict[str, list[tuple[int, int, int]]] = {}  # per dimension: first and last number taken, and those at once
     for taker in takers:
         (holder,) = taker.providers
         index = window_index(by_name[holder], taker, slots)
         found = held.setdefault(holder, [(at.constant, at.constant, 0) for _, at in index])
         for d, (_, at) in enumerate(index):
-            steps = [factor * (slots[name[1:]] - 1) for name, factor in at.terms if isinstance(name, str)]
-            low, high = at.constant + sum(min(s, 0) for s in steps), at.constant + sum(max(s, 0) for s in steps)
-            found[d] = (min(found[d][0], low), max(found[d][1], high), max(found[d][2], high - low))
+            steps = [(name, factor * (slots[name[1:]] - 1)) for name, factor in at.terms if isinstance(name, str)]
+            low = at.constant + sum(min(s, 0) for _, s in steps)
+            high = at.constant + sum(max(s, 0) for _, s in steps)
+            along = sum(abs(s) for name, s in steps if name not in summed)  # results; a sum takes them together
+            found[d] = (min(found[d][0], low), max(found[d][1], high), max(found[d][2], along))
     words: dict[str, int] = {}
     for placed in schedule.placed if takers else ():
         each = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
@@ -346,6 +349,14 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
         elif placed.role == "compute":
             words[placed.name] = max(1, _words(scop, placed, sizes) // _outermost(placed, slots))
     return words
+
+
+def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits, as ``$name``, that a placed reduction sums over."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
+        return frozenset()
+    return frozenset().union(*[_names(placed.place[d]) for d in statement.reduced])
 
 
 def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:
@@ -359,10 +370,7 @@ def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:
 
 def _words(scop: Scop, placed: Placed, sizes: Sizes) -> int:
     """32-bit registers of one value: its slots, without those a reduction sums over."""
-    statement = scop.statements[placed.value]
-    used = placed.digits()
-    if placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction:
-        used -= {n[1:] for d in statement.reduced for n in _names(placed.place[d])}
+    used = placed.digits() - {name[1:] for name in _summed(scop, placed)}
     words = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
     return sizes.product(used, ("slot",)) * words
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import prod
+from math import gcd, prod
 
 from polyfuse.affine import Affine, digit
 from polyfuse.places.boxes import Span, Unbounded, span
@@ -54,8 +54,7 @@ def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: 
     except Unbounded:
         return Window((place,), (), 1, 0, taken=False)
     runs = bool(place) and any(name[1:] not in fixed for name in place[-1].names() if name.startswith("$"))
-    if not runs or any(factor % vector for _, factor in spans[-1].base.terms):
-        vector = 1
+    vector = gcd(vector, *[factor for _, factor in spans[-1].base.terms]) if runs else 1
     if spans:
         last = spans[-1]
         low, end = last.lower // vector * vector, -(-(last.upper + 1) // vector) * vector
@@ -93,12 +92,13 @@ def _joined(first: Window, second: Window) -> Window:
 
 
 def _alone(window: Window, digits: Mapping[str, Digit], slots: set[str]) -> Window:
-    """A single place needs a window only where its slots are no aligned vectors."""
+    """A single place needs a window only where its slots meet elements more than once, or are no aligned vectors."""
     (place,) = window.places
     used = [name for name in slots if any(f"${name}" in entry.names() for entry in place)]
     points = prod(digits[name].count for name in used)
     along = [f for a, f in place[-1].terms if isinstance(a, str) and a[1:] in slots] if place else []
-    plain = not window.spans or window.vector == 1 or (points == window.registers and min(along, default=1) == 1)
+    aligned = window.vector == 1 or (points == window.registers and min(along, default=1) == 1)
+    plain = not window.spans or (points <= window.registers and aligned)
     return replace(window, taken=window.taken and not plain)
 
 

@@ -6,7 +6,7 @@ x[i, j] for all needs of a thread: a window of 9 x 8 registers, 18 loads of four
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -24,35 +24,49 @@ THREADS = 128
 LANES = 32  # of a block along the rows: a warp reads whole lines, and few halo elements above and below
 RESULTS = 16  # of a thread in 4 to 8 rows: more were slower on an H200 (5 x 5 filter, two Jacobi steps), fewer as well
 PLANES = ((4, 4), (4, 2))  # (planes, rows) of a thread, where neighbours lie along both: few registers, few reads
+MOST_SUMMED = 64
+"""Elements that a thread reduces for each of its results, at most."""
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 
 
 def windows(situation: Situation) -> list[Proposal]:
-    """Proposals for elementwise groups in which some array is read at neighbouring elements or along a shifted,
-    reversed or strided row."""
-    if situation.reductions or situation.scans or situation.target.kind == "cpu":
+    """Proposals for groups in which some array is read at neighbouring elements or along a shifted, reversed or strided
+    row, elementwise or by reductions over few elements."""
+    if situation.scans or situation.target.kind == "cpu":
         return []
-    axes = situation.classes.statement(situation.lead)
-    inner = situation.inner
-    covered = {a.number for a in axes}
-    if inner is None or inner.number not in covered or any(a.number not in covered for a in situation.axes):
+    over = [a for a in situation.axes if a.reduced_by]
+    axes = tuple(a for a in situation.classes.statement(situation.lead) if a not in over)
+    inner = _inner(situation, axes)
+    if inner is None or not _is_small(situation, axes, over):
         return []
     moved = _moved_axes(situation, inner)
     if not moved:
         return []
     others = [a for a in axes if a is not inner]
-    extent = situation.lead.extents[axes.index(inner)]
-    aligned = _width(situation, extent, flat=not others)
     outer = sorted(others, key=lambda a: (a in moved, axes.index(a)))[-2:]  # planes, rows
     if len(outer) == 2 and not set(outer) <= moved:
         outer = outer[1:]
+    aligned = _width(situation, axes, inner)
     wide = aligned if aligned > 1 or not others else COLUMNS
     columns = power_below(situation.tiles.get("columns", wide))
     shapes = PLANES if len(outer) == 2 else ((1, min(8, max(4, RESULTS // columns))),)
     return [
-        _proposal(situation, axes, inner, outer, _Tile(planes, rows, columns, min(aligned, columns)))
+        _proposal(situation, axes, inner, outer, over, _Tile(planes, rows, columns, min(aligned, columns)))
         for planes, rows in _wanted(situation, shapes)
     ]
+
+
+def _inner(situation: Situation, axes: Sequence[AxisClass]) -> AxisClass | None:
+    """Of the classes of results the one along which most bytes lie with unit stride."""
+    return max(axes, key=lambda a: (a.weight, a.number), default=None)
+
+
+def _is_small(situation: Situation, axes: Sequence[AxisClass], over: Sequence[AxisClass]) -> bool:
+    """Whether a thread that has a result has few elements to reduce, and nothing else runs along other classes."""
+    if any(a not in over and a not in axes for a in situation.axes) or not all(a.extent.is_constant for a in over):
+        return False
+    counts = [prod([s.extents[d].constant for d in s.reduced]) for s in situation.reductions]
+    return all(1 <= count <= MOST_SUMMED for count in counts)
 
 
 def _wanted(situation: Situation, shapes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -63,7 +77,7 @@ def _wanted(situation: Situation, shapes: Sequence[tuple[int, int]]) -> list[tup
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """What one thread computes, and the elements that it loads at once."""
+    """What one thread computes, and the elements that it stores at once."""
 
     planes: int
     rows: int
@@ -85,9 +99,10 @@ def _moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
             moved = _moved(read.index[-1])
             found |= {inner} if inner in [axes[d] for d in moved] else set()
             for entry, differ in zip(read.index, several, strict=True):
-                if differ:
-                    found |= {axes[k] for k in _dims(entry)}
-    return found
+                dims = _dims(entry)
+                if differ or len(dims) > 1:
+                    found |= {axes[k] for k in dims}
+    return {a for a in found if not a.reduced_by}
 
 
 def _dims(entry: IndexEntry) -> list[int]:
@@ -95,23 +110,47 @@ def _dims(entry: IndexEntry) -> list[int]:
 
 
 def _moved(entry: IndexEntry) -> list[int]:
-    """Dimensions by which an index is shifted, reversed or strided."""
-    plain = isinstance(entry, Affine) and not entry.constant and all(f == 1 for _, f in entry.terms)
-    return [] if plain else _dims(entry)
+    """Dimensions by which an index is shifted, reversed or strided, or which make it up together."""
+    dims = _dims(entry)
+    plain = len(dims) < 2 and isinstance(entry, Affine) and not entry.constant and all(f == 1 for _, f in entry.terms)
+    return [] if plain else dims
 
 
-def _width(situation: Situation, extent: Affine, *, flat: bool) -> int:
-    """The widest vector that divides the rows of the results and of every array that runs along the same class."""
-    width = situation.width(extent, flat=flat)
-    for value in situation.group.loads | situation.group.roots:
+def _extent(situation: Situation, inner: AxisClass) -> Affine:
+    """Of the rows of results."""
+    return situation.lead.extents[situation.classes.statement(situation.lead).index(inner)]
+
+
+def _width(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> int:
+    """The widest vector that divides the rows of all results."""
+    width = situation.width(_extent(situation, inner), flat=len(axes) == 1)
+    for value in situation.group.roots:
         shape = situation.scop.shape(value)
         while width > 1 and len(shape) > 1 and situation.size(shape[-1]) % width:
             width //= 2
     return width
 
 
+def _vector(situation: Situation, value: int) -> int:
+    """The widest vector in which all rows of an array can be loaded."""
+    shape, layout = situation.scop.shape(value), situation.layouts.get(value)
+    itemsize = max(d.itemsize for d in situation.scop.statements[value].dtypes)
+    if not shape or layout is not None and layout.strides is not None:
+        return 1
+    most = situation.target.vector_bytes
+    width = max(1, (most if layout is None else min(most, layout.alignment)) // itemsize)
+    while width > 1 and len(shape) > 1 and situation.size(shape[-1]) % width:
+        width //= 2
+    return width
+
+
 def _proposal(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: list[AxisClass], tile: _Tile
+    situation: Situation,
+    axes: tuple[AxisClass, ...],
+    inner: AxisClass,
+    outer: list[AxisClass],
+    over: list[AxisClass],
+    tile: _Tile,
 ) -> Proposal:
     threads = power_below(situation.tiles.get("threads", THREADS))
     columns = tile.columns
@@ -134,26 +173,32 @@ def _proposal(
         b = block(f"b{k + 1}", axis.extent.ceildiv(step))
         digits.append(b)
         splits[axis.number] = mixed((b, step), *parts)
+    summed = [slot(f"s{k}", a.extent.constant) for k, a in enumerate(over)]
+    splits |= {axis.number: mixed((s, 1)) for axis, s in zip(over, summed, strict=True)}
     values = situation.group.loads | situation.group.body - situation.group.roots
+    vectors = {n: _vector(situation, n) if n in situation.group.loads else 1 for n in values}
     planes = (("planes", tile.planes),) if len(outer) == 2 else ()
     return Proposal(
         "windows",
         (("threads", threads), *planes, ("rows", tile.rows), ("columns", columns)),
-        kept_digits([*digits, tx, ty, u, p, q, v], keep_threads=True),
+        kept_digits([*digits, tx, ty, u, p, q, *summed, v], keep_threads=True),
         anchors(situation, splits),
-        guards=_guards(situation, situation.lead.extents[axes.index(inner)], tile.vector, flat=not outer),
-        windows=Windows(("p", "q", "v"), {n: tile.vector if n in situation.group.loads else 1 for n in values}),
+        guards=_guards(situation, _extent(situation, inner), tile.vector, vectors, flat=len(axes) == 1),
+        windows=Windows(("p", "q", "v", *[s.name for s in summed]), vectors),
         border=True,
     )
 
 
-def _guards(situation: Situation, extent: Affine, width: int, *, flat: bool) -> tuple[AnyGuard, ...]:
-    """That `width` divides every row that was looked at, and that no wider vector would."""
+def _guards(
+    situation: Situation, extent: Affine, width: int, vectors: Mapping[int, int], *, flat: bool
+) -> tuple[AnyGuard, ...]:
+    """That the rows of results and of each loaded array are whole vectors, and that no wider one of results is."""
     if flat:
         return ()
     found = dict.fromkeys(situation.divisible(extent, width))
-    for value in sorted(situation.group.loads | situation.group.roots):
+    rows = dict.fromkeys(situation.group.roots, width) | {n: vectors[n] for n in situation.group.loads}
+    for value, vector in sorted(rows.items()):
         for row in situation.scop.shape(value)[1:][-1:]:
-            whole = all(f % width == 0 for _, f in row.terms) and row.constant % width == 0
-            found |= dict.fromkeys(() if whole else (Guard(row, width),))
+            whole = all(f % vector == 0 for _, f in row.terms) and row.constant % vector == 0
+            found |= dict.fromkeys(() if whole else (Guard(row, vector),))
     return tuple(found)

@@ -32,6 +32,25 @@ def blur(a: Any) -> Any:
     return (rows[:, :-2] + 2 * rows[:, 1:-1] + rows[:, 2:]) * 0.25
 
 
+def pooled(a: Any) -> Any:
+    padded = np.pad(a, ((0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::2, ::2].max((-1, -2))
+
+
+def box(a: Any) -> Any:
+    return np.lib.stride_tricks.sliding_window_view(a, (3, 5)).mean((-1, -2))
+
+
+def filtered(a: Any) -> Any:
+    taps = np.array([1, 4, 6, 4, 1], np.float32)
+    return (np.lib.stride_tricks.sliding_window_view(a, 5, axis=0) * taps).sum(-1)
+
+
+def edges(a: Any) -> Any:
+    w = np.lib.stride_tricks.sliding_window_view(np.pad(a, 1, mode="edge"), (3, 3))
+    return w.max((-1, -2)) - w.min((-1, -2))
+
+
 def planned(function: Any, spec: str, **options: Any) -> Plan:
     return pf.jit(function).plan(pf.spec(spec), target="h200", **options)
 
@@ -68,23 +87,41 @@ def test_blocks_inside_need_no_masks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "spec", "vector"),
+    ("function", "spec", "columns", "loaded"),
     [
-        (relax, "f32[4096, 4096]", 2),  # rows of 4096 elements are read, of 4094 written
-        (relax, "f32[4095, 4095]", 1),  # two columns per thread, loaded one by one
-        (relax_twice, "f32[4096, 4096]", 4),
-        (mirrored, "f16[2048, 4096]", 8),
-        (pairs, "f32[2048, 4096]", 4),
-        (heat, "f32[64, 256, 510]", 2),
+        (relax, "f32[4096, 4096]", 2, 2),  # rows of 4096 elements are read, of 4094 written
+        (relax, "f32[4095, 4095]", 2, 1),  # two columns per thread, loaded one by one
+        (relax_twice, "f32[4096, 4096]", 4, 4),
+        (mirrored, "f16[2048, 4096]", 8, 8),
+        (pairs, "f32[2048, 4096]", 4, 4),
+        (heat, "f32[64, 256, 510]", 4, 2),  # rows of 510 elements are read, of 508 written
+        (pooled, "f32[2, 56, 110]", 1, 2),  # rows of 55 elements are written
+        (pooled, "f16[2, 56, 112]", 8, 8),
     ],
 )
-def test_vectors_divide_the_rows_of_every_array(function: Any, spec: str, vector: int) -> None:
+def test_vectors_divide_the_rows_of_each_array(function: Any, spec: str, columns: int, loaded: int) -> None:
     root = only(planned(function, spec)).stores[0]
-    options: dict[str, Any] = {"strategies": {root: "windows"}, "tiles": {root: {"rows": 4}}}
+    options: dict[str, Any] = {"strategies": {root: "windows"}, "tiles": {root: {"rows": 4, "columns": columns}}}
     plan = planned(function, spec, **options)
     assert_legal(plan)
-    assert dict(only(plan).schedule.parameters)["columns"] == max(2, vector)
-    assert ("vector=" in plan.source()) == (vector > 1)
+    tiles = set(re.findall(r"= load\(.*, ([A-Z]\w+)(?:, mask=.*)?\)$", plan.source(), re.M))
+    found = {tuple(re.findall(rf"^{tile} = .*vector=(\d+)", plan.source(), re.M)) for tile in tiles}
+    assert found == ({(str(loaded),)} if loaded > 1 else {()})
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "columns"),
+    [
+        (relax, "f32[4096, 4096]", 2),
+        (relax_twice, "f32[4096, 4096]", 4),
+        (heat, "f32[64, 256, 510]", 4),
+        (pooled, "f16[2, 56, 112]", 8),
+    ],
+)
+def test_results_are_stored_in_the_widest_vectors_that_fit(function: Any, spec: str, columns: int) -> None:
+    root = only(planned(function, spec)).stores[0]
+    kernel = only(planned(function, spec, strategies={root: "windows"}))
+    assert dict(kernel.schedule.parameters)["columns"] == columns
 
 
 def test_reversed_rows_are_loaded_as_vectors_and_turned_in_registers() -> None:
@@ -109,6 +146,15 @@ def test_reversed_rows_are_loaded_as_vectors_and_turned_in_registers() -> None:
         (blur, (34, 77), "f4"),
         (heat, (5, 20, 70), "f4"),
         (differences, (2049,), "f2"),
+        (pooled, (2, 18, 70), "f4"),
+        (pooled, (3, 17, 35), "f2"),
+        (pooled, (1, 3, 6), "f4"),
+        (box, (21, 76), "f4"),
+        (box, (9, 37), "f2"),
+        (filtered, (29, 132), "f4"),
+        (filtered, (11, 33), "f8"),
+        (edges, (19, 68), "u1"),
+        (edges, (14, 41), "f4"),
     ],
 )
 def test_results(jit: Jit, function: Any, shape: tuple[int, ...], dtype: str, rows: int) -> None:
