@@ -6,7 +6,8 @@ name                           result
 sort, argsort, top_k_indices   along ``axis``, NaN last; equal elements keep their order, so that indices are unique
 searchsorted                   int64 positions in a sorted vector, ``side`` left or right
 scatter                        `polyfuse.scatter`
-scatter_table, scatter_folded  `polyfuse.scatter_rows`: they write their last operand, which is the result
+stable_order                   positions of integers, by number, of equal ones in their order; it writes its last
+                               operand, which is the result
 linalg.<function>              the module's; ``result`` picks one of several
 anything else                  the module's function of that name
 =============================  ====================================================================================
@@ -19,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse import scatter_rows
 from polyfuse.scatter import Tools, in_order, narrow, scatter, targets
 
 Function = Callable[..., Any]
@@ -96,12 +96,8 @@ def tools_of(module: Any) -> Tools:
     )
 
 
-def _scatter_table(module: Any, at: Any, result: Any) -> None:
-    scatter_rows.table(tools_of(module), at, result)
-
-
-def _scatter_folded(module: Any, updates: Any, table: Any, at: Any, result: Any, *, monoid: str) -> None:
-    scatter_rows.folded(tools_of(module), updates, table, at, result, monoid=monoid)
+def _stable_order(module: Any, keys: Any, result: Any) -> None:
+    result[...] = module.argsort(keys.reshape(-1), kind="stable").reshape(result.shape)
 
 
 _FUNCTIONS: Mapping[str, Function] = {
@@ -109,6 +105,5 @@ _FUNCTIONS: Mapping[str, Function] = {
     "argsort": _argsort,
     "top_k_indices": _top_k_indices,
     "scatter": _scatter,
-    "scatter_table": _scatter_table,
-    "scatter_folded": _scatter_folded,
+    "stable_order": _stable_order,
 }

@@ -15,11 +15,15 @@ from polyfuse.expr import DataIndex, IndexEntry, Node, Scatter
 
 def narrow_updates(node: Scatter) -> Node:
     """One element where all updates are the same and an operand of the index tells how many there are."""
-    updates, single = node.updates, (Affine.of(1),) * node.updates.rank
-    if not isinstance(updates, expr.View) or any(n.startswith("%") for e in updates.index for n in e.names()):
-        return updates
-    counted = any(operand.shape == updates.shape for operand in node.operands)
-    return expr.view(updates.source, single, updates.index) if counted else updates
+    counted = any(operand.shape == node.updates.shape for operand in node.operands)
+    return narrowed(node.updates) if counted else node.updates
+
+
+def narrowed(node: Node) -> Node:
+    """One element of an array whose elements are all the same; any other as it is."""
+    if not isinstance(node, expr.View) or any(n.startswith("%") for e in node.index for n in e.names()):
+        return node
+    return expr.view(node.source, (Affine.of(1),) * node.rank, node.index)
 
 
 def index_operands(node: Scatter) -> tuple[list[Node], tuple[IndexEntry, ...], tuple[bool, ...]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import Guard
 from polyfuse.dtypes import DType, i64
 from polyfuse.expr import IndexEntry, Shape
+from polyfuse.scatter_operands import index_operands, narrow_updates
 from polyfuse.scop import OpaqueStatement, Scop
 
 THREADS, SLOTS = 512, 4
@@ -55,20 +57,16 @@ class Scatter:
         """None for other calls, for updates that memory has no instruction for, and for those whose number is a product
         of sizes or that go to affine positions along several axes."""
         settings: Mapping[str, Any] = dict(statement.call.settings)
-        if statement.call.name != "scatter" or settings["monoid"] not in _MERGED:
+        if statement.call.name != "scatter":
             return None
         base, updates, *operands = statement.operands
         shapes = [scop.shape(v) for v in (updates, *operands)]
-        over = next((s for s in shapes if elements(s) != ONE), shapes[0])
-        count, index = elements(over), settings["index"]
-        is_affine = any(isinstance(e, Affine) and not e.is_constant for e in index)
-        if count is None or (is_affine and len(over) > 1):
+        monoid, index = settings["monoid"], settings["index"]
+        count = _counted(monoid, index, shapes, scop.dtype(base))
+        if count is None:
             return None
-        if any(s != over and elements(s) != ONE for s in shapes):
-            return None
-        how = (settings["monoid"], settings["bounds"], settings["wraps"])
-        found = Scatter(scop, statement.id, base, updates, tuple(operands), index, *how, count)
-        return found if found.dtype.name in _WORDS or (found.is_count and found.dtype.kind in "iuf") else None
+        how = (monoid, settings["bounds"], settings["wraps"])
+        return Scatter(scop, statement.id, base, updates, tuple(operands), index, *how, count)
 
     @property
     def name(self) -> str:
@@ -129,6 +127,25 @@ class Scatter:
         most = count // (4 * max(1, places))  # what merging the cells costs stays small beside the updates
         blocks = min(BLOCKS * processors, most, -(-count // (THREADS * SLOTS * 4))) if capacity else 0
         return Cells(blocks, capacity) if blocks > 0 else Cells()
+
+
+def is_merged(node: expr.Scatter) -> bool:
+    """Whether a scatter is one of those, as `Scatter.of` finds."""
+    operands, index, _ = index_operands(node)
+    shapes = [o.shape for o in (narrow_updates(node), *operands)]
+    return _counted(node.monoid, index, shapes, node.dtype) is not None
+
+
+def _counted(monoid: str, index: Sequence[IndexEntry], shapes: Sequence[Shape], dtype: DType) -> Affine | None:
+    """The number of updates; `shapes`: of them, and of the operands of the index."""
+    over = next((s for s in shapes if elements(s) != ONE), shapes[0])
+    is_affine = any(isinstance(e, Affine) and not e.is_constant for e in index)
+    if monoid not in _MERGED or (is_affine and len(over) > 1):
+        return None
+    if any(s != over and elements(s) != ONE for s in shapes):
+        return None
+    is_count = monoid == "sum" and elements(shapes[0]) == ONE
+    return elements(over) if dtype.name in _WORDS or (is_count and dtype.kind in "iuf") else None
 
 
 def elements(shape: Shape) -> Affine | None:

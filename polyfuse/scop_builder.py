@@ -191,7 +191,8 @@ class _Builder:
         return rewrite(step, leaf)
 
     def _opaque(self, node: expr.Opaque) -> int:
-        operands = tuple(map(self._whole, node.operands))
+        copied = dict(node.call.settings).get("copied", ())
+        operands = tuple(self.materialise(o) if k in copied else self._whole(o) for k, o in enumerate(node.operands))
         statement = OpaqueStatement(
             len(self.statements), self._name_of(node), node.shape, (node.dtype,), node.call, operands, node.digest
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from polyfuse.contractions import NAME, Contraction
-from polyfuse.cost.scatters import merging_seconds
+from polyfuse.cost.scatters import merging_seconds, sorting_seconds, walking_seconds
 from polyfuse.explain.kernels import by_step, host_seconds, launch_cost
-from polyfuse.planning.program_costs import size_hints
+from polyfuse.planning.program_costs import array_layouts, size_hints
 from polyfuse.scattered import Scatter
 from polyfuse.scop import OpaqueStatement
+from polyfuse.sorted_scatter import ORDER, SortedScatter
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -70,15 +72,30 @@ def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAna
 
 
 def call_seconds(plan: Plan, step: LibraryCall, sizes: Mapping[str, int]) -> float | None:
-    """The predicted time of a contraction by the library, or of a scatter by kernels; None for any other call."""
-    value = plan.called(step)
-    statement = plan.scop.statements[value]
-    if step.launches and isinstance(statement, OpaqueStatement):
-        scatter = Scatter.of(plan.scop, statement)
-        assert scatter is not None, "kernels in place of a call that no kernel makes"
-        in_cells = any(launch.kernel.shared for launch in step.launches)
-        return merging_seconds(scatter, in_cells, plan.target, sizes)
+    """The predicted time of a contraction or a sort of places by the library, or of a scatter by kernels; None for any
+    other call."""
+    statement = plan.scop.statements[plan.called(step)]
+    assert isinstance(statement, OpaqueStatement)
+    if step.launches:
+        return _scatter_seconds(plan, step, statement, sizes)
+    if step.call.name == ORDER:
+        (keys,) = statement.operands
+        count = prod(n.evaluate(sizes) for n in plan.scop.shape(keys))
+        return sorting_seconds(count, plan.scop.dtype(keys).itemsize, plan.target)
     if step.call.name != NAME:
         return None
     contraction: Contraction = dict(step.call.settings)["contraction"]
-    return contraction.seconds(plan.target, sizes, plan.scop.dtype(plan.scop.operands(value)[0]))
+    return contraction.seconds(plan.target, sizes, plan.scop.dtype(statement.operands[0]))
+
+
+def _scatter_seconds(
+    plan: Plan, step: LibraryCall, statement: OpaqueStatement, sizes: Mapping[str, int]
+) -> float:
+    layouts = array_layouts(plan.scop, plan.layouts)
+    ordered = SortedScatter.of(plan.scop, statement, size_hints(plan.program), layouts)
+    if ordered is not None:
+        return walking_seconds(ordered, plan.target, sizes)
+    scatter = Scatter.of(plan.scop, statement)
+    assert scatter is not None, "kernels in place of a call that no kernel makes"
+    in_cells = any(launch.kernel.shared for launch in step.launches)
+    return merging_seconds(scatter, in_cells, plan.target, sizes)

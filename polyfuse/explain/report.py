@@ -29,6 +29,7 @@ from polyfuse.planning.choose import rejected
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.planning.steering import Steering
 from polyfuse.scop import Scop, Statement
+from polyfuse.sorted_scatter import NAME, ORDER
 from polyfuse.strategies.atomics import UNUSED
 from polyfuse.strategies.catalogue import FALLBACKS
 from polyfuse.strategies.situation import Situation
@@ -79,10 +80,16 @@ def _boundary(plan: Plan, step: LibraryCall) -> str:
     seconds = call_seconds(plan, step, at)
     if step.launches and seconds is not None:
         names = " and ".join(launch.kernel.name for launch in step.launches)
-        merged = "blocks merge the updates as they come, which changes no bit of integers and counts"
-        return f"{names}: {merged}; predicted {time_text(seconds)}"
+        how = IN_ORDER if step.call.name == NAME else AS_THEY_COME
+        return f"{names}: {how}; predicted {time_text(seconds)}"
     text = "the array library runs it, on whole arrays"
-    return text if seconds is None else f"{text}: predicted {time_text(seconds)}, less than any kernel"
+    if seconds is None or step.call.name == ORDER:
+        return text if seconds is None else f"{text}: predicted {time_text(seconds)}"
+    return f"{text}: predicted {time_text(seconds)}, less than any kernel"
+
+
+AS_THEY_COME = "blocks merge the updates as they come, which changes no bit of integers and counts"
+IN_ORDER = "threads walk the updates in the order of their places, and of each place in the order of the program"
 
 
 def _summary(plan: Plan) -> Iterator[str]:

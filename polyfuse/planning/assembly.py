@@ -30,19 +30,17 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.side_by_side import Launched
 from polyfuse.kernel import ArrayParameter, Kernel, Parameter, ScalarParameter
 from polyfuse.legality import prove_side_by_side
-from polyfuse.legality.atomic import scattered
 from polyfuse.lower.declarations import ScratchUse
 from polyfuse.lower.fill import fill_kernel
 from polyfuse.lower.kernel import Lowered, lower
 from polyfuse.lower.members import Part, side_by_side
-from polyfuse.lower.scatters import merging_kernels
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.index_bits import index_bits
 from polyfuse.planning.members import Packing
 from polyfuse.planning.program_costs import ProgramCosts
+from polyfuse.planning.scatters import Scattering, scattering
 from polyfuse.planning.sharing import share_memory
-from polyfuse.scattered import Scatter, fits
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, neutral
 from polyfuse.verify.kernel import verify_kernel
@@ -121,49 +119,36 @@ class _Making:
         statement = scop.statements[value]
         assert isinstance(statement, OpaqueStatement)
         operands = tuple(_home(scop, o, 0) for o in statement.operands)
-        return LibraryCall(statement.call, operands, (_home(scop, value, 0),), self._merged(statement))
+        return LibraryCall(statement.call, operands, (_home(scop, value, 0),), self._scattered(statement))
 
-    def _merged(self, statement: OpaqueStatement) -> tuple[Launch, ...]:
-        """The kernels of a scatter whose updates may meet in any order; none for other calls."""
-        costs, scatter = self.costs, Scatter.of(self.costs.scop, statement)
-        if costs.target.kind != "cuda" or scatter is None or any(map(self._is_strided, statement.operands)):
+    def _scattered(self, statement: OpaqueStatement) -> tuple[Launch, ...]:
+        """The kernels of a scatter that needs no library; none for other calls."""
+        costs, step, site = self.costs, len(self.steps), 1 + len(self.sites)
+        found = scattering(costs, statement, step, site)
+        if found is None:
             return ()
-        verdict = scattered(scatter.name, scatter.monoid, scatter.merged)
-        fusion_log.info("%s: %s", scatter.name, verdict or "updates are merged as they come")
-        if not verdict:
-            return ()
-        cells = scatter.cells(costs.target.processors, costs.hints)
-        self.guards |= dict.fromkeys(_on_sizes(g, costs.scop.program.derived) for g in fits(scatter, cells))
-        if scatter.is_checked:
-            base = costs.scop.statements[scatter.base].name
+        self.guards |= dict.fromkeys(_on_sizes(g, costs.scop.program.derived) for g in found.guards)
+        if found.base:
             line = costs.scop.program.sources.get(statement.digest)
-            self.sites.append(IndexSite(statement.name, base, statement.digest, line))
-        if scatter.is_apart:
-            names = {n for extent in scatter.shape for n in extent.names()}
-            products = tuple((name, factors) for name, factors in costs.scop.program.derived if name in names)
-            step = len(self.steps)
-            self.scratch.append(Buffer(scatter.into, scatter.merged, scatter.shape, step, step, derived=products))
-        kernels = merging_kernels(scatter, cells, len(self.sites))
-        return tuple(self._bound(scatter, kernel) for kernel in kernels)
+            self.sites.append(IndexSite(statement.name, found.base, statement.digest, line))
+        self.scratch += found.buffers
+        return tuple(self._bound(found, kernel) for kernel in found.kernels)
 
-    def _bound(self, scatter: Scatter, kernel: Kernel) -> Launch:
-        scop, arrays = self.costs.scop, scatter.arrays()
-        products = dict(scop.program.derived)
+    def _bound(self, found: Scattering, kernel: Kernel) -> Launch:
         if self.costs.options.verify:
             verify_kernel(kernel)
 
         def bind(name: str) -> Binding:
-            if name == FAULT or (name == scatter.into and scatter.is_apart):
-                return FromBuffer(name)
-            if name in arrays:
-                return _home(scop, arrays[name], 0)
-            return FromProduct(products[name]) if name in products else FromSize(Affine.symbol(name))
+            if name in found.arrays:
+                return _home(self.costs.scop, found.arrays[name], 0)
+            if name in found.products:
+                return FromProduct(found.products[name])
+            return FromSize(Affine.symbol(name))
 
+        own = {FAULT, *(b.name for b in found.buffers)}
         named = replace(kernel, name=_unique(kernel.name, self.names))
-        return Launch(named, tuple(bind(p.name) for p in kernel.parameters), ())
-
-    def _is_strided(self, value: int) -> bool:
-        return value in self.costs.layouts and self.costs.layouts[value].strides is not None
+        bindings = (FromBuffer(p.name) if p.name in own else bind(p.name) for p in kernel.parameters)
+        return Launch(named, tuple(bindings), ())
 
     def _fill(self, kernels: Launched) -> None:
         """One launch that fills what the blocks of these kernels merge their shares into, if there is any."""

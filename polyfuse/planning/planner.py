@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyfuse.affine import Affine
-from polyfuse.bindings import Guard, Layout
+from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.cost.prices import price
 from polyfuse.expr import Program
 from polyfuse.index_ranges import settle_bounds
@@ -27,7 +27,7 @@ from polyfuse.rewrites.normalise import normalise
 from polyfuse.rewrites.positions import short_positions
 from polyfuse.rewrites.refinement import refine
 from polyfuse.rewrites.regions import short_regions
-from polyfuse.rewrites.scatters import tabled_scatters
+from polyfuse.rewrites.scatters import ordered_scatters
 from polyfuse.rewrites.split import split_reductions
 from polyfuse.strategies.atomics import UNUSED
 from polyfuse.target import Target
@@ -52,9 +52,9 @@ def plan_program(
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
-    shorts, tables = tuple[Guard, ...](), tuple[Guard, ...]()
+    shorts, keys = tuple[Guard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":
-        program, tables = tabled_scatters(program, hints)  # scattered rows become sums of rows
+        program, keys = ordered_scatters(program, hints, layouts, options)  # updates are sorted by their place
     program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = short_regions(program)  # arrays written element by element are computed a few elements at a time
@@ -73,7 +73,7 @@ def plan_program(
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
-    guards = (*plan.guards, *tables, *shorts, *runs, *split, *size_classes(program, hints))
+    guards = (*plan.guards, *keys, *shorts, *runs, *split, *size_classes(program, hints))
     return replace(plan, guards=tuple(dict.fromkeys(guards)))
 
 

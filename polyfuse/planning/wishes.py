@@ -25,7 +25,7 @@ def refuse(options: Options, target: Target) -> None:
         )
 
 
-EXACT_CALLS = ("sort", "argsort", "top_k_indices", "searchsorted", "scatter", "scatter_table", "scatter_folded")
+EXACT_CALLS = ("sort", "argsort", "top_k_indices", "searchsorted", "scatter")
 """Functions of libraries that round nothing, or in a fixed order."""
 
 

@@ -10,7 +10,6 @@ import torch
 
 from polyfuse.library_functions import found
 from polyfuse.scatter import Tools, in_order, narrow, targets
-from polyfuse.scatter_rows import folded, table
 
 Function = Callable[..., Any]
 
@@ -96,12 +95,9 @@ def _extreme(x: Any, largest: bool) -> Any:
     return torch.iinfo(x.dtype).max if largest else torch.iinfo(x.dtype).min
 
 
-def _scatter_table(at: Any, result: Any) -> None:
-    table(_tools(at), at, result)
-
-
-def _scatter_folded(updates: Any, named: Any, at: Any, result: Any, *, monoid: str) -> None:
-    folded(_tools(at), updates, named, at, result, monoid=monoid)
+def _stable_order(keys: Any, result: Any) -> None:
+    flat = keys.reshape(-1)
+    torch.sort(flat, stable=True, out=(torch.empty_like(flat), result.view(-1)))
 
 
 # torch indexes and compares unsigned integers of more than 8 bits hardly anywhere; their bits serve as signed ones.
@@ -128,6 +124,5 @@ _FUNCTIONS: Mapping[str, Function] = {
     "searchsorted": _searchsorted,
     "linalg.solve": _solve,
     "scatter": _scatter,
-    "scatter_table": _scatter_table,
-    "scatter_folded": _scatter_folded,
+    "stable_order": _stable_order,
 }

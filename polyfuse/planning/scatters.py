@@ -1,0 +1,80 @@
+"""Which kernels take the place of a call that scatters, and what they need of the plan around them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import Buffer, Guard
+from polyfuse.dtypes import DType
+from polyfuse.expr import Shape
+from polyfuse.kernel import Kernel
+from polyfuse.legality.atomic import scattered
+from polyfuse.lower.scatters import merging_kernels
+from polyfuse.lower.sorted_scatters import sorted_kernels
+from polyfuse.planning.program_costs import ProgramCosts
+from polyfuse.scattered import Scatter, fits
+from polyfuse.scop import OpaqueStatement
+from polyfuse.sorted_scatter import SortedScatter
+
+fusion_log = logging.getLogger("polyfuse.fusion")
+
+
+@dataclass(frozen=True, slots=True)
+class Scattering:
+    """Kernels in order; `arrays`: the value behind each of their array parameters that is no buffer of their own;
+    `products`: what their names for products of sizes stand for; `base`: the name of the array whose bounds they check,
+    if they do."""
+
+    kernels: tuple[Kernel, ...]
+    arrays: Mapping[str, int]
+    products: Mapping[str, tuple[Affine, ...]]
+    buffers: tuple[Buffer, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    base: str = ""
+
+
+def scattering(costs: ProgramCosts, statement: OpaqueStatement, step: int, site: int) -> Scattering | None:
+    """None for what the library runs.  `step`: the number of the call among the steps of the plan; `site`: that of its
+    check of bounds, if it has one."""
+    if costs.target.kind != "cuda":
+        return None
+    found = SortedScatter.of(costs.scop, statement, costs.hints, costs.layouts)
+    return _sorted(costs, found, step) if found is not None else _merged(costs, statement, step, site)
+
+
+def _sorted(costs: ProgramCosts, scatter: SortedScatter, step: int) -> Scattering:
+    fusion_log.info("%s: updates are combined in their order", scatter.name)
+    products = {**dict(costs.scop.program.derived), **dict(scatter.products)}
+    buffers = [
+        _buffer(name, scatter.dtype.compute, (scatter.pieces(level), scatter.width), step, products)
+        for level in range(scatter.depth)
+        for name in scatter.shares(level)
+    ]
+    return Scattering(sorted_kernels(scatter), scatter.arrays(), products, tuple(buffers), scatter.guards)
+
+
+def _merged(costs: ProgramCosts, statement: OpaqueStatement, step: int, site: int) -> Scattering | None:
+    """Of a scatter whose updates may meet in any order."""
+    scatter = Scatter.of(costs.scop, statement)
+    if scatter is None or any(v in costs.layouts and costs.layouts[v].strides for v in statement.operands):
+        return None
+    verdict = scattered(scatter.name, scatter.monoid, scatter.merged)
+    fusion_log.info("%s: %s", scatter.name, verdict or "updates are merged as they come")
+    if not verdict:
+        return None
+    cells = scatter.cells(costs.target.processors, costs.hints)
+    base = costs.scop.statements[scatter.base].name if scatter.is_checked else ""
+    products = dict(costs.scop.program.derived)
+    buffers = (_buffer(scatter.into, scatter.merged, scatter.shape, step, products),) if scatter.is_apart else ()
+    kernels = merging_kernels(scatter, cells, site)
+    return Scattering(kernels, scatter.arrays(), products, buffers, fits(scatter, cells), base)
+
+
+def _buffer(
+    name: str, dtype: DType, shape: Shape, step: int, products: Mapping[str, tuple[Affine, ...]]
+) -> Buffer:
+    used = {n for extent in shape for n in extent.names()}
+    return Buffer(name, dtype, shape, step, step, derived=tuple((n, f) for n, f in products.items() if n in used))

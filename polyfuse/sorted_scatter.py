@@ -1,0 +1,155 @@
+"""A scatter whose updates are combined in their order, as kernels see it: rows, sorted by the place that they go to.
+
+    targets  4 1 4 1      order  1 3 0 2       places, in order:   1: rows 1, 3    4: rows 0, 2
+
+`polyfuse.rewrites.scatters` makes such calls, and the kernels are in `polyfuse.lower.sorted_scatters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import Guard, Layout
+from polyfuse.dtypes import DType
+from polyfuse.expr import Shape
+from polyfuse.scattered import ONE, elements
+from polyfuse.scop import OpaqueStatement, Scop
+
+NAME, ORDER = "scatter_sorted", "stable_order"
+"""Of the call that combines, and of the one that sorts."""
+LENGTH = 32
+"""Consecutive updates that one thread combines: 10 million scalars are 312,500 threads, more than a device holds."""
+WIDEST = 16  # bytes of one access
+THREADS = 256
+
+Products = tuple[tuple[str, tuple[Affine, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SortedScatter:
+    """`base`, `updates`, `targets` (row-major, one per row of updates) and `order` (of the updates, by target): values
+    of the SCoP; `result` is the scatter's own.
+
+    `count` rows of updates of `width` elements go to `places` rows of the result, which have `total` elements.
+    `products`: names in them that stand for products of sizes.  `vector` elements of a row are one access, and `lanes`
+    threads lie side by side along it.  `depth`: kernels that join what threads have combined.
+    """
+
+    scop: Scop
+    result: int
+    base: int
+    updates: int
+    targets: int
+    order: int
+    monoid: str
+    count: Affine
+    places: Affine
+    width: Affine
+    total: Affine
+    products: Products
+    vector: int
+    lanes: int
+    depth: int
+    guards: tuple[Guard, ...]
+
+    @staticmethod
+    def of(
+        scop: Scop, statement: OpaqueStatement, hints: Mapping[str, int], layouts: Mapping[int, Layout]
+    ) -> SortedScatter | None:
+        """None for other calls."""
+        if statement.call.name != NAME:
+            return None
+        settings: Mapping[str, Any] = dict(statement.call.settings)
+        base, updates, targets, order = statement.operands
+        row = scop.shape(updates)[len(scop.shape(targets)) :]
+        shape = scop.shape(statement.id)
+        volumes = [
+            _volume(f"{statement.name}_{what}", extents)
+            for what, extents in (
+                ("updates", scop.shape(targets)),
+                ("places", shape[: len(shape) - len(row)]),
+                ("width", row),
+                ("total", shape),
+            )
+        ]
+        (count, places, width, total), products = zip(*volumes, strict=True)
+        is_wide = all(layouts.get(v, Layout()).alignment >= WIDEST for v in (base, updates))
+        vector, guards = _vector(row, scop.dtype(updates), hints) if is_wide else (1, ())
+        rows = prod(n.evaluate(hints) for n in scop.shape(targets))
+        across = prod(n.evaluate(hints) for n in row)
+        return SortedScatter(
+            scop, statement.id, base, updates, targets, order, settings["monoid"], count, places, width, total,
+            tuple(p for found in products for p in found), vector, _lanes(across, vector), _depth(rows), guards,
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        return self.scop.statements[self.result].name
+
+    @property
+    def dtype(self) -> DType:
+        return self.scop.dtype(self.result)
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the base is one number everywhere."""
+        return elements(self.scop.shape(self.base)) == ONE
+
+    @property
+    def target(self) -> str:
+        """The parameter of the result."""
+        return f"{self.name}_out"
+
+    def array(self, value: int) -> str:
+        """The parameter of an operand."""
+        return f"{self.scop.statements[value].name}_in"
+
+    def arrays(self) -> dict[str, int]:
+        """The value behind each array parameter that is no share."""
+        read = (self.base, self.updates, self.targets, self.order)
+        return {self.target: self.result, **{self.array(v): v for v in read}}
+
+    def shares(self, level: int) -> tuple[str, str]:
+        """What the threads of a level leave the next one: of the run that an earlier thread began, and of the one that
+        a later one ends."""
+        return f"{self.name}_heads{level}", f"{self.name}_tails{level}"
+
+    def pieces(self, level: int) -> Affine:
+        """Threads along the updates."""
+        return self.count.ceildiv(int(LENGTH ** (level + 1)))
+
+
+def _volume(name: str, shape: Shape) -> tuple[Affine, Products]:
+    found = elements(shape)
+    return (found, ()) if found is not None else (Affine.symbol(name), ((name, tuple(shape)),))
+
+
+def _vector(row: Sequence[Affine], dtype: DType, hints: Mapping[str, int]) -> tuple[int, tuple[Guard, ...]]:
+    """Elements of one access, and the guards for sizes that it divides."""
+    last = row[-1] if row else ONE
+    width = max(1, WIDEST // dtype.itemsize)
+    while width > 1 and last.evaluate(hints) % width:
+        width //= 2
+    if last.is_constant:
+        return width, ()
+    better = (Guard(last, 2 * width, negated=True, advisory=True),) if 2 * width * dtype.itemsize <= WIDEST else ()
+    return width, (*((Guard(last, width),) if width > 1 else ()), *better)
+
+
+def _lanes(width: int, vector: int) -> int:
+    lanes = 1
+    while lanes < THREADS and lanes * vector < width:
+        lanes *= 2
+    return lanes
+
+
+def _depth(rows: int) -> int:
+    """So many that the last one, which is a single thread per column, has `LENGTH` shares to join at most."""
+    depth, shares = 1, -(-rows // LENGTH)
+    while shares > LENGTH:
+        depth, shares = depth + 1, -(-shares // LENGTH)
+    return depth
