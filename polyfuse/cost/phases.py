@@ -181,11 +181,17 @@ def in_clusters(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
 
 
 ELECTION = 2.0e-6
-"""Seconds from the last share to the end of the kernel, but for reading shares: fence, counter, two dependent round
-trips of `Target.latency`; and what a wave of blocks takes longer for each value that it leaves in shares, while it
-loads nothing.  On an H200: moments of 16384 x 8192 in shares of 3 values, 171 us in 512 blocks of which 396 run at
-once, 186 in 1,024, 210 in 2,048, 136 without shares; A p with A^T r of 2 values, 298 us in 1,024 blocks of which 264
-run at once, 263 where 396 do."""
+"""Seconds from the last share to the end of the kernel, but for reading shares: a counter and two dependent round trips
+of `Target.latency`."""
+LEFT = 0.75e-6
+"""What a wave of blocks takes longer for each word that a thread leaves in shares, while it loads nothing.  On an H200:
+moments of 16384 x 8192, 4 columns of 3 words, 171 us in 512 blocks of which 396 run at once, 186 in 1,024, 210 in
+2,048; A p with A^T r, 16 words, 298 us in 1,024 blocks of which 264 run at once, 263 where 396 do; sums of one word
+nothing in 4,096 blocks of which 396 run."""
+AFAR = 0.03
+"""The part of its time by which memory is slower where all blocks run at once, each through a share of its own: they
+read at distances that stay.  Mean of squared differences of 2 GB, on two cards and in blocks of 256 to 1024 threads: by
+the distance, 464 to 520 us in up to two waves, 464 to 478 in five, 464 to 467 in eight and more."""
 
 
 def finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, waves: int) -> float:
@@ -193,9 +199,24 @@ def finish(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, w
     its election, at the bandwidth of one processor; a cluster at that of all its own."""
     totals = [p for p in schedule.placed if p.role == "total"]
     elections = {schedule.finish_of(total) for total in totals}
-    left = sum(p.role == "partial" for p in schedule.placed)
-    seconds = (len(elections) + left * waves) * ELECTION
+    seconds = len(elections) * ELECTION + (waves - 1) * LEFT * left_words(scop, schedule, sizes)
     return seconds + sum(adding_up(scop, schedule, target, sizes, total) for total in totals)
+
+
+def left_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """Words that one thread of a block leaves in shares."""
+    words = 0
+    for placed in schedule.placed:
+        if placed.role == "partial":
+            held = sum(d.compute.itemsize for d in scop.statements[placed.value].dtypes)
+            words += sizes.product(placed.digits(), ("slot",)) * max(1, held // 4)
+    return words
+
+
+def afar(schedule: KernelSchedule, waves: int) -> float:
+    """By how much shares that all blocks walk through at once stretch the memory time of a kernel."""
+    shared = any(p.role == "partial" for p in schedule.placed)
+    return 1.0 + AFAR * min(1.0, 2 / waves) if shared else 1.0
 
 
 ONE_BY_ONE = 4.0

@@ -26,6 +26,7 @@ from polyfuse.cost.counts import (
 from polyfuse.cost.l1 import l1_seconds
 from polyfuse.cost.phases import (
     PHASES,
+    afar,
     collective_operations,
     finish,
     in_cells,
@@ -83,6 +84,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     waves = -(-blocks // (max(1, occupancy) * target.processors))
     fill = _fill(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
     terms = _terms(scop, schedule, target, sizes, moved, flops, fill, blocks, resident, occupancy)
+    terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
     lines = l1_seconds(scop, schedule, target, sizes)

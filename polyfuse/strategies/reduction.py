@@ -65,9 +65,11 @@ LOADED = 64
 SCANNING = {False: 1024, True: 128}
 """Lanes that run through a long row, in the usual and in the second way: maxima so far of 4096 rows of 16384 on an H200
 take 267 us in 1024 lanes, 97 in 128."""
-WAVES = (4, 1)
+WAVES = (32, 4, 1)
 """Blocks per multiprocessor where a reduced class is dealt to blocks: few leave few shares, many hide more latency (the
-mean of squared differences of 2 GB on an H200: 471 us against 495)."""
+mean of squared differences of 2 GB on an H200: 471 us against 495).  Those that all run at once walk through memory at
+distances that stay, which suits some cards and sizes more than others: 465 to 520 us; of many, those that run read what
+is close together: 465 us."""
 
 
 class _Way(Enum):
@@ -133,10 +135,20 @@ def _share(
     for b in blocks:
         others *= situation.size(b.extent)
     wanted = max(1, waves * situation.target.processors // max(1, others))
-    steps = max(1, situation.tiles["share"] // step if "share" in situation.tiles else -(-size // (step * wanted)))
+    if "share" in situation.tiles:
+        steps = max(1, situation.tiles["share"] // step)
+    else:
+        steps = -(-size // (step * wanted))
+        steps = _whole(size, step, steps) if waves == WAVES[0] else steps
     if size <= steps * step:
         return None
     return block(f"b{len(blocks)}", axis.extent.ceildiv(steps * step)), steps
+
+
+def _whole(size: int, step: int, steps: int) -> int:
+    """`steps`, or up to half fewer, so that shares divide the whole and nothing of them is masked, where some do."""
+    found = (n for n in range(steps, steps // 2, -1) if size % (n * step) == 0)
+    return next(found, steps)
 
 
 def combination(shares: Digit, threads: Digit | None, situation: Situation, most: int = 8) -> Combination:

@@ -76,11 +76,13 @@ def _fence(b: Builder) -> None:
     intrinsic(b, "llvm.nvvm.membar.gl", ir.VoidType(), [])
 
 
-# thread 0 counts up and wraps at the limit, so the counter is zero again after the last block; others keep -1
+# thread 0 counts up and wraps at the limit, so the counter is zero again after the last block; others keep -1.  It
+# releases what its block has stored before the barrier and acquires what others released; a fence in every thread would
+# empty the first-level cache of its processor as often
 _ARRIVE = """{
 .reg .pred p;
 setp.eq.u32 p, $3, 0;
-@p atom.global.inc.u32 $0, [$1], $2;
+@p atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;
 }"""
 
 
@@ -95,8 +97,9 @@ def elect(counter: Any, group: Any, count: Any, blocks: Any = 1) -> tuple[Fragme
     """True in the block, or the cluster of `blocks` blocks, that arrives last of `count`: it then sees the global
     stores of all of them.
 
-    Every thread fences its stores, the block meets, and one thread counts; the vote tells the others
-    (CUDA C++ Programming Guide, memory fence functions).
+    The block meets, and one thread counts, which releases the stores of all of it and acquires those of the blocks
+    that counted before; the vote tells the others (PTX ISA, memory consistency model: release and acquire patterns are
+    cumulative over barriers).
     """
     if not isinstance(counter, Pointer):
         return None
@@ -107,9 +110,9 @@ def elect(counter: Any, group: Any, count: Any, blocks: Any = 1) -> tuple[Fragme
     def emit(b: Builder, p: Value, at: Value, total: Value, *_: Value) -> Value:
         (position,), (arrivals,) = spread(b, group, at, int64, ()), spread(b, count, total, int32, ())
         limit = b.sub(arrivals, ir.Constant(I32, 1))
-        _fence(b)
         address = b.ptrtoint(b.gep(p, [position]), I64)
         if cluster > 1:
+            _fence(b)
             last = told_by_first(b, cluster, lambda: _counted(b, address, limit))
             _fence(b)
             return b.icmp_unsigned("==", last, limit)
@@ -117,7 +120,6 @@ def elect(counter: Any, group: Any, count: Any, blocks: Any = 1) -> tuple[Fragme
         arrived = _counted(b, address, limit)
         mine = b.zext(b.icmp_unsigned("==", arrived, limit), I32)
         any_of_block = intrinsic(b, "llvm.nvvm.barrier0.or", I32, [mine], convergent=True)
-        _fence(b)
         return b.icmp_unsigned("!=", any_of_block, ir.Constant(I32, 0))
 
     return fragment, emit
