@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -34,10 +35,31 @@ def test_two_corrections_give_the_nearest_quotient(hard: bool) -> None:
     np.testing.assert_array_equal(q, x / d)
 
 
-def compiled(body: str, threads: int = 256) -> CompiledKernel:
+def exact_fma(x: float, y: float, z: float) -> float:
+    return float(Fraction(x) * Fraction(y) + Fraction(z))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_same_of_float64(hard: bool) -> None:
+    random, n = np.random.default_rng(6), 2000
+    low = (1 << 53) - 4096 if hard else 1 << 52
+    d = np.ldexp(random.integers(low, 1 << 53, n).astype(float), random.integers(-499, 499, n) - 52)
+    x = np.ldexp(random.integers(1 << 52, 1 << 53, n).astype(float), random.integers(-499, 499, n) - 52)
+    if hard:  # next to the middle between two floats
+        halves = [Fraction(int(k) | 1, 1 << 53) for k in random.integers(1 << 53, 1 << 54, n)]
+        x = np.array([float(half * Fraction(each)) for half, each in zip(halves, d.tolist(), strict=True)])
+    for dividend, divisor in zip(x.tolist(), d.tolist(), strict=True):
+        inverse = 1 / divisor
+        q = dividend * inverse
+        for _ in range(2):
+            q = exact_fma(exact_fma(q, -divisor, dividend), inverse, q)
+        assert q == dividend / divisor
+
+
+def compiled(body: str, threads: int = 256, dtype: dtypes.DType = dtypes.f32) -> CompiledKernel:
     lines = ("v = load(x, 4 * thread(), TILE)", body)
     source = "TILE = Tile((4, 4), (1024, 1), vector=4)\ndef k(x, y):\n" + "".join(f"    {line}\n" for line in lines)
-    parameters = [ArrayParameter(n, dtypes.f32, (Affine.symbol("N"),), readonly=n == "x") for n in "xy"]
+    parameters = [ArrayParameter(n, dtype, (Affine.symbol("N"),), readonly=n == "x") for n in "xy"]
     return compile_kernel(source, "k", parameters, threads, (9, 0))
 
 
@@ -52,6 +74,13 @@ def test_one_reciprocal_serves_the_slots_of_a_divisor() -> None:
     assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 + 16  # the reciprocal, and the branch that is rarely taken
     per_column = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0,)))")
     assert count(per_column, r"(div|rcp)\.rn\.f32") == 4 + 16
+
+
+@pytest.mark.ptx
+def test_float64_shares_reciprocals_too() -> None:
+    kernel = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0, 1)))", dtype=dtypes.f64)
+    assert count(kernel, r"fma\.rn\.f64") == 16 * 4
+    assert count(kernel, r"(div|rcp)\.rn\.f64") == 1 + 16
 
 
 @pytest.mark.ptx

@@ -4,8 +4,8 @@
 
 with fused multiply-adds.  The first step makes q one of the two floats next to x/d, the second one then gives the
 nearest (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), where no remainder
-underflows: for magnitudes between `SMALL` and `LARGE`, or positive zero.  One branch takes a fragment with any other to
-IEEE's division, which costs a reciprocal and a test of its own for every slot.
+underflows: for magnitudes between 1/`LARGE` and `LARGE`, or positive zero.  One branch takes a fragment with any other to
+IEEE's division, which costs a reciprocal and a test of its own for every slot, and in float64 a call besides.
 """
 
 from __future__ import annotations
@@ -16,19 +16,30 @@ import numpy as np
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit
 from polyfuse.backends.numba_cuda.fragments.slots import constant_of, intrinsic, pack, spread, unpack
-from polyfuse.backends.numba_cuda.fragments.values import F32, I32, Builder, Fragment, Value, float32
+from polyfuse.backends.numba_cuda.fragments.values import (
+    F32,
+    F64,
+    I32,
+    I64,
+    Builder,
+    Fragment,
+    Value,
+    float32,
+    float64,
+)
 from polyfuse.backends.numba_cuda.numba_api import ir
 
-SMALL, LARGE = 2.0**-60, 2.0**60
+LARGE = {F32: 2.0**60, F64: 2.0**500}
+"""So that quotients, and remainders of the last bit, stay inside the normal numbers."""
 SHARED = 4
 """Slots per divisor from which one reciprocal for all of them is cheaper than a division for each."""
 
 
 def shares_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
-    """Whether the operands of a division are float32 fragments with `SHARED` dividends to a divisor or more."""
+    """Whether the operands of a division are fragments of one kind of floats with `SHARED` dividends to a divisor or more."""
     left, right = arguments
     fragments = isinstance(left, Fragment) and isinstance(right, Fragment)
-    if not fragments or result.dtype != float32 or {left.dtype, right.dtype} != {float32}:
+    if not fragments or result.dtype not in (float32, float64) or {left.dtype, right.dtype} != {result.dtype}:
         return False
     return bool(left.size == result.size and right.size * SHARED <= result.size)
 
@@ -38,8 +49,8 @@ def shared_quotients(left: Fragment, right: Fragment, result: Fragment) -> Emit:
     positions = np.broadcast_to(np.arange(right.size).reshape(right.shape), result.shape).ravel()
 
     def emit(b: Builder, x: Value, y: Value) -> Value:
-        dividends, divisors = spread(b, left, x, float32, result.shape), unpack(b, right, y)
-        one = constant_of(F32, 1.0)
+        dividends, divisors = spread(b, left, x, result.dtype, result.shape), unpack(b, right, y)
+        one = constant_of(divisors[0].type, 1.0)
         inverses = [b.fdiv(one, d) for d in divisors]
         pairs = [(slot, divisors[k], inverses[k]) for slot, k in zip(dividends, positions, strict=True)]
         odd = [_outside(b, d) for d in divisors] + [b.and_(_outside(b, s), _nonzero(b, s)) for s in dividends]
@@ -60,27 +71,28 @@ def shared_quotients(left: Fragment, right: Fragment, result: Fragment) -> Emit:
 
 def _quotient(b: Builder, x: Value, d: Value, inverse: Value) -> Value:
     q = b.fmul(x, inverse)
-    minus = b.fsub(constant_of(F32, -0.0), d)
+    minus, fma = b.fsub(constant_of(d.type, -0.0), d), "llvm.fma.f32" if d.type == F32 else "llvm.fma.f64"
     for _ in range(2):
-        rest = intrinsic(b, "llvm.fma.f32", F32, [q, minus, x])
-        q = intrinsic(b, "llvm.fma.f32", F32, [rest, inverse, q])
+        rest = intrinsic(b, fma, d.type, [q, minus, x])
+        q = intrinsic(b, fma, d.type, [rest, inverse, q])
     return q
 
 
 def _outside(b: Builder, x: Value) -> Value:
     """True where a magnitude is beyond the bounds, also for infinities and NaN."""
-    size = intrinsic(b, "__nv_fabsf", F32, [x])
-    small = b.fcmp_unordered("<", size, constant_of(F32, SMALL))
-    return b.or_(small, b.fcmp_unordered(">", size, constant_of(F32, LARGE)))
+    size, large = intrinsic(b, "__nv_fabsf" if x.type == F32 else "__nv_fabs", x.type, [x]), LARGE[x.type]
+    small = b.fcmp_unordered("<", size, constant_of(x.type, 1 / large))
+    return b.or_(small, b.fcmp_unordered(">", size, constant_of(x.type, large)))
 
 
 def _nonzero(b: Builder, x: Value) -> Value:
     """Also of a negative zero, whose quotient would come out positive."""
-    return b.icmp_unsigned("!=", b.bitcast(x, I32), ir.Constant(I32, 0))
+    bits = I32 if x.type == F32 else I64
+    return b.icmp_unsigned("!=", b.bitcast(x, bits), ir.Constant(bits, 0))
 
 
 def _either(b: Builder, *choices: tuple[Value, Value]) -> Value:
-    joined = b.phi(F32)
+    joined = b.phi(choices[0][0].type)
     for value, block in choices:
         joined.add_incoming(value, block)
     return joined
