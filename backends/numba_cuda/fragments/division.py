@@ -4,8 +4,8 @@
 
 with fused multiply-adds.  The first step makes q one of the two floats next to x/d, the second one then gives the
 nearest (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), where no remainder
-underflows: for magnitudes between 1/`LARGE` and `LARGE`, or positive zero.  One branch takes a fragment with any other to
-IEEE's division, which costs a reciprocal and a test of its own for every slot, and in float64 a call besides.
+underflows: for magnitudes between 1/`LARGE` and `LARGE`, or positive zero.  One branch takes a fragment with any other
+to IEEE's division, which costs a reciprocal and a test of its own for every slot, and in float64 a call besides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHARED = 4
 
 
 def shares_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
-    """Whether the operands of a division are fragments of one kind of floats with `SHARED` dividends to a divisor or more."""
+    """Whether the operands of a division are floats of one kind with `SHARED` dividends to a divisor or more."""
     left, right = arguments
     fragments = isinstance(left, Fragment) and isinstance(right, Fragment)
     if not fragments or result.dtype not in (float32, float64) or {left.dtype, right.dtype} != {result.dtype}:
