@@ -22,6 +22,7 @@ BLOCKS = 2  # per multiprocessor, each of which clears and merges its cells once
 COUNTED = 2**30  # updates that one block counts at most: its cells are i32
 ONE = Affine.of(1)
 _WORDS = frozenset("i32 i64 u32 u64".split())
+_FLOATS = frozenset("f32 f64".split())
 _MERGED = frozenset("sum max min bitor bitand bitxor".split())
 
 
@@ -53,16 +54,17 @@ class Scatter:
     count: Affine
 
     @staticmethod
-    def of(scop: Scop, statement: OpaqueStatement) -> Scatter | None:
-        """None for other calls, for updates that memory has no instruction for, and for those whose number is a product
-        of sizes or that go to affine positions along several axes."""
+    def of(scop: Scop, statement: OpaqueStatement, atomics: bool = False) -> Scatter | None:
+        """None for other calls, for updates that memory has no instruction for, or one whose bits vary but for
+        `atomics`, and for those whose number is a product of sizes or that go to affine positions along several
+        axes."""
         settings: Mapping[str, Any] = dict(statement.call.settings)
         if statement.call.name != "scatter":
             return None
         base, updates, *operands = statement.operands
         shapes = [scop.shape(v) for v in (updates, *operands)]
         monoid, index = settings["monoid"], settings["index"]
-        count = _counted(monoid, index, shapes, scop.dtype(base))
+        count = _counted(monoid, index, shapes, scop.dtype(base), atomics)
         if count is None:
             return None
         how = (monoid, settings["bounds"], settings["wraps"])
@@ -129,14 +131,21 @@ class Scatter:
         return Cells(blocks, capacity) if blocks > 0 else Cells()
 
 
-def is_merged(node: expr.Scatter) -> bool:
+def is_merged(node: expr.Scatter, atomics: bool) -> bool:
     """Whether a scatter is one of those, as `Scatter.of` finds."""
     operands, index, _ = index_operands(node)
     shapes = [o.shape for o in (narrow_updates(node), *operands)]
-    return _counted(node.monoid, index, shapes, node.dtype) is not None
+    return _counted(node.monoid, index, shapes, node.dtype, atomics) is not None
 
 
-def _counted(monoid: str, index: Sequence[IndexEntry], shapes: Sequence[Shape], dtype: DType) -> Affine | None:
+def is_mergeable(monoid: str, dtype: DType, atomics: bool) -> bool:
+    """Whether memory has an instruction that combines updates, and the order in which it does may vary."""
+    return monoid in _MERGED and (dtype.name in _WORDS or (atomics and monoid == "sum" and dtype.name in _FLOATS))
+
+
+def _counted(
+    monoid: str, index: Sequence[IndexEntry], shapes: Sequence[Shape], dtype: DType, atomics: bool
+) -> Affine | None:
     """The number of updates; `shapes`: of them, and of the operands of the index."""
     over = next((s for s in shapes if elements(s) != ONE), shapes[0])
     is_affine = any(isinstance(e, Affine) and not e.is_constant for e in index)
@@ -145,7 +154,7 @@ def _counted(monoid: str, index: Sequence[IndexEntry], shapes: Sequence[Shape], 
     if any(s != over and elements(s) != ONE for s in shapes):
         return None
     is_count = monoid == "sum" and elements(shapes[0]) == ONE
-    return elements(over) if dtype.name in _WORDS or (is_count and dtype.kind in "iuf") else None
+    return elements(over) if is_mergeable(monoid, dtype, atomics) or (is_count and dtype.kind in "iuf") else None
 
 
 def elements(shape: Shape) -> Affine | None:

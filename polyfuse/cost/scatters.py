@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from polyfuse.row_scatter import WIDEST, RowScatter, Volume, joins
 from polyfuse.scattered import Scatter, elements
-from polyfuse.sorted_scatter import SortedScatter
 from polyfuse.target import Target
 
 LINE = 128
@@ -52,13 +52,34 @@ def sorting_seconds(count: int, itemsize: int, target: Target) -> float:
     return max(2 * itemsize * count * (itemsize + POSITION) / target.bandwidth, (itemsize + 2) * target.launch)
 
 
-def walking_seconds(scatter: SortedScatter, target: Target, sizes: Mapping[str, int]) -> float:
-    """Of all launches of a scatter in order, once its places are sorted."""
+def volume(scatter: RowScatter, sizes: Mapping[str, int]) -> Volume:
+    """At these sizes."""
     scop = scatter.scop
-    volume = {v: prod(n.evaluate(sizes) for n in scop.shape(v)) for v in (scatter.updates, scatter.order)}
-    count, elements = volume[scatter.order], prod(n.evaluate(sizes) for n in scop.shape(scatter.result))
-    row = volume[scatter.updates] * scatter.dtype.itemsize // max(1, count)
-    read = count * (max(SECTOR, row) + SECTOR + POSITION)  # an update, its place, and its number
-    base = elements * scatter.dtype.itemsize
-    walk = (read + min(elements * scatter.dtype.itemsize, count * row) * 2) / target.bandwidth
-    return max(walk, target.launch) + max(2 * base / target.bandwidth, target.launch) + scatter.depth * JOIN
+    rows, updates, result = (
+        prod(n.evaluate(sizes) for n in scop.shape(v)) for v in (scatter.targets, scatter.updates, scatter.result)
+    )
+    width = updates // max(1, rows)
+    places = result // max(1, width)
+    return Volume(rows, width, places, scatter.dtype.itemsize, scop.dtype(scatter.targets).itemsize)
+
+
+def walking_seconds(v: Volume, target: Target) -> float:
+    """Of all launches of a scatter in order, once its places are sorted."""
+    row = v.width * v.itemsize
+    read = v.rows * (max(SECTOR, row) + SECTOR + POSITION)  # an update, its place, and its number
+    walk = (read + 2 * min(v.result, v.rows * row)) / target.bandwidth
+    depth = joins(v.rows) * JOIN
+    return max(walk, target.launch) + max(2 * v.result / target.bandwidth, target.launch) + depth
+
+
+def rows_seconds(v: Volume, target: Target) -> float:
+    """Of all launches of a scatter whose rows are merged as they come."""
+    lines = max(1, v.result // LINE)
+    updates = v.rows * -(-v.width * v.itemsize // WIDEST)  # those of one access are one
+    merge = max(v.read / target.bandwidth, updates * SPREAD, v.rows * v.width * TURN / lines)
+    return max(merge, target.launch) + max(2 * v.result / target.bandwidth, target.launch)
+
+
+def is_faster_merged(v: Volume, target: Target) -> bool:
+    """Whether updates that may meet in any order should, rather than be sorted."""
+    return rows_seconds(v, target) < sorting_seconds(v.rows, v.key, target) + walking_seconds(v, target)

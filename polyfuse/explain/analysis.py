@@ -8,12 +8,12 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from polyfuse.contractions import NAME, Contraction
-from polyfuse.cost.scatters import merging_seconds, sorting_seconds, walking_seconds
+from polyfuse.cost.scatters import merging_seconds, rows_seconds, sorting_seconds, volume, walking_seconds
 from polyfuse.explain.kernels import by_step, host_seconds, launch_cost
 from polyfuse.planning.program_costs import array_layouts, size_hints
+from polyfuse.row_scatter import ORDER, RowScatter
 from polyfuse.scattered import Scatter
 from polyfuse.scop import OpaqueStatement
-from polyfuse.sorted_scatter import ORDER, SortedScatter
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -92,10 +92,11 @@ def _scatter_seconds(
     plan: Plan, step: LibraryCall, statement: OpaqueStatement, sizes: Mapping[str, int]
 ) -> float:
     layouts = array_layouts(plan.scop, plan.layouts)
-    ordered = SortedScatter.of(plan.scop, statement, size_hints(plan.program), layouts)
-    if ordered is not None:
-        return walking_seconds(ordered, plan.target, sizes)
-    scatter = Scatter.of(plan.scop, statement)
+    rows = RowScatter.of(plan.scop, statement, size_hints(plan.program), layouts)
+    if rows is not None:
+        seconds = rows_seconds if rows.by is None else walking_seconds
+        return seconds(volume(rows, sizes), plan.target)
+    scatter = Scatter.of(plan.scop, statement, plan.options.atomics)
     assert scatter is not None, "kernels in place of a call that no kernel makes"
     in_cells = any(launch.kernel.shared for launch in step.launches)
     return merging_seconds(scatter, in_cells, plan.target, sizes)

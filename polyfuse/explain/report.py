@@ -21,15 +21,15 @@ from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
 from polyfuse.explain.traffic import Transfer, formula
 from polyfuse.grouping.allowance import UNWEIGHED
-from polyfuse.kernel import AsyncCopy, Load
+from polyfuse.kernel import ArrayParameter, AsyncCopy, AtomicUpdate, Load
 from polyfuse.lower.ahead import next_name, ring_name
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Launch, LibraryCall
 from polyfuse.planning.choose import rejected
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.planning.steering import Steering
+from polyfuse.row_scatter import ORDER, SORTED
 from polyfuse.scop import Scop, Statement
-from polyfuse.sorted_scatter import NAME, ORDER
 from polyfuse.strategies.atomics import UNUSED
 from polyfuse.strategies.catalogue import FALLBACKS
 from polyfuse.strategies.situation import Situation
@@ -80,7 +80,7 @@ def _boundary(plan: Plan, step: LibraryCall) -> str:
     seconds = call_seconds(plan, step, at)
     if step.launches and seconds is not None:
         names = " and ".join(launch.kernel.name for launch in step.launches)
-        how = IN_ORDER if step.call.name == NAME else AS_THEY_COME
+        how = IN_ORDER if step.call.name == SORTED else BITS_VARY if merges_floats(step) else AS_THEY_COME
         return f"{names}: {how}; predicted {time_text(seconds)}"
     text = "the array library runs it, on whole arrays"
     if seconds is None or step.call.name == ORDER:
@@ -88,6 +88,17 @@ def _boundary(plan: Plan, step: LibraryCall) -> str:
     return f"{text}: predicted {time_text(seconds)}, less than any kernel"
 
 
+def merges_floats(step: LibraryCall) -> bool:
+    """Whether kernels that scatter merge updates in an order that varies."""
+    for launch in step.launches:
+        arrays = {p.name: p.dtype for p in launch.kernel.parameters if isinstance(p, ArrayParameter)}
+        updates = (op for op in flatten(launch.kernel.body) if isinstance(op, AtomicUpdate))
+        if any(op.array in arrays and arrays[op.array].kind == "f" for op in updates):
+            return True
+    return False
+
+
+BITS_VARY = "blocks merge the updates as they come, as atomics=True allows: last bits vary"
 AS_THEY_COME = "blocks merge the updates as they come, which changes no bit of integers and counts"
 IN_ORDER = "threads walk the updates in the order of their places, and of each place in the order of the program"
 
@@ -117,9 +128,11 @@ def _summary(plan: Plan) -> Iterator[str]:
 
 def _atomics(plan: Plan) -> str:
     """What became of the permission to merge shares in any order."""
-    merged = [plan.scop.statements[value].name for schedule in plan.schedules for value in schedule.filled]
+    merged = [value for schedule in plan.schedules for value in schedule.filled]
+    merged += [plan.called(step) for step in plan.library_calls if merges_floats(step)]
     if merged:
-        return f"atomics: blocks merge their shares of {', '.join(merged)} as they come: last bits vary"
+        names = ", ".join(plan.scop.statements[value].name for value in merged)
+        return f"atomics: blocks merge their shares of {names} as they come: last bits vary"
     return f"atomics: {UNUSED if plan.target.kind == 'cpu' else 'allowed, and no kernel gains by them'}"
 
 

@@ -48,12 +48,17 @@ def _forbidden(proof: Proof, atomic: Placed) -> Iterator[tuple[Hazard, str]]:
         yield Hazard.COMBINE, f"{name} is summed in {dtype.compute}, and {dtype} in memory holds less"
 
 
-def scattered(name: str, monoid: str, dtype: DType) -> Verdict:
+def scattered(name: str, monoid: str, dtype: DType, atomics: bool) -> Verdict:
     """Whether updates that data scatter over the elements of `name`, in `dtype`, may be merged as they come.
 
-    What two updates of one element give does not depend on which is first, and every update is made by one thread.
+    What two updates of one element give does not depend on which is first, or may depend on it where the user allows
+    `atomics`, and every update is made by one thread.
     """
     if in_any_order(monoid, dtype):
+        return LEGAL
+    monoids = MONOIDS.get(monoid)
+    alike = monoids is not None and monoids.state == 1 and FUNCTIONS[monoids.function].commutative
+    if atomics and alike and dtype.compute == dtype:
         return LEGAL
     sentence = f"updates of {name} would be merged in an order that varies, and {dtype} keeps none of its own"
     return illegal(Hazard.COMBINE, sentence, rule="atomic")

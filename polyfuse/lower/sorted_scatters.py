@@ -13,78 +13,36 @@ depend on the indices alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
-from polyfuse.dtypes import DType, bool_, i64
-from polyfuse.lower.inspect import affine_names
+from polyfuse.dtypes import bool_, i64
+from polyfuse.lower.row_scatters import array, column_of, row_digits, row_kernel, seed_kernel, zero
+from polyfuse.row_scatter import LENGTH, THREADS, RowScatter
 from polyfuse.scalars import MONOIDS
 from polyfuse.scattered import ONE
 from polyfuse.scop import neutral
-from polyfuse.sorted_scatter import LENGTH, THREADS, SortedScatter
 from polyfuse.terms import Apply, Const, Expr, Ref
 
 AHEAD = 8
 """Updates whose loads a thread has on their way together."""
-SEEDED = 4  # accesses of a thread that copies the base
-_LANE, _GROUP, _VECTOR = digit("lane"), digit("group"), digit("v")
+_GROUP = digit("group")
 _TRUE, _FALSE = Const(True, bool_), Const(False, bool_)
 _NOWHERE = -1
 
 
-def sorted_kernels(scatter: SortedScatter) -> tuple[ir.Kernel, ...]:
+def sorted_kernels(scatter: RowScatter) -> tuple[ir.Kernel, ...]:
     """In order."""
     joins = (_Walk(scatter, level).joins() for level in range(1, scatter.depth + 1))
-    return (_seed(scatter), _Walk(scatter, 0).walks(), *joins)
-
-
-def _seed(scatter: SortedScatter) -> ir.Kernel:
-    """The result begins as the base, which places keep that nothing goes to."""
-    dtype, vector = scatter.dtype, scatter.vector
-    at = vector * (THREADS * (SEEDED * digit("b0") + digit("u")) + Affine.symbol("$t")) + _VECTOR
-    where = (scatter.total - vector - at.substitute({"$v": 0}),)
-    source, target = scatter.array(scatter.base), scatter.target
-    zero = Const(_zero(dtype), dtype.compute)
-    if scatter.is_filled:
-        load, extent = ir.Load("held", source, (Affine.of(0),)), ONE
-    else:
-        load, extent = ir.Load("held", source, (at,), where, None, zero, vector), scatter.total
-    body = (load, ir.Store(target, (at,), Ref("held", dtype.compute), where, None, vector))
-    arrays = [_array(scatter, scatter.base, (extent,))]
-    arrays.append(ir.ArrayParameter(target, dtype, (scatter.total,), readonly=False))
-    grid = (scatter.total.ceildiv(THREADS * SEEDED * vector),)
-    slots = (ir.Slot("u", SEEDED), ir.Slot("v", vector))
-    return _kernel(f"{scatter.name}_seed", arrays, body, grid, (), slots)
-
-
-def _zero(dtype: DType) -> bool | int:
-    return False if dtype.kind == "b" else 0
-
-
-def _array(scatter: SortedScatter, value: int, shape: tuple[Affine, ...]) -> ir.ArrayParameter:
-    dtype = scatter.scop.dtype(value)
-    is_wide = scatter.vector > 1 and value in (scatter.base, scatter.updates)
-    return ir.ArrayParameter(scatter.array(value), dtype, shape, alignment=16 if is_wide else dtype.itemsize)
-
-
-def _kernel(
-    name: str, arrays: Sequence[ir.ArrayParameter], body: tuple[ir.Op, ...], grid: tuple[Affine, ...],
-    digits: tuple[ir.ThreadDigit, ...], slots: tuple[ir.Slot, ...],
-) -> ir.Kernel:
-    """With the sizes that it mentions."""
-    wanted = affine_names(body) | {n for g in grid for n in g.names()}
-    wanted |= {n for a in arrays for extent in a.shape for n in extent.names()}
-    sizes = [ir.SizeParameter(n) for n in sorted(wanted) if not n.startswith("$")]
-    return ir.Kernel(name, (*arrays, *sizes), grid, THREADS, digits, slots, (), body, index_bits=64)
+    return (seed_kernel(scatter), _Walk(scatter, 0).walks(), *joins)
 
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
     """The kernel of one level: each thread walks `LENGTH` entries, updates at level 0, pairs of shares above it."""
 
-    scatter: SortedScatter
+    scatter: RowScatter
     level: int
 
     # ---------------------------------------------------------------- where a thread is
@@ -108,13 +66,12 @@ class _Walk:
 
     @property
     def column(self) -> Affine:
-        return self.scatter.vector * (self.scatter.lanes * digit("b1") + _LANE) + _VECTOR
+        return column_of(self.scatter)[0]
 
     @property
     def across(self) -> tuple[Affine, ...]:
         """Where the columns of the thread exist, whole vectors of them."""
-        edge = self.scatter.width - self.scatter.vector - self.column.substitute({"$v": 0})
-        return (*((-1 * _GROUP,) if self.is_last else ()), edge)
+        return (*((-1 * _GROUP,) if self.is_last else ()), column_of(self.scatter)[1])
 
     def entry(self, number: int) -> Affine:
         return self.start + AHEAD * digit("k") + number
@@ -163,17 +120,16 @@ class _Walk:
         s = self.scatter
         groups = THREADS // s.lanes
         pieces = ONE if self.is_last else s.pieces(self.level).ceildiv(groups)
-        digits = (ir.ThreadDigit("lane", 1, s.lanes), ir.ThreadDigit("group", s.lanes, groups))
         grid = (pieces, s.width.ceildiv(s.lanes * s.vector))
-        return _kernel(f"{s.name}_{what}", arrays, tuple(body), grid, digits, (ir.Slot("v", s.vector),))
+        return row_kernel(f"{s.name}_{what}", arrays, tuple(body), grid, row_digits(s), (ir.Slot("v", s.vector),))
 
     # ---------------------------------------------------------------- arrays
     def _read(self, value: int) -> ir.ArrayParameter:
         s = self.scatter
         if value in (s.targets, s.order):
-            return _array(s, value, (s.count,))
+            return array(s, value, (s.count,))
         rows = s.count if value == s.updates else s.places
-        return _array(s, value, (ONE,) if value == s.base and s.is_filled else (rows, s.width))
+        return array(s, value, (ONE,) if value == s.base and s.is_filled else (rows, s.width))
 
     def _share(self, name: str, level: int, readonly: bool = True) -> ir.ArrayParameter:
         s = self.scatter
@@ -215,7 +171,7 @@ class _Walk:
 
     def _load(self, name: str, array: str, row: Affine | Ref, where: tuple[Affine, ...], mask: Expr | None) -> ir.Load:
         dtype = self.scatter.dtype
-        fill = Const(_zero(dtype), dtype.compute)
+        fill = Const(zero(dtype), dtype.compute)
         return ir.Load(name, array, (row, self.column), (*where, *self.across), mask, fill, self.scatter.vector)
 
     def _store(self, array: str, row: Affine | Ref, mask: Expr, value: Expr | None = None) -> ir.Store:

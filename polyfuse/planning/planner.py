@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.cost.prices import price
+from polyfuse.cost.scatters import is_faster_merged
 from polyfuse.expr import Program
 from polyfuse.index_ranges import settle_bounds
 from polyfuse.options import Options
@@ -54,7 +56,9 @@ def plan_program(
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
     shorts, keys = tuple[Guard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":
-        program, keys = ordered_scatters(program, hints, layouts, options)  # updates are sorted by their place
+        program, keys = ordered_scatters(  # updates are sorted by their place, or merged as they come
+            program, hints, layouts, options, partial(is_faster_merged, target=target)
+        )
     program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips
     program = short_regions(program)  # arrays written element by element are computed a few elements at a time

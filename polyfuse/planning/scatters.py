@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from polyfuse.affine import Affine
 from polyfuse.bindings import Buffer, Guard
 from polyfuse.dtypes import DType
+from polyfuse.errors import ScheduleError
 from polyfuse.expr import Shape
 from polyfuse.kernel import Kernel
 from polyfuse.legality.atomic import scattered
+from polyfuse.lower.row_scatters import row_kernels
 from polyfuse.lower.scatters import merging_kernels
 from polyfuse.lower.sorted_scatters import sorted_kernels
 from polyfuse.planning.program_costs import ProgramCosts
+from polyfuse.row_scatter import RowScatter
 from polyfuse.scattered import Scatter, fits
 from polyfuse.scop import OpaqueStatement
-from polyfuse.sorted_scatter import SortedScatter
 
 fusion_log = logging.getLogger("polyfuse.fusion")
+AS_THEY_COME = "updates are merged as they come"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,19 @@ def scattering(costs: ProgramCosts, statement: OpaqueStatement, step: int, site:
     check of bounds, if it has one."""
     if costs.target.kind != "cuda":
         return None
-    found = SortedScatter.of(costs.scop, statement, costs.hints, costs.layouts)
-    return _sorted(costs, found, step) if found is not None else _merged(costs, statement, step, site)
+    found = RowScatter.of(costs.scop, statement, costs.hints, costs.layouts)
+    return _rows(costs, found, step) if found is not None else _merged(costs, statement, step, site)
 
 
-def _sorted(costs: ProgramCosts, scatter: SortedScatter, step: int) -> Scattering:
-    fusion_log.info("%s: updates are combined in their order", scatter.name)
+def _rows(costs: ProgramCosts, scatter: RowScatter, step: int) -> Scattering:
     products = {**dict(costs.scop.program.derived), **dict(scatter.products)}
+    if scatter.by is None:
+        verdict = scattered(scatter.name, scatter.monoid, scatter.dtype, costs.options.atomics)
+        fusion_log.info("%s: %s", scatter.name, verdict or AS_THEY_COME)
+        if not verdict:
+            raise ScheduleError(f"{scatter.name} is refused: {verdict}", verdict=verdict)
+        return Scattering(row_kernels(scatter), scatter.arrays(), products, (), scatter.guards)
+    fusion_log.info("%s: updates are combined in their order", scatter.name)
     buffers = [
         _buffer(name, scatter.dtype.compute, (scatter.pieces(level), scatter.width), step, products)
         for level in range(scatter.depth)
@@ -58,11 +67,11 @@ def _sorted(costs: ProgramCosts, scatter: SortedScatter, step: int) -> Scatterin
 
 def _merged(costs: ProgramCosts, statement: OpaqueStatement, step: int, site: int) -> Scattering | None:
     """Of a scatter whose updates may meet in any order."""
-    scatter = Scatter.of(costs.scop, statement)
+    scatter = Scatter.of(costs.scop, statement, costs.options.atomics)
     if scatter is None or any(v in costs.layouts and costs.layouts[v].strides for v in statement.operands):
         return None
-    verdict = scattered(scatter.name, scatter.monoid, scatter.merged)
-    fusion_log.info("%s: %s", scatter.name, verdict or "updates are merged as they come")
+    verdict = scattered(scatter.name, scatter.monoid, scatter.merged, costs.options.atomics)
+    fusion_log.info("%s: %s", scatter.name, verdict or AS_THEY_COME)
     if not verdict:
         return None
     cells = scatter.cells(costs.target.processors, costs.hints)

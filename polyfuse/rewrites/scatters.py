@@ -10,7 +10,7 @@ meet in any order (`polyfuse.scattered`).  The library sorts the places, of whol
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -22,29 +22,35 @@ from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, Gather, IndexEntry, Node, Program, Scatter, Shape
 from polyfuse.options import Options
 from polyfuse.rewrites.rebuild import rebuild_program
+from polyfuse.row_scatter import MERGED, ORDER, SORTED, Volume
 from polyfuse.scalars import in_any_order
 from polyfuse.scatter_operands import narrowed
-from polyfuse.scattered import is_merged
-from polyfuse.sorted_scatter import NAME, ORDER
+from polyfuse.scattered import is_mergeable, is_merged
 
 LIMITS: Mapping[DType, int] = {i16: 2**15 - 1, i32: 2**31 - 1}
 """Numbers that a key holds: short ones take a radix sort fewer passes."""
 
 
 def ordered_scatters(
-    program: Program, hints: Mapping[str, int], layouts: Sequence[Layout], options: Options
+    program: Program,
+    hints: Mapping[str, int],
+    layouts: Sequence[Layout],
+    options: Options,
+    is_faster_merged: Callable[[Volume], bool],
 ) -> tuple[Program, tuple[AnyGuard, ...]]:
     """The program whose scatters are run by kernels, and guards for the sizes whose numbers fit the keys.  `hints`: a
-    typical value of every size.  `layouts`: of the arguments."""
+    typical value of every size.  `layouts`: of the arguments.  `is_faster_merged`: whether rows that may meet in any
+    order should, rather than be sorted."""
+    given = _Given(hints, layouts, options, is_faster_merged)
     sources: dict[bytes, Source] = {}
     guards: dict[AnyGuard, None] = {}
 
     def change(original: Node, node: Node) -> Node:
-        if not isinstance(node, Scatter) or not node.base.rank or is_merged(node):
+        if not isinstance(node, Scatter) or not node.base.rank or is_merged(node, options.atomics):
             return node
         if options.batch_invariant and node.monoid != "set" and not in_any_order(node.monoid, node.dtype):
             return node  # where a run of updates is cut depends on those of other places
-        result, fits = (_last if node.monoid == "set" else _sorted)(_rows_of(node), hints, layouts)
+        result, fits = (_last if node.monoid == "set" else _combined)(_rows_of(node), given)
         guards.update(dict.fromkeys(fits))
         if original.digest in program.sources:
             made = [n for n in expr.topological([result]) if isinstance(n, (Gather, Scatter, expr.Opaque))]
@@ -56,6 +62,31 @@ def ordered_scatters(
         return program, ()
     rebuilt = rebuild_program(program, change)
     return replace(rebuilt, sources={**sources, **rebuilt.sources}), tuple(guards)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What `ordered_scatters` was given."""
+
+    hints: Mapping[str, int]
+    layouts: Sequence[Layout]
+    options: Options
+    is_faster_merged: Callable[[Volume], bool]
+
+    def elements(self, shape: Shape) -> int:
+        return prod(n.evaluate(self.hints) for n in shape)
+
+    def is_strided(self, node: Node) -> bool:
+        known = isinstance(node, expr.Input) and node.position < len(self.layouts)
+        return known and self.layouts[node.position].strides is not None  # type: ignore[union-attr]
+
+    def number_type(self, shape: Shape) -> tuple[DType, tuple[AnyGuard, ...]]:
+        """The shortest type that numbers the elements of an array, and a guard for the sizes for which it does."""
+        elements = self.elements(shape)
+        for dtype, limit in LIMITS.items():
+            if elements <= limit:
+                return dtype, () if all(n.is_constant for n in shape) else (VolumeGuard(shape, limit),)
+        return i64, ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,36 +149,24 @@ def _narrow(node: Node, rank: int) -> Node | None:
             return None
 
 
-def _number_type(shape: Shape, hints: Mapping[str, int]) -> tuple[DType, tuple[AnyGuard, ...]]:
-    """The shortest type that numbers the elements of an array, and a guard for the sizes for which it does."""
-    elements = prod(n.evaluate(hints) for n in shape)
-    for dtype, limit in LIMITS.items():
-        if elements <= limit:
-            return dtype, () if all(n.is_constant for n in shape) else (VolumeGuard(shape, limit),)
-    return i64, ()
-
-
 # ---------------------------------------------------------------------------------------------- by order
 
 
-def _sorted(
-    rows: _Rows, hints: Mapping[str, int], layouts: Sequence[Layout]
-) -> tuple[Node, tuple[AnyGuard, ...]]:
-    """The updates sorted by their place, and combined."""
+def _combined(rows: _Rows, given: _Given) -> tuple[Node, tuple[AnyGuard, ...]]:
+    """The updates combined by kernels: sorted by their place, or as they come where that changes nothing."""
     node = rows.node
-    dtype, guards = _number_type(rows.targets, hints)
+    dtype, guards = given.number_type(rows.targets)
     at = _row_major(rows)
     at = at if at.dtype == dtype else expr.map_("cast", [at], dtype)
-    order = expr.opaque(Call(ORDER, in_place=True), [at], rows.over, i64)
-    operands = [narrowed(node.base), node.updates, at, order]
-    strided = tuple(k for k, o in enumerate(operands) if _is_strided(o, layouts))
+    row = node.base.shape[node.base.rank - rows.width :]
+    count, width, places = (given.elements(shape) for shape in (rows.over, row, rows.targets))
+    found = Volume(count, width, places, node.dtype.itemsize, dtype.itemsize)
+    merges = is_mergeable(node.monoid, node.dtype, given.options.atomics) and given.is_faster_merged(found)
+    order = [] if merges else [expr.opaque(Call(ORDER, in_place=True), [at], rows.over, i64)]
+    operands = [narrowed(node.base), node.updates, at, *order]
+    strided = tuple(k for k, o in enumerate(operands) if given.is_strided(o))
     settings = (("monoid", node.monoid), ("copied", strided))
-    return expr.opaque(Call(NAME, settings), operands, node.shape, node.dtype), guards
-
-
-def _is_strided(node: Node, layouts: Sequence[Layout]) -> bool:
-    known = isinstance(node, expr.Input) and node.position < len(layouts)
-    return known and layouts[node.position].strides is not None  # type: ignore[union-attr]
+    return expr.opaque(Call(MERGED if merges else SORTED, settings), operands, node.shape, node.dtype), guards
 
 
 def _row_major(rows: _Rows) -> Node:
@@ -183,14 +202,14 @@ def _inside(at: Node, extent: Affine, bounds: str) -> Node:
 # ---------------------------------------------------------------------------------------------- the last one stays
 
 
-def _last(rows: _Rows, hints: Mapping[str, int], layouts: Sequence[Layout]) -> tuple[Node, tuple[AnyGuard, ...]]:
+def _last(rows: _Rows, given: _Given) -> tuple[Node, tuple[AnyGuard, ...]]:
     """Every row of the result: the last one of the updates that goes there, or that of the base."""
     node, over = rows.node, rows.over
-    dtype, guards = _number_type(over, hints)
+    dtype, guards = given.number_type(over)
     dtype = i32 if dtype == i16 else dtype  # memory merges words
     none = expr.view(expr.constant(-1, dtype), rows.targets, ())
     found = expr.scatter(none, _positions(over, dtype), rows.operands, rows.index, "max", node.bounds)
-    winners, more = (found, ()) if is_merged(found) else _sorted(_rows_of(found), hints, layouts)
+    winners, more = (found, ()) if is_merged(found, False) else _combined(_rows_of(found), given)
     row = expr.view(winners, node.shape, dimensions(len(rows.targets)))
     zero = expr.constant(0, dtype)
     is_any = expr.map_("greater_equal", [row, zero], bool_)

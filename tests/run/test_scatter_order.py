@@ -16,10 +16,10 @@ from polyfuse.affine import Affine
 from polyfuse.cache.encoding import decode, encode
 from polyfuse.errors import IndexFault
 from polyfuse.face.interpreted import run_plan
-from polyfuse.kernel import ArrayParameter, Load
+from polyfuse.kernel import ArrayParameter, AtomicUpdate, Load
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Launch, Plan
-from polyfuse.sorted_scatter import LENGTH, NAME, ORDER
+from polyfuse.row_scatter import LENGTH, MERGED, ORDER, SORTED
 
 RNG = np.random.default_rng(2)
 UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -71,8 +71,10 @@ def updated(how: str) -> Callable[..., Any]:
 def test_against_numpy(how: str, dtype: str, index: str, over: tuple[int, ...], width: tuple[int, ...]) -> None:
     axes, row = ", ".join("NM"[: len(over)]), "".join(f", {n}" for n in width)
     plan = planned(updated(how), f"{dtype}[V{row}]", f"{index}[{axes}]", f"{dtype}[{axes}{row}]")
-    calls = [(step.call.name, bool(step.launches)) for step in plan.library_calls]
-    assert calls == ([("scatter", True)] if how == "set" and len(over) == 1 else [(ORDER, False), (NAME, True)])
+    calls = [step.call.name for step in plan.library_calls]
+    assert calls == (["scatter"] if how == "set" and len(over) == 1 else calls)
+    assert calls in (["scatter"], [MERGED], [ORDER, SORTED])
+    assert all(step.launches for step in plan.library_calls if step.call.name != ORDER)
     x, u = drawn(dtype, 9, *width), drawn(dtype, *over, *width)
     lowest = 0 if index == "u8" else -9
     for targets in (RNG.integers(lowest, 9, over), np.full(over, 4), RNG.integers(0, 2, over)):
@@ -92,11 +94,11 @@ def add(x: Any, i: Any, u: Any) -> Any:
 @pytest.mark.parametrize(("places", "width"), [(1, 1), (7, 1), (400, 3), (3, 40)])
 def test_runs_of_every_length_are_joined(places: int, width: int, hint: int) -> None:
     """However many kernels join what threads have found, each place has each of its updates once."""
-    plan = planned(add, f"i64[V, {width}]", f"i64[N~{hint}]", f"i64[N~{hint}, {width}]")
+    plan = planned(add, f"f64[V, {width}]", f"i64[N~{hint}]", f"f64[N~{hint}, {width}]")
     joins = [launch.kernel.name for launch in plan.launches if "join" in launch.kernel.name]
     assert len(joins) == 1 + (hint > LENGTH**2) + (hint > LENGTH**3)
     for count in (1, LENGTH - 1, LENGTH, LENGTH + 1, 5 * LENGTH, 2500):
-        x, u = drawn("i64", places, width), drawn("i64", count, width, low=-9, high=10)
+        x, u = drawn("f64", places, width), drawn("f64", count, width, low=-9, high=10)
         i = RNG.integers(0, places, count) if count % 2 else np.sort(RNG.integers(0, places, count))
         np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, u])[0], add(x, i, u))
 
@@ -144,7 +146,7 @@ def test_two_indices_choose_rows() -> None:
     plan = planned(
         lambda x, i, j, u: x.at[i, j].add(u), f"f32[A, B, {WIDTH}]", "i64[N]", "i64[N]", f"f32[N, {WIDTH}]"
     )
-    assert [step.call.name for step in plan.library_calls] == [ORDER, NAME]
+    assert [step.call.name for step in plan.library_calls] == [ORDER, SORTED]
     x, u = drawn("f32", 3, 4, WIDTH), drawn("f32", 50, WIDTH)
     i, j = RNG.integers(0, 3, 50), RNG.integers(-4, 4, 50)
     np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, j, u])[0], expected("add", x, (i, j), u))
@@ -213,7 +215,7 @@ def test_operands_in_any_layout() -> None:
     j = pf.jit(add, target="h200", verify=True)
     x, u, i = drawn("f32", 5, 64), drawn("f32", 64, 40).T, RNG.integers(-5, 5, 40)
     plan = j.plan(x, i, u, target="h200")
-    assert [step.call.name for step in plan.library_calls] == [ORDER, NAME]
+    assert [step.call.name for step in plan.library_calls] == [ORDER, SORTED]
     np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, u])[0], add(x, i, u))
 
 
@@ -252,8 +254,8 @@ def test_nothing_to_scatter_leaves_the_base(how: str, count: str) -> None:
 def test_the_plan_tells_what_runs() -> None:
     plan = planned(add, "f32[50000, 256]", "i64[N~200000]", "f32[N~200000, 256]")
     text = plan.explain()
-    assert "in the order of their places" in text and f"{NAME}_walk" in text and f"call {ORDER}" in text
-    assert f"{NAME}_walk" in plan.source()
+    assert "in the order of their places" in text and f"{SORTED}_walk" in text and f"call {ORDER}" in text
+    assert f"{SORTED}_walk" in plan.source()
     found = decode(json.loads(json.dumps(encode(plan, plan.program))), plan.program)
     assert [launch.kernel for launch in found.launches] == [launch.kernel for launch in plan.launches]
     assert all(extent == Affine.symbol("N") for b in plan.buffers if b.name == ORDER for extent in b.shape)
@@ -263,6 +265,45 @@ def test_batch_invariance_leaves_runs_whole() -> None:
     """Where a thread begins depends on the updates of other places; a tree per place does not."""
     specs = "f32[V, 64]", "i64[N]", "f32[N, 64]"
     assert [s.call.name for s in planned(add, *specs, batch_invariant=True).library_calls] == ["scatter"]
+
+
+@pytest.mark.parametrize("width", [1, 6, 64])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_atomics_merge_sums_of_floats_as_they_come(width: int, dtype: str) -> None:
+    plan = planned(add, f"{dtype}[V, {width}]", "i64[N]", f"{dtype}[N, {width}]", atomics=True)
+    assert [(s.call.name, len(s.launches)) for s in plan.library_calls] == [(MERGED, 2)]
+    updates = [op for launch in plan.launches for op in flatten(launch.kernel.body) if isinstance(op, AtomicUpdate)]
+    wide = {1: 1, 6: 2, 64: 16 // DTYPES[dtype]().itemsize}[width]
+    assert [op.vector for op in updates if op.array.endswith("_out")] == [wide]
+    assert "last bits vary" in plan.explain()
+    x, u, i = drawn(dtype, 9, width), drawn(dtype, 300, width), RNG.integers(-9, 9, 300)
+    for seed in (0, None):
+        np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, u], seed=seed)[0], add(x, i, u))
+
+
+@pytest.mark.parametrize("places", ["30", "V~100000"])
+def test_atomics_merge_vectors_in_cells_where_they_fit(places: str) -> None:
+    plan = planned(add, f"f32[{places}]", "i64[N~1000000]", "f32[N~1000000]", atomics=True)
+    (call,) = plan.library_calls
+    assert call.call.name == "scatter" and any(launch.kernel.shared for launch in call.launches) is (places == "30")
+    x, u, i = drawn("f32", 30), drawn("f32", 3000), RNG.integers(-30, 30, 3000)
+    np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, u])[0], add(x, i, u))
+
+
+@pytest.mark.parametrize(("dtype", "how"), [("f16", "add"), ("f32", "max"), ("f32", "mul")])
+def test_atomics_do_not_merge_what_memory_would_get_wrong(dtype: str, how: str) -> None:
+    """Memory rounds every sum of short floats, drops NaN, and has no products."""
+    plan = planned(updated(how), f"{dtype}[V, 4]", "i64[N]", f"{dtype}[N, 4]", atomics=True)
+    assert [step.call.name for step in plan.library_calls] == [ORDER, SORTED]
+
+
+def test_short_rows_of_integers_are_merged_and_long_ones_sorted() -> None:
+    names = {w: planned(add, f"i32[V, {w}]", "i64[N~1000000]", f"i32[N~1000000, {w}]").library_calls for w in (3, 512)}
+    assert {w: [step.call.name for step in calls] for w, calls in names.items()} == {3: [MERGED], 512: [ORDER, SORTED]}
+    plan = planned(updated("max"), "u32[V, 3]", "i64[N]", "u32[N, 3]")
+    x, u, i = (RNG.integers(0, 2**32, (n, 3), dtype=np.uint32) for n in (9, 50, 1))
+    i = RNG.integers(-9, 9, 50)
+    np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, u])[0], expected("max", x, i, u))
 
 
 @pytest.mark.parametrize("over", [(500,), (20, 30), (0,)])

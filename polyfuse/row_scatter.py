@@ -1,8 +1,9 @@
-"""A scatter whose updates are combined in their order, as kernels see it: rows, sorted by the place that they go to.
+"""A scatter of rows as kernels see it: each goes to a numbered place, in the order of places or in any.
 
     targets  4 1 4 1      order  1 3 0 2       places, in order:   1: rows 1, 3    4: rows 0, 2
 
-`polyfuse.rewrites.scatters` makes such calls, and the kernels are in `polyfuse.lower.sorted_scatters`.
+`polyfuse.rewrites.scatters` makes such calls; the kernels are in `polyfuse.lower.row_scatters` and
+`polyfuse.lower.sorted_scatters`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from polyfuse.expr import Shape
 from polyfuse.scattered import ONE, elements
 from polyfuse.scop import OpaqueStatement, Scop
 
-NAME, ORDER = "scatter_sorted", "stable_order"
-"""Of the call that combines, and of the one that sorts."""
+SORTED, MERGED, ORDER = "scatter_sorted", "scatter_merged", "stable_order"
+"""Of the calls that combine updates, in order and as they come, and of the one that sorts."""
 LENGTH = 32
 """Consecutive updates that one thread combines: 10 million scalars are 312,500 threads, more than a device holds."""
 WIDEST = 16  # bytes of one access
@@ -30,9 +31,9 @@ Products = tuple[tuple[str, tuple[Affine, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SortedScatter:
-    """`base`, `updates`, `targets` (row-major, one per row of updates) and `order` (of the updates, by target): values
-    of the SCoP; `result` is the scatter's own.
+class RowScatter:
+    """`base`, `updates`, `targets` (row-major, one per row of updates) and `by` (the order of the updates, by target;
+    None where they come in any): values of the SCoP; `result` is the scatter's own.
 
     `count` rows of updates of `width` elements go to `places` rows of the result, which have `total` elements.
     `products`: names in them that stand for products of sizes.  `vector` elements of a row are one access, and `lanes`
@@ -44,7 +45,7 @@ class SortedScatter:
     base: int
     updates: int
     targets: int
-    order: int
+    by: int | None
     monoid: str
     count: Affine
     places: Affine
@@ -59,16 +60,17 @@ class SortedScatter:
     @staticmethod
     def of(
         scop: Scop, statement: OpaqueStatement, hints: Mapping[str, int], layouts: Mapping[int, Layout]
-    ) -> SortedScatter | None:
+    ) -> RowScatter | None:
         """None for other calls."""
-        if statement.call.name != NAME:
+        if statement.call.name not in (SORTED, MERGED):
             return None
         settings: Mapping[str, Any] = dict(statement.call.settings)
-        base, updates, targets, order = statement.operands
+        base, updates, targets = statement.operands[:3]
+        by = statement.operands[3] if statement.call.name == SORTED else None
         row = scop.shape(updates)[len(scop.shape(targets)) :]
         shape = scop.shape(statement.id)
         volumes = [
-            _volume(f"{statement.name}_{what}", extents)
+            _product(f"{statement.name}_{what}", extents)
             for what, extents in (
                 ("updates", scop.shape(targets)),
                 ("places", shape[: len(shape) - len(row)]),
@@ -81,9 +83,9 @@ class SortedScatter:
         vector, guards = _vector(row, scop.dtype(updates), hints) if is_wide else (1, ())
         rows = prod(n.evaluate(hints) for n in scop.shape(targets))
         across = prod(n.evaluate(hints) for n in row)
-        return SortedScatter(
-            scop, statement.id, base, updates, targets, order, settings["monoid"], count, places, width, total,
-            tuple(p for found in products for p in found), vector, _lanes(across, vector), _depth(rows), guards,
+        return RowScatter(
+            scop, statement.id, base, updates, targets, by, settings["monoid"], count, places, width, total,
+            tuple(p for found in products for p in found), vector, _lanes(across, vector), joins(rows), guards,
         )  # fmt: skip
 
     @property
@@ -93,6 +95,12 @@ class SortedScatter:
     @property
     def dtype(self) -> DType:
         return self.scop.dtype(self.result)
+
+    @property
+    def order(self) -> int:
+        """The value that is the order."""
+        assert self.by is not None, f"the updates of {self.name} come in any order"
+        return self.by
 
     @property
     def is_filled(self) -> bool:
@@ -110,7 +118,7 @@ class SortedScatter:
 
     def arrays(self) -> dict[str, int]:
         """The value behind each array parameter that is no share."""
-        read = (self.base, self.updates, self.targets, self.order)
+        read = (self.base, self.updates, self.targets, *([] if self.by is None else [self.by]))
         return {self.target: self.result, **{self.array(v): v for v in read}}
 
     def shares(self, level: int) -> tuple[str, str]:
@@ -123,7 +131,7 @@ class SortedScatter:
         return self.count.ceildiv(int(LENGTH ** (level + 1)))
 
 
-def _volume(name: str, shape: Shape) -> tuple[Affine, Products]:
+def _product(name: str, shape: Shape) -> tuple[Affine, Products]:
     found = elements(shape)
     return (found, ()) if found is not None else (Affine.symbol(name), ((name, tuple(shape)),))
 
@@ -147,9 +155,30 @@ def _lanes(width: int, vector: int) -> int:
     return lanes
 
 
-def _depth(rows: int) -> int:
-    """So many that the last one, which is a single thread per column, has `LENGTH` shares to join at most."""
+def joins(rows: int) -> int:
+    """Kernels that join shares: so many that the last one, a single thread per column, has `LENGTH` at most."""
     depth, shares = 1, -(-rows // LENGTH)
     while shares > LENGTH:
         depth, shares = depth + 1, -(-shares // LENGTH)
     return depth
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """Of a scatter: rows of updates, elements of a row, places, bytes of an element and of the number of a place."""
+
+    rows: int
+    width: int
+    places: int
+    itemsize: int
+    key: int
+
+    @property
+    def read(self) -> int:
+        """Bytes of all updates, with the number of the place of each."""
+        return self.rows * (self.width * self.itemsize + self.key)
+
+    @property
+    def result(self) -> int:
+        """Bytes."""
+        return self.places * self.width * self.itemsize
