@@ -58,6 +58,11 @@ class Costs(Protocol):
         """The predicted time of the kernel, defined for illegal kernels too."""
         ...
 
+    def structure(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int | None:
+        """Equal for groups of statements that differ in nothing but which values they hold; None where that is not
+        known."""
+        ...
+
     def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
         """Whether one kernel may compute `body`.  Expensive: asked for the best move at hand and for final kernels.
         Never asked of a single statement, which is always a legal kernel."""

@@ -55,7 +55,7 @@ class Queue:
     """
 
     __slots__ = (
-        "state", "judge", "log", "window", "salt", "allowance", "unweighed", "tried", "offered", "_came_true",
+        "state", "judge", "log", "window", "salt", "origin", "allowance", "unweighed", "tried", "offered", "_came_true",
         "_heap", "_launch", "_trials",
     )  # fmt: skip
 
@@ -65,6 +65,7 @@ class Queue:
         self.log: dict[tuple[int, int], Verdict] = {}
         self.window: set[int] | None = None
         self.salt = 0
+        self.origin = 0  # from which perturbed scores count names, so that windows that are alike are rebuilt alike
         self.allowance = allowed
         self.unweighed = 0  # moves that were refused for what they would cost to price
         self.tried = 0  # moves, each once
@@ -244,7 +245,8 @@ class Queue:
         size = sum([len(state.kernels[k].body) for k in move.old])
         score = gain // max(1, len(move.old) - len(move.new))
         if self.salt:
-            score = score * (64 + crc32(repr((self.salt, int(kind), names)).encode()) % 192) // 128
+            relative = tuple([name - self.origin for name in names])
+            score = score * (64 + crc32(repr((self.salt, int(kind), relative)).encode()) % 192) // 128
         heapq.heappush(self._heap, (-score, size, names, kind, arguments, gain, priced))
 
     # ------------------------------------------------------------------------------------------------ the loop

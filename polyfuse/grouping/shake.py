@@ -7,6 +7,8 @@ The perturbation is a hash of the round and of canonical names, so the search st
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from polyfuse.grouping.moves import apart
 from polyfuse.grouping.pack import pack
 from polyfuse.grouping.queue import Queue
@@ -18,7 +20,7 @@ WINDOW = 48  # statements taken apart at once
 def shake(queue: Queue, done: set[int], limit: float) -> None:
     """One round: every kernel is in a window once.  `queue.salt` names the round.  `limit`: of work; over it no window
     is taken apart any more."""
-    state, tried = queue.state, set[int]()
+    state, tried, vain = queue.state, set[int](), set[Hashable]()
     for name in sorted(state.names.values()):
         number = state.owner.get(name)
         if queue.work > limit:
@@ -28,7 +30,22 @@ def shake(queue: Queue, done: set[int], limit: float) -> None:
         window = _window(queue, number)
         if len(window) > 1 and not window <= tried:
             tried |= window
-            tried |= _rebuild(queue, window, done)
+            like = _structure(queue, window)
+            if like not in vain:
+                rebuilt = _rebuild(queue, window, done)
+                tried |= rebuilt
+                if not rebuilt:
+                    vain.add(like)
+
+
+def _structure(queue: Queue, window: frozenset[int]) -> Hashable:
+    """Equal for windows that are alike: in repeated layers what was vain in one is vain in the next."""
+    state = queue.state
+    kernels = [state.kernels[k] for k in sorted(window, key=state.names.__getitem__)]
+    roots, body, loads = (frozenset().union(*sets) for sets in zip(*[(k.roots, k.body, k.loads) for k in kernels]))
+    whole = state.costs.structure(body, state.needed(roots, window), loads - body)
+    parts = tuple([state.costs.structure(k.body, k.roots, k.loads) for k in kernels])
+    return (whole, parts) if whole is not None else window
 
 
 def _window(queue: Queue, number: int) -> frozenset[int]:
@@ -56,6 +73,7 @@ def _rebuild(queue: Queue, window: frozenset[int], done: set[int]) -> frozenset[
         return frozenset()
     heap = queue.swap_heap([])
     queue.window = set(fresh)
+    queue.origin = min([state.names[k] for k in fresh])
     for number in fresh:
         queue.offer_around(number)
     queue.drain()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from polyfuse.affine import Affine
 from polyfuse.bindings import Layout
 from polyfuse.expr import IndexEntry
-from polyfuse.scop import Read, Scop, Statement
+from polyfuse.scop import OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Const, Expr, Index, Inside, Ref, rewrite
 
 Offset = tuple[int, int, int]
@@ -30,14 +30,14 @@ class Likeness:
     of_array: dict[int, int] = field(default_factory=dict)
     offsets: dict[int, tuple[Offset, ...]] = field(default_factory=dict)
 
-    def key(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Hashable:
+    def key(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
         """Equal for groups of one structure: there is a renaming of values that takes one into the other.
 
         Members are numbered on a walk from the roots along the reads, so that ranks, which depend on what else the
         program holds, do not matter.  Equal keys always mean equal structure; of two results made alike the one of
         lower rank comes first, so that some equal structures are not seen.
         """
-        reads = {v: tuple([r.source for r in self._reads(v)]) for v in body}
+        reads = {v: self._sources(v) for v in body}
         position: dict[int, int] = {}
         for root in self._ordered(body, roots, reads):
             _walk(root, reads, position)
@@ -49,7 +49,7 @@ class Likeness:
                 for v in position
             ]
         )
-        return (members, self._relative(body, position))
+        return self._kind((members, self._relative(body, position)))
 
     def _ordered(self, body: frozenset[int], roots: frozenset[int], reads: Mapping[int, tuple[int, ...]]) -> list[int]:
         """The roots by what is computed for them, ties by rank."""
@@ -74,6 +74,12 @@ class Likeness:
             least[source, dim] = min(offset, least.get((source, dim), offset))
         return tuple(sorted([(v, k, dim, offset - least[s, dim]) for v, k, s, dim, offset in constants]))
 
+    def _sources(self, value: int) -> tuple[int, ...]:
+        statement = self.scop.statements[value]
+        if isinstance(statement, OpaqueStatement):
+            return statement.operands
+        return tuple([r.source for r in self._reads(value)])
+
     def _reads(self, value: int) -> tuple[Read, ...]:
         statement = self.scop.statements[value]
         return statement.reads if isinstance(statement, Statement) else ()
@@ -81,6 +87,10 @@ class Likeness:
     def _statement(self, value: int) -> int:
         if value not in self.of_statement:
             s = self.scop.statements[value]
+            if isinstance(s, OpaqueStatement):
+                self.offsets[value] = ()
+                self.of_statement[value] = self._kind(("call", s.call.name, s.shape, s.dtypes))
+                return self.of_statement[value]
             assert isinstance(s, Statement)
             self.offsets[value] = tuple(
                 [

@@ -15,7 +15,7 @@ from polyfuse.cost.prices import READ, WRITTEN, price
 from polyfuse.expr import Program
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
-from polyfuse.planning.choose import Choice, Header, Pricer, choose
+from polyfuse.planning.choose import Choice, Header, Pricer, choose, kernel_name
 from polyfuse.planning.likeness import Likeness
 from polyfuse.planning.steering import Steering, Tiles, steering
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
@@ -66,10 +66,10 @@ def array_layouts(scop: Scop, layouts: Sequence[Layout]) -> dict[int, Layout]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Of a group: its price, whether there is a schedule, and the number of the proposal that gave it."""
+    """Of a group: its price, why there is no schedule if there is none, and the number of the proposal that gave it."""
 
     picoseconds: int
-    legal: bool
+    verdict: Verdict | None
     number: int
 
 
@@ -86,8 +86,8 @@ class ProgramCosts:
     pricer: Pricer = price
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
     avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[Header]] = field(default_factory=dict)
-    judged: dict[Hashable, Judgement] = field(default_factory=dict)
-    keys: dict[tuple[frozenset[int], frozenset[int]], Hashable] = field(default_factory=dict)
+    judged: dict[int, Judgement] = field(default_factory=dict)
+    keys: dict[tuple[frozenset[int], frozenset[int]], int] = field(default_factory=dict)
     kinds: dict[Hashable, int] = field(default_factory=dict)
     volumes: dict[int, int] = field(default_factory=dict)
     least: dict[int, int] = field(default_factory=dict)
@@ -172,12 +172,12 @@ class ProgramCosts:
         if found is None:
             choice = self.choice(body, roots, loads)
             picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
-            found = Judgement(picoseconds, choice.verdict is None, choice.number)
+            found = Judgement(picoseconds, choice.verdict, choice.number)
             if key is not None:
-                self.judged[key] = found
+                self.judged[key] = _for_the_like(found, Group(self.scop, body, roots, loads))
         return found
 
-    def _key(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Hashable:
+    def _key(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int | None:
         """Equal for groups of equal structure; None where the user's wishes, or a library call, make one special."""
         if self.steering.tiles or self.steering.strategies or self._holds_a_call(body):
             return None
@@ -186,13 +186,14 @@ class ProgramCosts:
             key = self.keys[body, roots] = self.likeness.key(body, roots, loads)
         return key
 
+    def structure(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int | None:
+        return self.likeness.key(body, roots, loads)
+
     def _holds_a_call(self, body: frozenset[int]) -> bool:
         return any(isinstance(self.scop.statements[v], OpaqueStatement) for v in body)
 
     def legal(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Verdict:
-        if self._judged(body, roots, loads).legal:
-            return LEGAL
-        verdict = self.choice(body, roots, loads).verdict
+        verdict = self._judged(body, roots, loads).verdict
         return LEGAL if verdict is None else verdict
 
     def choice(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
@@ -200,8 +201,9 @@ class ProgramCosts:
         key = (body, roots)
         found = self.choices.get(key)
         if found is None:
-            alike = self.judged.get(self._key(body, roots, loads))
-            if alike is not None and alike.legal:
+            like = self._key(body, roots, loads)
+            alike = self.judged.get(like) if like is not None else None
+            if alike is not None and alike.verdict is None:
                 found = self._choose(body, roots, loads, alike.number)
                 if found.cost is None or found.cost.picoseconds != alike.picoseconds:
                     found = None
@@ -257,6 +259,15 @@ class ProgramCosts:
         )
         self.work += found.work
         return found
+
+
+def _for_the_like(judgement: Judgement, group: Group) -> Judgement:
+    """What is said of groups that are like one which was refused."""
+    verdict = judgement.verdict
+    if verdict is None:
+        return judgement
+    sentence = f"{verdict.sentence} (said of {kernel_name(group)}, which this is like)"
+    return replace(judgement, verdict=replace(verdict, sentence=sentence))
 
 
 def _boundary(scop: Scop, body: frozenset[int]) -> Verdict:

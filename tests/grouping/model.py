@@ -130,6 +130,9 @@ class Model:
         one, other = self.program.ops[value], self.program.ops[reader]
         return one.kind == other.kind == "map" and (one.axes, one.scale) == (other.axes, other.scale)
 
+    def structure(self, body: Values, roots: Values, loads: Values) -> int | None:
+        return None
+
     def must_store(self, value: int) -> bool:
         return self.program.ops[value].kind == "opaque"
 
