@@ -17,14 +17,15 @@ ROWS, MATRIX = "f32[M~16384, 4096]", "f32[4096, 4096]"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A function of arrays, and the specifications of its arguments."""
+    """A function of arrays, the specifications of its arguments, and whose arrays they stand for, if anybody's."""
 
     function: Function
     specs: tuple[str, ...]
+    library: bool | str = True
 
     def plan(self) -> pf.Plan:
         """A fresh plan for an H200."""
-        return pf.jit(self.function).plan(*map(pf.spec, self.specs), target="h200")
+        return pf.jit(self.function, library=self.library).plan(*map(pf.spec, self.specs), target="h200")
 
 
 def residual_blocks(blocks: int) -> Case:
@@ -134,6 +135,32 @@ def transformer_blocks(blocks: int) -> Case:
 
     square = "f32[256, 256]"
     return Case(program, ("f32[8, 1024, 256]", square, square, square, square, "f32[256, 1024]", "f32[1024, 256]"))
+
+
+def transformer_with_library(layers: int) -> Case:
+    """Twelve heads of attention and a two-layer network, every layer with weights of its own; a library multiplies."""
+
+    def normalised(x: Any, gain: Any, bias: Any) -> Any:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + bias
+
+    def layer(x: Any, g1: Any, b1: Any, wqkv: Any, wo: Any, g2: Any, b2: Any, up: Any, b3: Any, down: Any) -> Any:
+        heads = (normalised(x, g1, b1) @ wqkv).reshape(8, 1024, 3, 12, 64).transpose(2, 0, 3, 1, 4)
+        scores = heads[0] @ np.swapaxes(heads[1], -1, -2) * np.float32(0.125)
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        mixed = (e / e.sum(axis=-1, keepdims=True)) @ heads[2]
+        x = x + mixed.transpose(0, 2, 1, 3).reshape(8, 1024, 768) @ wo
+        return x + pf.gelu(normalised(x, g2, b2) @ up + b3) @ down
+
+    def program(x: Any, *weights: Any) -> Any:
+        for k in range(layers):
+            x = layer(x, *weights[9 * k : 9 * k + 9])
+        return x
+
+    row, wide = "f32[768]", "f32[3072]"
+    attention = (row, row, "f32[768, 2304]", "f32[768, 768]")
+    network = (row, row, "f32[768, 3072]", wide, "f32[3072, 768]")
+    return Case(program, ("f32[8, 1024, 768]", *(attention + network) * layers), "torch")
 
 
 def adam(parameters: int) -> Case:
@@ -264,6 +291,7 @@ FAMILIES: Mapping[str, Family] = {
     "binomial tree": Family(binomial_tree, 7),
     "perceptron": Family(perceptron, 4),
     "transformer blocks": Family(transformer_blocks, 45),
+    "transformer with library": Family(transformer_with_library, 58),
     "adam": Family(adam, 12),
     "runge-kutta": Family(runge_kutta, 90),
     "attention heads": Family(attention_heads, 9),

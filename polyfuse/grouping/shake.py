@@ -42,8 +42,9 @@ def _structure(queue: Queue, window: frozenset[int]) -> Hashable:
     """Equal for windows that are alike: in repeated layers what was vain in one is vain in the next."""
     state = queue.state
     kernels = [state.kernels[k] for k in sorted(window, key=state.names.__getitem__)]
-    roots, body, loads = (frozenset().union(*sets) for sets in zip(*[(k.roots, k.body, k.loads) for k in kernels]))
-    whole = state.costs.structure(body, state.needed(roots, window), loads - body)
+    body = frozenset[int]().union(*[k.body for k in kernels])
+    roots = state.needed(frozenset[int]().union(*[k.roots for k in kernels]), window)
+    whole = state.costs.structure(body, roots, frozenset[int]().union(*[k.loads for k in kernels]) - body)
     parts = tuple([state.costs.structure(k.body, k.roots, k.loads) for k in kernels])
     return (whole, parts) if whole is not None else window
 

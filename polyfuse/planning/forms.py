@@ -100,17 +100,21 @@ def _cheaper(
     costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, effort: int | None, what: str, gain: float = GAIN
 ) -> tuple[ProgramCosts, Grouping]:
     """The other form of a program, proved, where it gains enough; else the one that there is."""
+    before = _time(costs, grouping)
+    most = before - (max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0)
     try:
-        other = proved(others, grouped(others, effort, grouping.spent))
+        other = grouped(others, effort, grouping.spent, int(most))
+        time = other.time
+        if time < most:  # what is not cheap enough before it is proved is not proved
+            other = proved(others, other)
+            time = _time(others, other)
     except ScheduleError as error:
         fusion_log.info("not %s: %s", what, error)
         return costs, grouping
-    time, before = _time(others, other), _time(costs, grouping)
     fusion_log.info("%s: %d us, %d without", what, time // 10**6, before // 10**6)
     costs.work = others.work = costs.work + others.work
     spent = grouping.spent + other.spent
-    least = max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0
-    if time < before - least:
+    if time < most:
         return others, replace(other, spent=spent)
     return costs, replace(grouping, spent=spent)
 

@@ -48,9 +48,9 @@ def settled(options: Options, program: Program) -> Options:
     return replace(options, contract=False, round="every-op", library=False)
 
 
-def grouped(costs: ProgramCosts, effort: int | None, spent: int = 0) -> Grouping:
+def grouped(costs: ProgramCosts, effort: int | None, spent: int = 0, most: int | None = None) -> Grouping:
     """The cheapest partition that respects the user's options, but for wishes that are illegal.  `spent`: work of
-    earlier searches for the same plan."""
+    earlier searches for the same plan.  `most`: picoseconds from which on it is of no use."""
     return search(
         costs,
         together=costs.steering.wishes(),
@@ -59,6 +59,7 @@ def grouped(costs: ProgramCosts, effort: int | None, spent: int = 0) -> Grouping
         fusible=costs.steering.fusible,
         effort=effort,
         granted=granted(costs.options, spent),
+        most=most,
     )
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from benchmarks.planning import planned
-from benchmarks.planning_programs import FAMILIES, residual_blocks
+from benchmarks.planning_programs import FAMILIES, Case, residual_blocks, softmax_and_matmul, transformer_with_library
+from polyfuse.planning import program_costs
+from polyfuse.planning.choose import Choice, choose
 from polyfuse.planning.program_costs import ProgramCosts
+from polyfuse.strategies.situation import Situation
 
 
 @pytest.mark.parametrize(("family", "operations"), [("residual blocks", 63), ("attention heads", 18), ("adam", 60)])
@@ -27,6 +32,28 @@ def test_a_thousand_operations_are_planned_in_seconds() -> None:
     assert len(plan.scop.statements) > 1000
     traced = sys.gettrace() is not None  # coverage makes planning several times slower
     assert measured.seconds < (40 if traced else 10), measured
+
+
+@pytest.mark.parametrize(("program", "layers"), [(softmax_and_matmul, 6), (transformer_with_library, 3)])
+def test_layers_that_are_alike_are_planned_once(
+    program: Callable[[int], Case], layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice as many layers take twice as many kernels, and no more groups are scheduled to learn a price or a refusal,
+    nor more questions asked; kernels like one that has a schedule take that one's."""
+    scheduled: list[int | None] = []
+
+    def counted(situation: Situation, *, number: int | None = None, **wishes: Any) -> Choice:
+        scheduled.append(number)
+        return choose(situation, number=number, **wishes)
+
+    monkeypatch.setattr(program_costs, "choose", counted)
+    few = planned(program(layers))[1]
+    known = scheduled.count(None)
+    scheduled.clear()
+    many = planned(program(2 * layers))[1]
+    assert many.kernels == 2 * few.kernels
+    assert scheduled.count(None) <= 1.02 * known
+    assert many.isl < 50  # beyond what was asked for half of the layers
 
 
 @pytest.mark.parametrize("family", ["residual blocks", "pointwise chain", "softmax and matmul", "perceptron", "adam"])
