@@ -1,12 +1,13 @@
 """States of cascades (`polyfuse.scalars.CASCADES`) meet: in the slots of a thread, across threads, and around a loop.
 
-    max_sumexp   M = max m,  S = sum of s * exp(m - M)
-    moments      N = sum of n,  U = (sum of n * u) / N,  Q = sum of q + n * (u - U)^2
-    comoments    likewise with V of v, and Q = sum of q + n * (u - U) * (v - V)
+    max_sumexp       M = max m,  S = sum of s * exp(m - M)
+    max_sumexp_sum   and N = sum of n,  D = sum of d + n * (m - M)
+    moments          N = sum of n,  U = (sum of n * u) / N,  Q = sum of q + n * (u - U)^2
+    comoments        likewise with V of v, and Q = sum of q + n * (u - U) * (v - V)
 
-An element is the state (x, w), (1, x, 0) or (1, x, y, 0).  Any number of states meets at once, so that an element costs
-one exponential; what was summed relative to one maximum or mean is moved to the common one.  Parts without elements,
-and parts of -inf alone, count nothing: (-inf, 0) and (0, 0, ...) are neutral.
+An element is the state (x, w), (x, w, 1, 0), (1, x, 0) or (1, x, y, 0).  Any number of states meets at once, so that
+an element costs one exponential; what was summed relative to one maximum or mean is moved to the common one.  Parts
+without elements, and exponentials of -inf, count nothing: (-inf, 0) and (0, 0, ...) are neutral.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from polyfuse import kernel as ir
 from polyfuse.dtypes import DType, bool_, f32
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 
+OF_MAXIMA = ("max_sumexp", "max_sumexp_sum")
+"""Whose states are relative to a maximum."""
 Collect = Callable[[str, str, Expr], Sequence[ir.Op]]
 """``name = monoid of all values``: in registers, or across threads."""
 
@@ -28,18 +31,22 @@ def gathered(
     """All states that `collect` brings together, merged into `names`; `state` may read them.  `terms`: what the
     exponentials are called, where they are wanted besides."""
     apply = _Arithmetic(dtype)
-    if monoid == "max_sumexp":
-        top, total = state
+    if monoid in OF_MAXIMA:
+        top, total, *more = state
         whole, base = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.all_base", dtype)
-        moved: Expr = apply("exp", apply("subtract", top, base))
+        distance = apply("subtract", top, base)
+        moved: Expr = apply("exp", distance)
         named = [ir.Let(terms, moved)] if terms else []
-        return [
+        found = [
             *collect(whole.name, "max", top),
             ir.Let(base.name, apply.base(whole)),
             *named,
             *collect(names[1], "sum", apply.times(total, Ref(terms, dtype) if terms else moved)),
-            ir.Let(names[0], whole),
         ]
+        if more:
+            found += collect(names[3], "sum", apply.plus(more[1], apply.as_often(more[0], distance)))
+            found += collect(names[2], "sum", more[0])
+        return [*found, ir.Let(names[0], whole)]
     count, *means, spread = state
     every = Ref(f"{names[0]}.all", dtype)
     centres = [Ref(f"{name}.all", dtype) for name in names[1:-1]]
@@ -58,15 +65,20 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
     """The states `names` and `parts` into `names`."""
     apply = _Arithmetic(dtype)
     old, new = [Ref(n, dtype) for n in names], [Ref(n, dtype) for n in parts]
-    if monoid == "max_sumexp":
+    if monoid in OF_MAXIMA:
         whole, base = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.all_base", dtype)
-        moved = [apply("multiply", s, apply("exp", apply("subtract", m, base))) for m, s in (old, new)]
-        return [
+        distances = [apply("subtract", state[0], base) for state in (old, new)]
+        moved = [apply("multiply", s[1], apply("exp", d)) for s, d in zip((old, new), distances, strict=True)]
+        found = [
             ir.Let(whole.name, apply("maximum", old[0], new[0])),
             ir.Let(base.name, apply.base(whole)),
             ir.Let(names[1], apply("add", *moved)),
-            ir.Let(names[0], whole),
         ]
+        if len(names) > 2:
+            pairs = zip((old, new), distances, strict=True)
+            sums = [apply.plus(s[3], apply.as_often(s[2], distance)) for s, distance in pairs]
+            found += [ir.Let(names[3], apply("add", *sums)), ir.Let(names[2], apply("add", old[2], new[2]))]
+        return [*found, ir.Let(names[0], whole)]
     every, share = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.share", dtype)
     steps = [Ref(f"{name}.step", dtype) for name in names[1:-1]]
     apart = apply("multiply", apply("multiply", steps[0], steps[-1]), apply("multiply", old[0], share))
@@ -109,6 +121,13 @@ class _Arithmetic:
                 return self("where", where, self.times(kept, value), none)
             case _:
                 return self("multiply", weight, value)
+
+    def as_often(self, count: Expr, distance: Expr) -> Expr:
+        """``count * distance``, and nothing where nothing is counted: that may be infinitely far."""
+        if not isinstance(count, Ref):
+            return self.times(count, distance)
+        none = Apply("equal", (count, Const(0.0, self.dtype)), bool_)
+        return self("where", none, Const(0.0, self.dtype), self("multiply", count, distance))
 
     def plus(self, known: Expr, value: Expr) -> Expr:
         match known:

@@ -1,6 +1,7 @@
 """Sums relative to an earlier reduction over the same elements, taken in the same pass as it.
 
     m = max(x);  s = sum(exp(x - m))      ->   (m, t) = max_sumexp(x, 1);   s = t + (m - m)
+    and then     a = sum((x - d) - e)     ->   (m, t, n, b) = max_sumexp_sum(x, 1, 1, 0);  a = b + n * ((m - d) - e)
     a = sum(x);  s = sum((x - d)^2)       ->   (n, u, q) = moments(1, x, 0);  a = n * u;  s = q + n * (u - d)^2
     s = sum((x - d) * (y - e))            ->   (n, u, v, q) = comoments(1, x, y, 0);  s = q + n * (u - d) * (v - e)
 
@@ -34,12 +35,15 @@ class Site:
 def sites(program: Program) -> tuple[Site, ...]:
     """The reductions that one pass may compute with those that they depend on, in topological order."""
     sums: dict[bytes, Reduce] = {}
+    maxima: dict[bytes, Reduce] = {}  # of what is summed relative to them
     found: list[Site] = []
     for node in expr.topological(program.outputs):
         if not isinstance(node, Reduce) or node.monoid != "sum" or node.dtype not in (f32, f64):
             continue
-        site = _exponentials(node) or _products(node, sums)
+        site = _exponentials(node) or _products(node, sums) or _distances(node, maxima)
         found += [site] if site is not None else []
+        if site is not None and site.monoid == "max_sumexp":
+            maxima[_elements(site.firsts[0].operands[0], node.axes)] = site.firsts[0]
         sums.setdefault(_elements(node.operands[0], node.axes), node)
     return tuple(found)
 
@@ -52,6 +56,25 @@ def _exponentials(total: Reduce) -> Site | None:
                 alike = _elements(first.operands[0], first.axes) == _elements(x, total.axes)
                 return Site("max_sumexp", (first,), total) if alike else None
     return None
+
+
+def _distances(total: Reduce, maxima: Mapping[bytes, Reduce]) -> Site | None:
+    """A sum of distances from what follows from the maximum of the same elements, as from a logarithm of their sum."""
+    elements, points = _apart(total)
+    first = maxima.get(_elements(elements, total.axes)) if points else None
+    follows = first is not None and first.digest in {node.digest for node in expr.topological(points)}
+    return Site("max_sumexp_sum", (first,), total) if first is not None and follows else None
+
+
+def _apart(total: Reduce) -> tuple[Node, tuple[Node, ...]]:
+    """What a sum takes the distances of, and from which points: x and (d, e) of ``(x - d) - e``."""
+    elements, points = _narrow(total.operands[0]), list[Node]()
+    while isinstance(elements, Map) and elements.function == "subtract":
+        point = _per_result(elements.operands[1], total)
+        if point is None:
+            break
+        elements, points = elements.operands[0], [point, *points]
+    return elements, tuple(points)
 
 
 def _products(total: Reduce, sums: Mapping[bytes, Reduce]) -> Site | None:
@@ -125,7 +148,8 @@ def _per_result(repeated: Node, total: Reduce) -> Node | None:
 def cascaded(program: Program, chosen: Collection[Site]) -> Program:
     """The program with the reductions of each site taken in one pass.  A sum whose elements have two means of their own
     leaves the sums that these follow from as they are: the pass takes them besides."""
-    monoids = {f.digest: site.monoid for site in chosen if site.monoid != "comoments" for f in site.firsts}
+    wide = sorted(chosen, key=lambda site: site.monoid == "max_sumexp_sum")  # whose state has that of the other, too
+    monoids = {f.digest: site.monoid for site in wide if site.monoid != "comoments" for f in site.firsts}
     totals = {site.total.digest: site for site in chosen}
     states: dict[bytes, tuple[Reduce, ...]] = {}
 
@@ -136,24 +160,38 @@ def cascaded(program: Program, chosen: Collection[Site]) -> Program:
             wide = f64 if node.dtype == f64 else f32
             elements = tuple(_as(_narrow(x), wide) for x in node.operands)
             state = states[original.digest] = _state(monoid, elements, node.axes)
-            whole = state[0] if monoid == "max_sumexp" else expr.map_("multiply", (state[0], state[1]))
+            whole = state[0] if monoid.startswith("max") else expr.map_("multiply", (state[0], state[1]))
             return _as(whole, node.dtype)
         site = totals.get(original.digest)
         if site is None:
             return node
         if site.monoid == "max_sumexp":
-            top, total = states[site.firsts[0].digest]
+            top, total, *_ = states[site.firsts[0].digest]
             return expr.map_("add", (total, expr.map_("subtract", (top, top))))
+        if site.monoid == "max_sumexp_sum":
+            return _from_points(node, states[site.firsts[0].digest])
         return _around(node, states.get(site.firsts[0].digest) if site.monoid == "moments" else None)
 
     return rebuild_program(program, change)
+
+
+def _from_points(node: Reduce, state: tuple[Reduce, ...]) -> Node:
+    """The sum of distances from other points than the maximum, by those from it."""
+    distance, _, count, apart = state
+    _, points = _apart(node)
+    moved: Node = distance
+    for point in points:
+        moved = expr.map_("subtract", (moved, _as(point, node.dtype)))
+    return expr.map_("add", (apart, expr.map_("multiply", (count, moved))))
 
 
 def _state(monoid: str, elements: tuple[Node, ...], axes: tuple[int, ...]) -> tuple[Reduce, ...]:
     """The components of the state of all elements."""
     first = elements[0]
     one, zero = (expr.view(expr.constant(value, first.dtype), first.shape, ()) for value in (1, 0))
-    operands = (*elements, one) if monoid == "max_sumexp" else (one, *elements, zero)
+    operands = {"max_sumexp": (*elements, one), "max_sumexp_sum": (*elements, one, one, zero)}.get(
+        monoid, (one, *elements, zero)
+    )
     return tuple(expr.reduce_(monoid, operands, axes, component) for component in range(len(operands)))
 
 
