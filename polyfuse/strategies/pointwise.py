@@ -16,6 +16,7 @@ from polyfuse.expr import IndexEntry
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass, unit_dimension
+from polyfuse.strategies.shared import is_shifted, shared
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 THREADS = 128  # small blocks: the loads of some run beside the stores of others
@@ -53,6 +54,9 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
         yield _gpu(situation, axes, axes[-1])
     if colours := _colours(situation, axes, inner):
         yield _gpu(situation, axes, inner, _Way(whole=colours, few=_few_of_many(situation, inner, colours)))
+    for whole in shared(situation, axes, inner):
+        for few in _few_of_shared(situation, inner, whole):
+            yield _gpu(situation, axes, inner, _Way(whole=whole, few=few))
     if part := _part(situation, inner):
         yield _gpu(situation, axes, inner, _Way(part=part))
 
@@ -98,6 +102,15 @@ def _few_of_many(situation: Situation, inner: AxisClass, colours: AxisClass) -> 
     count = colours.size(situation.hints)
     vector = 1 if count == power_below(count) else min(4, situation.width(inner.extent, flat=False))
     return max(1, power_below(MOST_RESULTS // (vector * count))), vector
+
+
+def _few_of_shared(situation: Situation, inner: AxisClass, whole: AxisClass) -> Iterator[tuple[int, int]]:
+    """As `_few_of_many`, of a thread that keeps what several results share: in vectors, and in single elements where
+    something is read a few elements further on, where vectors do not begin."""
+    count, width = whole.size(situation.hints), situation.width(inner.extent, flat=False)
+    unroll = max(1, BYTES_IN_FLIGHT // (max(situation.long_itemsizes) * width))
+    for vector in (width, 1) if is_shifted(situation, inner, width) else (width,):
+        yield min(unroll, power_below(MOST_RESULTS // (vector * count))), vector
 
 
 def exactly(extent: Affine, count: int) -> tuple[AnyGuard, ...]:
