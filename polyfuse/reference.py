@@ -369,7 +369,7 @@ def _positions(node: Reduce, operands: Sequence[Array]) -> Any:
     if values.dtype.kind == "f" or values.dtype.name == "bfloat16":
         nan = (values != values).any(-1, keepdims=True)
         hit = np.where(nan, values != values, values == best)
-    position = np.where(hit, indices, np.iinfo(np.int64).max).min(-1)
+    position = np.where(hit, indices, np.iinfo(indices.dtype).max).min(-1)
     if node.component == 1:
         return position
     return np.squeeze(best, -1)

@@ -11,6 +11,7 @@ from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.held import held
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
+from polyfuse.strategies.pairs import pairs
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.prefix import prefix
 from polyfuse.strategies.reduction import reduction
@@ -26,6 +27,7 @@ STRATEGIES = (
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
     in_thread,  # reductions over a few elements: windows of a pooling
+    pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
     prefix,  # scans in fewer threads than a block could have

@@ -126,7 +126,7 @@ def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> li
     return found
 
 
-def _share(
+def share_of(
     situation: Situation, axis: AxisClass, blocks: list[Digit], step: int, waves: int
 ) -> tuple[Digit, int] | None:
     """A block digit for `axis` and how many steps of `step` elements make one block's share, so that all blocks fill
@@ -182,7 +182,7 @@ def _shared_rows(
     tx, c, v = thread("tx", 1, lanes), slot("c", most), slot("v", width)
     digits, splits = block_digits(parallel, {})
     span = lanes * width * c.count
-    found = _share(situation, long, digits, span if long is inner else 1, waves)
+    found = share_of(situation, long, digits, span if long is inner else 1, waves)
     if found is None:
         return None
     b, steps = found
@@ -418,7 +418,7 @@ def _columns(
     combines: dict[str, Combination] = {}
     outer, share = run_block(main, digits), main.run
     if waves:
-        found = _share(situation, main, digits, rows * unroll, waves)
+        found = share_of(situation, main, digits, rows * unroll, waves)
         if found is None:
             return None
         (outer, steps), share = found, found[1] * rows * unroll

@@ -339,6 +339,25 @@ def activations(x, y):
     return pf.sigmoid(x) * np.tanh(y) + pf.gelu(x)
 
 
+def distances(a, b):
+    return ((a[:, None] - b[None]) ** 2).sum(axis=-1)
+
+
+def nearest(a, b):
+    d = np.abs(a[:, None] - b[None]).sum(axis=-1)
+    return d.argmin(axis=1), d.min(axis=1)
+
+
+def densities(a, b):
+    return np.exp(-((a[:, None] - b[None]) ** 2).sum(axis=-1)).sum(axis=1)
+
+
+def forces(p):
+    d = p[None] - p[:, None]
+    q = (d * d).sum(axis=-1) + 0.125
+    return (d / (q * np.sqrt(q))[..., None]).sum(axis=1)
+
+
 EXAMPLES = (
     Example("polynomial", "pointwise", polynomial, lambda m, n: [(m, n)] * 2, (64, 128), FLOATS + INTEGERS),
     Example("several results", "pointwise", several_results, lambda m, n: [(m, n), (n,)], (64, 128)),
@@ -349,6 +368,10 @@ EXAMPLES = (
     Example("pooled", "in_thread", pooled, lambda m, n: [(2, m, n)], (64, 64), FLOATS + INTEGERS, least=3),
     Example("pooled with strides", "in_thread", pooled_apart, lambda m, n: [(m, n)], (64, 64), least=3, largest=64),
     Example("directions", "in_thread", directions, lambda n: [(n, 3)], (500,), least=1, value="lengths"),
+    Example("distances", "pairs", distances, lambda m, n: [(m, 5), (n, 5)], (64, 96), FLOATS + INTEGERS),
+    Example("nearest", "pairs", nearest, lambda m, n: [(m, 4), (n, 4)], (64, 96), least=1),
+    Example("densities", "pairs", densities, lambda m, n: [(m, 3), (n, 3)], (64, 96)),
+    Example("forces", "pairs", forces, lambda n: [(n, 3)], (96,), ("f4", "f8"), least=1),
     Example("softmax", "rows", softmax, lambda m, n: [(m, n)], (8, 512), least=1),
     Example("normalised", "rows", normalised, lambda m, n: [(m, n), (n,)], (8, 512), least=1),
     Example("row positions", "rows", row_positions, lambda m, n: [(m, n)], (8, 512), FLOATS + INTEGERS, least=1),

@@ -37,6 +37,7 @@ def test_a_schedule_is_compared_by_its_text() -> None:
 @pytest.mark.parametrize(
     ("function", "specs"),
     [
+        (lambda x: (x.argmin(axis=1), x.argmax(axis=0)), ("f32[N, 64]",)),
         (programs.softmax, ("f32[N, 64]",)),
         (programs.softmax, ("f64[M, N~200]",)),
         (programs.gate, ("f32[M, N]", "f16[M, N]", "f32[N]")),

@@ -1,0 +1,89 @@
+"""Pairs of elements of two classes, each with a short sum: what a thread holds, what it reads, what threads combine."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import polyfuse as pf
+from polyfuse.plan import Plan
+from polyfuse.testing import assert_equivalent, assert_legal
+from tests.schedules.strategies import densities, distances, forces, nearest
+
+POINTS, OTHERS = "f32[N~8192, K~8]", "f32[M~8192, K~8]"
+
+
+def planned(function: Any, *specs: str, **options: Any) -> Plan:
+    return pf.jit(function, **options).plan(*map(pf.spec, specs), target="h200")
+
+
+def test_a_thread_holds_points_and_reads_the_others_in_a_loop() -> None:
+    plan = planned(distances, "f32[8192, 8]", "f32[8192, 8]")
+    (kernel,) = plan.kernels
+    loads = {p.name: [loop for loop, _ in p.path] for p in kernel.schedule.placed if p.role == "load"}
+    assert kernel.strategy == "pairs"
+    assert sorted(loads.values()) == [[], ["r"]]
+    source = plan.source()
+    assert "threads_" not in source and "barrier" not in source
+    assert len(re.findall(r"Tile\(\([124], 8\), \([08], 1\), vector=8\)", source)) == 2  # of points all, at once
+    assert plan.cost_analysis().seconds < 2 * (1 << 28) / 4.28e12
+
+
+@pytest.mark.parametrize("function", [densities, forces, nearest], ids=lambda f: f.__name__)
+def test_threads_combine_the_long_reduction_alone(function: Any) -> None:
+    specs = ["f32[8192, 3]"] if function is forces else ["f32[8192, 3]", "f32[8192, 3]"]
+    (kernel,) = planned(function, *specs).kernels
+    assert kernel.strategy == "pairs"
+    slots = {d.name for d in kernel.schedule.digits if d.kind == "slot"}
+    sums = [s for s in kernel.group.statements() if s.monoid == "sum" and len(s.extents) == 3]
+    short = [p for p in kernel.schedule.placed if p.role == "compute" and p.value == sums[0].id]
+    assert len(short) == 1 and short[0].place[2].names() <= {f"${name}" for name in slots}
+
+
+SYMBOLIC = [
+    (distances, (POINTS, OTHERS), {"N": 37, "M": 300, "K": 8}),
+    (distances, ("f16[B~64, N~1024, K~4]", "f16[B, M~1024, K]"), {}),
+    (densities, ("f32[N~16384, K~3]", "f32[M~16384, K]"), {"N": 132, "M": 20, "K": 3}),
+    (nearest, ("f32[N~1000000, K~16]", "f32[M~64, K]"), {"N": 304, "M": 8, "K": 16}),
+    (forces, ("f32[N~8191, K~3]",), {"N": 77, "K": 3}),
+]
+
+
+@pytest.mark.parametrize(("function", "specs", "sizes"), SYMBOLIC, ids=lambda c: getattr(c, "__name__", ""))
+def test_sizes_may_be_symbols_and_ragged(function: Any, specs: tuple[str, ...], sizes: dict[str, int]) -> None:
+    if not sizes:
+        function, sizes = _batched, {"B": 2, "N": 33, "M": 40, "K": 4}
+    plan = planned(function, *specs)
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "pairs"
+    assert_legal(plan)
+    assert_equivalent(planned(function, *specs, fuse=False), plan, seeds=(0,), sizes=[sizes])
+
+
+def _batched(a: Any, b: Any) -> Any:
+    return ((a[:, :, None] - b[:, None]) ** 2).sum(axis=-1)
+
+
+def test_a_long_class_dealt_to_blocks_is_added_up_by_the_last() -> None:
+    plan = planned(forces, "f32[N~4000, 3]", tiles={"sum_1": {"share": 128, "lanes": 32, "threads": 128}})
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "pairs" and kernel.schedule.grid_combine
+    assert_legal(plan)
+    assert_equivalent(planned(forces, "f32[N~4000, 3]", fuse=False), plan, seeds=(0,), sizes=[{"N": 300}])
+
+
+def test_the_width_of_a_tile_follows_the_registers_that_an_element_takes() -> None:
+    for count, most in ((8, 4), (16, 4), (32, 2)):
+        widths = {1, 2, 4}
+        for width in sorted(widths):
+            specs = [f"f32[8192, {count}]"] * 2
+            plan = planned(distances, *specs, tiles={"sum": {"vector": width}}, strategies={"sum": "pairs"})
+            assert dict(plan.kernels[-1].schedule.parameters)["vector"] == width
+        assert dict(planned(distances, *specs).kernels[0].schedule.parameters)["vector"] <= most
+
+
+def test_longer_sums_are_no_pairs() -> None:
+    (kernel,) = planned(distances, "f32[1024, 33]", "f32[1024, 33]").kernels
+    assert kernel.strategy != "pairs"
