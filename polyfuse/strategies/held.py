@@ -14,7 +14,16 @@ from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block_digits, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.situation import (
+    Situation,
+    block_digits,
+    mixed,
+    power_above,
+    power_below,
+    row_width,
+    slot,
+    thread,
+)
 
 HELD = 32
 """Words of a row or panel that a thread holds at most: a block of 512 threads leaves room for a second one then."""
@@ -30,6 +39,9 @@ PANEL_CLUSTER = 1  # unless asked for: of 16384 rows, 504 to 570 us against 572 
 LONG = {True: 32768, False: 16384}
 """Rows, of whole vectors or of words, up to which one block alone is about as fast: 296 us against 324 for the softmax
 of 4096 x 32768 on an H200.  Fewer kinds of kernels serve all lengths then."""
+BESIDE_FROM = {True: 16384, False: 4096}
+"""The same where shared memory holds a part.  Words that a block does not hold it reads again: softmax of 16384 rows of
+8191 takes 270 us instead of 348, of 16381 618 instead of 932, layernorm of them 273 and 614 instead of 345 and 1039."""
 SECTORS = (256, 128, 64)
 """Bytes of a panel's row: cache lines, or half of one where rows are many."""
 
@@ -68,10 +80,11 @@ def comes_back(situation: Situation, over: list[AxisClass]) -> bool:
 
 def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Proposal | None:
     """Rows over the threads of two blocks or more; of one, where `beside` the registers shared memory holds words."""
-    width = situation.width(inner.extent, flat=False)
     size, asked = inner.size(situation.hints), situation.tiles
+    is_long = size > LONG[False]
+    width = situation.width(inner.extent, flat=False) if is_long else row_width(situation, inner.extent)
     chunks, shared = asked.get("chunks") or max(1, most // width), asked.get("shared", beside // width)
-    if not asked and size <= (THREADS[0] * HELD if shared else LONG[width == situation.widest]):
+    if not asked and size <= (BESIDE_FROM if shared else LONG)[width == situation.widest]:
         return None
     shape = _cluster(situation, -(-size // ((chunks + shared) * width)))
     if shape is None or shape[1] == 1 and (not shared or beside > HELD and not asked):

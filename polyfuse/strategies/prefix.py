@@ -15,8 +15,8 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.reduction import is_ragged, row_width, run_block
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, slot, thread
+from polyfuse.strategies.reduction import is_ragged, run_block
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, row_width, slot, thread
 
 ROW_THREADS = (256, 512)
 COLUMN_LANES = (4, 8, 16)  # warps of a block, side by side along the kept class

@@ -31,6 +31,7 @@ from polyfuse.strategies.situation import (
     mixed,
     power_above,
     power_below,
+    row_width,
     slot,
     thread,
 )
@@ -343,14 +344,6 @@ def _fewer_lanes(situation: Situation, lanes: int, chunks: int, width: int) -> t
 def is_ragged(situation: Situation, row: AxisClass) -> bool:
     """Whether a lone row in runs is no whole number of vectors: its end is masked in the last block alone."""
     return row.run > 0 and situation.width(row.extent, flat=True) > row_width(situation, row.extent)
-
-
-def row_width(situation: Situation, extent: Affine) -> int:
-    """Whole vectors or single words, so that many shapes share few kernels."""
-    width = situation.width(extent, flat=False)
-    if width == situation.widest or "vector" in situation.tiles:
-        return width
-    return min(width, max(1, 4 * situation.widest // situation.target.vector_bytes))
 
 
 def _capacity(extent: Affine, n: int, width: int, whole: bool) -> tuple[int, int, int, int]:

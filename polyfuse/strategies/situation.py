@@ -152,6 +152,14 @@ class Situation:
         return [v for v, count in counts.items() if 2 * count >= max(counts.values())]
 
 
+def row_width(situation: Situation, extent: Affine) -> int:
+    """Whole vectors or single words, so that many shapes share few kernels."""
+    width = situation.width(extent, flat=False)
+    if width == situation.widest or "vector" in situation.tiles:
+        return width
+    return min(width, max(1, 4 * situation.widest // situation.target.vector_bytes))
+
+
 def power_above(n: int) -> int:
     """The least power of two that is at least `n`."""
     return 1 << max(0, n - 1).bit_length()

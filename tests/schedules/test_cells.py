@@ -131,6 +131,19 @@ def test_rows_beyond_the_registers_of_half_a_processor() -> None:
     assert kinds == [Keep, Combine, Kept, Keep, Combine, Kept]
 
 
+@pytest.mark.parametrize(("length", "threads"), [(8191, 128), (16381, 256), (6002, 128)])
+def test_rows_of_words_are_read_once(length: int, threads: int) -> None:
+    plan = pf.jit(softmax).plan(pf.spec(f"f32[N~16384, M~{length}]"), target="h200")
+    (kernel,) = plan.kernels
+    parameters = dict(kernel.schedule.parameters)
+    assert (kernel.strategy, parameters["vector"], kernel.schedule.threads) == ("held_rows", 1, threads)
+    assert len([p for p in kernel.schedule.placed if p.role == "load"]) == 1
+    assert_legal(plan)
+    x = np.random.default_rng(2).standard_normal((3, length)).astype(np.float32)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found, softmax(x.astype(np.float64)), rtol=1e-5)
+
+
 def test_one_set_of_cells_serves_one_value_after_the_other() -> None:
     (launch,) = planned(0).launches
     assert len(launch.kernel.cells) == 1
