@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import Guard, Layout
@@ -27,6 +27,9 @@ LENGTH = 32
 WIDEST = 16  # bytes of one access
 THREADS = 256
 
+Way = Literal["sorted", "merged", "scaled", "keyed"]
+"""How updates are combined: in their order; as they come; as integers, scaled to the largest of their place, or in the
+order of floats."""
 Products = tuple[tuple[str, tuple[Affine, ...]], ...]
 
 

@@ -7,10 +7,12 @@ us into 256 places, 143 into 30,000, 108 into a million.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
+from typing import assert_never
 
-from polyfuse.row_scatter import WIDEST, RowScatter, Volume, joins
-from polyfuse.scattered import Scatter, elements
+from polyfuse.row_scatter import WIDEST, RowScatter, Volume, Way, joins
+from polyfuse.scattered import CAPACITIES, SHARED, Scatter, elements
 from polyfuse.target import Target
 
 LINE = 128
@@ -80,6 +82,28 @@ def rows_seconds(v: Volume, target: Target) -> float:
     return max(merge, target.launch) + max(2 * v.result / target.bandwidth, target.launch)
 
 
-def is_faster_merged(v: Volume, target: Target) -> bool:
-    """Whether updates that may meet in any order should, rather than be sorted."""
-    return rows_seconds(v, target) < sorting_seconds(v.rows, v.key, target) + walking_seconds(v, target)
+def way_seconds(way: Way, v: Volume, target: Target) -> float:
+    """Of all that combines updates in one way."""
+    words: tuple[Volume, ...]
+    match way:
+        case "sorted":
+            return sorting_seconds(v.rows, v.key, target) + walking_seconds(v, target)
+        case "merged":
+            return rows_seconds(v, target)
+        case "scaled":
+            words = (replace(v, itemsize=4), replace(v, itemsize=8))
+        case "keyed":
+            words = (replace(v, itemsize=max(4, v.itemsize)),)
+        case _:
+            assert_never(way)
+    seconds = target.launch + max(2 * v.result / target.bandwidth, target.launch)
+    for word in words:  # what stands for the updates is written, merged, and read where the result is made
+        seconds += max((v.read + word.read) / target.bandwidth, target.launch) + _merged_seconds(word, target)
+    return seconds
+
+
+def _merged_seconds(v: Volume, target: Target) -> float:
+    """Of integers, in cells where these fit."""
+    if v.width > 1 or v.places > CAPACITIES[-1] or v.result > SHARED:
+        return rows_seconds(v, target)
+    return max(v.read / target.bandwidth, target.launch) + OVERHEAD + target.launch

@@ -10,7 +10,7 @@ from functools import partial
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.cost.prices import price
-from polyfuse.cost.scatters import is_faster_merged
+from polyfuse.cost.scatters import way_seconds
 from polyfuse.expr import Program
 from polyfuse.index_ranges import settle_bounds
 from polyfuse.options import Options
@@ -57,7 +57,7 @@ def plan_program(
     shorts, keys = tuple[Guard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":
         program, keys = ordered_scatters(  # updates are sorted by their place, or merged as they come
-            program, hints, layouts, options, partial(is_faster_merged, target=target)
+            program, hints, layouts, options, partial(way_seconds, target=target)
         )
     program = refine(program) if target.kind == "cuda" else program  # reshapes in between become finer dimensions
     program = replace(normalise(program), hints=hints)  # reverse scans become flips

@@ -19,7 +19,8 @@ from polyfuse.lower.sorted_scatters import sorted_kernels
 from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.row_scatter import RowScatter
 from polyfuse.scattered import Scatter, fits
-from polyfuse.scop import OpaqueStatement
+from polyfuse.scop import OpaqueStatement, Scop, Statement
+from polyfuse.terms import Const
 
 fusion_log = logging.getLogger("polyfuse.fusion")
 AS_THEY_COME = "updates are merged as they come"
@@ -75,11 +76,18 @@ def _merged(costs: ProgramCosts, statement: OpaqueStatement, step: int, site: in
     if not verdict:
         return None
     cells = scatter.cells(costs.target.processors, costs.hints)
-    base = costs.scop.statements[scatter.base].name if scatter.is_checked else ""
+    base = _name(costs.scop, scatter.base) if scatter.is_checked else ""
     products = dict(costs.scop.program.derived)
     buffers = (_buffer(scatter.into, scatter.merged, scatter.shape, step, products),) if scatter.is_apart else ()
     kernels = merging_kernels(scatter, cells, site)
     return Scattering(kernels, scatter.arrays(), products, buffers, fits(scatter, cells), base)
+
+
+def _name(scop: Scop, value: int) -> str:
+    """Of an array as the user knows it."""
+    statement = scop.statements[value]
+    is_made = isinstance(statement, Statement) and isinstance(statement.body[0], Const)  # by a rewrite, or zeros
+    return "the result" if is_made else statement.name
 
 
 def _buffer(

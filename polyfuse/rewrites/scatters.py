@@ -2,10 +2,12 @@
 
     y = x.at[i].set(u)    ->    w = scatter max(-1, positions, i);  y[p, c] = w[p] < 0 ? x[p, c] : u[w[p], c]
     y = x.at[i].add(u)    ->    o = stable_order(i);  y = scatter_sorted(x, u, i, o)
+    y = x.at[i].add(u)    ->    y = scatter_merged(x, u, i)            where updates may meet in any order
 
-Of assignments the last one stays: the largest position of an update, which needs no order to be found.  Anything else
-is combined by kernels that walk the updates sorted by their place (`polyfuse.lower.sorted_scatters`), but for what may
-meet in any order (`polyfuse.scattered`).  The library sorts the places, of whole rows where the scatter moves rows.
+Of assignments the last one stays: the largest position of an update, which needs no order to be found.  Other updates
+are combined in whatever way is the fastest of those that give the same bits in every run: sorted by their place and
+walked (`polyfuse.lower.sorted_scatters`; the library sorts, whole rows at a time), or merged as they come where they
+are integers, or stand for floats (`polyfuse.rewrites.unordered`).
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from math import prod
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.bindings import AnyGuard, Layout, VolumeGuard
-from polyfuse.dtypes import DType, bool_, i16, i32, i64
+from polyfuse.dtypes import DType, bool_, f64, i16, i32, i64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, Gather, IndexEntry, Node, Program, Scatter, Shape
 from polyfuse.options import Options
 from polyfuse.rewrites.rebuild import rebuild_program
-from polyfuse.row_scatter import MERGED, ORDER, SORTED, Volume
-from polyfuse.scalars import in_any_order
+from polyfuse.rewrites.unordered import MOST, keyed_extreme, scaled_sum
+from polyfuse.row_scatter import MERGED, ORDER, SORTED, Volume, Way
 from polyfuse.scatter_operands import narrowed
 from polyfuse.scattered import is_mergeable, is_merged
 
@@ -36,21 +38,24 @@ def ordered_scatters(
     hints: Mapping[str, int],
     layouts: Sequence[Layout],
     options: Options,
-    is_faster_merged: Callable[[Volume], bool],
+    seconds: Callable[[Way, Volume], float],
 ) -> tuple[Program, tuple[AnyGuard, ...]]:
     """The program whose scatters are run by kernels, and guards for the sizes whose numbers fit the keys.  `hints`: a
-    typical value of every size.  `layouts`: of the arguments.  `is_faster_merged`: whether rows that may meet in any
-    order should, rather than be sorted."""
-    given = _Given(hints, layouts, options, is_faster_merged)
+    typical value of every size.  `layouts`: of the arguments.  `seconds`: of one way to combine updates."""
+    given = _Given(hints, layouts, options, seconds)
     sources: dict[bytes, Source] = {}
     guards: dict[AnyGuard, None] = {}
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, Scatter) or not node.base.rank or is_merged(node, options.atomics):
             return node
-        if options.batch_invariant and node.monoid != "set" and not in_any_order(node.monoid, node.dtype):
-            return node  # where a run of updates is cut depends on those of other places
-        result, fits = (_last if node.monoid == "set" else _combined)(_rows_of(node), given)
+        rows = _rows_of(node)
+        if node.monoid == "set":
+            result, fits = _last(rows, given)
+        elif ways := _ways(rows, given):
+            result, fits = _combined(rows, given, ways)
+        else:
+            return node
         guards.update(dict.fromkeys(fits))
         if original.digest in program.sources:
             made = [n for n in expr.topological([result]) if isinstance(n, (Gather, Scatter, expr.Opaque))]
@@ -71,7 +76,7 @@ class _Given:
     hints: Mapping[str, int]
     layouts: Sequence[Layout]
     options: Options
-    is_faster_merged: Callable[[Volume], bool]
+    seconds: Callable[[Way, Volume], float]
 
     def elements(self, shape: Shape) -> int:
         return prod(n.evaluate(self.hints) for n in shape)
@@ -149,24 +154,61 @@ def _narrow(node: Node, rank: int) -> Node | None:
             return None
 
 
-# ---------------------------------------------------------------------------------------------- by order
+# ---------------------------------------------------------------------------------------------- combined
 
 
-def _combined(rows: _Rows, given: _Given) -> tuple[Node, tuple[AnyGuard, ...]]:
-    """The updates combined by kernels: sorted by their place, or as they come where that changes nothing."""
+def _ways(rows: _Rows, given: _Given) -> list[Way]:
+    """Those that give the same bits in every run, and others where the user allows them."""
+    node, ways = rows.node, list[Way]()
+    is_float = node.dtype.kind == "f"
+    if not (given.options.batch_invariant and is_float):  # where a run is cut depends on updates of other places
+        ways.append("sorted")
+    if is_mergeable(node.monoid, node.dtype, given.options.atomics):
+        ways.append("merged")
+    if is_float and node.monoid == "sum" and node.dtype != f64 and given.elements(node.updates.shape) <= MOST:
+        ways.append("scaled")
+    if is_float and node.monoid in ("max", "min"):
+        ways.append("keyed")
+    return ways
+
+
+def _combined(rows: _Rows, given: _Given, ways: Sequence[Way]) -> tuple[Node, tuple[AnyGuard, ...]]:
+    """The updates combined in the fastest way."""
     node = rows.node
     dtype, guards = given.number_type(rows.targets)
-    at = _row_major(rows)
-    at = at if at.dtype == dtype else expr.map_("cast", [at], dtype)
     row = node.base.shape[node.base.rank - rows.width :]
     count, width, places = (given.elements(shape) for shape in (rows.over, row, rows.targets))
     found = Volume(count, width, places, node.dtype.itemsize, dtype.itemsize)
-    merges = is_mergeable(node.monoid, node.dtype, given.options.atomics) and given.is_faster_merged(found)
-    order = [] if merges else [expr.opaque(Call(ORDER, in_place=True), [at], rows.over, i64)]
+    way = min(ways, key=lambda w: given.seconds(w, found))
+    if way in ("sorted", "merged"):
+        return _in_kernels(rows, given, way, dtype), guards
+    fits = dict[AnyGuard, None]()
+
+    def integers(made: Scatter) -> Node:
+        result, more = _of_integers(made, given)
+        fits.update(dict.fromkeys(more))
+        return result
+
+    result = scaled_sum(node, integers) if way == "scaled" else keyed_extreme(node, integers)
+    if way == "scaled" and not all(n.is_constant for n in node.updates.shape):
+        fits[VolumeGuard(node.updates.shape, MOST)] = None
+    return result, tuple(fits)
+
+
+def _of_integers(node: Scatter, given: _Given) -> tuple[Node, tuple[AnyGuard, ...]]:
+    return (node, ()) if is_merged(node, False) else _combined(_rows_of(node), given, ("sorted", "merged"))
+
+
+def _in_kernels(rows: _Rows, given: _Given, way: Way, dtype: DType) -> Node:
+    """The updates sorted by their place, or merged as they come.  `dtype`: of the number of a place."""
+    node, at = rows.node, _row_major(rows)
+    at = at if at.dtype == dtype else expr.map_("cast", [at], dtype)
+    order = [expr.opaque(Call(ORDER, in_place=True), [at], rows.over, i64)] if way == "sorted" else []
     operands = [narrowed(node.base), node.updates, at, *order]
     strided = tuple(k for k, o in enumerate(operands) if given.is_strided(o))
     settings = (("monoid", node.monoid), ("copied", strided))
-    return expr.opaque(Call(MERGED if merges else SORTED, settings), operands, node.shape, node.dtype), guards
+    name = SORTED if way == "sorted" else MERGED
+    return expr.opaque(Call(name, settings), operands, node.shape, node.dtype)
 
 
 def _row_major(rows: _Rows) -> Node:
@@ -209,7 +251,7 @@ def _last(rows: _Rows, given: _Given) -> tuple[Node, tuple[AnyGuard, ...]]:
     dtype = i32 if dtype == i16 else dtype  # memory merges words
     none = expr.view(expr.constant(-1, dtype), rows.targets, ())
     found = expr.scatter(none, _positions(over, dtype), rows.operands, rows.index, "max", node.bounds)
-    winners, more = (found, ()) if is_merged(found, False) else _combined(_rows_of(found), given)
+    winners, more = _of_integers(found, given)
     row = expr.view(winners, node.shape, dimensions(len(rows.targets)))
     zero = expr.constant(0, dtype)
     is_any = expr.map_("greater_equal", [row, zero], bool_)
