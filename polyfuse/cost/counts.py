@@ -56,6 +56,10 @@ def operations(term: Expr) -> int:
     return FUNCTIONS[term.function].cost + sum(operations(o) for o in term.operands)
 
 
+def identity(term: Expr) -> Expr:
+    return term
+
+
 class Sizes:
     """Extents of digits at the hinted sizes."""
 
@@ -168,17 +172,21 @@ def _positions(
     return reach // (step if step >= least else 1) + 1
 
 
-def element_operations(statement: Statement) -> int:
+def element_operations(statement: Statement, bodies: Sequence[Expr] | None = None) -> int:
     """Operations of one execution of a statement: its terms, and the merge of a reduction or prefix."""
-    return sum([operations(b) for b in statement.body]) + merge_cost(statement.monoid)
+    terms = statement.body if bodies is None else bodies
+    return sum([operations(b) for b in terms]) + merge_cost(statement.monoid)
 
 
-def placed_operations(scop: Scop, placed: Placed, sizes: Sizes, threads: int) -> int:
-    """Operations of all executions: replicated ones cost issue slots like any other."""
+def placed_operations(
+    scop: Scop, placed: Placed, sizes: Sizes, threads: int, body: Callable[[Expr], Expr] = identity
+) -> int:
+    """Operations of all executions: replicated ones cost issue slots like any other.  `body`: what of a term is
+    computed."""
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement):
         return 0
-    each = element_operations(statement)
+    each = element_operations(statement, [body(b) for b in statement.body])
     used = placed.digits() | {loop for loop, _ in placed.path} if placed.path else placed.digits()
     count = sizes.product(used, ("slot", "loop")) * threads * sizes.blocks(placed)
     return each * count
@@ -190,12 +198,19 @@ def applications(term: Expr) -> int:
     return 1 + sum(applications(o) for o in term.operands) if isinstance(term, Apply) else 0
 
 
-def placed_instructions(scop: Scop, placed: Placed, sizes: Sizes, threads: int, folded: Container[str]) -> int:
-    """Instructions of all executions, at least; a multiply that a contraction absorbs is none."""
+def placed_instructions(
+    scop: Scop,
+    placed: Placed,
+    sizes: Sizes,
+    threads: int,
+    folded: Container[str],
+    body: Callable[[Expr], Expr] = identity,
+) -> int:
+    """Instructions of all executions, at least; a multiply that a contraction absorbs is none.  `body`: as above."""
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement) or placed.name in folded:
         return 0
-    each = sum([applications(b) for b in statement.body]) + merge_steps(statement.monoid)
+    each = sum([applications(body(b)) for b in statement.body]) + merge_steps(statement.monoid)
     count = sizes.product(placed.digits() | {loop for loop, _ in placed.path}, ("slot", "loop"))
     return each * count * threads * sizes.blocks(placed)
 

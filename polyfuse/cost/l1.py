@@ -2,12 +2,15 @@
 
 A warp's access takes one pass of the cache per line of 128 bytes: 32 neighbouring floats one, 32 vectors of four floats
 four, 32 floats that lie four apart four as well, for a quarter of the elements.  A 7-point stencil with such accesses,
-112 passes per 128 results, took 612 us for 130 million (benchmarks/results), of which the passes are 490.
+112 passes per 128 results, took 612 us for 130 million (benchmarks/results), of which the passes are 490.  Lines whose
+words lie in different banks share a pass: 32 bytes that lie 24 apart take two passes for six lines (67 million colours
+of pictures, 96 such loads a thread: 140 us).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import lru_cache
 from math import ceil, gcd
 
 from polyfuse.affine import Affine
@@ -17,6 +20,8 @@ from polyfuse.scop import Scop
 from polyfuse.target import Target
 
 LINE = 128  # bytes
+TAGS = 4  # lines that an access finds in one cycle
+BANKS = 32  # of words of four bytes
 
 
 def l1_seconds(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
@@ -44,7 +49,7 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
     assert isinstance(last, Affine)
     within, wide = _vector(scop, schedule, move, last, sizes)
     vector = min(wide, max(1, target.vector_bytes // itemsize))
-    span, apart, lanes = vector * itemsize, 1, 1
+    span, apart, lanes, steps = vector * itemsize, 1, 1, list[tuple[int, int]]()
     position = sizes.position(scop, move)
     aligned = _alignment(scop, schedule, target, move, itemsize, sizes, within)
     for d in schedule.of_kind("thread"):
@@ -55,11 +60,26 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
         factor = abs(last.coefficient(f"${d.name}"))
         near = abs(position.coefficient(f"${d.name}")) * itemsize < LINE  # rows of a few elements follow each other
         if factor or near:
-            span += (factor or abs(position.coefficient(f"${d.name}"))) * itemsize * (count - 1)
+            step = (factor or abs(position.coefficient(f"${d.name}"))) * itemsize
+            span += step * (count - 1)
+            steps.append((step, count))
         elif any(f"${d.name}" in e.names() for e in move.place[:-1] if isinstance(e, Affine)):
             apart *= count
-    per_warp = min(lanes, apart * (1 + max(0, span - aligned) / LINE))  # on average over where in a line it begins
+    in_line = 1 + max(0, span - aligned) / LINE  # on average over where in a line it begins
+    per_warp = min(lanes, apart * in_line * _shared(tuple(steps), vector * itemsize))
     return per_warp * _accesses(schedule, move, sizes) / vector * ceil(schedule.threads / target.warp)
+
+
+@lru_cache(maxsize=10_000)
+def _shared(steps: tuple[tuple[int, int], ...], size: int) -> float:
+    """Passes of an access over its lines: lanes lie (distance in bytes, count) apart and take `size` bytes each."""
+    starts = [0]
+    for step, count in steps:
+        starts = [start + step * k for start in starts for k in range(count)]
+    words = {(start + byte) // 4 for start in starts for byte in range(0, size, min(4, size))}
+    lines = len({4 * word // LINE for word in words})
+    fullest = max(sum(word % BANKS == bank for word in words) for bank in range(BANKS))
+    return max(fullest, ceil(lines / TAGS)) / lines
 
 
 def _alignment(

@@ -9,7 +9,7 @@ Cost decides nothing about legality.  Every constant names the measurement that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from polyfuse.cost import cpu as cost_cpu
 from polyfuse.cost.atomics import merging
@@ -17,6 +17,7 @@ from polyfuse.cost.counts import (
     Cost,
     Sizes,
     box_bytes,
+    identity,
     least_registers,
     moments,
     placed_instructions,
@@ -24,6 +25,7 @@ from polyfuse.cost.counts import (
     register_need,
 )
 from polyfuse.cost.l1 import l1_seconds
+from polyfuse.cost.middle import decided, of_the_middle
 from polyfuse.cost.phases import (
     PHASES,
     afar,
@@ -41,9 +43,13 @@ from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
 from polyfuse.target import Target
+from polyfuse.terms import Expr
 
 OVERLAP = 4
 """Passes of the first-level cache hide behind the rest while they are few: the norm in which the two times add up."""
+
+APART = 8
+"""Turns of blocks hide behind memory, and memory behind them, but for where both take about as long."""
 
 READ, WRITTEN = 0.915, 1.085
 """Times that a byte takes which a kernel reads or writes, over the mean of a copy.  On an H200, beyond 8 us: sums of 1
@@ -76,19 +82,24 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     shared = box_bytes(scop, schedule)
     registers, spilled = _registers(scop, schedule, target, sizes)
     occupancy = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), shared)
-    moved = traffic_of(scop, schedule, target, sizes, blocks, occupancy)
-    computed = [p for p in schedule.placed if p.role == "compute"]
-    flops = sum([placed_operations(scop, p, sizes, schedule.threads) for p in computed])
+    middle = of_the_middle(scop, schedule, sizes)
+    body = identity if middle is schedule else decided
+    moved = traffic_of(scop, middle, target, sizes, blocks, occupancy)
+    computed = [p for p in middle.placed if p.role == "compute"]
+    flops = sum([placed_operations(scop, p, sizes, schedule.threads, body) for p in computed])
     waits = waiting(scop, schedule, target, sizes)
     resident = min(blocks, max(1, occupancy) * target.processors)
     waves = -(-blocks // (max(1, occupancy) * target.processors))
     fill = _fill(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
-    terms = _terms(scop, schedule, target, sizes, moved, flops, fill, blocks, resident, occupancy)
+    terms = _terms(scop, middle, target, sizes, moved, flops, fill, blocks, resident, occupancy, body)
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
-    lines = l1_seconds(scop, schedule, target, sizes)
+    lines = l1_seconds(scop, middle, target, sizes)
+    turns = _in_turn(scop, middle, target, sizes, moved.in_flight, blocks, terms["compute"]) / max(1, occupancy)
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
+    if 2 * turns > together:
+        together = (together**APART + turns**APART) ** (1 / APART)
     terms["cache"] = max(terms["cache"], lines)
     bound = max(terms, key=lambda k: terms[k])
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
@@ -101,6 +112,19 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         bound = "latency"
     read, written, cached = moved.read, moved.written, moved.cache_read
     return Cost(read, written, cached, flops, registers, shared, occupancy, blocks, seconds, bound)
+
+
+def _in_turn(
+    scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, in_flight: int, blocks: int, compute: float
+) -> float:
+    """Seconds of all blocks of a processor, one behind the other, where each loads, then computes, then stores: it has
+    no more of them side by side than fit, whatever memory can do.  On an H200, 67 million results in blocks of 2,048:
+    231 us where registers leave room for two (nine taps four apart, 576 bytes loaded by a thread), 216 for three (25
+    taps, 384 bytes), 144 for six (the 25 taps as one sum)."""
+    if schedule.of_kind("loop") or in_phases(scop, schedule, target, sizes):
+        return 0.0
+    loads = in_flight * schedule.block_threads * target.processors / target.l2_bandwidth
+    return blocks / target.processors * (target.latency + loads) + compute
 
 
 def _fill(
@@ -134,12 +158,13 @@ def _terms(
     blocks: int,
     resident: int,
     occupancy: int,
+    body: Callable[[Expr], Expr],
 ) -> dict[str, float]:
     """Seconds that memory, cache and operations would take alone; what a kernel in phases cannot hide is memory's."""
     busy = min(1.0, blocks / target.processors)
     folded = folded_products(scop, schedule)
     computed = [p for p in schedule.placed if p.role == "compute"]
-    issued = sum([placed_instructions(scop, p, sizes, schedule.threads, folded) for p in computed])
+    issued = sum([placed_instructions(scop, p, sizes, schedule.threads, folded, body) for p in computed])
     memory = (READ * (moved.read + moved.wasted) + WRITTEN * (moved.written + moved.wasted_writes)) / (
         target.bandwidth * fill
     )

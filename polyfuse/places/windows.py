@@ -96,8 +96,10 @@ def _alone(window: Window, digits: Mapping[str, Digit], slots: set[str]) -> Wind
     (place,) = window.places
     used = [name for name in slots if any(f"${name}" in entry.names() for entry in place)]
     points = prod(digits[name].count for name in used)
-    along = [f for a, f in place[-1].terms if isinstance(a, str) and a[1:] in slots] if place else []
-    aligned = window.vector == 1 or (points == window.registers and min(along, default=1) == 1)
+    along = {a[1:]: f for a, f in place[-1].terms if isinstance(a, str) and a[1:] in slots} if place else {}
+    neighbours = min(along, key=lambda name: along[name], default="")
+    vectors = not neighbours or along[neighbours] == 1 and digits[neighbours].count & digits[neighbours].count - 1 == 0
+    aligned = window.vector == 1 or (points == window.registers and vectors)
     plain = not window.spans or (points <= window.registers and aligned)
     return replace(window, taken=window.taken and not plain)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import VolumeGuard
 from polyfuse.planning.choose import Choice
-from polyfuse.planning.collapse import factors_of
+from polyfuse.planning.joining import factors_of
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Index, Inside

@@ -56,6 +56,12 @@ def _refined(node: Node) -> Node:
             axes = [d for axis in node.axes for d in split.digits(axis)]
             value = expr.reduce_(node.monoid, [split.read(o) for o in operands], axes, node.component)
             return split.without(node.axes).whole(value)
+        case expr.Region(pieces=pieces):
+            composed = [_composed(piece) for piece in pieces]
+            split = _finest(node.shape, [floor for piece in composed for floor in _divisions(piece.index)])
+            if split is None:
+                return node
+            return split.whole(expr.region(split.finer, [split.piece(piece) for piece in composed]))
         case _:
             return node
 
@@ -85,13 +91,25 @@ class _Split:
         kept = [d for d in range(len(self.shape)) if d not in axes]
         return _Split(tuple(self.shape[d] for d in kept), tuple(self.factors[d] for d in kept))
 
-    def read(self, node: Node) -> Node:
-        """A value over `shape`, over the finer dimensions."""
+    @property
+    def coarse(self) -> list[Affine]:
+        """The dimensions of `shape` in the finer ones."""
         index: list[Affine] = []
         for d, factors in enumerate(self.factors):
             digits = zip(self.digits(d), (*factors, 1), strict=True)
             index.append(sum((dimension(k) * f for k, f in digits), Affine.of(0)))
-        return settled(expr.view(node, self.finer, index))
+        return index
+
+    def read(self, node: Node) -> Node:
+        """A value over `shape`, over the finer dimensions."""
+        return settled(expr.view(node, self.finer, self.coarse))
+
+    def piece(self, piece: expr.Piece) -> expr.Piece:
+        """A piece of a value over `shape`, over the finer dimensions."""
+        at = {f"%{d}": entry for d, entry in enumerate(self.coarse)}
+        last = _last(self.finer)
+        where = tuple([condition.substitute(at) for condition in piece.where])
+        return expr.Piece(where, piece.source, tuple([_settled(e.substitute(at), last) for e in piece.index]))
 
     def whole(self, node: Node) -> Node:
         """A value over the finer dimensions, over `shape`."""
@@ -111,25 +129,36 @@ def _below(factor: int, factors: Sequence[int]) -> int:
     return bounds[min(bounds.index(factor) + 1, len(bounds) - 1)]
 
 
+def _composed(piece: expr.Piece) -> expr.Piece:
+    """A piece of a view as one of what that shows."""
+    source = piece.source
+    if not isinstance(source, expr.View):
+        return piece
+    at = {f"%{d}": entry for d, entry in enumerate(piece.index)}
+    return expr.Piece(piece.where, source.source, tuple([entry.substitute(at) for entry in source.index]))
+
+
 def _split(shape: Shape, operands: Sequence[Node]) -> _Split | None:
     """How the dimensions of a value are to be split so that nothing divides where its operands are read; None where
     nothing does, or no split is enough."""
+    return _finest(shape, [floor for o in operands if isinstance(o, expr.View) for floor in _divisions(o.index)])
+
+
+def _finest(shape: Shape, floors: Sequence[FloorDiv]) -> _Split | None:
     found: list[set[int]] = [set() for _ in shape]
-    for operand in operands:
-        for floor in _floors(operand):
-            name, divided = _divided(floor)
-            if not name:
-                return None
-            found[int(name[1:])].add(divided)
+    for floor in floors:
+        name, divided = _divided(floor)
+        if not name:
+            return None
+        found[int(name[1:])].add(divided)
     factors = [tuple(sorted(f, reverse=True)) for f in found]
     chains = all(a % b == 0 for f in factors for a, b in zip(f, f[1:], strict=False))
     whole = all(not f or _divides(f[0], extent) for f, extent in zip(factors, shape, strict=True))
     return _Split(shape, tuple(factors)) if any(factors) and chains and whole else None
 
 
-def _floors(node: Node) -> list[FloorDiv]:
-    entries = node.index if isinstance(node, expr.View) else ()
-    return [atom for entry in entries for atom, _ in entry.terms if isinstance(atom, FloorDiv)]
+def _divisions(index: Sequence[Affine]) -> list[FloorDiv]:
+    return [atom for entry in index for atom, _ in entry.terms if isinstance(atom, FloorDiv)]
 
 
 def _divided(floor: FloorDiv) -> tuple[str, int]:
@@ -157,8 +186,12 @@ def settled(node: Node) -> Node:
     """A view without the floor divisions that the extents of its dimensions decide: of ``56*h + w`` by 3136."""
     if not isinstance(node, expr.View) or all(e.is_linear for e in node.index):
         return node
-    last = {f"%{d}": n.constant - 1 if n.is_constant else inf for d, n in enumerate(node.shape)}
+    last = _last(node.shape)
     return expr.view(node.source, node.shape, [_settled(e, last) for e in node.index])
+
+
+def _last(shape: Shape) -> dict[str, float]:
+    return {f"%{d}": n.constant - 1 if n.is_constant else inf for d, n in enumerate(shape)}
 
 
 def _settled(entry: Affine, last: Mapping[str, float]) -> Affine:

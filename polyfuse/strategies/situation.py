@@ -135,7 +135,7 @@ class Situation:
         sizes = [d.itemsize for v in values for d in self.scop.statements[v].dtypes if self.scop.shape(v)]
         if not sizes:
             return 1
-        written = [v for v in self._long(values) if v in self.group.roots]
+        written = [v for v in self._long(values, 8) if v in self.group.roots]  # colours make one grey, rows one sum
         stored = [d.itemsize for v in written for d in self.scop.statements[v].dtypes]
         return max(1, min(8, self.target.vector_bytes // max([min(sizes), *stored])))
 
@@ -146,10 +146,10 @@ class Situation:
         values = self._long(self.group.loads | self.group.roots)
         return tuple(d.itemsize for v in values for d in self.scop.statements[v].dtypes)
 
-    def _long(self, values: Iterable[int]) -> list[int]:
-        """Of `values`, those that have half the elements of the longest or more."""
+    def _long(self, values: Iterable[int], parts: int = 2) -> list[int]:
+        """Of `values`, those that have one of so many `parts` of the elements of the longest or more."""
         counts = {v: prod(self.size(n) for n in self.scop.shape(v)) for v in sorted(values)}
-        return [v for v, count in counts.items() if 2 * count >= max(counts.values())]
+        return [v for v, count in counts.items() if parts * count >= max(counts.values())]
 
 
 def row_width(situation: Situation, extent: Affine) -> int:

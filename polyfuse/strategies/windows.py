@@ -24,8 +24,13 @@ THREADS = 128
 LANES = 32  # of a block along the rows: a warp reads whole lines, and few halo elements above and below
 RESULTS = 16  # of a thread in 4 to 8 rows: more were slower on an H200 (5 x 5 filter, two Jacobi steps), fewer as well
 PLANES = ((4, 4), (4, 2))  # (planes, rows) of a thread, where neighbours lie along both: few registers, few reads
+MEDIUM_BODY, FEWER = 64, 3
+"""Statements up to which narrower tiles are weighed as well, and how many widths: of 25 taps side by side a thread of
+eight columns needs 214 registers, which leave room for two blocks on a processor: 146 us on an H200."""
 MOST_SUMMED = 64
 """Elements that a thread reduces for each of its results, at most."""
+SHORT = 4
+"""Elements of rows of results, beside longer ones, that a thread has all of: what was interleaved out of two arrays."""
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 
 
@@ -35,11 +40,14 @@ def windows(situation: Situation) -> list[Proposal]:
     if situation.scans or situation.target.kind == "cpu":
         return []
     over = [a for a in situation.axes if a.reduced_by]
-    axes = tuple(a for a in situation.classes.statement(situation.lead) if a not in over)
+    kept = tuple(a for a in situation.classes.statement(situation.lead) if a not in over)
+    short = [a for a in kept if a.extent.is_constant and 1 < a.extent.constant <= SHORT]
+    short = short if any(a.size(situation.hints) > SHORT for a in kept) else []
+    axes = tuple(a for a in kept if a not in short)
     inner = _inner(situation, axes)
-    if inner is None or not _is_small(situation, axes, over):
+    if inner is None or not _is_small(situation, kept, over):
         return []
-    moved = _moved_axes(situation, inner)
+    moved = _moved_axes(situation, inner) - set(short)
     if not moved:
         return []
     others = [a for a in axes if a is not inner]
@@ -48,17 +56,30 @@ def windows(situation: Situation) -> list[Proposal]:
         outer = outer[1:]
     aligned = _width(situation, axes, inner)
     wide = aligned if aligned > 1 or not others else COLUMNS
-    columns = power_below(situation.tiles.get("columns", wide))
-    shapes = PLANES if len(outer) == 2 else ((1, min(8, max(4, RESULTS // columns))),)
     return [
-        _proposal(situation, axes, inner, outer, over, _Tile(planes, rows, columns, min(aligned, columns)))
-        for planes, rows in _wanted(situation, shapes)
+        _proposal(situation, axes, inner, outer, (*over, *short), _Tile(planes, rows, columns, min(aligned, columns)))
+        for columns in _columns(situation, wide)
+        for planes, rows in _wanted(situation, columns, len(outer) == 2)
     ]
+
+
+def _columns(situation: Situation, widest: int) -> list[int]:
+    """The elements of a row to propose for a thread: those that the user asks for, else whole vectors or fewer."""
+    if "columns" in situation.tiles:
+        return [power_below(situation.tiles["columns"])]
+    several = len(situation.group.body) <= MEDIUM_BODY
+    return [widest >> k for k in range(FEWER if several else 1) if k == 0 or widest >> k >= COLUMNS]
 
 
 def _inner(situation: Situation, axes: Sequence[AxisClass]) -> AxisClass | None:
     """Of the classes of results the one along which most bytes lie with unit stride."""
     return max(axes, key=lambda a: (a.weight, a.number), default=None)
+
+
+def _lies_behind(situation: Situation, axis: AxisClass, inner: AxisClass) -> bool:
+    """Whether elements along `axis` are nearer in the memory of results than those along `inner`."""
+    axes = situation.classes.statement(situation.lead)
+    return not axis.reduced_by and axes.index(axis) > axes.index(inner)
 
 
 def _is_small(situation: Situation, axes: Sequence[AxisClass], over: Sequence[AxisClass]) -> bool:
@@ -69,8 +90,9 @@ def _is_small(situation: Situation, axes: Sequence[AxisClass], over: Sequence[Ax
     return all(1 <= count <= MOST_SUMMED for count in counts)
 
 
-def _wanted(situation: Situation, shapes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _wanted(situation: Situation, columns: int, several_planes: bool) -> list[tuple[int, int]]:
     """The planes and rows to propose: those that the user asks for, one or both."""
+    shapes = PLANES if several_planes else ((1, min(8, max(4, RESULTS // columns))),)
     asked = [(situation.tiles.get("planes", planes), situation.tiles.get("rows", rows)) for planes, rows in shapes]
     return list(dict.fromkeys(asked))
 
@@ -116,9 +138,11 @@ def _moved(entry: IndexEntry) -> list[int]:
     return [] if plain else dims
 
 
-def _extent(situation: Situation, inner: AxisClass) -> Affine:
-    """Of the rows of results."""
-    return situation.lead.extents[situation.classes.statement(situation.lead).index(inner)]
+def _extent(situation: Situation, axis: AxisClass) -> Affine:
+    """Of results along a class: what is computed in between follows from them, and may be longer."""
+    found = [s.extents[d] for s in situation.group.statements() if s.id in situation.group.roots
+             for d in s.kept if situation.classes.of[s.id, d] is axis]  # fmt: skip
+    return max(found, key=lambda extent: (extent.evaluate(situation.hints), str(extent)))
 
 
 def _width(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> int:
@@ -149,42 +173,44 @@ def _proposal(
     axes: tuple[AxisClass, ...],
     inner: AxisClass,
     outer: list[AxisClass],
-    over: list[AxisClass],
+    whole: Sequence[AxisClass],
     tile: _Tile,
 ) -> Proposal:
     threads = power_below(situation.tiles.get("threads", THREADS))
     columns = tile.columns
     lanes = LANES * (2 if columns == 1 else 1) if outer else threads
-    lanes = min(threads, lanes, power_above(-(-max(1, inner.size(situation.hints)) // columns)))
+    lanes = min(threads, lanes, power_above(-(-situation.size(_extent(situation, inner)) // columns)))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes)
     v, u = slot("v", columns), slot("u", 1 if outer else tile.rows)
     span = lanes * columns * u.count
-    b = block("b0", inner.extent.ceildiv(span))
+    b = block("b0", _extent(situation, inner).ceildiv(span))
     splits = {inner.number: mixed((b, span), (u, lanes * columns), (tx, columns), (v, 1))}
     digits: list[Digit] = [b]
     p, q = slot("p", tile.planes), slot("q", tile.rows if outer else 1)
-    for k, axis in enumerate(a for a in axes if a is not inner):
+    for k, axis in enumerate(situation.nearest(a for a in axes if a is not inner)):
         parts: tuple[tuple[Digit | None, int], ...] = ()
         if axis is outer[-1]:
             parts = ((ty, q.count), (q, 1))
         elif axis in outer:
             parts = ((p, 1),)
         step = prod([d.count for d, _ in parts if d is not None])
-        b = block(f"b{k + 1}", axis.extent.ceildiv(step))
+        b = block(f"b{k + 1}", _extent(situation, axis).ceildiv(step))
         digits.append(b)
         splits[axis.number] = mixed((b, step), *parts)
-    summed = [slot(f"s{k}", a.extent.constant) for k, a in enumerate(over)]
-    splits |= {axis.number: mixed((s, 1)) for axis, s in zip(over, summed, strict=True)}
+    taken = [slot(f"s{k}", a.extent.constant) for k, a in enumerate(whole)]
+    splits |= {axis.number: mixed((s, 1)) for axis, s in zip(whole, taken, strict=True)}
+    behind = [s for axis, s in zip(whole, taken, strict=True) if _lies_behind(situation, axis, inner)]
+    before = [s for s in taken if s not in behind]
     values = situation.group.loads | situation.group.body - situation.group.roots
     vectors = {n: _vector(situation, n) if n in situation.group.loads else 1 for n in values}
     planes = (("planes", tile.planes),) if len(outer) == 2 else ()
     return Proposal(
         "windows",
         (("threads", threads), *planes, ("rows", tile.rows), ("columns", columns)),
-        kept_digits([*digits, tx, ty, u, p, q, *summed, v], keep_threads=True),
+        kept_digits([*digits, tx, ty, u, p, q, *before, v, *behind], keep_threads=True),
         anchors(situation, splits),
         guards=_guards(situation, _extent(situation, inner), tile.vector, vectors, flat=len(axes) == 1),
-        windows=Windows(("p", "q", "v", *[s.name for s in summed]), vectors),
+        windows=Windows(("p", "q", "v", *[s.name for s in taken]), vectors),
         border=True,
     )
 

@@ -51,6 +51,14 @@ def edges(a: Any) -> Any:
     return w.max((-1, -2)) - w.min((-1, -2))
 
 
+def doubled(a: Any) -> Any:
+    """Twice as many rows and columns, halfway between neighbours."""
+    h, w = a.shape
+    p = np.pad(a, ((0, 1), (0, 1)), mode="edge")
+    rows = np.stack([p[:-1], (p[:-1] + p[1:]) * 0.5], 1).reshape(2 * h, w + 1)
+    return np.stack([rows[:, :-1], (rows[:, :-1] + rows[:, 1:]) * 0.5], 2).reshape(2 * h, 2 * w)
+
+
 def planned(function: Any, spec: str, **options: Any) -> Plan:
     return pf.jit(function).plan(pf.spec(spec), target="h200", **options)
 
@@ -110,18 +118,21 @@ def test_vectors_divide_the_rows_of_each_array(function: Any, spec: str, columns
 
 
 @pytest.mark.parametrize(
-    ("function", "spec", "columns"),
+    ("function", "spec"),
     [
-        (relax, "f32[4096, 4096]", 2),
-        (relax_twice, "f32[4096, 4096]", 4),
-        (heat, "f32[64, 256, 510]", 4),
-        (pooled, "f16[2, 56, 112]", 8),
+        (relax, "f32[4096, 4096]"),
+        (relax_twice, "f32[4096, 4096]"),
+        (heat, "f32[64, 256, 510]"),
+        (pooled, "f16[2, 56, 112]"),
     ],
 )
-def test_results_are_stored_in_the_widest_vectors_that_fit(function: Any, spec: str, columns: int) -> None:
+def test_results_of_a_thread_in_a_row_are_one_store(function: Any, spec: str) -> None:
     root = only(planned(function, spec)).stores[0]
-    kernel = only(planned(function, spec, strategies={root: "windows"}))
-    assert dict(kernel.schedule.parameters)["columns"] == columns
+    plan = planned(function, spec, strategies={root: "windows"})
+    columns = dict(only(plan).schedule.parameters)["columns"]
+    tiles = set(re.findall(r"store\(\w+, .*?, ([A-Z]\w+), ", plan.source()))
+    assert columns > 1
+    assert all(re.search(rf"^{tile} = .*vector={columns}\)$", plan.source(), re.M) for tile in tiles)
 
 
 def test_reversed_rows_are_loaded_as_vectors_and_turned_in_registers() -> None:
@@ -155,6 +166,8 @@ def test_reversed_rows_are_loaded_as_vectors_and_turned_in_registers() -> None:
         (filtered, (11, 33), "f8"),
         (edges, (19, 68), "u1"),
         (edges, (14, 41), "f4"),
+        (doubled, (9, 34), "f4"),
+        (doubled, (12, 7), "f2"),
     ],
 )
 def test_results(jit: Jit, function: Any, shape: tuple[int, ...], dtype: str, rows: int) -> None:
@@ -168,6 +181,38 @@ def test_results(jit: Jit, function: Any, shape: tuple[int, ...], dtype: str, ro
     got = jit(function, backend="interpreter", target="h200", **options)(x)
     expected = function(x.astype("f8")).astype(got.dtype)
     np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), rtol=4e-3 if dtype == "f2" else 1e-5, atol=1e-2)
+
+
+def test_interleaved_results_are_made_by_the_threads_that_have_both() -> None:
+    plan = planned(doubled, "f32[4096, 4096]")
+    assert only(plan).strategy == "windows" and interior(plan).count("load(") == 1
+    assert_legal(plan)
+
+
+def test_blocks_side_by_side_take_rows_side_by_side() -> None:
+    """Planes are farther apart than rows: what a block loads of its neighbours' rows is still in the cache."""
+    source = planned(heat, "f32[512, 512, 512]").source()
+    (rows, planes) = (re.search(rf"{name} = block\(0\) // (.*)", source) for name in ("b1", "b2"))
+    assert rows is not None and planes is not None and " % " in rows[1] and planes[1].count("//") == 1
+
+
+def test_few_blocks_at_the_border_do_not_count() -> None:
+    """Of nine reads of an image that is padded by its edges almost all blocks make one; of two halves each has half."""
+
+    def padded(a: Any) -> Any:
+        p = np.pad(a, ((1, 1), (1, 1)), mode="edge")
+        return p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]
+
+    def inner(a: Any) -> Any:
+        return a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]
+
+    def halves(a: Any) -> Any:
+        return np.concatenate([relax(a), -a[1:-1, 1:-1]])
+
+    seconds = [planned(f, f"f32[{n}, {n}]").cost_analysis().seconds for f, n in ((padded, 8192), (inner, 8194))]
+    assert seconds[0] == pytest.approx(seconds[1], rel=0.05)
+    (both,) = planned(halves, "f32[8192, 8192]").cost_analysis().kernels.values()
+    assert both.seconds > 2.5 * 4 * 8192 * 8192 / H200.bandwidth
 
 
 def test_sizes_unknown_when_planned_are_guarded() -> None:
