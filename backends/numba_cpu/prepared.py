@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyfuse.backends.numba_cpu.fragments.launch import FAILED_BYTE, SERIAL_ELEMENTS, LoadedKernel, shares
-from polyfuse.backends.numba_cpu.fragments.threads import run_on_threads
 from polyfuse.codegen.closures import function_of
 
 
@@ -37,10 +36,12 @@ def prepared(
         "address": kernel.address,
         "blocks": blocks,
         "block_elements": block_elements,
-        "shares": shares,
-        "run_on_threads": run_on_threads,
     }
     is_large = blocks > 1 and blocks * block_elements >= SERIAL_ELEMENTS
+    if is_large:
+        from polyfuse.backends.numba_cpu.fragments.threads import run_on_threads
+
+        names |= {"shares": shares, "run_on_threads": run_on_threads}
     text = _text(tuple(constant is None for constant in constants), is_large)
     return function_of(text, "launch", names | {f"c{k}": constant for k, constant in enumerate(constants)})
 

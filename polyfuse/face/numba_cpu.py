@@ -110,7 +110,7 @@ class CpuBackend:
     device: str = "cpu"
 
     def versions(self) -> tuple[str, ...]:
-        from polyfuse.backends.numba_cpu.fragments.entry import host_processor
+        from polyfuse.backends.numba_cpu.fragments.object_code import host_processor
 
         packages = tuple(f"{name} {_version(name)}" for name in ("numba", "llvmlite"))
         return (*packages, repr(host_processor()))

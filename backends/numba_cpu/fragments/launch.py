@@ -11,14 +11,14 @@ from typing import Any
 
 from llvmlite import binding
 
-from polyfuse.backends.numba_cpu.fragments.entry import (
+from polyfuse.backends.numba_cpu.fragments.object_code import (
     ENTRY,
+    KERNEL,
     LaunchWord,
     ObjectCode,
     host_processor,
     target_machine,
 )
-from polyfuse.backends.numba_cpu.fragments.threads import KERNEL, run_on_threads, thread_count
 
 # A launch that handles fewer elements runs in the caller's thread: waking others takes 5 to 50 microseconds.
 SERIAL_ELEMENTS = 32 * 1024
@@ -62,6 +62,8 @@ class LoadedKernel:
         if threads == 1:
             self.call(record)
         else:
+            from polyfuse.backends.numba_cpu.fragments.threads import run_on_threads
+
             run_on_threads(self.address, ctypes.addressof(record), threads)
         if record[FAILED_BYTE] != b"\0":
             raise MemoryError("no scratch memory for a kernel")
@@ -71,6 +73,8 @@ def shares(blocks: int, block_elements: int) -> tuple[int, int]:
     """How many threads run a launch, and how many blocks a thread takes at a time."""
     if blocks <= 1 or blocks * block_elements < SERIAL_ELEMENTS:
         return 1, blocks
+    from polyfuse.backends.numba_cpu.fragments.threads import thread_count  # Numba, which one thread does not need
+
     threads = min(thread_count(), blocks)
     return threads, blocks if threads == 1 else -(-blocks // min(MOST_CHUNKS, CHUNKS_PER_THREAD * threads))
 

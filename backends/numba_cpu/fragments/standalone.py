@@ -34,6 +34,7 @@ _FILES = (
     "atomics",
     "cells",
     "blocks",
+    "object_code",
     "pipeline",
     "entry",
     "threads",
@@ -58,7 +59,8 @@ def _body(text: str, imports: set[tuple[str, str]]) -> str:
     """`text` without its docstring and imports; those from outside the package are added as (module, name)."""
     lines = text.splitlines()
     drop: set[int] = set()
-    for position, node in enumerate(ast.parse(text).body):
+    tree = ast.parse(text)
+    for position, node in enumerate(tree.body):
         match node:
             case ast.Import(names=names):
                 imports.update(("", ast.unparse(name)) for name in names)
@@ -70,4 +72,7 @@ def _body(text: str, imports: set[tuple[str, str]]) -> str:
             case _:
                 continue
         drop.update(range(node.lineno - 1, node.end_lineno or node.lineno))
+    for inner in ast.walk(tree):  # what functions import when they first run is defined in this file
+        if isinstance(inner, ast.ImportFrom) and (inner.module or "").startswith(_PACKAGE):
+            drop.update(range(inner.lineno - 1, inner.end_lineno or inner.lineno))
     return "\n".join(line for number, line in enumerate(lines) if number not in drop).strip()

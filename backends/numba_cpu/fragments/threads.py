@@ -6,7 +6,6 @@ takes work from the record until none is left.  Uneven blocks and busy cores the
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from numba.core import types
 from numba.extending import intrinsic as numba_intrinsic
 from numba.np.ufunc import parallel as numba_parallel
 
-KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+from polyfuse.backends.numba_cpu.fragments.object_code import KERNEL
 
 
 @numba_intrinsic
