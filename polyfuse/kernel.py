@@ -126,6 +126,8 @@ class Load:
     `index` has one entry per array dimension: affine in digits and sizes, or a `Ref` to an integer value (a gather).
     Where `where` does not hold nothing is read and the slot gets `other`.  `vector` > 1: that many consecutive slots of
     the last axis on which the index depends are one access (unit stride, aligned, `where` and refs independent of it).
+    `span` > 1: aligned spans of that many elements of memory are one access, from which the slots that lie in it take
+    theirs; what lies between them is read as well.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Load:
     mask: Expr | None = None  # a data-dependent condition, conjoined with `where`
     other: Const | None = None
     vector: int = 1
+    span: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,8 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """``array[index] = value`` where the condition holds; as `Load`.  The value broadcasts over slots of the index."""
+    """``array[index] = value`` where the condition holds; as `Load`.  The value broadcasts over slots of the index.
+    Each element of a span belongs to one slot."""
 
     array: str
     index: tuple[Affine | Ref, ...]
@@ -160,6 +164,7 @@ class Store:
     where: tuple[Affine, ...] = ()
     mask: Expr | None = None
     vector: int = 1
+    span: int = 1
 
 
 @dataclass(frozen=True, slots=True)

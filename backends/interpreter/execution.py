@@ -19,7 +19,14 @@ from polyfuse.backends.interpreter.faults import KernelFault, MisalignedVector, 
 from polyfuse.backends.interpreter.functions import apply
 from polyfuse.backends.interpreter.launch import Elections, shared_memories
 from polyfuse.backends.interpreter.meeting import check_meeting
-from polyfuse.backends.interpreter.memory import BROKEN_VECTOR, Memory, broken_vectors, element_of
+from polyfuse.backends.interpreter.memory import (
+    BROKEN_SPAN,
+    BROKEN_VECTOR,
+    Memory,
+    broken_spans,
+    broken_vectors,
+    element_of,
+)
 from polyfuse.backends.interpreter.special import Array
 from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints
 from polyfuse.codegen.strides import element_strides
@@ -242,6 +249,8 @@ class Execution:
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active)
         if op.vector > 1 and self.checks:
             self._check_vectors(op.array, op.vector, entries, used)
+        if op.span > 1 and self.checks:
+            self._check_spans(op, entries, used)
         other = op.other.value if op.other is not None else 0
         element = self._element(op.array, entries, used)
         return self.memory[op.array].load(element, used, self._units(used), self.clock, other)
@@ -251,6 +260,8 @@ class Execution:
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active, value)
         if op.vector > 1 and self.checks:
             self._check_vectors(op.array, op.vector, entries, used)
+        if isinstance(op, Store) and op.span > 1 and self.checks:
+            self._check_spans(op, entries, used)
         element = self._element(op.array, entries, used)
         memory, units = self.memory[op.array], self._units(used)
         value = np.broadcast_to(value, used.shape)
@@ -308,12 +319,23 @@ class Execution:
 
     def _check_vectors(self, array: str, vector: int, entries: Sequence[Ints], used: Bools) -> None:
         """The slots of a vector are consecutive in memory, aligned, and all accessed or none."""
-        strides = [p.evaluate(self.sizes) for p in element_strides(self.buffers[array])]
-        address = np.broadcast_to(element_of(entries, strides), used.shape)
-        bad = broken_vectors(address, used, vector, self.memory[array].dtype.itemsize)
+        bad = broken_vectors(self._address(array, entries, used), used, vector, self.memory[array].dtype.itemsize)
         if bad.any():
             index = tuple(int(e[bad][0]) for e in entries)
             raise self._fault(MisalignedVector, BROKEN_VECTOR, bad, array, index)
+
+    def _check_spans(self, op: Load | Store, entries: Sequence[Ints], used: Bools) -> None:
+        """Spans are accessed for all their slots or none, and each element of one that is stored has a slot.  The first
+        slot is the same element of one in all threads."""
+        address = self._address(op.array, entries, used)
+        bad = broken_spans(address, used, op.span, int(address.flat[0]) % op.span, isinstance(op, Store))
+        if bad.any():
+            index = tuple(int(e[bad][0]) for e in entries)
+            raise self._fault(MisalignedVector, BROKEN_SPAN, bad, op.array, index)
+
+    def _address(self, array: str, entries: Sequence[Ints], used: Bools) -> Ints:
+        strides = [p.evaluate(self.sizes) for p in element_strides(self.buffers[array])]
+        return np.broadcast_to(element_of(entries, strides), used.shape)
 
     def _element(self, array: str, entries: Sequence[Ints], used: Bools) -> Ints:
         """Flat elements: C order of the logical shape in global memory, pitches and one copy per block in shared."""

@@ -27,11 +27,14 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A compile-time layout: the element offset of each slot, and how many slots are one access."""
+    """A compile-time layout: the element offset of each slot, and how many slots, or elements of memory, are one
+    access."""
 
     shape: tuple[int, ...]
     strides: tuple[Union[int, Size], ...]
     vector: int = 1
+    span: int = 1
+    first: int = 0
 
     def offsets(self, sizes: Sequence[int]) -> Ints:
         """Offsets of all slots, of the tile's shape."""
@@ -39,7 +42,7 @@ class Tile:
         if len(names) != len(sizes):
             raise FragmentError(f"a tile with the sizes {names} got {len(sizes)} values")
         values = dict(zip(names, sizes, strict=True))
-        total = np.zeros(self.shape, np.int64)
+        total = np.full(self.shape, self.first, np.int64)
         for axis, (extent, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             step = stride.factor * values[stride.name] if isinstance(stride, Size) else stride
             lead = [1] * len(self.shape)

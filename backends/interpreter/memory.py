@@ -24,6 +24,8 @@ ATOMICS: dict[str, Any] = {
 VECTOR_BYTES = 16
 """The widest access of one instruction; wider vectors are split."""
 
+BROKEN_SPAN = "a span is not aligned, only partly accessed or, where it is stored, not whole"
+
 BROKEN_VECTOR = "the elements of a vector are not consecutive, not aligned or only partly accessed"
 
 
@@ -133,3 +135,24 @@ def broken_vectors(address: Ints, used: Bools, vector: int, itemsize: int) -> Bo
     unit = min(VECTOR_BYTES, vector * itemsize)
     wrong = (grouped != first + np.arange(vector).reshape(lead)) | (first * itemsize % unit != 0)
     return np.asarray(masks & (wrong | ~masks.all(axis=axis + 1, keepdims=True))).reshape(used.shape)
+
+
+def broken_spans(address: Ints, used: Bools, span: int, first: int, whole: bool) -> Bools:
+    """Where aligned spans of `span` elements, of whose first one the first slot is number `first`, are not aligned, are
+    accessed for some of their slots alone or, where they have to be `whole`, have elements that belong to no slot, or
+    to several.
+
+    `address` in elements and `used` have one shape ``(blocks, threads, *slots)``.
+    """
+    lead = (*used.shape[:2], -1)
+    places, masks = address.reshape(lead), used.reshape(lead)
+    offsets = first + places - places[..., :1]
+    wrong = masks & ((places[..., :1] % span != first) | (offsets != offsets[:1, :1]))
+    numbers = offsets[0, 0] // span
+    for number in np.unique(numbers):
+        of_span = np.flatnonzero(numbers == number)
+        taken = masks[..., of_span]
+        wrong[..., of_span] |= taken & ~taken.all(axis=-1, keepdims=True)
+        if whole and sorted(offsets[0, 0, of_span] % span) != list(range(span)):
+            wrong[..., of_span] |= taken
+    return np.asarray(wrong.reshape(used.shape))

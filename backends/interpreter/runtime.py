@@ -19,7 +19,7 @@ from polyfuse.backends.interpreter.functions import apply
 from polyfuse.backends.interpreter.launch import Elections, shared_memories
 from polyfuse.backends.interpreter.layouts import Pointer, Size, Tile
 from polyfuse.backends.interpreter.meeting import check_meeting
-from polyfuse.backends.interpreter.memory import BROKEN_VECTOR, broken_vectors
+from polyfuse.backends.interpreter.memory import BROKEN_SPAN, BROKEN_VECTOR, broken_spans, broken_vectors
 from polyfuse.backends.interpreter.special import Array
 from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints
 from polyfuse.codegen.language import DTYPE_NAMES
@@ -195,7 +195,7 @@ class Runtime:
         sizes: Sequence[int] = (),
         mask: Operand | None = None,
     ) -> None:
-        element, used = self._elements(pointer, offset, tile, sizes, mask)
+        element, used = self._elements(pointer, offset, tile, sizes, mask, whole=True)
         pointer.memory.store(element, used, self._stored(pointer, value, used), self._units(used), self.clock)
 
     def atomic(
@@ -248,9 +248,16 @@ class Runtime:
         return np.broadcast_to(unit.reshape(*unit.shape, *([1] * (used.ndim - 2))), used.shape)
 
     def _elements(
-        self, pointer: Pointer, offset: Operand, tile: Tile, sizes: Sequence[int], mask: Operand | None
+        self,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        sizes: Sequence[int],
+        mask: Operand | None,
+        whole: bool = False,
     ) -> tuple[Ints, Bools]:
-        """Flat elements of the memory and which of them are accessed, of shape ``(blocks, threads, *tile.shape)``."""
+        """Flat elements of the memory and which of them are accessed, of shape ``(blocks, threads, *tile.shape)``.
+        `whole`: spans have no gaps."""
         memory, rank = pointer.memory, len(tile.shape)
         lead = (len(self.blocks), self.kernel.threads)
         shape = (*lead, *tile.shape)
@@ -269,12 +276,12 @@ class Runtime:
             _check_fits("a mask", chosen, tile)
             used &= chosen
         address = np.broadcast_to(address, shape)
-        self._check(pointer, tile, address, used)
+        self._check(pointer, tile, address, used, whole)
         if pointer.copies:
             address = address + np.arange(len(self.blocks)).reshape(-1, *([1] * (rank + 1))) * memory.shape[0]
         return address, used
 
-    def _check(self, pointer: Pointer, tile: Tile, address: Ints, used: Bools) -> None:
+    def _check(self, pointer: Pointer, tile: Tile, address: Ints, used: Bools, whole: bool) -> None:
         memory = pointer.memory
         bad = used & ((address < 0) | (address >= math.prod(memory.shape)))
         if bad.any():
@@ -286,6 +293,11 @@ class Runtime:
             if broken.any():
                 unit, element = int(self._units(used)[broken][0]), int(address[broken][0])
                 raise memory.fault(MisalignedVector, BROKEN_VECTOR, unit, element, None)
+        if tile.span > 1 and self.checks:
+            broken = broken_spans(address, used, tile.span, tile.first, whole)
+            if broken.any():
+                unit, element = int(self._units(used)[broken][0]), int(address[broken][0])
+                raise memory.fault(MisalignedVector, BROKEN_SPAN, unit, element, None)
 
     # ------------------------------------------------------------------------------------------ collectives
     def reduce(self, monoid: str, *arguments: Any) -> Fragment | tuple[Fragment, ...]:

@@ -45,6 +45,7 @@ class Linearizer:
         mask: Expr | None,
         vector: int,
         extra: frozenset[str] = frozenset(),
+        span: int = 1,
     ) -> Access:
         """The access over the slots of index, conditions and `extra`."""
         kernel, types = self.expressions.kernel, self.expressions.types
@@ -56,7 +57,9 @@ class Linearizer:
         for slot in kernel.slots:
             stride = self._slot_stride(slot.name, index, strides) if slot.name in axes else Polynomial.of(0)
             slot_strides.append(self._stride_constant(stride, sizes))
-        layout = Layout(shape, tuple(slot_strides), vector)
+        first = self._first(index, strides, span)
+        index = (*index[:-1], index[-1] - first) if first and isinstance(index[-1], Affine) else index
+        layout = Layout(shape, tuple(slot_strides), vector, span, first)
         return Access(self._offset(index, strides), layout, tuple(sizes.values()), self.mask(where, mask))
 
     def mask(self, where: Sequence[Affine], mask: Expr | None) -> Node | None:
@@ -66,6 +69,11 @@ class Linearizer:
             return node
         data = self.expressions.fragment(mask)
         return data if node is None else Binary("&", node, data)
+
+    def _first(self, index: Sequence[Affine | Ref], strides: Sequence[Polynomial], span: int) -> int:
+        """The element of its span that the first slot is: spans of several loads begin at the same offsets then."""
+        known = [(e, s.constant) for e, s in zip(index, strides, strict=True) if isinstance(e, Affine)]
+        return sum(e.constant * step for e, step in known if step is not None) % span
 
     # ------------------------------------------------------------------------------------------ strides
     def _slot_stride(

@@ -181,8 +181,8 @@ class _Printer:
                 return self._load(op)
             case Take():
                 return self._assign((op.name,), self._take(op))
-            case Store(array, index, value, where, mask, vector):
-                access = self.linearizer.access(array, index, where, mask, vector)
+            case Store(array, index, value, where, mask, vector, span):
+                access = self.linearizer.access(array, index, where, mask, vector, span=span)
                 stored = self.expressions.fragment(value)
                 return Effect(self._call("store", array, access, stored))
             case AtomicUpdate(array, index, monoid, value, where, mask, vector):
@@ -235,7 +235,7 @@ class _Printer:
 
     # ------------------------------------------------------------------------------------------ memory
     def _load(self, op: Load) -> Statement:
-        access = self.linearizer.access(op.array, op.index, op.where, op.mask, op.vector)
+        access = self.linearizer.access(op.array, op.index, op.where, op.mask, op.vector, span=op.span)
         keywords: tuple[tuple[str, Node], ...] = ()
         if access.mask is not None and op.other is not None and op.other.value != 0:
             keywords = (("other", literal(op.other.value, op.other.dtype)),)

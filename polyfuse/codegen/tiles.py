@@ -9,16 +9,21 @@ from polyfuse.codegen.names import Namer
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A compile-time layout: per slot axis an extent and a stride ``factor * Size(name)``, name None for 1."""
+    """A compile-time layout: per slot axis an extent and a stride ``factor * Size(name)``, name None for 1.
+    `first`: the element of its span that the first slot is."""
 
     shape: tuple[int, ...]
     strides: tuple[tuple[int, str | None], ...]
     vector: int = 1
+    span: int = 1
+    first: int = 0
 
     def __str__(self) -> str:
         strides = [_stride(factor, size) for factor, size in self.strides]
         vector = f", vector={self.vector}" if self.vector > 1 else ""
-        return f"Tile({_items([str(n) for n in self.shape])}, {_items(strides)}{vector})"
+        span = f", span={self.span}" if self.span > 1 else ""
+        first = f", first={self.first}" if self.first else ""
+        return f"Tile({_items([str(n) for n in self.shape])}, {_items(strides)}{vector}{span}{first})"
 
     @property
     def wanted(self) -> str:

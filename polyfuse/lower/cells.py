@@ -80,8 +80,10 @@ def _parts(extent: int, cells: Cells) -> tuple[_Part, ...]:
 
 def _narrowed(op: ir.Op, kernel: ir.Kernel, slot: str, parts: Sequence[_Part]) -> ir.Op:
     """The operation with accesses that stay within one part: vectors may lie along the slot that is taken apart."""
-    if not isinstance(op, (ir.Load, ir.Store)) or op.vector == 1:
+    if not isinstance(op, (ir.Load, ir.Store)) or op.vector == op.span == 1:
         return op
+    if op.span > 1:
+        return replace(op, span=1)
     used = frozenset().union(*[entry.names() for entry in op.index if isinstance(entry, Affine)])
     along = [slot for slot in kernel.slots if f"${slot.name}" in used]
     if along[-1].name != slot:

@@ -8,6 +8,7 @@ from polyfuse.bindings import FAULT
 from polyfuse.dtypes import bool_, i32
 from polyfuse.expr import DataIndex
 from polyfuse.lower.environment import ArrayUse, Environment, affine_entry, held_name, once, once_threads
+from polyfuse.lower.spans import VECTOR_BYTES, span_access
 from polyfuse.lower.vectors import hoist_from_vector, vector_width
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, window_index
 from polyfuse.scop import Read, Scop, Statement
@@ -20,8 +21,8 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     where = env.context.inside([e for e, _ in affine], [n for _, n in affine])
     fill = Const(False if use.dtype.kind == "b" else 0, use.dtype.compute)
     if len(affine) == len(placed.place):
-        width, where = vector_access(env, placed.place, use, where)
-        return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width)]
+        width, span, where = wide_access(env, placed.place, use, where, whole=False)
+        return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width, span)]
     consumer, read = reader(env, placed)
     if read.bounds == "assume":  # of instances that exist; what padded ones compute was never promised
         where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
@@ -37,9 +38,9 @@ def store(env: Environment, placed: Placed) -> ir.Op:
     use = env.arrays[(placed.value, placed.component, False)]
     place = [affine_entry(e) for e in placed.place]
     inside = (*env.context.inside(place, use.shape), *once(env, placed))
-    width, where = vector_access(env, placed.place, use, inside)
+    width, span, where = wide_access(env, placed.place, use, inside, whole=True)
     held = held_name(env, env.by_name[placed.providers[0]], placed.component)
-    return ir.Store(use.name, tuple(place), Ref(held, use.dtype.compute), where, None, width)
+    return ir.Store(use.name, tuple(place), Ref(held, use.dtype.compute), where, None, width, span)
 
 
 def put(env: Environment, placed: Placed) -> ir.Op:
@@ -60,6 +61,19 @@ def take(env: Environment, placed: Placed) -> ir.Op:
     holder = env.by_name[placed.providers[0]]
     held = Ref(held_name(env, holder, placed.component), env.scop.dtype(placed.value, placed.component).compute)
     return ir.Take(placed.name, held, window_index(holder, placed, {s.name for s in env.slots}))
+
+
+def wide_access(
+    env: Environment, place: tuple[PlaceEntry, ...], use: ArrayUse, where: tuple[Affine, ...], *, whole: bool
+) -> tuple[int, int, tuple[Affine, ...]]:
+    """Slots that are one vector, or else elements that are one span, and the conditions of the access.  A CPU core
+    makes vectors of its own."""
+    width, conditions = vector_access(env, place, use, where)
+    itemsize = use.dtype.itemsize
+    plain = use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES and env.schedule.block_threads > 1
+    if width > 1 or not plain or itemsize >= VECTOR_BYTES:
+        return width, 1, conditions
+    return 1, *span_access(place, env.slots, use.shape, where, env.context, itemsize, whole=whole)
 
 
 def vector_access(

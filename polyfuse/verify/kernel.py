@@ -378,6 +378,8 @@ class _Verifier:
         checks = AccessRules(self.kernel, self.types, self.sizes, partial(self.refuse, op=whole))
         if isinstance(memory, SharedBuffer):
             checks.stays_inside(op, memory, region)
+        if isinstance(op, (Load, Store)) and op.span != 1:
+            checks.span(op, memory, region)
         if op.vector != 1:
             checks.vector(op, memory, region)
 

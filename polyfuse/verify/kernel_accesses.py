@@ -10,6 +10,7 @@ from polyfuse.affine import Affine, FloorDiv
 from polyfuse.codegen.strides import element_strides
 from polyfuse.kernel import ArrayParameter, AtomicUpdate, Expr, Kernel, Load, Ref, SharedBuffer, Store
 from polyfuse.kernel_types import Memory, Types, ValueType, access_axes, expression_type, slot_axes
+from polyfuse.spans import Step, spans
 from polyfuse.verify.intervals import Interval, at_least_zero
 
 VECTOR_BYTES = 16
@@ -71,23 +72,61 @@ class AccessRules:
             self.refuse(f"the stride of slot {slot} is not 1")
         if isinstance(memory, ArrayParameter) and memory.alignment < min(VECTOR_BYTES, width * memory.dtype.itemsize):
             self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only")
-        self._aligned(op, memory, slot, region)
+        width = min(width, max(1, VECTOR_BYTES // memory.dtype.itemsize))
+        self._aligned(op, self._address(op, memory), frozenset([slot]), width, region)
 
-    def _aligned(self, op: Load | Store | AtomicUpdate, memory: Memory, slot: str, region: Region) -> None:
-        """Constant parts of the address are multiples of the vector; what sizes multiply is a guard of the plan."""
-        total = Affine.of(0)
+    def span(self, op: Load | Store, memory: Memory, region: Region) -> None:
+        """Spans are aligned, conditions hold for all of one or none, and one that is stored has no gaps."""
+        if op.span & (op.span - 1) or op.vector > 1 or op.span * memory.dtype.itemsize > VECTOR_BYTES:
+            self.refuse(f"a span has a power of two of elements, at most {VECTOR_BYTES} bytes, and is no vector")
+        if any(isinstance(entry, Ref) for entry in op.index) or not isinstance(memory, ArrayParameter):
+            self.refuse("a span lies in an array, where affine indices say")
+        axes = access_axes(op.index, (), None, self.types, self.kernel)
+        wide = [s for s in self.kernel.slots if s.name in axes]
+        steps = [Step(s.name, s.extent, self._step(op, memory, s.name)) for s in wide]
+        address = self._address(op, memory)
+        taken = spans(steps, op.span, address.constant % op.span)
+        if taken is None or isinstance(op, Store) and not taken.whole:
+            self.refuse(f"spans of {op.span} have gaps, or too many slots")
+        conditions = slot_axes(op.where, self.kernel)
+        conditions |= self._type(op.mask).axes if op.mask is not None else frozenset()
+        if conditions & taken.varying:
+            self.refuse(f"a condition varies over {', '.join(sorted(conditions & taken.varying))} inside a span")
+        if memory.alignment < op.span * memory.dtype.itemsize:
+            self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only")
+        self._aligned(op, address - address.constant, frozenset(s.name for s in wide), op.span, region)
+
+    def _step(self, op: Load | Store, memory: Memory, slot: str) -> int | None:
+        """Elements from one of `slot` to the next; None where that is a size."""
+        total = 0
         for entry, stride in zip(op.index, element_strides(memory), strict=True):
-            if isinstance(entry, Affine) and stride.constant is not None:
-                total += entry * stride.constant
+            if isinstance(entry, Affine) and f"${slot}" in entry.names():
+                if stride.constant is None or any(isinstance(atom, FloorDiv) for atom, _ in entry.terms):
+                    return None
+                total += entry.coefficient(f"${slot}") * stride.constant
+        return total
+
+    def _aligned(
+        self, op: Load | Store | AtomicUpdate, total: Affine, inside: frozenset[str], width: int, region: Region
+    ) -> None:
+        """Parts of the address but for the slots `inside` are multiples of `width`; what sizes multiply is a guard of
+        the plan."""
         if any(isinstance(atom, FloorDiv) for atom, _ in total.terms):
             return
-        width = min(op.vector, max(1, VECTOR_BYTES // memory.dtype.itemsize))
-        parts = [(str(a), f) for a, f in total.terms if a != f"${slot}" and a not in self.sizes]
+        parts = [(str(a), f) for a, f in total.terms if str(a)[1:] not in inside and a not in self.sizes]
         varying = [(n, f) for n, f in parts if region.ranges[n].high != 0]
         symbolic = total.names() & self.sizes
         for name, factor in [*varying, *([] if symbolic else [("the constant", total.constant)])]:
             if factor % width:
-                self.refuse(f"a vector of {op.vector} is not aligned: {name} moves the address by {factor}")
+                self.refuse(f"a vector of {max(op.vector, width)} is not aligned: {name} moves the address by {factor}")
+
+    def _address(self, op: Load | Store | AtomicUpdate, memory: Memory) -> Affine:
+        """In elements, as far as dimensions have constant strides."""
+        total = Affine.of(0)
+        for entry, stride in zip(op.index, element_strides(memory), strict=True):
+            if isinstance(entry, Affine) and stride.constant is not None:
+                total += entry * stride.constant
+        return total
 
     def _type(self, expr: Expr) -> ValueType:
         return expression_type(expr, self.types, self.kernel)

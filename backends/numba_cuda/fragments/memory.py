@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen, widest
 from polyfuse.backends.numba_cuda.fragments.slots import (
@@ -51,12 +53,25 @@ class Placed:
 
     @property
     def access(self) -> Access:
-        """The instruction: vectors only where offset and mask do not vary inside them."""
+        """The instruction: vectors and spans only where offset and mask do not vary inside them."""
+        if self.tile.span > 1:
+            wide = widest(self.pointer.dtype, self.tile.span)
+            return widest(self.pointer.dtype, 1) if self._varies_in_spans(wide.width) else wide
         axis = self.tile.vector_axis
         varies = axis is not None and any(
             _extent(argument, axis, len(self.tile.shape)) > 1 for argument in (self.offset, self.mask)
         )
         return widest(self.pointer.dtype, 1 if varies else self.tile.vector)
+
+    def _varies_in_spans(self, width: int) -> bool:
+        groups = self.tile.accesses(width)
+        chosen = [_positions(a, self.tile.shape) for a in (self.offset, self.mask) if isinstance(a, Fragment)]
+        return any(len({positions[slot] for slot, _ in group}) > 1 for positions in chosen for group in groups)
+
+    @property
+    def groups(self) -> list[list[tuple[int, int]]]:
+        """Per access: its slots, each with its element."""
+        return self.tile.accesses(self.access.width)
 
 
 def _extent(argument: Any, axis: int, rank: int) -> int:
@@ -64,6 +79,11 @@ def _extent(argument: Any, axis: int, rank: int) -> int:
     shape = shape_of(argument)
     position = axis - (rank - len(shape))
     return shape[position] if position >= 0 else 1
+
+
+def _positions(argument: Fragment, shape: tuple[int, ...]) -> list[int]:
+    """For every slot of `shape` the slot of the argument that broadcasts to it."""
+    return np.broadcast_to(np.arange(argument.size).reshape(argument.shape), shape).ravel().tolist()
 
 
 def placed(pointer: Any, offset: Any, tile: Any, sizes: Any, mask: Any) -> Placed | None:
@@ -91,15 +111,18 @@ def _fits(argument: Any, tile: Tile) -> None:
 
 def addresses(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[Value]:
     """One address per access; distances known at compile time stay constants, which become instruction immediates."""
-    tile, step = where.tile, where.access.width
+    tile, groups = where.tile, where.groups
+    offsets, firsts = tile.offsets(), [group[0] for group in groups]
     if isinstance(where.offset, Fragment) and where.offset.size > 1:
-        starts = spread(b, where.offset, offset, where.offset.dtype, tile.shape)[::step]
+        spread_starts = spread(b, where.offset, offset, where.offset.dtype, tile.shape)
+        starts = [spread_starts[slot] for slot, _ in firsts]
     else:
-        starts = [index_of(b, where.offset, offset)] * (len(tile.offsets()) // step)
+        starts = [index_of(b, where.offset, offset)] * len(groups)
     runtime = dict(zip(tile.sizes, _sizes(b, where, sizes), strict=True))
     bases: dict[Any, Value] = {}
     found = []
-    for start, (constant, factors) in zip(starts, tile.offsets()[::step], strict=True):
+    for start, (slot, element) in zip(starts, firsts, strict=True):
+        constant, factors = offsets[slot][0] - element, offsets[slot][1]
         if (start, ()) not in bases:
             bases[start, ()] = b.gep(pointer, [start])
         if (start, factors) not in bases:
@@ -122,10 +145,10 @@ def _sizes(b: Builder, where: Placed, sizes: Value) -> list[Value]:
 
 def predicates(b: Builder, where: Placed, mask: Value) -> list[Value | None]:
     """One condition per access, or None where the call has no mask."""
-    count = len(where.tile.offsets()) // where.access.width
     if where.mask is None:
-        return [None] * count
-    return list(spread(b, where.mask, mask, boolean, where.tile.shape)[:: where.access.width])
+        return [None] * len(where.groups)
+    masks = spread(b, where.mask, mask, boolean, where.tile.shape)
+    return [masks[group[0][0]] for group in where.groups]
 
 
 def space_name(pointer: Pointer) -> str:
@@ -181,6 +204,26 @@ def _masked_load(b: Builder, where: Placed, address: Value, mask: Value, other: 
     return [b.trunc(w, I8) if access.word == I8 else w for w in words]
 
 
+def _taken(where: Placed, elements: list[Value]) -> list[Value]:
+    """The slots in C order from the elements of all accesses."""
+    width, found = where.access.width, list[Any]([None] * len(where.tile.offsets()))
+    for k, group in enumerate(where.groups):
+        for slot, element in group:
+            found[slot] = elements[k * width + element]
+    return found
+
+
+def _arranged(where: Placed, slots: list[Value]) -> list[Value]:
+    """The elements of all accesses from the slots; what lies between the slots of a load is any of them."""
+    found = []
+    for group in where.groups:
+        elements = [slots[group[0][0]]] * where.access.width
+        for slot, element in group:
+            elements[element] = slots[slot]
+        found += elements
+    return found
+
+
 @operation
 def load(
     pointer: Any, offset: Any, tile: Any, sizes: Any = (), mask: Any = None, other: Any = 0
@@ -196,14 +239,14 @@ def load(
         targets = addresses(b, where, p, at, n)
         if where.mask is None:
             words = [word for address in targets for word in _plain_load(b, where, address)]
-            return pack(b, fragment, widen(b, access, words))
+            return pack(b, fragment, _taken(where, widen(b, access, words)))
         kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
-        others = narrow(b, access, spread(b, kind, value, fragment.dtype, shape))
+        others = narrow(b, access, _arranged(where, spread(b, kind, value, fragment.dtype, shape)))
         words = []
         for k, (address, predicate) in enumerate(zip(targets, predicates(b, where, m), strict=True)):
             unread = others[k * access.count : (k + 1) * access.count]
             words += _masked_load(b, where, address, predicate, unread)
-        return pack(b, fragment, widen(b, access, words))
+        return pack(b, fragment, _taken(where, widen(b, access, words)))
 
     return fragment, emit
 
@@ -250,7 +293,7 @@ def store(
 
     def emit(b: Builder, p: Value, at: Value, _: Value, v: Value, n: Value, m: Value) -> None:
         slots = spread(b, value, v, register_dtype(where.pointer.dtype), where.tile.shape)
-        words = narrow(b, access, slots)
+        words = narrow(b, access, _arranged(where, slots))
         targets = zip(addresses(b, where, p, at, n), predicates(b, where, m), strict=True)
         for k, (address, predicate) in enumerate(targets):
             part = words[k * access.count : (k + 1) * access.count]

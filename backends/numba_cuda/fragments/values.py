@@ -121,18 +121,23 @@ class Size:
 
 @dataclass(frozen=True)
 class Tile:
-    """A layout in memory: slot (i, j, ...) lies at element offset ``i*strides[0] + j*strides[1] + ...``.
+    """A layout in memory: slot (i, j, ...) lies at element offset ``first + i*strides[0] + j*strides[1] + ...``.
 
-    `vector` consecutive slots of the last axis of extent > 1 are one access.  Raises ValueError where they cannot be.
+    `vector` consecutive slots of the last axis of extent > 1 are one access; or, where `span` is above 1, aligned spans
+    of that many elements are, whichever slots lie in them.  Raises ValueError where they cannot be.
     """
 
     shape: tuple[int, ...]
     strides: tuple[Union[int, Size], ...]
     vector: int = 1
+    span: int = 1
+    first: int = 0
 
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.strides):
             raise ValueError(f"{self}: {len(self.shape)} extents but {len(self.strides)} strides")
+        if self.span & (self.span - 1) or min(self.vector, self.span) > 1:
+            raise ValueError(f"{self}: a span has a power of two of elements, and is no vector")
         if self.vector > 1:
             axis = self.vector_axis
             if axis is None or self.strides[axis] != 1 or self.shape[axis] % self.vector:
@@ -144,6 +149,16 @@ class Tile:
         wide = [axis for axis, extent in enumerate(self.shape) if extent > 1]
         return wide[-1] if wide else None
 
+    def accesses(self, width: int) -> list[list[tuple[int, int]]]:
+        """Per access of `width` elements: its slots, numbered in C order, each with its element of the access."""
+        count = math.prod(self.shape)
+        if self.span == 1 or width == 1:
+            return [[(first + k, k) for k in range(width)] for first in range(0, count, width)]
+        found: dict[Any, list[tuple[int, int]]] = {}
+        for slot, (constant, factors) in enumerate(self.offsets()):
+            found.setdefault((constant // width, factors), []).append((slot, constant % width))
+        return list(found.values())
+
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the sizes in the strides, in order of first appearance."""
@@ -153,7 +168,7 @@ class Tile:
         """Per slot: the constant part of its offset, and the factor of each size."""
         found = []
         for slot in itertools.product(*map(range, self.shape)):
-            constant, factors = 0, dict.fromkeys(self.sizes, 0)
+            constant, factors = self.first, dict.fromkeys(self.sizes, 0)
             for position, stride in zip(slot, self.strides, strict=True):
                 if isinstance(stride, Size):
                     factors[stride.name] += position * stride.factor

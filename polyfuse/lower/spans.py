@@ -1,0 +1,91 @@
+"""When slots that lie close together in memory, in whatever order, are a few wide accesses.
+
+The three bytes of four pixels a thread, ``x[12*t + 3*v + o]``, are three spans of four bytes; every second element of a
+row, ``x[8*t + 2*v]``, is two spans of four elements, of which two are not wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyfuse.affine import Affine
+from polyfuse.lower.context import Context
+from polyfuse.lower.vectors import divides, hoist_from_vector
+from polyfuse.schedule import Digit, PlaceEntry
+from polyfuse.spans import Spans, Step, spans
+
+VECTOR_BYTES = 16
+"""The widest access of one instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Of an access: the elements from the beginning of the array to `start`, the first slot, as far as the dimensions
+    have constant strides, and the steps of slots.  `unit`: elements that the strides of all other dimensions, and the
+    array as a whole, are a multiple of."""
+
+    start: Affine
+    steps: tuple[Step, ...]
+    unit: Affine
+
+
+def span_access(
+    index: Sequence[PlaceEntry],
+    slots: Sequence[Digit],
+    extents: Sequence[Affine],
+    where: Sequence[Affine],
+    context: Context,
+    itemsize: int,
+    *,
+    whole: bool,
+) -> tuple[int, tuple[Affine, ...]]:
+    """Elements of the aligned spans that take the fewest accesses, and conditions that do not vary within one; 1, and
+    `where` as it is, where single elements are no more.  `whole`: spans may have no gaps, as for a store."""
+    address = _address(index, slots, extents)
+    if address is None:
+        return 1, tuple(where)
+    single = spans(address.steps, 1)
+    fewest, best = (single.number if single else 0), (1, tuple(where))
+    width = VECTOR_BYTES // itemsize
+    found: list[tuple[int, int, tuple[Affine, ...]]] = []
+    while single and width > 1:
+        first = address.start.constant % width
+        taken = spans(address.steps, width, first)
+        if taken and taken.number < fewest and (taken.whole or not whole):
+            conditions = _uniform(where, taken, slots, context)
+            aligned = divides(width, address.start - first, context) and divides(width, address.unit, context)
+            found += [(taken.number, width, conditions)] if conditions is not None and aligned else []
+        width //= 2
+    if found:
+        _, width, conditions = min(found, key=lambda f: f[:2])
+        best = width, conditions
+    return best
+
+
+def _uniform(
+    where: Sequence[Affine], taken: Spans, slots: Sequence[Digit], context: Context
+) -> tuple[Affine, ...] | None:
+    """`where` as conditions that do not vary within a span, or None."""
+    conditions: tuple[Affine, ...] | None = tuple(where)
+    for slot in slots:
+        if slot.name in taken.varying and conditions is not None:
+            conditions = hoist_from_vector(conditions, slot, context)
+    return conditions
+
+
+def _address(index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Sequence[Affine]) -> _Address | None:
+    """None where data, or a division, choose what slots access."""
+    start, unit = Affine.of(0), Affine.of(1)
+    far: set[str] = set()
+    for entry, extent in zip(reversed(index), reversed(extents), strict=True):
+        if not isinstance(entry, Affine) or not all(isinstance(atom, str) for atom, _ in entry.terms):
+            return None
+        if unit.is_constant:
+            start += entry * unit.constant
+            unit = extent * unit.constant
+        else:
+            far |= entry.names()
+    used = [s for s in slots if f"${s.name}" in start.names() or f"${s.name}" in far]
+    steps = [Step(s.name, s.count, None if f"${s.name}" in far else start.coefficient(f"${s.name}")) for s in used]
+    return _Address(start.substitute({f"${s.name}": 0 for s in used}), tuple(steps), unit)
