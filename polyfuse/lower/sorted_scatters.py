@@ -5,6 +5,8 @@
     thread 1  1 goes on from before: a head;   4 goes on behind: a tail
     thread 2  4 goes on from before: a head;   7 and 9 are whole, and written
 
+A thread follows its last run `AHEAD` updates further, and the next one leaves these out, so that short runs are whole.
+
 A place whose updates lie in one piece is written at once.  What is cut is joined by further kernels, each thread a
 piece of the shares, in the same way: a tail, and the heads behind it, as far as they belong to the same place.  The
 last one is one thread per column.  Every place is written once, and updates are combined in their order, so that bits
@@ -23,7 +25,7 @@ from polyfuse.row_scatter import LENGTH, THREADS, RowScatter
 from polyfuse.scalars import MONOIDS
 from polyfuse.scattered import ONE
 from polyfuse.scop import neutral
-from polyfuse.terms import Apply, Const, Expr, Ref
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 
 AHEAD = 8
 """Updates whose loads a thread has on their way together."""
@@ -81,18 +83,14 @@ class _Walk:
         """Updates are combined."""
         s = self.scatter
         before = self._place("before", self.start - 1, (self.start - 1, self._exists(self.start)))
-        after = self.start + LENGTH
         body = [
             *before,
             ir.Let("current", _ref("before")),
             ir.Let("is_head", _TRUE),
-            ir.Let("started", _FALSE),
             ir.Let("total", self._neutral()),
             *self._filling(),
             ir.For("k", Affine.of(LENGTH // AHEAD), tuple(self._updates())),
-            *self._place("after", after, (self._exists(after),)),
-            ir.Let("exists", Apply("greater_equal", (_ref("current"), Const(0, i64)), bool_)),
-            ir.Let("crosses", _both(_bool("exists"), _same("after", "current"))),
+            *self._further(),
             *self._leaves(_bool("exists"), _bool("crosses"), _ref("current")),
         ]
         arrays = [self._read(s.base), self._read(s.updates), self._read(s.targets), self._read(s.order)]
@@ -216,20 +214,46 @@ class _Walk:
                 body.append(self._load(f"base{j}", s.array(s.base), _ref(f"place{j}"), here, mask))
         for j in range(AHEAD):
             is_new, base = _bool(f"is_new{j}"), Ref("filling" if s.is_filled else f"base{j}", compute)
-            body += self._ends(_both(is_new, _bool("started")) if j == 0 else is_new, _ref(_previous(j)))
+            body += self._ends(_both(is_new, _owned()), _ref(_previous(j)))
             begun = Apply("where", (is_new, base, self.total), compute)
-            body.append(ir.Let("total", self._combined(begun, Ref(f"update{j}", compute))))
+            combined = self._combined(begun, Ref(f"update{j}", compute))
+            left_out = _both(Inside((-1 * digit("k"),)), _same(f"place{j}", "before"))
+            body.append(ir.Let("total", Apply("where", (left_out, self.total, combined), compute)))
             body.append(ir.Let("is_head", _both(_bool("is_head"), _not(is_new))))
-        return [*body, ir.Let("started", _TRUE), ir.Let("current", _ref(_previous(AHEAD)))]
+        return [*body, ir.Let("current", _ref(_previous(AHEAD)))]
+
+    def _further(self) -> list[ir.Op]:
+        """The first updates of the next piece, as far as they belong to the last run of this one."""
+        s, compute = self.scatter, self.scatter.dtype.compute
+        entries = [self.start + LENGTH + j for j in range(AHEAD)]
+        body: list[ir.Op] = [ir.Let("exists", Apply("greater_equal", (_ref("current"), Const(0, i64)), bool_))]
+        for j, entry in enumerate(entries):
+            body += self._place(f"place{j}", entry, (self._exists(entry),))
+            body.append(ir.Let(f"is_same{j}", _both(_bool("exists"), _same(f"place{j}", "current"))))
+        for j, entry in enumerate(entries):
+            row, mask = Ref(f"place{j}_row", s.scop.dtype(s.order)), _bool(f"is_same{j}")
+            body.append(self._load(f"update{j}", s.array(s.updates), row, (self._exists(entry),), mask))
+        for j in range(AHEAD):
+            combined = self._combined(self.total, Ref(f"update{j}", compute))
+            body.append(ir.Let("total", Apply("where", (_bool(f"is_same{j}"), combined, self.total), compute)))
+        return [*body, ir.Let("crosses", _bool(f"is_same{AHEAD - 1}"))]
 
     # ---------------------------------------------------------------- shares
     def _shares(self) -> list[ir.Op]:
-        """A few entries: whether a run goes on into each, its head, and the tail in front of it."""
-        compute, below = self.scatter.dtype.compute, self.level - 1
-        heads, tails = self.scatter.shares(below)
+        """A few entries: whether a run goes on into each, and if one does, all of them one by one."""
         body: list[ir.Op] = []
+        going: Expr = _bool("is_live")
         for j in range(AHEAD):
             body += self._boundary(j, self.entry(j))
+            going = Apply("bitwise_or", (going, _bool(f"goes_on{j}")), bool_)
+        joined = ir.If(going, tuple(self._joined()), uniform=False)
+        return [*body, joined, ir.Let("started", _TRUE), ir.Let("current", _ref(_previous(AHEAD)))]
+
+    def _joined(self) -> list[ir.Op]:
+        """Every entry: its head, and the tail in front of it."""
+        compute = self.scatter.dtype.compute
+        heads, tails = self.scatter.shares(self.level - 1)
+        body: list[ir.Op] = []
         for j in range(AHEAD):
             entry, goes_on = self.entry(j), _bool(f"goes_on{j}")
             here = (self._exists(entry),)
@@ -249,14 +273,14 @@ class _Walk:
                 opened = Apply("bitwise_or", (opens, _both(goes_on, _not(started))), bool_) if j == 0 else opens
                 body.append(ir.Let("is_head", opened))
             body.append(ir.Let("is_live", goes_on))
-        return [*body, ir.Let("started", _TRUE), ir.Let("current", _ref(_previous(AHEAD)))]
+        return body
 
     def _boundary(self, number: int | str, entry: Affine) -> list[ir.Op]:
-        """Whether a run goes on from the entry before."""
-        position, exists = self.span * entry, self._exists(entry)
+        """Whether a run goes on from the entry before, further than its thread has followed it."""
+        position, behind = self.span * entry, self._exists(entry) - (AHEAD - 1)
         return [
-            *self._place(f"place{number}", position, (exists,)),
-            *self._place(f"left{number}", position - 1, (position - 1, exists)),
+            *self._place(f"place{number}", position + AHEAD - 1, (behind,)),
+            *self._place(f"left{number}", position - 1, (position - 1, behind)),
             ir.Let(
                 f"goes_on{number}",
                 _both(
@@ -281,6 +305,11 @@ class _Walk:
             *self._ends(ended, _ref("current")),
             self._store(passed, self.piece, _both(goes_on, _not(_both(is_same, is_head))), value),
         ]
+
+
+def _owned() -> Expr:
+    """Whether what ends is the thread's: not a run of the piece before that ends among its first updates."""
+    return Apply("bitwise_or", (Inside((digit("k") - 1,)), _not(_bool("is_head"))), bool_)
 
 
 def _previous(number: int) -> str:

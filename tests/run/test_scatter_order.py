@@ -18,6 +18,7 @@ from polyfuse.errors import IndexFault
 from polyfuse.face.interpreted import run_plan
 from polyfuse.kernel import ArrayParameter, AtomicUpdate, Load
 from polyfuse.lower.inspect import flatten
+from polyfuse.lower.sorted_scatters import AHEAD
 from polyfuse.plan import Launch, Plan
 from polyfuse.row_scatter import LENGTH, MERGED, ORDER, SORTED
 
@@ -100,6 +101,18 @@ def test_runs_of_every_length_are_joined(places: int, width: int, hint: int) -> 
     for count in (1, LENGTH - 1, LENGTH, LENGTH + 1, 5 * LENGTH, 2500):
         x, u = drawn("f64", places, width), drawn("f64", count, width, low=-9, high=10)
         i = RNG.integers(0, places, count) if count % 2 else np.sort(RNG.integers(0, places, count))
+        np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, u])[0], add(x, i, u))
+
+
+@pytest.mark.parametrize("hint", [100, 100_000])
+def test_runs_may_end_anywhere(hint: int) -> None:
+    """Next to where a thread begins, and to where the one before it stops to follow its last run."""
+    plan = planned(add, "f64[V]", f"i64[N~{hint}]", f"f64[N~{hint}]")
+    near = [n + d for n in (AHEAD, LENGTH, LENGTH + AHEAD, 2 * LENGTH) for d in (-1, 0, 1)]
+    for mean in (1, AHEAD, LENGTH, 900):
+        lengths = np.concatenate([RNG.choice(near, 20), 1 + RNG.poisson(mean - 1, 1 + 900 // mean)])
+        i = np.repeat(np.arange(len(lengths)), RNG.permutation(lengths))
+        x, u = drawn("f64", len(lengths) + 1), drawn("f64", len(i), low=-99, high=100)
         np.testing.assert_array_equal(run_plan(plan, [x.copy(), i, u])[0], add(x, i, u))
 
 
