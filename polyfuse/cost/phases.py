@@ -33,14 +33,29 @@ SETUP = 80  # operations of a thread before its first load: indices, masks, addr
 def collective_operations(scop: Scop, schedule: KernelSchedule) -> int:
     """Operations of one thread for what several do together: a shuffle and a merge per lane bit, then the partial
     results of all warps."""
-    steps = 0
+    return SETUP + 4 * sum(_steps(scop, schedule, placed) for placed in schedule.placed)
+
+
+def _steps(scop: Scop, schedule: KernelSchedule, placed: Placed) -> int:
+    """Shuffles and merges in which the threads of a block combine one result; 0 where they share none."""
+    dealt = _dealt_to(scop, schedule, placed)
+    lanes = math.prod(d.count for d in dealt if d.stride < 32)
+    warps = min(schedule.block_threads, math.prod(d.count for d in dealt)) // 32
+    each = _rounds(scop, placed) + _of_positions(scop, placed)
+    return each * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
+
+
+def combined_in_trips(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """Operations of one thread of a block for what the threads combine in every trip of a loop.  Accuracy of 131072 x
+    1000 on an H200, an argmax of 8 rows by 256 threads in a trip: 297 us, 126 without these."""
+    found = 0
     for placed in schedule.placed:
-        dealt = _dealt_to(scop, schedule, placed)
-        lanes = math.prod(d.count for d in dealt if d.stride < 32)
-        warps = min(schedule.block_threads, math.prod(d.count for d in dealt)) // 32
-        steps += _rounds(scop, placed) * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
-        steps += _of_positions(scop, placed) * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
-    return SETUP + 4 * steps
+        summed = summed_digits(scop, placed)
+        loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"} - summed
+        if summed and loops:
+            slots = sizes.product(placed.digits() - summed, ("slot",))
+            found += 4 * _steps(scop, schedule, placed) * slots * sizes.product(loops)
+    return found
 
 
 def _of_positions(scop: Scop, placed: Placed) -> int:

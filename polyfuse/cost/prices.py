@@ -30,6 +30,7 @@ from polyfuse.cost.phases import (
     PHASES,
     afar,
     collective_operations,
+    combined_in_trips,
     finish,
     in_cells,
     in_clusters,
@@ -169,6 +170,7 @@ def _terms(
         target.bandwidth * fill
     )
     compute = max(flops, 2 * issued) / (target.flops * busy)  # a fused multiply-add is two operations
+    compute += combined_in_trips(scop, schedule, sizes) * schedule.block_threads * blocks / (target.flops * busy)
     memory += moved.again / (target.l2_bandwidth * fill)
     memory *= overlap(scop, schedule, target, sizes, occupancy)
     if in_phases(scop, schedule, target, sizes):
