@@ -24,10 +24,12 @@ def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 def test_two_corrections_give_the_nearest_quotient(hard: bool) -> None:
     random, n = np.random.default_rng(5), 1 << 20
     low = (1 << 24) - 4096 if hard else 1 << 23
-    d = np.ldexp(random.integers(low, 1 << 24, n), random.integers(-59, 59, n) - 23).astype(np.float32)
-    x = np.ldexp(random.integers(1 << 23, 1 << 24, n), random.integers(-59, 59, n) - 23).astype(np.float32)
+    d = np.ldexp(random.integers(low, 1 << 24, n), random.integers(-99, 99, n) - 23).astype(np.float32)
+    x = np.ldexp(random.integers(1 << 23, 1 << 24, n), random.integers(-99, 99, n) - 23).astype(np.float32)
     if hard:  # next to the middle between two floats
         x = (np.ldexp(random.integers(1 << 24, 1 << 25, n) | 1, -24) * d).astype(np.float32)
+    inside = np.abs(np.log2(x.astype(float) / d)) < 120
+    x, d = x[inside], d[inside]
     inverse = np.float32(1) / d
     q = x * inverse
     for _ in range(2):
@@ -37,6 +39,26 @@ def test_two_corrections_give_the_nearest_quotient(hard: bool) -> None:
 
 def exact_fma(x: float, y: float, z: float) -> float:
     return float(Fraction(x) * Fraction(y) + Fraction(z))
+
+
+def test_float64_rounds_to_the_nearest_float32_also_below_the_normal_ones() -> None:
+    random, n = np.random.default_rng(7), 3000
+    some = np.array([0.0, -0.0, 1e-45, -1e-45, 3e-45, 1.1754944e-38, 3.4028235e38, np.inf, -np.inf, np.nan, 1.0, 3.0])
+    x = np.ldexp(random.integers(1, 1 << 24, n), random.integers(-149, 104, n)).astype(np.float32)
+    d = np.ldexp(random.integers(1, 1 << 24, n), random.integers(-149, 104, n)).astype(np.float32)
+    small = np.arange(1, 40, dtype=np.float32) * np.float32(1e-45)
+    x = np.concatenate([x, np.repeat(some, 12), np.repeat(small, 39)]).astype(np.float32)
+    d = np.concatenate([d, np.tile(some, 12), np.tile(np.arange(1, 40), 39)]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        want, inverse = x / d, 1 / d.astype(float)
+        q = x * inverse
+        finite = np.isfinite(q) & np.isfinite(d)
+        for k in np.flatnonzero(finite):
+            rest = exact_fma(float(q[k]), -float(d[k]), float(x[k]))
+            q[k] = exact_fma(rest, float(inverse[k]), float(q[k])) if rest else q[k]
+        got = q.astype(np.float32)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -71,9 +93,9 @@ def count(kernel: CompiledKernel, pattern: str) -> int:
 def test_one_reciprocal_serves_the_slots_of_a_divisor() -> None:
     kernel = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0, 1)))")
     assert count(kernel, r"fma\.rn\.f32") == 16 * 4
-    assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 + 16  # the reciprocal, and the branch that is rarely taken
+    assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 and count(kernel, r"(div|rcp)\.rn\.f64") == 1  # the rare branch's
     per_column = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0,)))")
-    assert count(per_column, r"(div|rcp)\.rn\.f32") == 4 + 16
+    assert count(per_column, r"(div|rcp)\.rn\.f32") == 4 and count(per_column, r"(div|rcp)\.rn\.f64") == 4
 
 
 @pytest.mark.ptx

@@ -3,9 +3,12 @@
     r = 1/d rounded;   q = x r;   q = q + (x - q d) r,  twice
 
 with fused multiply-adds.  The first step makes q one of the two floats next to x/d, the second one then gives the
-nearest (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), where no remainder
-underflows: for magnitudes between 1/`LARGE` and `LARGE`, or positive zero.  One branch takes a fragment with any other
-to IEEE's division, which costs a reciprocal and a test of its own for every slot, and in float64 a call besides.
+nearest (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), where remainder
+and quotient stay normal numbers: dividends between the `bounds` of their divisor, or positive zero.  One branch takes a
+fragment with any other to division in float64, in float64 to IEEE's.
+
+A quotient of two float32 is no middle between two floats, not even between two subnormal ones, unless float64 has it
+exactly, and else lies further from one than float64 errs: the nearest float64, rounded, is the nearest float32.
 """
 
 from __future__ import annotations
@@ -29,8 +32,11 @@ from polyfuse.backends.numba_cuda.fragments.values import (
 )
 from polyfuse.backends.numba_cuda.numba_api import ir
 
-LARGE = {F32: 2.0**60, F64: 2.0**500}
-"""So that quotients, and remainders of the last bit, stay inside the normal numbers."""
+LARGE = {F32: 2.0**100, F64: 2.0**900}
+"""Divisors and dividends of the quick way lie between 1/LARGE and it: reciprocals are normal numbers, remainders of the
+last bit are numbers (2^-100 / 2^46 is 2^-146, 2^-900 / 2^104 is 2^-1004)."""
+QUOTIENT = {F32: 2.0**120, F64: 2.0**1000}
+"""And quotients between 1/QUOTIENT and it."""
 SHARED = 4
 """Slots per divisor from which one reciprocal for all of them is cheaper than a division for each."""
 
@@ -53,13 +59,15 @@ def shared_quotients(left: Fragment, right: Fragment, result: Fragment) -> Emit:
         one = constant_of(divisors[0].type, 1.0)
         inverses = [b.fdiv(one, d) for d in divisors]
         pairs = [(slot, divisors[k], inverses[k]) for slot, k in zip(dividends, positions, strict=True)]
-        odd = [_outside(b, d) for d in divisors] + [b.and_(_outside(b, s), _nonzero(b, s)) for s in dividends]
+        limits = [_limits(b, d) for d in divisors]
+        odd = [_outside(b, d, None) for d in divisors]
+        odd += [b.and_(_outside(b, s, limits[k]), _nonzero(b, s)) for s, k in zip(dividends, positions, strict=True)]
         some = odd[0]
         for other in odd[1:]:
             some = b.or_(some, other)
         with b.if_else(some, likely=False) as (rarely, mostly):  # each side frees its dividends
             with rarely:
-                exact = [b.fdiv(slot, divisor) for slot, divisor, _ in pairs]
+                exact = _exact(b, dividends, divisors, positions)
                 rare = b.block
             with mostly:
                 quick = [_quotient(b, *pair) for pair in pairs]
@@ -67,6 +75,24 @@ def shared_quotients(left: Fragment, right: Fragment, result: Fragment) -> Emit:
         return pack(b, result, [_either(b, (q, most), (e, rare)) for q, e in zip(quick, exact, strict=True)])
 
     return emit
+
+
+def _exact(b: Builder, dividends: list[Value], divisors: list[Value], positions: np.ndarray) -> list[Value]:
+    """Any quotients: in float64, with a reciprocal of every divisor and one correction where a remainder is left.  None
+    is of zeros, whose sign stays, and it is not a number where infinities are."""
+    if divisors[0].type == F64:
+        return [b.fdiv(x, divisors[k]) for x, k in zip(dividends, positions, strict=True)]
+    wide = [b.fpext(d, F64) for d in divisors]
+    inverses = [b.fdiv(constant_of(F64, 1.0), d) for d in wide]
+    found = []
+    for dividend, k in zip(dividends, positions, strict=True):
+        x = b.fpext(dividend, F64)
+        q = b.fmul(x, inverses[k])
+        rest = intrinsic(b, "llvm.fma.f64", F64, [q, b.fsub(constant_of(F64, -0.0), wide[k]), x])
+        corrected = intrinsic(b, "llvm.fma.f64", F64, [rest, inverses[k], q])
+        is_left = b.fcmp_ordered("!=", rest, constant_of(F64, 0.0))
+        found.append(b.fptrunc(b.select(is_left, corrected, q), F32))
+    return found
 
 
 def _quotient(b: Builder, x: Value, d: Value, inverse: Value) -> Value:
@@ -78,11 +104,25 @@ def _quotient(b: Builder, x: Value, d: Value, inverse: Value) -> Value:
     return q
 
 
-def _outside(b: Builder, x: Value) -> Value:
-    """True where a magnitude is beyond the bounds, also for infinities and NaN."""
-    size, large = intrinsic(b, "__nv_fabsf" if x.type == F32 else "__nv_fabs", x.type, [x]), LARGE[x.type]
-    small = b.fcmp_unordered("<", size, constant_of(x.type, 1 / large))
-    return b.or_(small, b.fcmp_unordered(">", size, constant_of(x.type, large)))
+def _size(b: Builder, x: Value) -> Value:
+    return intrinsic(b, "__nv_fabsf" if x.type == F32 else "__nv_fabs", x.type, [x])
+
+
+def _limits(b: Builder, d: Value) -> tuple[Value, Value]:
+    """The least and the greatest dividend of the quick way for a divisor that is inside its own."""
+    size, large, most = _size(b, d), LARGE[d.type], QUOTIENT[d.type]
+    least, greatest = b.fmul(size, constant_of(d.type, 1 / most)), b.fmul(size, constant_of(d.type, most))
+    low, high = constant_of(d.type, 1 / large), constant_of(d.type, large)
+    least = b.select(b.fcmp_ordered(">", least, low), least, low)
+    return least, b.select(b.fcmp_ordered("<", greatest, high), greatest, high)
+
+
+def _outside(b: Builder, x: Value, limits: tuple[Value, Value] | None) -> Value:
+    """True where a magnitude is beyond the limits (of divisors where None), also for infinities and NaN."""
+    large = LARGE[x.type]
+    low, high = limits or (constant_of(x.type, 1 / large), constant_of(x.type, large))
+    size = _size(b, x)
+    return b.or_(b.fcmp_unordered("<", size, low), b.fcmp_unordered(">", size, high))
 
 
 def _nonzero(b: Builder, x: Value) -> Value:
