@@ -45,7 +45,7 @@ REGULAR = 128
 """Rows of a multiple of so many elements, as most are that a model has, have classes of their own, so that little of a
 class is padding: half of it made dividing rows of 8192 by their sums take 504 us on an H200, where 270 were expected.
 Other lengths, which are many, share kernels."""
-CHUNKS = (1, 2, 3, 4, 6)
+CHUNKS = (1, 2, 3, 4, 6, 8, 12)
 LOOPED = {True: (512, 16), False: (256, 8)}  # of vectors or of words: (lanes, elements a lane takes per trip)
 HALVES = 128
 """Lanes of longer rows of 16-bit words, in blocks of their own: norms of 30000 rows of 5003 bfloat16 on an H200 take
