@@ -17,7 +17,7 @@ from enum import Enum
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Combination, Proposal
-from polyfuse.scalars import CASCADES, POSITION, merge_steps
+from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Digit
 from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.classes import AxisClass
@@ -95,20 +95,19 @@ def reduction(situation: Situation) -> list[Proposal]:
         found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
     if inner in over or situation.target.kind != "cpu":
         ways = [_rows(situation, inner if inner in over else over[-1], over, way) for way in (_Way.USUAL, _Way.FULL)]
-        ways += [_rows(situation, inner, over, _Way.STREAM)] if _is_lone(situation, ways[0], over) else []
+        ways += [_rows(situation, inner, over, _Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({rows.parameters: rows for rows in ways}.values())
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over)
     return [p for p in found if p is not None]
 
 
-def _is_lone(situation: Situation, rows: Proposal, over: list[AxisClass]) -> bool:
-    """Whether rows that are needed once fill a processor with one block, or half of it where threads take long to
-    combine: in a loop several share it."""
-    most = situation.target.threads_per_block
-    most //= 2 if any(merge_steps(s.monoid) >= POSITION for s in situation.reductions) else 1
-    alone = dict(rows.parameters)["lanes"] >= most and not rows.loops
-    return alone and situation.target.kind != "cpu" and not situation.scans and not comes_back(situation, over)
+def _may_stream(situation: Situation, rows: Proposal, over: list[AxisClass]) -> bool:
+    """Whether rows that are needed once, and are held whole otherwise, can go by in a loop: blocks of few threads share
+    a processor and combine while others load."""
+    if situation.target.kind == "cpu" or situation.scans or rows.loops:
+        return False
+    return dict(rows.parameters)["lanes"] >= STREAMED[True][0] and not comes_back(situation, over)
 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:

@@ -127,9 +127,9 @@ class Situation:
     @cached_property
     def widest(self) -> int:
         """The vector width that a size divisible by everything would get: as many elements as 16 bytes hold of the
-        narrowest long array, but no more than they hold of one that is written.  A vector of results in two stores leaves
-        gaps between those of the threads of a warp: 134 million bytes to float32 on an H200 in vectors of eight took
-        271 us, of four 169.
+        narrowest long array, but no more than they hold of one that is written.  A vector of results in two stores
+        leaves gaps between those of the threads of a warp: 134 million bytes to float32 on an H200 in vectors of eight
+        took 271 us, of four 169.
         """
         values = [v for v in self.group.loads | self.group.roots if self.scop.shape(v)]
         sizes = [d.itemsize for v in self._long(values) for d in self.scop.statements[v].dtypes]
