@@ -1,4 +1,4 @@
-"""Exact rewrites of one scalar function application: constants fold and equal spellings meet.
+"""Rewrites of one scalar function application, exact but for powers: constants fold and equal spellings meet.
 
 ============================  ==================  ==============================================
 written                       becomes             exact because
@@ -9,6 +9,7 @@ written                       becomes             exact because
 ``x / 2**k``                  ``x * 2**-k``       scaling by a power of two rounds alike
 ``x * 1``, ``x / 1``, x - 0   ``x``               (``x + 0.0`` is kept: it turns ``-0.0`` into ``0.0``)
 ``x ** 2``                    ``x * x``           NumPy computes it so
+``x ** n``, whole n <= 6      products            of integers; floats err by 3 units at most, reciprocals by 5
 ``2 < x``, ``y > x``          ``x > 2``, x < y    a constant stands right; else "less"
 casts there and back          nothing             where the way there is lossless
 ============================  ==================  ==============================================
@@ -126,10 +127,30 @@ def _divide(a: Node, b: Node) -> Node | None:
     return None
 
 
+MOST = 6
+"""The highest power that becomes products.  A power is some 40 operations, and a library errs by one unit as well."""
+
+
 def _power(a: Node, b: Node) -> Node | None:
-    if _is(b, 2):
-        return simplified("multiply", [a, a], None)
-    return a if _is(b, 1) else None
+    if not isinstance(b, Constant) or b.value not in range(-MOST, MOST + 1):
+        return None
+    exponent = int(b.value)
+    if exponent in (1, 2) or exponent > 2 and a.dtype.itemsize >= 4:  # short floats would round every product
+        return _product(a, exponent)
+    if exponent < -1 and a.dtype.is_float and a.dtype.itemsize >= 4:
+        return simplified("divide", [expr.constant(1, a.dtype), _product(a, -exponent)], None)
+    return None
+
+
+def _product(a: Node, count: int) -> Node:
+    """``a ** count`` by squares."""
+    if count == 1:
+        return a
+    half = _product(a, count // 2)
+    square = simplified("multiply", [half, half], None)
+    return simplified("multiply", [square, a], None) if count % 2 else square
+
+
 
 
 def _negative(a: Node) -> Node | None:

@@ -93,7 +93,7 @@ def test_one_thread_of_a_cluster_counts_and_tells_the_others() -> None:
     arrays = [ArrayParameter(name, dtypes.f32, (n,), readonly=name == "x") for name in "xy"]
     counter = ArrayParameter("n", dtypes.i32, (Affine.of(1),), readonly=False)
     kernel = compile_kernel(source, "k", [*arrays, counter], 256, (9, 0), cluster=4)
-    assert count(kernel, r"atom\.global\.inc") == 1
+    assert count(kernel, r"atom\.acq_rel\.gpu\.global\.inc") == 1
     assert count(kernel, r"st\.shared::cluster\.b32") == 4
     assert count(kernel, r"membar\.gl|fence\.acq_rel\.gpu|fence\.sc\.gpu") == 2
     assert count(kernel, r"barrier\.cluster\.arrive") == count(kernel, r"barrier\.cluster\.wait") == 4

@@ -164,3 +164,28 @@ def test_bounds_behind_all_integers_of_a_dtype_bound_nothing(dtype: str) -> None
 
     for found, wanted in zip(pf.jit(function, backend="interpreter")(x), function(x), strict=True):
         assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("exponent", [3, 4, 5, 6, -2, -3, -6])
+def test_small_whole_powers_are_products(dtype: str, exponent: int) -> None:
+    """Within 3 units of the last place, reciprocals within 5, and special values are NumPy's."""
+    function = pf.jit(lambda x: x**exponent)
+    plan = function.plan(pf.spec(f"{dtype}[N]"), target="h200")
+    assert "power" not in str(function.plan(pf.spec(f"{dtype}[N]")))
+    random = np.random.default_rng(3)
+    kind = pf.spec(dtype).dtype.numpy
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e30]
+    x = np.concatenate([random.choice([-1, 1], 5000) * np.exp(3 * random.normal(size=5000)), special]).astype(kind)
+    with np.errstate(all="ignore"):
+        want = x.astype(np.longdouble) ** exponent
+        got, unit = function(x), np.spacing(np.abs(want).astype(kind))
+        normal = np.isfinite(unit) & (np.abs(want) > np.finfo(kind).tiny)
+        np.testing.assert_array_equal(got[~normal], (x**exponent)[~normal])
+        np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit((x**exponent)[got == 0]))
+    assert (np.abs(got - want) / unit)[normal].max() < (3.5 if exponent > 0 else 5)
+
+
+def test_whole_powers_of_short_floats_round_once() -> None:
+    x = np.linspace(0.001, 0.1, 1000).astype(np.float16)
+    np.testing.assert_array_equal(pf.jit(lambda x: x**3)(x), x**3)
