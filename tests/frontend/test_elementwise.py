@@ -171,7 +171,6 @@ def test_bounds_behind_all_integers_of_a_dtype_bound_nothing(dtype: str) -> None
 def test_small_whole_powers_are_products(dtype: str, exponent: int) -> None:
     """Within 3 units of the last place, reciprocals within 5, and special values are NumPy's."""
     function = pf.jit(lambda x: x**exponent)
-    plan = function.plan(pf.spec(f"{dtype}[N]"), target="h200")
     assert "power" not in str(function.plan(pf.spec(f"{dtype}[N]")))
     random = np.random.default_rng(3)
     kind = pf.spec(dtype).dtype.numpy
@@ -183,7 +182,7 @@ def test_small_whole_powers_are_products(dtype: str, exponent: int) -> None:
         normal = np.isfinite(unit) & (np.abs(want) > np.finfo(kind).tiny)
         np.testing.assert_array_equal(got[~normal], (x**exponent)[~normal])
         np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit((x**exponent)[got == 0]))
-    assert (np.abs(got - want) / unit)[normal].max() < (3.5 if exponent > 0 else 5)
+    assert (np.abs(got[normal] - want[normal]) / unit[normal]).max() < (3.5 if exponent > 0 else 5)
 
 
 def test_whole_powers_of_short_floats_round_once() -> None:
