@@ -67,7 +67,20 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
             apart *= count
     in_line = 1 + max(0, span - aligned) / LINE  # on average over where in a line it begins
     per_warp = min(lanes, apart * in_line * _shared(tuple(steps), vector * itemsize))
-    return per_warp * _accesses(schedule, move, sizes) / vector * ceil(schedule.threads / target.warp)
+    accesses = _accesses(schedule, move, sizes) * _inside(scop, move, sizes)
+    return per_warp * accesses / vector * ceil(schedule.threads / target.warp)
+
+
+def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:
+    """The share of the accesses that touch the array: of the parts of a concatenation each loads its own, and is masked
+    elsewhere."""
+    share = 1.0
+    for entry, extent in zip(move.place, scop.shape(move.value), strict=True):
+        assert isinstance(entry, Affine)
+        digits = [(abs(f), sizes.extent.get(a[1:], 1)) for a, f in entry.terms if isinstance(a, str) and a[:1] == "$"]
+        reach = 1 + sum([f * (count - 1) for f, count in digits])
+        share *= min(1.0, extent.evaluate(sizes.hints) / reach)
+    return share
 
 
 @lru_cache(maxsize=10_000)
@@ -118,5 +131,6 @@ def _vector(
     rest = last.substitute({name: 0})
     shape = scop.shape(move.value)
     rows = len(shape) == 1 or shape[-1].evaluate(sizes.hints) % width == 0
-    aligned = rest.constant % width == 0 and all(f % width == 0 for _, f in rest.terms)
+    start = rest.substitute({a: n for a, n in sizes.hints.items() if a in rest.names()})
+    aligned = start.constant % width == 0 and all(f % width == 0 for _, f in start.terms)
     return (name, width) if rows and aligned else ("", 1)
