@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -78,7 +78,7 @@ def choose(
     numbers, work = count(), 0
     refuted = Counter(strategy for strategy, _ in avoided)
     for tier in propose(situation):
-        numbered = [(next(numbers), p) for p in tier]
+        numbered = _numbered(tier, numbers, number)
         usable = [(k, p) for k, p in numbered if (p.strategy, p.parameters) not in avoided and number in (None, k)]
         usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
         usable = [(k, p) for k, p in usable if stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
@@ -98,6 +98,16 @@ def choose(
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
     return Choice(None, None, verdict, work=work)
+
+
+def _numbered(tier: Iterator[Proposal], numbers: Iterator[int], last: int | None) -> list[tuple[int, Proposal]]:
+    """The proposals of a tier, none after the `last`."""
+    found: list[tuple[int, Proposal]] = []
+    for proposal in tier:
+        found.append((next(numbers), proposal))
+        if found[-1][0] == last:
+            break
+    return found
 
 
 def _too_small(situation: Situation) -> Verdict | None:

@@ -197,17 +197,27 @@ class _Weighed:
 
 def _components(costs: ProgramCosts, kernel: KernelGroup) -> Launched:
     """The kernel as one kernel per set of values that no computed value connects with another set, longest first."""
-    leader = {value: value for value in kernel.body}
-    for value in sorted(kernel.body):  # operands before users
-        near = {leader[o] for o in costs.operands(value) if o in leader}
-        if near:
-            joined = min(near)
-            leader = {v: joined if old in near or v == value else old for v, old in leader.items()}
-    if len(set(leader.values())) == 1:
+    connected: dict[int, list[int]] = {value: [] for value in kernel.body}
+    for value in kernel.body:
+        for operand in costs.operands(value):
+            if operand in connected:
+                connected[value].append(operand)
+                connected[operand].append(value)
+    bodies = [_reached(first, connected) for first in sorted(kernel.body) if first in connected]
+    if len(bodies) == 1:
         return (kernel,)
     found = []
-    for first in sorted(set(leader.values())):
-        body = frozenset(v for v, old in leader.items() if old == first)
+    for body in bodies:
         roots, loads = body & kernel.roots, frozenset(o for v in body for o in costs.operands(v)) - body
         found.append(KernelGroup(roots, body, loads, costs.price(body, roots, loads)))
     return tuple(sorted(found, key=lambda part: (-part.time, part.name)))
+
+
+def _reached(first: int, connected: dict[int, list[int]]) -> frozenset[int]:
+    """What `first` is connected with; taken out."""
+    found, todo = set[int](), [first]
+    while todo:
+        value = todo.pop()
+        todo += connected.pop(value, ())
+        found.add(value)
+    return frozenset(found)
