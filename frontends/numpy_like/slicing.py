@@ -56,6 +56,17 @@ def integer_index(trace: Trace, value: Any, size: Affine, axis: int) -> Affine:
     return wrapped
 
 
+SHORT = 4
+"""Elements of a row at most of which a program that picks one by its number says what they are: colours, coordinates,
+taps."""
+
+
+def _know_short(trace: Trace, size: Affine) -> None:
+    """Rows of a few elements that a program picks have as many in every call: what lies side by side is then known."""
+    if size.names() and size.names() <= trace.fresh and not trace.decide(size - SHORT - 1):
+        trace.fixed(size)
+
+
 def slice_bounds(trace: Trace, wanted: slice, size: Affine) -> tuple[Affine, Affine, int]:
     """Start, length and step of a slice of an axis of `size`, clamped as Python does, by hint with guards."""
     step = 1 if wanted.step is None else position(trace, wanted.step, "a slice step")
@@ -98,6 +109,8 @@ def basic_path(x: Tracer, items: Sequence[Any]) -> Path:
         size, point = x.sizes[axis], dimension(axis)
         if not isinstance(item, slice):
             at = integer_index(x.state, item, size, axis)
+            if 0 < axis == x.ndim - 1:
+                _know_short(x.state, size)
             index.append(at)
             where += [] if size == ONE else [point - at, at - point]
             contiguous = contiguous and not started

@@ -59,7 +59,7 @@ def windows(situation: Situation) -> list[Proposal]:
     return [
         _proposal(situation, axes, inner, outer, (*over, *short), _Tile(planes, rows, columns, min(aligned, columns)))
         for columns in _columns(situation, wide)
-        for planes, rows in _wanted(situation, columns, len(outer) == 2)
+        for planes, rows in _wanted(situation, columns * _strides(situation), len(outer) == 2)
     ]
 
 
@@ -90,9 +90,16 @@ def _is_small(situation: Situation, axes: Sequence[AxisClass], over: Sequence[Ax
     return all(1 <= count <= MOST_SUMMED for count in counts)
 
 
-def _wanted(situation: Situation, columns: int, several_planes: bool) -> list[tuple[int, int]]:
-    """The planes and rows to propose: those that the user asks for, one or both."""
-    shapes = PLANES if several_planes else ((1, min(8, max(4, RESULTS // columns))),)
+def _strides(situation: Situation) -> int:
+    """Elements of a row that a result steps over."""
+    last = [read.index[-1] for s in situation.group.statements() for read in s.reads if read.index]
+    steps = [abs(f) for e in last if isinstance(e, Affine) for a, f in e.terms if str(a).startswith("%")]
+    return power_below(max(steps, default=1))
+
+
+def _wanted(situation: Situation, elements: int, several_planes: bool) -> list[tuple[int, int]]:
+    """The planes and rows to propose: those that the user asks for, one or both.  `elements`: of a row per thread."""
+    shapes = PLANES if several_planes else ((1, min(8, max(4, RESULTS // elements))),)
     asked = [(situation.tiles.get("planes", planes), situation.tiles.get("rows", rows)) for planes, rows in shapes]
     return list(dict.fromkeys(asked))
 

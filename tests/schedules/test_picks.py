@@ -122,6 +122,17 @@ def test_sizes_unknown_when_planned(jit: Jit) -> None:
     np.testing.assert_allclose(jit(luma, backend="interpreter", target="h200")(x), luma(x), rtol=1e-5)
 
 
+def test_calls_with_rows_of_a_few_elements_know_how_many(jit: Jit) -> None:
+    """Sizes of calls are symbols, but for those of colours, coordinates and taps that a program picks."""
+    f = jit(luma, backend="interpreter", target="h200")
+    for shape in ((5, 70, 3), (6, 80, 3), (7, 90, 3), (4, 72, 4), (3, 64, 9), (4, 65, 8)):
+        x = np.random.default_rng(0).integers(0, 255, shape).astype(np.uint8)
+        np.testing.assert_allclose(f(x), luma(x), rtol=1e-5)
+    assert f.cache_info().traces == 3  # of three, of four, and of any other number
+    plan = f.plan(np.zeros((512, 512, 3), np.uint8))
+    assert kernel_shape(plan, "x") == 1 and not [g for g in plan.guards if "3" in str(g) and "mod" in str(g)]
+
+
 def test_lines_whose_words_lie_in_different_banks_share_a_pass() -> None:
     """Bytes of 32 threads 24 apart: six lines, but no bank has more than two of their words; 32 apart: eight lines,
     of which four banks have all words."""
