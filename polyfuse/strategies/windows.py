@@ -1,7 +1,10 @@
-"""Elementwise groups that read neighbours: several rows and a vector per thread, what it needs in windows of registers.
+"""Groups that read neighbours: several rows and a vector per thread, what it needs in windows of registers.
 
 y[i, j] = f(x[i, j], x[i+1, j], x[i, j+1], ...)      i = 64*b1 + 8*ty + q,  j = 128*b0 + 4*tx + v
 x[i, j] for all needs of a thread: a window of 9 x 8 registers, 18 loads of four; a value computed in between likewise
+
+y[i, j] = max over p, q < 3 of x[2*i + p, 2*j + q]   the same, with p and q in the registers of the thread
+y[i, j, c] = where(c <= 0, x[i, j], x[i, j + 1])     the same, with both c
 """
 
 from __future__ import annotations
@@ -175,6 +178,22 @@ def _vector(situation: Situation, value: int) -> int:
     return width
 
 
+Parts = tuple[tuple[Digit, int], ...]
+
+
+def _blocks(
+    situation: Situation, axes: Sequence[AxisClass], dealt: Mapping[AxisClass, Parts], splits: dict[int, Affine]
+) -> list[Digit]:
+    """A digit of blocks for each of `axes`, whose elements are `dealt` to the threads of one; `splits` says so too."""
+    digits = []
+    for k, axis in enumerate(situation.nearest(axes)):
+        parts = dealt.get(axis, ())
+        step = prod([d.count for d, _ in parts])
+        digits.append(block(f"b{k + 1}", _extent(situation, axis).ceildiv(step)))
+        splits[axis.number] = mixed((digits[-1], step), *parts)
+    return digits
+
+
 def _proposal(
     situation: Situation,
     axes: tuple[AxisClass, ...],
@@ -192,18 +211,10 @@ def _proposal(
     span = lanes * columns * u.count
     b = block("b0", _extent(situation, inner).ceildiv(span))
     splits = {inner.number: mixed((b, span), (u, lanes * columns), (tx, columns), (v, 1))}
-    digits: list[Digit] = [b]
     p, q = slot("p", tile.planes), slot("q", tile.rows if outer else 1)
-    for k, axis in enumerate(situation.nearest(a for a in axes if a is not inner)):
-        parts: tuple[tuple[Digit | None, int], ...] = ()
-        if axis is outer[-1]:
-            parts = ((ty, q.count), (q, 1))
-        elif axis in outer:
-            parts = ((p, 1),)
-        step = prod([d.count for d, _ in parts if d is not None])
-        b = block(f"b{k + 1}", _extent(situation, axis).ceildiv(step))
-        digits.append(b)
-        splits[axis.number] = mixed((b, step), *parts)
+    dealt: dict[AxisClass, Parts] = dict.fromkeys(outer[:-1], ((p, 1),))
+    dealt |= dict.fromkeys(outer[-1:], ((ty, q.count), (q, 1)))
+    digits = [b, *_blocks(situation, [a for a in axes if a is not inner], dealt, splits)]
     taken = [slot(f"s{k}", a.extent.constant) for k, a in enumerate(whole)]
     splits |= {axis.number: mixed((s, 1)) for axis, s in zip(whole, taken, strict=True)}
     behind = [s for axis, s in zip(whole, taken, strict=True) if _lies_behind(situation, axis, inner)]

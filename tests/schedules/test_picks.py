@@ -30,6 +30,11 @@ def causal(x: Any, w: Any) -> Any:
     return y
 
 
+def causal_sum(x: Any, w: Any) -> Any:
+    p = np.pad(x, ((3, 0), (0, 0)))
+    return (np.lib.stride_tricks.sliding_window_view(p, 4, axis=0) * w).sum(-1)
+
+
 def corners(b: Any) -> Any:
     """Areas of boxes (left, top, right, bottom, score, kind), two of which nobody reads."""
     return (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
@@ -71,6 +76,12 @@ def test_taps_of_neighbouring_columns_are_loaded_as_vectors() -> None:
     assert all(re.search(rf"^{tile} = .*vector=8\)$", source, re.M) for tile in tiles)
 
 
+def test_taps_that_are_summed_are_loaded_as_vectors() -> None:
+    source = planned(causal_sum, "f16[4096, 2048]", "f16[2048, 4]").source()
+    tiles = re.findall(r"w = load\(w_in, .*?, (\w+)[,)]", source)
+    assert tiles and all(re.search(rf"^{tile} = .*vector=4\)$", source, re.M) for tile in tiles)
+
+
 @pytest.mark.parametrize(
     ("function", "specs"),
     [
@@ -95,6 +106,8 @@ def test_other_rows_stay_rows(function: Any, specs: list[str]) -> None:
         (luma, [(4, 64, 3)], "u1"),
         (causal, [(19, 72), (72, 4)], "f4"),
         (causal, [(6, 65), (65, 4)], "f2"),
+        (causal_sum, [(19, 72), (72, 4)], "f4"),
+        (causal_sum, [(6, 67), (67, 4)], "f2"),
         (corners, [(67, 6)], "f4"),
         (also_whole, [(73, 2)], "f4"),
         (of_others, [(73, 2)], "f4"),
