@@ -19,7 +19,7 @@ from math import prod
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.bindings import AnyGuard, Layout, VolumeGuard
-from polyfuse.dtypes import DType, bool_, f64, i16, i32, i64
+from polyfuse.dtypes import DType, bool_, i16, i32, i64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, Gather, IndexEntry, Node, Program, Scatter, Shape
 from polyfuse.options import Options
@@ -165,7 +165,7 @@ def _ways(rows: _Rows, given: _Given) -> list[Way]:
         ways.append("sorted")
     if is_mergeable(node.monoid, node.dtype, given.options.atomics):
         ways.append("merged")
-    if is_float and node.monoid == "sum" and node.dtype != f64 and given.elements(node.updates.shape) <= MOST:
+    if is_float and node.monoid == "sum" and given.elements(node.updates.shape) <= MOST:
         ways.append("scaled")
     if is_float and node.monoid in ("max", "min"):
         ways.append("keyed")

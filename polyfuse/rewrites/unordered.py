@@ -5,9 +5,10 @@
                                 y = x + q * 2^-s                               of the point, and s is that of m[i]
     y = x.at[i].max(u)    ->    k = scatter max(lowest, key of u, i);  y = max(x, float of k)
 
-A sum is then exact but for one rounding of every update, to 2^-31 of the largest one of its place, and one of the
-result: the order of the updates has no part in it.  (Demmel and Nguyen, Parallel reproducible summation, 2015, for the
-idea.)  Infinities and NaN are counted in place of sums where a place has any.
+A sum is then exact but for one rounding of every update, to 2^-31 of the largest one of its place, and one or two of
+the result: the order of the updates has no part in it.  (Demmel and Nguyen, Parallel reproducible summation, 2015, for
+the idea.)  Of float64 what the rounding leaves is scaled by another 2^30 and summed as well.  Infinities and NaN are
+counted in place of sums where a place has any.
 """
 
 from __future__ import annotations
@@ -23,20 +24,22 @@ SCALED = 30
 """Binary digits of the largest update of a place; 2^31 of them do not overflow 63."""
 MOST = 2**31 - 1
 """Updates: so many infinities of each sign are counted in one number."""
-_INFINITE, _NORMAL, _SIGN = 0x7F800000, 0x00800000, 2**31 - 1  # bits of float32
 
 Integers = Callable[[Scatter], Node]
 
 
 def scaled_sum(node: Scatter, integers: Integers) -> Node:
-    """A sum of 16- or 32-bit floats.  `integers`: what becomes of a scatter of integers."""
-    wide = _cast(node.updates, f32)
+    """A sum of floats.  `integers`: what becomes of a scatter of integers."""
+    wide = _cast(node.updates, _wide(node))
     places = integers(_like(node, -1, _size(wide), "max", node.bounds))
     settled = "clip" if node.bounds == "raise" else node.bounds  # the first scatter has checked
     size = expr.gather(places, node.updates.shape, node.operands, node.index, settled)
-    scaled = _scaled(wide, size)
-    total = integers(_like(node, 0, scaled, "sum", settled))
-    return _unscaled(node, places, total)
+    limbs = _limbs(wide, size)
+    return _unscaled(node, places, [integers(_like(node, 0, limb, "sum", settled)) for limb in limbs])
+
+
+def _wide(node: Node) -> DType:
+    return f64 if node.dtype == f64 else f32
 
 
 def _like(node: Scatter, fill: int, updates: Node, monoid: str, bounds: str) -> Scatter:
@@ -45,52 +48,74 @@ def _like(node: Scatter, fill: int, updates: Node, monoid: str, bounds: str) -> 
     return expr.scatter(base, updates, node.operands, node.index, monoid, bounds)
 
 
+def _word(dtype: DType) -> tuple[DType, int, int, int]:
+    """(an integer as wide as a float, and the bits of infinity, of the least normal number, and of all but the sign)"""
+    if dtype == f64:
+        return i64, 0x7FF << 52, 1 << 52, 2**63 - 1
+    return i32, 0xFF << 23, 1 << 23, 2**31 - 1
+
+
 def _size(wide: Node) -> Node:
     """The bits of the magnitude; -1 for -0, which changes nothing, as for a place without updates."""
-    bits = expr.map_("bitcast", [wide], i32)
-    is_none = _test("equal", bits, -_SIGN - 1)
-    return expr.map_("where", [is_none, expr.constant(-1, i32), _map("bitwise_and", bits, _SIGN)], i32)
+    word, _, _, magnitude = _word(wide.dtype)
+    bits = expr.map_("bitcast", [wide], word)
+    is_none = _test("equal", bits, -magnitude - 1)
+    return expr.map_("where", [is_none, expr.constant(-1, word), _map("bitwise_and", bits, magnitude)], word)
 
 
-def _exponent(size: Node) -> Node:
+def _exponent(size: Node, dtype: DType) -> Node:
     """The bits of the exponent of a size, those of the least normal number for all below."""
-    return _map("maximum", _map("bitwise_and", size, _INFINITE), _NORMAL)
+    _, infinite, normal, _ = _word(dtype)
+    return _map("maximum", _map("bitwise_and", size, infinite), normal)
 
 
-def _scaled(wide: Node, size: Node) -> Node:
-    """The integer that stands for an update.  Where the place has infinities or NaN, 1 and 2^31 for those of each sign,
-    both for NaN."""
-    power = expr.map_("bitcast", [expr.map_("subtract", [expr.constant(_INFINITE, i32), _exponent(size)], i32)], f32)
-    small = expr.map_("multiply", [wide, power], f32)  # below 4
-    moved = expr.map_("multiply", [small, expr.constant(2.0 ** (SCALED - 1), f32)], f32)
-    number = _cast(expr.map_("rint", [moved], f32), i64)
+def _limbs(wide: Node, size: Node) -> list[Node]:
+    """The integers that stand for an update, of higher digits first.  Where the place has infinities or NaN, 1 and 2^31
+    for those of each sign, both for NaN."""
+    dtype = wide.dtype
+    word, infinite, _, _ = _word(dtype)
+    inverse = expr.map_("subtract", [expr.constant(infinite, word), _exponent(size, dtype)], word)
+    small = expr.map_("multiply", [wide, expr.map_("bitcast", [inverse], dtype)], dtype)  # below 4
+    moved = _times(small, 2.0 ** (SCALED - 1))
+    whole = expr.map_("rint", [moved], dtype)
     codes = [
-        expr.map_("where", [expr.map_(test, [wide, expr.constant(bound, f32)], bool_), _long(0), _long(code)], i64)
-        for test, bound, code in (("less", inf, 1), ("greater", -inf, _SIGN + 1))
+        expr.map_("where", [expr.map_(test, [wide, expr.constant(bound, dtype)], bool_), _long(0), _long(code)], i64)
+        for test, bound, code in (("less", inf, 1), ("greater", -inf, MOST + 1))
     ]
-    return expr.map_("where", [_test("less", size, _INFINITE), number, expr.map_("add", codes, i64)], i64)
+    is_finite = _test("less", size, infinite)
+    first = expr.map_("where", [is_finite, _cast(whole, i64), expr.map_("add", codes, i64)], i64)
+    if dtype == f32:
+        return [first]
+    rest = _times(expr.map_("subtract", [moved, whole], dtype), 2.0**SCALED)
+    second = _cast(expr.map_("rint", [rest], dtype), i64)
+    return [first, expr.map_("where", [is_finite, second, _long(0)], i64)]
 
 
-def _unscaled(node: Scatter, size: Node, total: Node) -> Node:
+def _unscaled(node: Scatter, size: Node, totals: list[Node]) -> Node:
     """The base and what the integers stand for."""
-    power = _cast(expr.map_("bitcast", [_exponent(size)], f32), f64)
-    number = expr.map_("multiply", [_cast(total, f64), _scaled_power(power)], f64)
-    is_negative = _test("equal", _map("bitwise_and", total, _SIGN), 0)
+    dtype = _wide(node)
+    first = totals[0]
+    number = _cast(first, f64)
+    for total in totals[1:]:
+        number = expr.map_("add", [number, _times(_cast(total, f64), 2.0**-SCALED)], f64)
+    power = _cast(expr.map_("bitcast", [_exponent(size, dtype)], dtype), f64)
+    number = expr.map_("multiply", [_times(number, 2.0**-SCALED), power], f64)
+    is_negative = _test("equal", _map("bitwise_and", first, MOST), 0)
     mixed = _chosen(is_negative, expr.constant(-inf, f64), expr.constant(nan, f64))
-    special = _chosen(_test("less_equal", total, _SIGN), expr.constant(inf, f64), mixed)
-    added = _chosen(_test("less", size, _INFINITE), number, special)
+    special = _chosen(_test("less_equal", first, MOST), expr.constant(inf, f64), mixed)
+    added = _chosen(_test("less", size, _word(dtype)[1]), number, special)
     result = _cast(expr.map_("add", [_cast(node.base, f64), added], f64), node.dtype)
     return expr.map_("where", [_test("greater_equal", size, 0), result, node.base], node.dtype)
 
 
-def _scaled_power(power: Node) -> Node:
-    return expr.map_("multiply", [power, expr.constant(2.0**-SCALED, f64)], f64)
+def _times(node: Node, factor: float) -> Node:
+    return expr.map_("multiply", [node, expr.constant(factor, node.dtype)], node.dtype)
 
 
 def keyed_extreme(node: Scatter, integers: Integers) -> Node:
     """The largest or smallest of floats.  `integers`: what becomes of a scatter of integers."""
-    wide = node.updates if node.dtype == f64 else _cast(node.updates, f32)
-    word, top = (i64, 2**63 - 1) if wide.dtype == f64 else (i32, 2**31 - 1)
+    wide = _cast(node.updates, _wide(node))
+    word, _, _, top = _word(wide.dtype)
     none, beyond = (-top - 1, top) if node.monoid == "max" else (top, -top - 1)
     bits = expr.map_("bitcast", [wide], word)
     is_nan = expr.map_("isnan", [wide], bool_)

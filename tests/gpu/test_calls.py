@@ -83,6 +83,27 @@ def test_sums_that_blocks_merge_in_any_order(torch, dtype: str, axis: int | None
     torch.testing.assert_close(result.double(), expected, rtol=1e-4, atol=1.0 if dtype == "float32" else 1e-6)
 
 
+@pytest.mark.parametrize(("ufunc", "dtype", "width"), [
+    (np.add, "float32", 1), (np.add, "float32", 256), (np.add, "float64", 1), (np.add, "bfloat16", 3),
+    (np.multiply, "float64", 1), (np.maximum, "float32", 1), (np.maximum, "float32", 256),
+])  # fmt: skip
+def test_scatters_have_the_same_bits_in_every_run(torch, ufunc: np.ufunc, dtype: str, width: int) -> None:
+    def scattered(x, i, u):
+        x = x.copy()
+        ufunc.at(x, i, u)
+        return x
+
+    f, count = pf.jit(scattered), 200_000
+    x, u = (1 + torch.rand((n, width), device="cuda").to(getattr(torch, dtype)) / 64 for n in (1000, count))
+    i = torch.randint(-1000, 1000, (count,), device="cuda")
+    first, *others = (f(x, i, u) for _ in range(4))
+    assert all(torch.equal(first, other) for other in others)
+    expected = x.double().cpu().numpy()
+    ufunc.at(expected, i.cpu().numpy(), u.double().cpu().numpy())
+    rounding = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 1e-2}[dtype]
+    np.testing.assert_allclose(first.double().cpu().numpy(), expected, rtol=rounding)
+
+
 def test_torch_out_bind_and_workspace(torch) -> None:
     f, g = pf.jit(chain), pf.jit(normalised, fuse=False)
     x, y = (torch.randn(300, 257, device="cuda") for _ in range(2))
