@@ -8,6 +8,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
+from polyfuse.strategies.groups import groups
 from polyfuse.strategies.held import held
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
@@ -30,6 +31,7 @@ STRATEGIES = (
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
+    groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have
     one_pass,  # results along both dimensions of a matrix
     contraction,  # sums of products with reuse

@@ -166,7 +166,7 @@ than for all that it does before, and fewer blocks run at once (variances of 102
 96 words, room for one of four blocks)."""
 
 
-def _words(situation: Situation, width: int) -> int:
+def words_of(situation: Situation, width: int) -> int:
     """32-bit registers of one share of `width` results."""
     states = [sum(max(1, d.compute.itemsize // 4) for d in s.dtypes) for s in situation.reductions]
     return width * max(states, default=1)
@@ -416,7 +416,7 @@ def _columns(
         (outer, steps), share = found, found[1] * rows * unroll
         parameters.append(("share", share))
         r = loop("r", Affine.of(steps))
-        combines = {outer.name: combination(outer, ty, situation, max(1, SHARES // _words(situation, width)))}
+        combines = {outer.name: combination(outer, ty, situation, max(1, SHARES // words_of(situation, width)))}
         digits.append(outer)
     splits[main.number] = mixed((outer, share), (r, rows * unroll), (u, rows), (ty, 1))
     splits |= loop_splits

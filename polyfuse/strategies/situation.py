@@ -64,6 +64,22 @@ class Situation:
         place = {axis.number: d for d, axis in enumerate(self.classes.statement(self.lead))}
         return sorted(axes, key=lambda a: (-place.get(a.number, -1), a.number))
 
+    @cached_property
+    def steps(self) -> Mapping[int, int]:
+        """Per class, by how many elements of the longest array that is read in place one moves in memory."""
+        found: dict[int, int] = {}
+        longest = -1
+        for statement in self.group.statements():
+            for read in statement.reads:
+                shape = [self.size(extent) for extent in self.scop.shape(read.source)]
+                entries = [entry for entry in read.index if isinstance(entry, Affine)]
+                if read.source in self.group.loads and len(entries) == len(shape) and prod(shape) > longest:
+                    position = sum((e * prod(shape[d + 1 :]) for d, e in enumerate(entries)), Affine.of(0))
+                    axes = self.classes.statement(statement)
+                    found = {axis.number: position.coefficient(f"%{d}") for d, axis in enumerate(axes)}
+                    longest = prod(shape)
+        return found
+
     def points(self, statement: Statement) -> int:
         count = 1
         for axis in self.classes.statement(statement):
