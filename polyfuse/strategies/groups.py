@@ -29,7 +29,7 @@ THREADS = 256
 cluster holds, 40 bytes of each pixel, take 87 to 90; of 8 channels 39 us, of 16 in 32 x 64 x 40 pixels 48."""
 LOADED = 32
 """Words that a thread loads in one trip, at most."""
-SHORT = 32
+SHORT = 16
 """Elements of a row up to which a thread takes it alone."""
 
 
