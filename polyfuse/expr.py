@@ -34,7 +34,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from polyfuse.affine import Affine, AffineLike, dimensions, names_of
+from polyfuse.affine import ONE, ZERO, Affine, AffineLike, dimension, dimensions, names_of
 from polyfuse.dtypes import DType, bool_
 from polyfuse.errors import Source
 from polyfuse.scalars import FUNCTIONS, monoid_named
@@ -315,9 +315,16 @@ def map_(function: str, operands: Sequence[Node], dtype: DType | None = None) ->
 
 
 def reduce_(monoid: str, operands: Sequence[Node], axes: Sequence[int], component: int = 0) -> Reduce:
-    """Reduce operands of equal shape over `axes` (sorted, distinct, non-negative)."""
+    """Reduce operands of equal shape over `axes` (sorted, distinct, non-negative).  Of those along which there is one
+    element, none is left beside others."""
     assert len(operands) == monoid_named(monoid).state and len({o.shape for o in operands}) == 1
     source = operands[0].shape
+    single = [a for a in axes if source[a] == ONE]
+    if single and len(single) < len(axes):
+        left = [k for k in range(len(source)) if k not in single]
+        index = [ZERO if k in single else dimension(left.index(k)) for k in range(len(source))]
+        operands = [view(o, [source[k] for k in left], index) for o in operands]
+        return reduce_(monoid, operands, [left.index(a) for a in axes if a not in single], component)
     assert all(0 <= a < len(source) for a in axes) and len(set(axes)) == len(axes)
     shape = [n for k, n in enumerate(source) if k not in axes]
     dtype = operands[component].dtype

@@ -220,8 +220,8 @@ middle axis of 64 x 512 x 4096 takes 1.26 times its bytes' time on an H200, with
 
 
 HELD_APART = 1.0
-"""What it adds to the reads of clusters besides: group norms of 168 MB, channels last, 8 to 32 of them a group, take 135
-to 148 us on an H200 in pieces of 64 and 128 bytes, 148 and 195 of 40; in whole planes 95."""
+"""What it adds to the reads of clusters besides: group norms of 168 MB, channels last, 10 to 32 of them a group, take
+135 to 148 us on an H200 in pieces of 64 and 128 bytes, 148 to 198 of 40; in whole planes 95."""
 
 
 SCANNED = 3.0

@@ -89,3 +89,40 @@ def test_pixels_are_dealt_to_blocks_where_images_are_few() -> None:
 def test_long_rows_and_rows_apart_are_left_to_others() -> None:
     assert "groups" not in str(planned(extremes, f"f32[8, 32, 32, {12 * 64}]"))
     assert "groups" not in str(planned(lambda x: x.max(axis=(1, 2)), "f32[64, 4096, 8]"))
+
+
+def group_norm(x):
+    z = grouped(x)
+    m, v = z.mean(axis=(1, 2, 4), keepdims=True), z.var(axis=(1, 2, 4), keepdims=True)
+    y = ((z - m) / np.sqrt(v + 1e-5)).reshape(x.shape)
+    return y
+
+
+def instance_norm(x):
+    n, h, w, c = x.shape
+    z = x.reshape(n, h, w, c, 1)
+    m, v = z.mean(axis=(1, 2, 4), keepdims=True), z.var(axis=(1, 2, 4), keepdims=True)
+    y = ((z - m) / np.sqrt(v + 1e-5)).reshape(x.shape)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("function", "channels", "first"), [(group_norm, 120, "groups"), (instance_norm, 320, "columns")]
+)
+def test_norms_of_channels_that_come_last_take_all_moments_in_one_pass(
+    function: Any, channels: int, first: str
+) -> None:
+    plan = planned(function, f"f32[32, 64, 64, {channels}]")
+    moments, rest = plan.kernels
+    assert moments.strategy == first and "moments(" in str(plan)
+    assert len([p for p in moments.schedule.placed if p.role == "load"]) == 1
+    assert len([p for p in rest.schedule.placed if p.role == "load" and plan.scop.statements[p.value].name == "x"]) == 1
+    assert_legal(plan)
+
+
+@pytest.mark.parametrize("function", [group_norm, instance_norm])
+def test_norms_of_channels_that_come_last_come_out_right(function: Any) -> None:
+    x = np.random.default_rng(4).standard_normal((2, 5, 6, 36)).astype(np.float32)
+    plan = planned(function, "f32[2, 5, 6, 36]")
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found, function(x.astype(np.float64)), rtol=1e-4, atol=1e-5)
