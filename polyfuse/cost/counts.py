@@ -247,28 +247,36 @@ def cell_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     return sum(sorted(found)[-cells.at_once :])
 
 
-def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
-    """The widest moment: values alive between their definition and last use, in order of the placed statements."""
+def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: Container[str] = ()) -> int:
+    """The widest moment: values alive between their definition and last use, in order of the placed statements.
+    `through`: those that are the registers of what they read."""
     order, seen = list(reversed(schedule.placed)), _outside_cells(schedule, sizes)
     folded = folded_products(scop, schedule)
-    by_name, last, windowed = schedule.by_name(), dict[str, int](), _window_words(scop, schedule, sizes)
+    held, last, windowed = _held_by(schedule, through), dict[str, int](), _window_words(scop, schedule, sizes)
     for k, placed in enumerate(order):
         for provider in placed.providers:
-            last[provider] = k
-            for taken in by_name[provider].providers if by_name[provider].role == "take" else ():
-                last[taken] = k
+            last[provider] = last[held.get(provider, provider)] = k
     alive: dict[str, int] = {}
     words = widest = 0
     for k, placed in enumerate(order):
-        if placed.role in ("load", "get", "compute") and placed.name not in folded:
+        if placed.role in ("load", "get", "compute") and placed.name not in folded and placed.name not in held:
             alive[placed.name] = own = windowed.get(placed.name) or _words(scop, placed, seen(placed))
             words += own
         widest = max(widest, words)
         for provider in placed.providers:
-            for source in (provider, *(by_name[provider].providers if by_name[provider].role == "take" else ())):
+            for source in (provider, held.get(provider, provider)):
                 if last.get(source) == k:
                     words -= alive.pop(source, 0)
     return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
+
+
+def _held_by(schedule: KernelSchedule, through: Container[str]) -> dict[str, str]:
+    """Whose registers a placed statement is, where it has none of its own: those that are taken, or passed on."""
+    found: dict[str, str] = {}
+    for placed in reversed(schedule.placed):
+        if placed.providers and (placed.role == "take" or placed.name in through):
+            found[placed.name] = found.get(placed.providers[0], placed.providers[0])
+    return found
 
 
 def _outside_cells(schedule: KernelSchedule, sizes: Sizes) -> Callable[[Placed], Sizes]:

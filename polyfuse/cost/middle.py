@@ -6,6 +6,7 @@ alone, and choose nothing.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,7 +18,7 @@ from polyfuse.terms import Apply, Expr, Inside
 
 
 def of_the_middle(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> KernelSchedule:
-    """The schedule with the placed statements that a block in the middle executes; others may still name the rest."""
+    """The schedule with the placed statements that a block in the middle executes: `schedule` itself where all do."""
     if not schedule.border:
         return schedule
     by_name = schedule.by_name()
@@ -31,7 +32,15 @@ def of_the_middle(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> KernelS
                 todo.append(by_name[provider])
     if len(reached) == len(schedule.placed):
         return schedule
-    return replace(schedule, placed=tuple([p for p in schedule.placed if p.name in reached]))
+    return replace(schedule, placed=tuple([_without(p, reached) for p in schedule.placed if p.name in reached]))
+
+
+def _without(placed: Placed, reached: Container[str]) -> Placed:
+    """`placed` with what it reads in the middle in place of what it reads at the border."""
+    kept = [provider for provider in placed.providers if provider in reached]
+    if len(kept) == len(placed.providers):
+        return placed
+    return replace(placed, providers=tuple([p if p in reached else kept[0] for p in placed.providers]) if kept else ())
 
 
 def _needed(scop: Scop, placed: Placed, sizes: Sizes) -> list[str]:
@@ -45,6 +54,17 @@ def _needed(scop: Scop, placed: Placed, sizes: Sizes) -> list[str]:
         if not any(_is_rare(condition.substitute(at), sizes) for condition in read.where):
             found.append(provider)
     return found
+
+
+def chosen(scop: Scop, schedule: KernelSchedule) -> frozenset[str]:
+    """The placed statements that do nothing but choose between regions."""
+    found = [p for p in schedule.placed if p.role == "compute"]
+    bodies = [(p.name, scop.statements[p.value]) for p in found]
+    return frozenset([name for name, s in bodies if isinstance(s, Statement) and not _computes(s)])
+
+
+def _computes(statement: Statement) -> bool:
+    return statement.monoid is not None or any(isinstance(decided(body), Apply) for body in statement.body)
 
 
 RARE = 16

@@ -40,9 +40,16 @@ def softmax(x: Any) -> Any:
     return e / e.sum(axis=1, keepdims=True)
 
 
-def chosen(spilled: Callable[[KernelSchedule], int]) -> tuple[Ready, Ready, list[Plan]]:
+def blurred(x: Any) -> Any:
+    n, p = x.shape[0], np.pad(x, 2, mode="edge")
+    return sum(p[a : a + n, b : b + n] for a in range(5) for b in range(5))
+
+
+def chosen(
+    spilled: Callable[[KernelSchedule], int], function: Callable[..., Any] = softmax, spec: str = "f32[16384, 4096]"
+) -> tuple[Ready, Ready, list[Plan]]:
     """The first plan, the one that stays, and all that were compiled, where kernels spill so many bytes."""
-    plan = pf.jit(softmax).plan(pf.spec("f32[16384, 4096]"), target="h200")
+    plan = pf.jit(function).plan(pf.spec(spec), target="h200")
     compiled: list[Plan] = []
 
     def ready(plan: Plan) -> Ready:
@@ -86,6 +93,12 @@ def test_what_spills_little_stays() -> None:
     first, best, compiled = chosen(lambda schedule: 1)
     assert len(compiled) == 1 and best.plan.schedules == first.plan.schedules
     assert [note.startswith("kept") for note in best.plan.spills] == [True]
+
+
+def test_what_blocks_at_the_border_spill_is_what_was_asked_for() -> None:
+    first, best, compiled = chosen(lambda schedule: 600, blurred, "f32[8192, 8192]")
+    assert [s.minimum_blocks for s in first.plan.schedules] == [6]
+    assert len(compiled) == 1 and best.plan.schedules == first.plan.schedules
 
 
 def test_what_spills_nothing_stays_as_it_is() -> None:

@@ -215,6 +215,20 @@ def test_few_blocks_at_the_border_do_not_count() -> None:
     assert both.seconds > 2.5 * 4 * 8192 * 8192 / H200.bandwidth
 
 
+def test_registers_of_blocks_at_the_border_do_not_keep_others_out() -> None:
+    """Where few blocks need many registers, the compiler is told how many of the others are to fit."""
+
+    def taps(p: Any) -> Any:
+        n = p.shape[0] - 4
+        return sum(p[a : a + n, b : b + n] for a in range(5) for b in range(5))
+
+    padded = only(planned(lambda a: taps(np.pad(a, 2, mode="edge")), "f32[8192, 8192]"))
+    whole = only(planned(taps, "f32[8196, 8196]"))
+    assert (whole.schedule.minimum_blocks, padded.schedule.minimum_blocks) == (1, 6)
+    assert padded.registers <= 65536 // (6 * 128) and padded.occupancy == 6
+    assert_legal(planned(lambda a: taps(np.pad(a, 2, mode="edge")), "f32[8192, 8192]"))
+
+
 def test_sizes_unknown_when_planned_are_guarded() -> None:
     kernel = only(planned(relax_twice, "f32[N~8192, M~8192]"))
     assert dict(kernel.schedule.parameters)["columns"] == 4
