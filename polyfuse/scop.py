@@ -24,7 +24,7 @@ from polyfuse.dtypes import DType, integer_limits
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Program, Shape
 from polyfuse.scalars import monoid_named
-from polyfuse.terms import Const, Expr
+from polyfuse.terms import Apply, Const, Expr, Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,12 @@ class Statement:
     @property
     def is_reduction(self) -> bool:
         return bool(self.monoid) and self.scanned is None
+
+    @property
+    def picks(self) -> bool:
+        """Whether a truth that is read, not computed on the way, picks the value."""
+        tops = [term for term in self.body if isinstance(term, Apply) and term.function == "where"]
+        return any(isinstance(term.operands[0], Ref) for term in tops)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from polyfuse.cost.phases import (
     in_clusters,
     in_phases,
     overlap,
+    picking,
     runs_in_threads,
     waiting,
 )
@@ -172,7 +173,7 @@ def _terms(
     compute = max(flops, 2 * issued) / (target.flops * busy)  # a fused multiply-add is two operations
     compute += combined_in_trips(scop, schedule, sizes) * schedule.block_threads * blocks / (target.flops * busy)
     memory += moved.again / (target.l2_bandwidth * fill)
-    memory *= overlap(scop, schedule, target, sizes, occupancy)
+    memory *= overlap(scop, schedule, target, sizes, occupancy) * picking(scop, schedule, target, sizes)
     if in_phases(scop, schedule, target, sizes):
         operations = collective_operations(scop, schedule) * schedule.block_threads * blocks
         memory += PHASES * operations / (target.flops * busy)

@@ -47,6 +47,8 @@ class is padding: half of it made dividing rows of 8192 by their sums take 504 u
 Other lengths, which are many, share kernels."""
 CHUNKS = (1, 2, 3, 4, 6, 8, 12)
 LOOPED = {True: (512, 16), False: (256, 8)}  # of vectors or of words: (lanes, elements a lane takes per trip)
+HALF = 256
+"""Lanes of a row up to which it may be dealt to twice as many: in 512 lanes a block has a processor to itself."""
 HALVES = 128
 """Lanes of longer rows of 16-bit words, in blocks of their own: norms of 30000 rows of 5003 bfloat16 on an H200 take
 97 us, in 256 lanes 123."""
@@ -79,6 +81,7 @@ class _Way(Enum):
     USUAL = 0  # by the table of lengths
     FULL = 1  # to fewer lanes, as much to each as it can hold
     STREAM = 2  # in a loop, where one pass is all
+    HALF = 3  # to twice the lanes of the table, where truths pick among the elements
 
 
 def reduction(situation: Situation) -> list[Proposal]:
@@ -95,6 +98,7 @@ def reduction(situation: Situation) -> list[Proposal]:
         found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
     if inner in over or situation.target.kind != "cpu":
         ways = [_rows(situation, inner if inner in over else over[-1], over, way) for way in (_Way.USUAL, _Way.FULL)]
+        ways += [_rows(situation, inner, over, _Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
         ways += [_rows(situation, inner, over, _Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({rows.parameters: rows for rows in ways}.values())
     if situation.target.kind != "cpu" and not situation.scans:
@@ -306,6 +310,8 @@ def _row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: _Way
         guards = (*guards, Guard(extent, REGULAR, advisory=True))
     if way is _Way.FULL and n <= capacity:
         lanes, chunks = _fewer_lanes(situation, lanes, chunks, width)
+    if way is _Way.HALF and n <= capacity and lanes <= HALF:
+        lanes, chunks = 2 * lanes, -(-chunks // 2)
     if way is _Way.STREAM:
         (lanes, elements), floor, capacity = STREAMED[whole], 0, 0
         chunks = max(1, elements // width)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polyfuse as pf
@@ -83,3 +84,21 @@ def test_no_price_is_below_its_bound() -> None:
     price = costs.price(body, body, loads)
     assert 0.9 * price < costs.floor(body, loads) <= price
     assert price < 1.1e12 * (8e-6 + 3 * 8192 * 4096 * 4 / 4.28e12)
+
+
+def test_rows_of_which_truths_pick_go_to_more_lanes() -> None:
+    """The assembler keeps few truths: 32 picked elements of a thread would be loaded one by one."""
+
+    def plain(x: Any) -> Any:
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    def masked(x: Any, m: Any) -> Any:
+        return plain(np.where(m[:, None, None, :], x, np.float32(-np.inf)))
+
+    x, m = pf.spec("f32[A~8, B~12, C~1024, D~1024]"), pf.spec("bool[A~8, D~1024]")
+    (usual,) = pf.jit(plain).plan(x, target="h200").kernels
+    (picked,) = pf.jit(masked).plan(x, m, target="h200").kernels
+    assert dict(usual.parameters)["lanes"] == 32 and dict(picked.parameters)["lanes"] == 64
+    (asked,) = pf.jit(masked, tiles={"divide": {"lanes": 32, "threads": 256}}).plan(x, m, target="h200").kernels
+    assert asked.seconds > 1.2 * picked.seconds
