@@ -42,9 +42,14 @@ def ordered_scatters(
 ) -> tuple[Program, tuple[AnyGuard, ...]]:
     """The program whose scatters are run by kernels, and guards for the sizes whose numbers fit the keys.  `hints`: a
     typical value of every size.  `layouts`: of the arguments.  `seconds`: of one way to combine updates."""
+    nodes = tuple(expr.topological(program.outputs))
+    if not any(isinstance(n, Scatter) for n in nodes):
+        return program, ()
     given = _Given(hints, layouts, options, seconds)
     sources: dict[bytes, Source] = {}
     guards: dict[AnyGuard, None] = {}
+    inner: set[bytes] = set()
+    known = {n.digest for n in nodes}
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, Scatter) or not node.base.rank or is_merged(node, options.atomics):
@@ -57,16 +62,17 @@ def ordered_scatters(
         else:
             return node
         guards.update(dict.fromkeys(fits))
+        before = known | {n.digest for n in expr.topological(expr.operands_of(node))}
+        inner.update(n.digest for n in expr.topological([result]) if n is not result and n.digest not in before)
         if original.digest in program.sources:
             made = [n for n in expr.topological([result]) if isinstance(n, (Gather, Scatter, expr.Opaque))]
             line = program.sources[original.digest]
             sources.update({n.digest: line for n in made if n.digest not in program.sources})
         return result
 
-    if not any(isinstance(n, Scatter) for n in expr.topological(program.outputs)):
-        return program, ()
     rebuilt = rebuild_program(program, change)
-    return replace(rebuilt, sources={**sources, **rebuilt.sources}), tuple(guards)
+    inner -= {output.digest for output in rebuilt.outputs}
+    return replace(rebuilt, sources={**sources, **rebuilt.sources}, inner=rebuilt.inner | inner), tuple(guards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,12 @@ def test_batch_invariance_asks_for_no_library() -> None:
     np.testing.assert_array_equal(alone[4], found[4])
 
 
+def test_unfused_a_scatter_is_a_few_kernels() -> None:
+    """Not one per operation: before, between and behind its scatters of integers, and what these begin as."""
+    plan = planned(updated("add"), "f32[V]", f"i64[{COUNT}]", f"f32[{COUNT}]", fuse=False)
+    assert len(plan.launches) <= 9
+
+
 def test_long_rows_are_sorted_and_vectors_are_not() -> None:
     specs = [(f"f32[V~50000, {w}]", f"i64[{COUNT}]", f"f32[{COUNT}, {w}]") for w in (1, 256)]
     names = [[step.call.name for step in planned(updated("add"), *s).library_calls] for s in specs]
