@@ -153,6 +153,8 @@ class _Taken:
 
     def covers(self, where: Index) -> bool:
         """Whether all conditions of some set are among these."""
+        if self.by_condition.keys().isdisjoint(where):
+            return False  # nearly always, where an array is written element by element
         known = [conditions for c in where for conditions in self.by_condition.get(c, ())]
         return bool(known) and any(map(frozenset(where).issuperset, known))
 

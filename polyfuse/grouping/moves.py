@@ -128,7 +128,7 @@ def shifts(state: Partition, root: int, target: int) -> tuple[Move, ...]:
     if not rest:
         return (Move(old, (moved,)),)
     alone = Sketch(rest, kept.again | {root})
-    if state.once[root] or root not in state.closure(alone, (), ())[0]:
+    if state.once[root] or root not in state.closure(alone, (), frozenset())[0]:
         return (Move(old, (Sketch(rest, kept.again), moved)),)
     return (Move(old, (Sketch(rest, kept.again), moved)), Move(old, (alone, moved)))
 

@@ -47,7 +47,7 @@ class Partition:
     """Kernels by number (numbers are never reused), who stores, loads and computes each value, and a launch order."""
 
     __slots__ = (
-        "_next", "again", "costs", "is_input", "kernels", "names", "once", "operands", "order", "owner", "pinned",
+        "_next", "again", "consumers", "costs", "is_input", "kernels", "names", "once", "operands", "order", "owner", "pinned",
         "readers", "users",
     )  # fmt: skip
 
@@ -55,6 +55,10 @@ class Partition:
         values = range(costs.count)
         self.costs = costs
         self.operands = [costs.operands(v) for v in values]
+        self.consumers: list[list[int]] = [[] for _ in values]  # values that read the value
+        for reader, read in enumerate(self.operands):
+            for value in set(read):
+                self.consumers[value].append(reader)
         self.is_input = [costs.is_input(v) for v in values]
         self.once = [costs.must_store(v) for v in values]
         self.pinned = [once or costs.is_output(v) for v, once in enumerate(self.once)]
@@ -108,12 +112,18 @@ class Partition:
         return Sketch(self.kernels[kernel].roots, frozenset(self.again[kernel]))
 
     def closure(
-        self, sketch: Sketch, gone: Collection[int], made: Collection[int]
+        self, sketch: Sketch, gone: Collection[int], made: Set[int]
     ) -> tuple[frozenset[int], frozenset[int]]:
         """Body and loads of the kernel, were the values `gone` no longer stored and the values `made` stored."""
         operands, is_input, owner, again = self.operands, self.is_input, self.owner, sketch.again
-        body, loads = set(sketch.roots), set[int]()
-        todo = list(sketch.roots)
+        known = self._grown_from(sketch, gone, made)
+        if known is None:
+            body, loads, todo = set(sketch.roots), set[int](), list(sketch.roots)
+        else:
+            todo = [v for v in known.loads.intersection(gone) if v not in made]
+            if not todo:
+                return known.body, known.loads
+            body, loads = set(known.body.union(todo)), set(known.loads.difference(todo))
         while todo:
             for value in operands[todo.pop()]:
                 if value in body or value in loads:
@@ -125,6 +135,20 @@ class Partition:
                     body.add(value)
                     todo.append(value)
         return frozenset(body), frozenset(loads)
+
+    def _grown_from(self, sketch: Sketch, gone: Collection[int], made: Set[int]) -> KernelGroup | None:
+        """A kernel that computes all that the one to be does, or less, so that not all of it is walked again: one value
+        more or less of a kernel of thousands is what most moves change."""
+        number = self.owner.get(next(iter(sketch.roots)))
+        if number is None or sketch.again != self.again[number]:
+            return None
+        kernel = self.kernels[number]
+        freed = kernel.roots - sketch.roots
+        if not sketch.roots <= kernel.roots or not freed.isdisjoint(made) or not freed.issubset(gone):
+            return None
+        if not all(any(r in kernel.body for r in self.consumers[v]) for v in freed):
+            return None  # what only that root needed is no longer computed
+        return kernel if kernel.body.isdisjoint(made - self.owner.keys()) else None
 
     def hull(self, a: int, b: int) -> frozenset[int]:
         """`a`, `b` and every kernel on a path between them: the least superset that is one kernel without a cycle."""

@@ -35,6 +35,7 @@ class Residence:
 
     plan: Plan
     verdicts: dict[tuple[int, int], Verdict] = field(default_factory=dict)
+    scops: dict[tuple[int, ...], Scop] = field(default_factory=dict)  # of kernels, by what they store
 
     @property
     def scop(self) -> Scop:
@@ -103,8 +104,10 @@ class Residence:
 
     def kernel_scop(self, s: KernelSchedule) -> Scop:
         """The statements as a kernel was scheduled, contiguous dimensions collapsed."""
-        group = Group(self.scop, frozenset(s.body), frozenset(s.roots), frozenset(s.loads))
-        return collapse(group, array_layouts(self.scop, self.plan.layouts)).scop
+        if s.roots not in self.scops:
+            group = Group(self.scop, frozenset(s.body), frozenset(s.roots), frozenset(s.loads))
+            self.scops[s.roots] = collapse(group, array_layouts(self.scop, self.plan.layouts)).scop
+        return self.scops[s.roots]
 
     def _read_later(self, first: int, second: int, number: int) -> Verdict:
         """Some element that a step after the one that stores `second` reads of `first`."""
