@@ -47,8 +47,8 @@ class Partition:
     """Kernels by number (numbers are never reused), who stores, loads and computes each value, and a launch order."""
 
     __slots__ = (
-        "_next", "again", "consumers", "costs", "is_input", "kernels", "names", "once", "operands", "order", "owner", "pinned",
-        "readers", "users",
+        "_next", "again", "consumers", "costs", "is_input", "kernels", "names", "once", "operands", "order", "owner",
+        "pinned", "readers", "users",
     )  # fmt: skip
 
     def __init__(self, costs: Costs) -> None:
