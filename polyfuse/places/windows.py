@@ -99,7 +99,8 @@ def _alone(window: Window, digits: Mapping[str, Digit], slots: set[str]) -> Wind
     along = {a[1:]: f for a, f in place[-1].terms if isinstance(a, str) and a[1:] in slots} if place else {}
     neighbours = min(along, key=lambda name: along[name], default="")
     last = next((name for name in reversed(list(digits)) if name in used), "")  # what an access takes side by side
-    in_a_row = last == neighbours and digits[last].count & digits[last].count - 1 == 0 if last else True
+    count = digits[last].count if last else 1
+    in_a_row = not last or last == neighbours and count & count - 1 == 0 and count <= window.vector
     vectors = not neighbours or along[neighbours] == 1 and in_a_row
     aligned = window.vector == 1 or (points == window.registers and vectors)
     plain = not window.spans or (points <= window.registers and aligned)

@@ -135,6 +135,21 @@ def test_results_of_a_thread_in_a_row_are_one_store(function: Any, spec: str) ->
     assert all(re.search(rf"^{tile} = .*vector={columns}\)$", plan.source(), re.M) for tile in tiles)
 
 
+def test_bytes_that_become_floats_are_loaded_in_vectors(jit: Jit) -> None:
+    """The window is of floats; what is loaded are the bytes of its pairs of columns."""
+
+    def steep(a: Any) -> Any:
+        f = a.astype(np.float32)
+        return np.abs(f[1:-1, 2:] - f[1:-1, :-2]) + np.abs(f[2:, 1:-1] - f[:-2, 1:-1])
+
+    plan = planned(steep, "u8[4096, 4096]")
+    tiles = set(re.findall(r"= load\(.*, ([A-Z]\w+)(?:, mask=.*)?\)$", plan.source(), re.M))
+    assert tiles and all(re.search(rf"^{tile} = .*vector=2\)$", plan.source(), re.M) for tile in tiles)
+    x = np.random.default_rng(0).integers(0, 255, (19, 36)).astype(np.uint8)
+    options: dict[str, Any] = {"strategies": {only(plan).stores[0]: "windows"}}
+    np.testing.assert_array_equal(jit(steep, backend="interpreter", target="h200", **options)(x), steep(x))
+
+
 def test_reversed_rows_are_loaded_as_vectors_and_turned_in_registers() -> None:
     options = {"strategies": {"add": "windows"}, "tiles": {"add": {"columns": 4}}}
     plan = planned(mirrored, "f32[64, 4096]", **options)
