@@ -32,6 +32,9 @@ from polyfuse.scattered import is_mergeable, is_merged
 LIMITS: Mapping[DType, int] = {i16: 2**15 - 1, i32: 2**31 - 1}
 """Numbers that a key holds: short ones take a radix sort fewer passes."""
 
+UNSORTED = ("numba",)
+"""Libraries that sort nothing on a device: their arrays are merged wherever that has the bits of every run."""
+
 
 def ordered_scatters(
     program: Program,
@@ -167,15 +170,14 @@ def _ways(rows: _Rows, given: _Given) -> list[Way]:
     """Those that give the same bits in every run, and others where the user allows them."""
     node, ways = rows.node, list[Way]()
     is_float = node.dtype.kind == "f"
-    if not (given.options.batch_invariant and is_float):  # where a run is cut depends on updates of other places
-        ways.append("sorted")
     if is_mergeable(node.monoid, node.dtype, given.options.atomics):
         ways.append("merged")
     if is_float and node.monoid == "sum" and given.elements(node.updates.shape) <= MOST:
         ways.append("scaled")
     if is_float and node.monoid in ("max", "min"):
         ways.append("keyed")
-    return ways
+    varies = given.options.batch_invariant and is_float  # where a run is cut depends on updates of other places
+    return ways if varies or (ways and given.options.library in UNSORTED) else [*ways, "sorted"]
 
 
 def _combined(rows: _Rows, given: _Given, ways: Sequence[Way]) -> tuple[Node, tuple[AnyGuard, ...]]:
@@ -202,7 +204,10 @@ def _combined(rows: _Rows, given: _Given, ways: Sequence[Way]) -> tuple[Node, tu
 
 
 def _of_integers(node: Scatter, given: _Given) -> tuple[Node, tuple[AnyGuard, ...]]:
-    return (node, ()) if is_merged(node, False) else _combined(_rows_of(node), given, ("sorted", "merged"))
+    if is_merged(node, False):
+        return node, ()
+    ways: tuple[Way, ...] = ("merged",) if given.options.library in UNSORTED else ("merged", "sorted")
+    return _combined(_rows_of(node), given, ways)
 
 
 def _in_kernels(rows: _Rows, given: _Given, way: Way, dtype: DType) -> Node:

@@ -12,7 +12,11 @@ import pytest
 import polyfuse as pf
 from polyfuse.errors import IndexFault
 from polyfuse.face.interpreted import run_plan
+from polyfuse.options import Options
 from polyfuse.plan import Plan
+from polyfuse.planning.planner import plan_program
+from polyfuse.target import named
+from tests.schedules.programs import program
 
 RNG = np.random.default_rng(4)
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -163,6 +167,13 @@ def test_unfused_a_scatter_is_a_few_kernels() -> None:
     """Not one per operation: before, between and behind its scatters of integers, and what these begin as."""
     plan = planned(updated("add"), "f32[V]", f"i64[{COUNT}]", f"f32[{COUNT}]", fuse=False)
     assert len(plan.launches) <= 9
+
+
+def test_arrays_of_a_library_without_a_sort() -> None:
+    traced = program(updated("add"), "f32[V, 256]", f"i64[{COUNT}]", f"f32[{COUNT}, 256]")
+    plans = {name: plan_program(traced, named("h200"), Options(library=name), ()) for name in ("numba", "torch")}
+    names = {name: {call.call.name for call in plan.library_calls} for name, plan in plans.items()}
+    assert names == {"numba": {"scatter_merged"}, "torch": {"stable_order", "scatter_sorted"}}
 
 
 def test_long_rows_are_sorted_and_vectors_are_not() -> None:
