@@ -27,10 +27,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """How the slots of an access lie in aligned spans.  `number`: of spans.  `varying`: slots that differ within one.
-    `whole`: each element of each span belongs to one slot."""
+    """How the slots of an access lie in aligned spans.  `numbers`: of the spans, counted from that of the first slot,
+    and of slots that step by sizes.  `varying`: slots that differ within one.  `whole`: each element of each span
+    belongs to one slot."""
 
-    number: int
+    numbers: frozenset[tuple[int, ...]]
     varying: frozenset[str]
     whole: bool
 
@@ -51,4 +52,4 @@ def spans(steps: Sequence[Step], width: int, first: int = 0) -> Spans | None:
         if any(len({position[n] for _, position in group}) > 1 for group in groups.values())
     ]
     whole = all(sorted(at for at, _ in group) == list(range(width)) for group in groups.values())
-    return Spans(len(groups), frozenset(varying), whole)
+    return Spans(frozenset(groups), frozenset(varying), whole)

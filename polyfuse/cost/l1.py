@@ -9,14 +9,17 @@ of pictures, 96 such loads a thread: 140 us).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, gcd
+from math import ceil, gcd, prod
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ZERO, Affine
 from polyfuse.cost.counts import Sizes
 from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop
+from polyfuse.spans import Step, spans
 from polyfuse.target import Target
 
 LINE = 128  # bytes
@@ -27,17 +30,62 @@ BANKS = 32  # of words of four bytes
 def l1_seconds(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """Seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each."""
     lines, known = 0.0, dict[Hashable, float]()
+    taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
     for move in schedule.placed:
         if move.role in ("load", "store", "get", "put"):
             value, component = move.value, move.component
             alike = (move.role, scop.shape(value), scop.dtype(value, component), move.place, move.path)
+            wide = _spans(scop, schedule, target, move, sizes)
+            if wide is not None and move.role == "load":
+                same = taken[value, component, move.path, wide.start]
+                if any(wide.numbers <= other for other in same):
+                    continue  # another load reads all of them
+                same.add(wide.numbers)
             if alike not in known:
-                known[alike] = _lines(scop, schedule, target, move, sizes)
+                known[alike] = _lines(scop, schedule, target, move, sizes, wide)
             lines += known[alike]
     return lines / (target.processors * target.clock)
 
 
-def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes) -> float:
+@dataclass(frozen=True, slots=True)
+class _Wide:
+    """Accesses of several elements of memory each, see `polyfuse.spans`: how many elements, where the first begins, the
+    accesses of a thread in one trip of its loops, and the slots that they are for."""
+
+    width: int
+    start: Affine
+    numbers: frozenset[tuple[int, ...]]
+    slots: frozenset[str]
+
+
+def _spans(
+    scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes
+) -> _Wide | None:
+    """The spans that slots of an access lie in, where these are fewer than its elements and it is no plain vector."""
+    if move.role not in ("load", "store") or not all(isinstance(e, Affine) for e in move.place):
+        return None
+    last, itemsize = move.place[-1] if move.place else ZERO, scop.dtype(move.value, move.component).itemsize
+    slots = [d for d in schedule.of_kind("slot") if d.name in move.digits()]
+    if not slots or not isinstance(last, Affine) or _vector(scop, schedule, move, last, sizes)[1] > 1:
+        return None
+    position = sizes.position(scop, move)
+    steps = [Step(d.name, d.count, position.coefficient(f"${d.name}")) for d in slots]
+    start = position.substitute({f"${d.name}": 0 for d in slots})
+    aligned = gcd(sizes.volume(scop.shape(move.value)), *[f for _, f in start.terms])
+    fewest, found = prod(d.count for d in slots), None
+    for power in range((target.vector_bytes // itemsize).bit_length() - 1, 0, -1):
+        width = 1 << power
+        first = start.constant % width
+        wide = spans(steps, width, first) if aligned % width == 0 else None
+        if wide is not None and len(wide.numbers) <= fewest - (found is None) and (wide.whole or move.role == "load"):
+            fewest = len(wide.numbers)
+            found = _Wide(width, start - first, wide.numbers, frozenset(f"${d.name}" for d in slots))
+    return found
+
+
+def _lines(
+    scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes, wide: _Wide | None
+) -> float:
     if not all(isinstance(e, Affine) for e in move.place):
         return 0.0  # a gather: how far apart is not known
     dtype = scop.dtype(move.value, move.component)
@@ -47,8 +95,9 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
     itemsize = dtype.itemsize
     last = move.place[-1] if move.place else Affine.of(0)
     assert isinstance(last, Affine)
-    within, wide = _vector(scop, schedule, move, last, sizes)
-    vector = min(wide, max(1, target.vector_bytes // itemsize))
+    slot, most = _vector(scop, schedule, move, last, sizes)
+    vector = wide.width if wide else min(most, max(1, target.vector_bytes // itemsize))
+    within = wide.slots if wide else frozenset([slot])
     span, apart, lanes, steps = vector * itemsize, 1, 1, list[tuple[int, int]]()
     position = sizes.position(scop, move)
     aligned = _alignment(scop, schedule, target, move, itemsize, sizes, within)
@@ -67,8 +116,11 @@ def _lines(scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, s
             apart *= count
     in_line = 1 + max(0, span - aligned) / LINE  # on average over where in a line it begins
     per_warp = min(lanes, apart * in_line * _shared(tuple(steps), vector * itemsize))
-    accesses = _accesses(schedule, move, sizes) * _inside(scop, move, sizes)
-    return per_warp * accesses / vector * ceil(schedule.threads / target.warp)
+    accesses = _accesses(schedule, move, sizes) / vector
+    if wide:
+        trips = sizes.product({loop for loop, _ in move.path}, ("loop",)) * sizes.blocks(move)
+        accesses = len(wide.numbers) * trips
+    return per_warp * accesses * _inside(scop, move, sizes) * ceil(schedule.threads / target.warp)
 
 
 def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:
@@ -96,12 +148,18 @@ def _shared(steps: tuple[tuple[int, int], ...], size: int) -> float:
 
 
 def _alignment(
-    scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, itemsize: int, sizes: Sizes, within: str
+    scop: Scop,
+    schedule: KernelSchedule,
+    target: Target,
+    move: Placed,
+    itemsize: int,
+    sizes: Sizes,
+    within: frozenset[str],
 ) -> int:
-    """The bytes, up to a line, of which the first address of every access of a warp is a multiple; the slot `within`
-    runs inside of it."""
+    """The bytes, up to a line, of which the first address of every access of a warp is a multiple; the slots `within`
+    run inside of it."""
     inside = [d for d in schedule.of_kind("thread") if d.stride < target.warp]
-    lanes = {within: 1} | {f"${d.name}": min(d.count, target.warp // d.stride) for d in inside}
+    lanes = dict.fromkeys(within, 1) | {f"${d.name}": min(d.count, target.warp // d.stride) for d in inside}
     step, found = itemsize, LINE
     for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=False):
         assert isinstance(entry, Affine)

@@ -177,7 +177,24 @@ def _waste(scop: Scop, move: Placed, schedule: KernelSchedule, target: Target, s
     position = sizes.position(scop, move)
     apart = _apart(scop, move, schedule, sizes, position)
     run = _run(position, schedule, target.warp, apart) * itemsize
+    if move.role == "load" and apart == 1 and not _cut(position, schedule, itemsize):
+        return min(max(SECTOR, run) / run, _covered(position, schedule, target.warp, itemsize))
     return max(SECTOR, run) * apart / run
+
+
+def _cut(position: Affine, schedule: KernelSchedule, itemsize: int) -> bool:
+    """Whether blocks share sectors: each reads its elements of them, at another time."""
+    return any(0 < abs(position.coefficient(f"${d.name}")) * itemsize < SECTOR for d in schedule.of_kind("block"))
+
+
+def _covered(position: Affine, schedule: KernelSchedule, threads: int, itemsize: int) -> float:
+    """Bytes of the sectors that a warp reads with all its slots over bytes that it uses, where neighbours lie less than
+    a sector apart: a sector stays in the first-level cache until the next of its elements is read."""
+    covered = used = 1
+    for factor, extent in sorted(_steps(position, schedule, threads)):
+        if factor and (factor <= covered or factor * itemsize < SECTOR):
+            covered, used = max(covered, factor * (extent - 1) + covered), used * extent
+    return max(SECTOR, covered * itemsize) / (used * itemsize)
 
 
 def _apart(scop: Scop, move: Placed, schedule: KernelSchedule, sizes: Sizes, position: Affine) -> int:
@@ -196,17 +213,23 @@ def _apart(scop: Scop, move: Placed, schedule: KernelSchedule, sizes: Sizes, pos
 def _run(last: Affine, schedule: KernelSchedule, threads: int, apart: int = 1) -> int:
     """Elements of memory that `threads` threads span together, with all their slots, at places that step like `last`
     and lie `apart` within a run."""
-    run, steps = apart, []
+    run = apart
+    for factor, extent in sorted(_steps(last, schedule, threads)):
+        if factor and factor <= run:
+            run = max(run, factor * extent)
+    return run
+
+
+def _steps(last: Affine, schedule: KernelSchedule, threads: int) -> list[tuple[int, int]]:
+    """(elements from one to the next, number) of the digits of `threads` threads and of their slots."""
+    steps = []
     for d in schedule.digits:
         if d.kind == "thread":
             extent = max(1, min(d.count, threads // d.stride)) if d.stride < threads else 1
             steps.append((abs(last.coefficient(f"${d.name}")), extent))
         elif d.kind == "slot":
             steps.append((abs(last.coefficient(f"${d.name}")), d.count))
-    for factor, extent in sorted(steps):
-        if factor and factor <= run:
-            run = max(run, factor * extent)
-    return run
+    return steps
 
 
 GRANULE = 64

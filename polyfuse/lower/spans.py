@@ -46,16 +46,16 @@ def span_access(
     if address is None:
         return 1, tuple(where)
     single = spans(address.steps, 1)
-    fewest, best = (single.number if single else 0), (1, tuple(where))
+    fewest, best = (len(single.numbers) if single else 0), (1, tuple(where))
     width = VECTOR_BYTES // itemsize
     found: list[tuple[int, int, tuple[Affine, ...]]] = []
     while single and width > 1:
         first = address.start.constant % width
         taken = spans(address.steps, width, first)
-        if taken and taken.number < fewest and (taken.whole or not whole):
+        if taken and len(taken.numbers) < fewest and (taken.whole or not whole):
             conditions = _uniform(where, taken, slots, context)
             aligned = divides(width, address.start - first, context) and divides(width, address.unit, context)
-            found += [(taken.number, width, conditions)] if conditions is not None and aligned else []
+            found += [(len(taken.numbers), width, conditions)] if conditions is not None and aligned else []
         width //= 2
     if found:
         _, width, conditions = min(found, key=lambda f: f[:2])

@@ -35,15 +35,15 @@ def pixels(load: Load = LOAD, store: Store = STORE, threads: int = 8, **fields: 
 def test_slots_are_dealt_to_spans() -> None:
     three_of_three = (Step("o", 3, 1), Step("v", 4, 3))
     found = spans(three_of_three, 4)
-    assert found is not None and (found.number, found.varying, found.whole) == (3, {"o", "v"}, True)
+    assert found is not None and (len(found.numbers), found.varying, found.whole) == (3, {"o", "v"}, True)
     gaps = spans((Step("o", 3, 1), Step("v", 4, 4)), 16)
-    assert gaps is not None and (gaps.number, gaps.whole) == (1, False)
+    assert gaps is not None and (len(gaps.numbers), gaps.whole) == (1, False)
     apart = spans((Step("u", 2, None), Step("v", 4, 1)), 4)
-    assert apart is not None and (apart.number, apart.varying, apart.whole) == (2, {"v"}, True)
+    assert apart is not None and (len(apart.numbers), apart.varying, apart.whole) == (2, {"v"}, True)
     later = spans((Step("v", 4, 2),), 4, first=3)
-    assert later is not None and later.number == 3
+    assert later is not None and len(later.numbers) == 3
     again = spans((Step("v", 4, 0),), 1)
-    assert again is not None and (again.number, again.whole) == (1, False)
+    assert again is not None and (len(again.numbers), again.whole) == (1, False)
     assert spans((Step("v", 300, 1),), 4) is None
 
 

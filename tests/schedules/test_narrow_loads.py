@@ -50,6 +50,50 @@ def test_planes_of_pixels_are_read_pixel_by_pixel() -> None:
     assert_equivalent(loose, plan, seeds=(0,), sizes=[{"H": 6, "W": 42}])
 
 
+def blended(front, back):
+    share = front[..., 3:].astype(np.float32) / 255
+    return (front[..., :3] * share + back * (1 - share) + 0.5).astype(np.uint8)
+
+
+PIXELS = {
+    "blended": (blended, ("u8[H~2048, W~2048, 4]", "u8[H, W, 3]"), 16),
+    "turned around": (lambda x: x[..., ::-1].copy(), ("u8[H~2048, W~2048, 3]",), 16),
+    "without the last": (lambda x: x[..., :3].copy(), ("f16[H~2048, W~2048, 4]",), 8),
+    "scaled": (lambda x, s: (x * s).astype(np.uint8), ("u8[H~2048, W~2048, 3]", "f32[3]"), 16),
+    "points of floats": (lambda x: x / np.sqrt((x * x)[..., :1] + 1), ("f32[H~2048, W~2048, 3]",), 1),
+}
+
+
+@pytest.mark.parametrize("case", PIXELS)
+def test_a_thread_takes_whole_pixels(case: str) -> None:
+    function, specs, pixels = PIXELS[case]
+    loose, plan = (
+        pf.jit(function).plan(*map(pf.spec, specs), target="h200", fuse=fuse) for fuse in (False, True)
+    )
+    (kernel,) = plan.kernels
+    taken = dict(kernel.parameters)
+    assert (taken["columns"], taken["vector"]) == (3, pixels)
+    assert_equivalent(loose, plan, seeds=(0,), sizes=[{"H": 6, "W": 32}])
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize(("case", "loads", "stores"), [("blended", 7, 3), ("turned around", 3, 3), ("scaled", 3, 3)])
+def test_pixels_move_in_accesses_of_sixteen_bytes(case: str, loads: int, stores: int) -> None:
+    from polyfuse.backends.numba_cuda.compile import compile_kernel
+    from polyfuse.codegen.names import function_name
+    from polyfuse.codegen.printer import print_kernel
+
+    function, specs, _ = PIXELS[case]
+    shapes = [spec.replace("H~2048, W~2048", "2048, 2048").replace("H, W", "2048, 2048") for spec in specs]
+    (launch,) = pf.jit(function).plan(*map(pf.spec, shapes), target="h200").launches
+    k = launch.kernel
+    name = function_name(k.name)
+    ptx = compile_kernel(print_kernel(k), name, k.parameters, k.threads, (9, 0), index_bits=k.index_bits).ptx
+    assert ptx.count("ld.global.nc.v4.u32") == loads
+    assert ptx.count("st.global.v4.u32") == stores == ptx.count("st.global")
+    assert not any(f"ld.global.nc.{word}" in ptx for word in ("u8", "u16", "u32"))
+
+
 def test_short_rows_are_dealt_to_neighbours_one_behind_the_other() -> None:
     """Each pixel four times: pairs of neighbours in rows of pairs, a warp writes whole lines of them."""
     function = pf.jit(lambda x: np.repeat(np.repeat(x, 2, axis=1), 2, axis=2))
