@@ -13,7 +13,7 @@ from polyfuse.places.products import folded_products
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, window_index
 from polyfuse.scop import Scop, Statement
-from polyfuse.terms import Apply, Expr
+from polyfuse.terms import Apply, Expr, Inside, Ref
 
 BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
 
@@ -260,7 +260,12 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: C
     words = widest = 0
     for k, placed in enumerate(order):
         if placed.role in ("load", "get", "compute") and placed.name not in folded and placed.name not in held:
-            alive[placed.name] = own = windowed.get(placed.name) or _words(scop, placed, seen(placed))
+            own = windowed.get(placed.name) or _words(scop, placed, seen(placed))
+            if not windowed and _moves_only(scop, placed):  # the registers of what it chooses from
+                sources = {held.get(provider, provider) for provider in placed.providers}
+                own = min(own, sum(alive.get(source, 0) for source in sources))
+                words -= sum(alive.pop(source, 0) for source in sources if last.get(source) == k)
+            alive[placed.name] = own
             words += own
         widest = max(widest, words)
         for provider in placed.providers:
@@ -277,6 +282,22 @@ def _held_by(schedule: KernelSchedule, through: Container[str]) -> dict[str, str
         if placed.providers and (placed.role == "take" or placed.name in through):
             found[placed.name] = found.get(placed.providers[0], placed.providers[0])
     return found
+
+
+def _moves_only(scop: Scop, placed: Placed) -> bool:
+    """Whether a statement computes nothing: its results are values that it reads, in other places or by regions."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement):
+        return False
+    return not statement.is_reduction and statement.scanned is None and all(map(_chooses, statement.body))
+
+
+@lru_cache(maxsize=100_000)
+def _chooses(term: Expr) -> bool:
+    if not isinstance(term, Apply):
+        return isinstance(term, Ref)
+    by_region = term.function == "where" and isinstance(term.operands[0], Inside)
+    return by_region and all(map(_chooses, term.operands[1:]))
 
 
 def _outside_cells(schedule: KernelSchedule, sizes: Sizes) -> Callable[[Placed], Sizes]:

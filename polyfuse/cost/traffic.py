@@ -76,17 +76,39 @@ def traffic_of(
         [_through_cache(scop, schedule, sizes, passes[key][path], n, boxes) for (key, path), n in touched.items()]
     )
     read = wasted = again = 0
+    stores = _stores(scop, schedule, target, sizes, summed)
+    volumes = {k: touched_bytes(scop, [p for ps in paths.values() for p in ps], sizes) for k, paths in passes.items()}
+    whole = sum(volumes.values()) + stores[0]
     for key, paths in passes.items():
-        volume = touched_bytes(scop, [load for loads in paths.values() for load in loads], sizes)
+        sweeps = _sweeps(schedule, [p for ps in paths.values() for p in ps], target, sizes, whole, occupancy)
+        volume = int(volumes[key] * sweeps)
         resident = volume * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         *others, _ = sorted(min(volume, touched[key, path]) for path in paths)
-        stays = resident <= target.l2_bytes * 0.7
+        stays = resident <= target.l2_bytes * STAYS
         moved = volume if stays else volume + sum(others)
         read += moved
         wasted += int(moved * (stretch[key] - 1.0))
         again += sum(others) if stays else 0
-    stores = _stores(scop, schedule, target, sizes, summed)
     return Traffic(read, wasted, again, cached, max(in_flight.values(), default=0), *stores)
+
+
+def _sweeps(
+    schedule: KernelSchedule, loads: Sequence[Placed], target: Target, sizes: Sizes, whole: int, occupancy: int
+) -> float:
+    """How often an array comes from main memory: again for blocks that read what others have read so long ago that the
+    cache has seen more since than it holds.  134 MB of which pairs of blocks, 335 MB apart, read the same, and write
+    537 MB: 208 us on an H200, where 671 MB are 167."""
+    used = frozenset().union(*[p.digits() for p in loads])
+    sweeps, slower = 1.0, 1
+    blocks = [d for d in schedule.digits if d.kind == "block"]
+    resident = max(1, occupancy) * target.processors
+    for k, d in enumerate(blocks):
+        count = sizes.extent[d.name]
+        beside = max(1.0, resident / max(1, math.prod(sizes.extent[b.name] for b in blocks[k + 1 :])))
+        slower *= max(1, count)
+        if d.name not in used and count > beside and whole / slower > target.l2_bytes * STAYS:
+            sweeps *= count / beside
+    return sweeps
 
 
 def _touched(
@@ -113,6 +135,8 @@ def _stores(
     return written, wasted, stored
 
 
+STAYS = 0.7
+"""Of the last-level cache, what is still there when it is read again."""
 REREAD = 0.7
 """Of the bandwidth of the last-level cache, what reads of several blocks reach: 6.2 TB/s (H200, 7-point stencil)."""
 

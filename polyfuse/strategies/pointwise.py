@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.dtypes import DType
-from polyfuse.expr import IndexEntry
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
-from polyfuse.strategies.classes import AxisClass, unit_dimension
-from polyfuse.strategies.shared import is_shifted, shared
+from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.whole import Whole, whole
 
 THREADS = 128  # small blocks: the loads of some run beside the stores of others
 BYTES_IN_FLIGHT = 32  # per thread and array; 64 in blocks of 256 were up to 7 % slower on an H200
@@ -52,14 +51,8 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
         yield _gpu(situation, axes, inner, _Way(most_unrolled=1))
     if _ends_short(situation, axes, inner):
         yield _gpu(situation, axes, axes[-1])
-    if pixels := _pixels(situation, axes, inner):
-        for vector in _of_pixels(situation, pixels, inner):
-            yield _gpu(situation, axes, pixels, _Way(whole=inner, few=(1, vector)))
-    if colours := _colours(situation, axes, inner):
-        yield _gpu(situation, axes, inner, _Way(whole=colours, few=_few_of_many(situation, inner, colours)))
-    for whole in shared(situation, axes, inner):
-        for few in _few_of_shared(situation, inner, whole):
-            yield _gpu(situation, axes, inner, _Way(whole=whole, few=few))
+    for taken in whole(situation, axes, inner):
+        yield _gpu(situation, axes, taken.inner, _Way(whole=taken))
     if part := _part(situation, inner):
         yield _gpu(situation, axes, inner, _Way(part=part))
 
@@ -72,72 +65,6 @@ def _ends_short(situation: Situation, axes: Sequence[AxisClass], inner: AxisClas
     """Whether results lie in short rows, one behind the other, and loads run along something else: pairs made of two
     arrays.  Vectors along the loads would leave gaps in what a warp writes."""
     return len(axes) > 1 and inner is not axes[-1] and 1 < axes[-1].size(situation.hints) <= SHORT
-
-
-WORD = 4
-"""Bytes of a register: smaller elements are read and written several at once."""
-MOST_RESULTS = 32
-"""Of a thread that takes all of several neighbours."""
-COLOURS = 4
-"""Neighbours in memory, of which another dimension is made, that a thread reads together."""
-
-
-def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> AxisClass | None:
-    """A short class along which something is read with unit stride that `inner` steps over: pixels, in memory colour by
-    colour next to each other, of which planes are made."""
-    for statement in situation.group.statements():
-        of = situation.classes.statement(statement)
-        for read in statement.reads:
-            along = unit_dimension(read.index[-1]) if read.index and read.source in situation.group.loads else None
-            axis = of[along] if along is not None else inner
-            steps = [f"%{d}" for d, a in enumerate(of) if a is inner]
-            stepped = any(name in e.names() for name in steps for e in _affine(read.index[:-1]))
-            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= COLOURS:
-                return axis
-    return None
-
-
-def _affine(index: Sequence[IndexEntry]) -> list[Affine]:
-    return [e for e in index if isinstance(e, Affine)]
-
-
-def _few_of_many(situation: Situation, inner: AxisClass, colours: AxisClass) -> tuple[int, int]:
-    """(vectors, elements of one) of a thread that has all colours of each, which are a vector themselves where they are
-    two or four."""
-    count = colours.size(situation.hints)
-    vector = 1 if count == power_below(count) else min(4, situation.width(inner.extent, flat=False))
-    return max(1, power_below(MOST_RESULTS // (vector * count))), vector
-
-
-def _pixels(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> AxisClass | None:
-    """The class along which rows of a few elements, a constant, lie one behind the other: of pixels, that have a few
-    colours each."""
-    others = [a for a in axes if a is not inner and a.extent != ONE]
-    few = inner is axes[-1] and inner.extent.is_constant and 1 < inner.size(situation.hints) <= SHORT
-    return others[-1] if others and few else None
-
-
-def _of_pixels(situation: Situation, pixels: AxisClass, colours: AxisClass) -> Iterator[int]:
-    """How many pixels a thread takes: so many bytes that they are whole accesses, and one.  Three floats of each of
-    16 million points on an H200: 101 us where a thread has one, 136 where it has four; three bytes of 33 million pixels
-    153 and 85."""
-    size, count = pixels.size(situation.hints), colours.size(situation.hints)
-    bytes_of_one = max(situation.long_itemsizes)
-    most = situation.target.vector_bytes // bytes_of_one if bytes_of_one < WORD else 1
-    most = min(most, 2 * MOST_RESULTS // count)
-    vector = power_below(max(1, most))
-    while size % vector:
-        vector //= 2
-    yield from sorted({vector, 1}, reverse=True)
-
-
-def _few_of_shared(situation: Situation, inner: AxisClass, whole: AxisClass) -> Iterator[tuple[int, int]]:
-    """As `_few_of_many`, of a thread that keeps what several results share: in vectors, and in single elements where
-    something is read a few elements further on, where vectors do not begin."""
-    count, width = whole.size(situation.hints), situation.width(inner.extent, flat=False)
-    unroll = max(1, BYTES_IN_FLIGHT // (max(situation.long_itemsizes) * width))
-    for vector in (width, 1) if is_shifted(situation, inner, width) else (width,):
-        yield min(unroll, power_below(MOST_RESULTS // (vector * count))), vector
 
 
 def exactly(extent: Affine, count: int) -> tuple[AnyGuard, ...]:
@@ -228,7 +155,7 @@ def _tile(
     itemsize = max(situation.long_itemsizes)
     unroll = min(way.most_unrolled, max(1, in_flight // (itemsize * width)))
     if way.whole is not None:
-        unroll, width = way.few
+        unroll, width = way.whole.unroll, way.whole.vector
     unroll = asked.get("unroll", unroll)
     lanes = min(threads, power_above(-(-max(1, way.part or size) // width)))
     tile = _Tile(threads, width, unroll, lanes)
@@ -252,14 +179,13 @@ def _tile(
 @dataclass(frozen=True, slots=True)
 class _Way:
     """How a proposal differs from the usual one.  `part`: the threads are dealt to the elements of a part of a row, of
-    which a thread takes all, see `_part`.  `whole`: a thread takes all along this class, see `_colours`, in so many
-    vectors of so many elements as `few` says.  `prologue`: classes that every block sums first."""
+    which a thread takes all, see `_part`.  `whole`: classes along which a thread takes all.  `prologue`: classes that
+    every block sums first."""
 
     most_unrolled: int = 2 * BYTES_IN_FLIGHT
     prologue: Sequence[AxisClass] = ()
     part: int = 0
-    whole: AxisClass | None = None
-    few: tuple[int, int] = (1, 1)
+    whole: Whole | None = None
 
 
 USUAL = _Way()
@@ -271,9 +197,9 @@ def _gpu(
     if inner is None:
         threads = power_below(situation.tiles.get("threads", 32))
         return Proposal("pointwise", (("threads", threads),), (thread("t", 1, threads),), {})
-    tile, others = _tile(
-        situation, inner, [a for a in axes if a is not inner and a is not way.whole], way, flat=len(axes) == 1
-    )
+    taken = way.whole.axes if way.whole is not None else ()
+    dealt_out = [a for a in axes if a is not inner and a not in taken]
+    tile, others = _tile(situation, inner, dealt_out, way, flat=len(axes) == 1)
     tx, tn = thread("tx", 1, tile.lanes), thread("tn", tile.lanes, tile.near)
     ty = thread("ty", tile.lanes * tile.near, tile.rows)
     u, r, v = slot("u", tile.unroll), slot("r", tile.across), slot("v", tile.width)
@@ -289,11 +215,11 @@ def _gpu(
     b = block("b0", inner.extent.ceildiv(tile.span))
     splits[inner.number] = mixed((b, tile.span), (u, tile.lanes * tile.width), (tx, tile.width), (v, 1))
     guards: tuple[AnyGuard, ...] = situation.divisible(inner.extent, tile.width) if len(axes) > 1 else ()
-    colours: list[Digit] = []
-    if way.whole is not None:
-        colours = [slot("o", way.whole.size(situation.hints))]
-        splits[way.whole.number] = mixed((colours[0], 1))
-        guards = (*guards, *exactly(way.whole.extent, colours[0].count))
+    columns: list[Digit] = []
+    for k, axis in enumerate(taken):
+        columns.append(slot(f"o{k}" if k else "o", axis.size(situation.hints)))
+        splits[axis.number] = mixed((columns[-1], 1))
+        guards = (*guards, *exactly(axis.extent, columns[-1].count))
     summed, prologue_splits, bounds = _prologue(situation, way.prologue, tile.threads)
     return Proposal(
         "pointwise",
@@ -301,10 +227,10 @@ def _gpu(
             *(("threads", tile.threads), ("unroll", tile.unroll)),
             *([("rows", tile.across)] if tile.across > 1 else []),
             *([("lanes", tile.lanes)] if way.part else []),
-            *[("columns", o.count) for o in colours],
+            *([("columns", math.prod(o.count for o in columns))] if columns else []),
             ("vector", tile.width),
         ),
-        kept_digits([*reversed(digits), b, tx, tn, ty, *summed, u, r, *colours, v], keep_threads=True),
+        kept_digits([*reversed(digits), b, tx, tn, ty, *summed, u, r, *columns, v], keep_threads=True),
         anchors(situation, splits | prologue_splits),
         guards=(*guards, *bounds),
         border=not others,

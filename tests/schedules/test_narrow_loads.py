@@ -94,14 +94,26 @@ def test_pixels_move_in_accesses_of_sixteen_bytes(case: str, loads: int, stores:
     assert not any(f"ld.global.nc.{word}" in ptx for word in ("u8", "u16", "u32"))
 
 
-def test_short_rows_are_dealt_to_neighbours_one_behind_the_other() -> None:
-    """Each pixel four times: pairs of neighbours in rows of pairs, a warp writes whole lines of them."""
+def test_elements_that_are_repeated_are_read_once_and_written_in_whole_vectors() -> None:
+    """Each pixel four times: a thread reads two neighbours and writes pairs of them, and both rows of a block read the
+    same."""
     function = pf.jit(lambda x: np.repeat(np.repeat(x, 2, axis=1), 2, axis=2))
-    specs = pf.spec("f32[N~4096, 64, 64]")
+    specs = pf.spec("f32[N~32768, 64, 64]")
     plan = function.plan(specs, target="h200")
     (kernel,) = plan.kernels
-    assert dict(kernel.parameters)["vector"] == 2 and dict(kernel.parameters)["rows"] == 4
+    assert dict(kernel.parameters)["vector"] == 2 and dict(kernel.parameters)["columns"] in (2, 4)
+    assert "span=4" in plan.source() and "vector=2" in plan.source()
     assert_equivalent(function.plan(specs, target="h200", fuse=False), plan, seeds=(0,), sizes=[{"N": 3}])
+
+
+def test_what_distant_blocks_read_again_comes_from_memory_again() -> None:
+    """Planes of results of one plane of reads: where blocks of one plane follow those of another, the cache has
+    forgotten what both read."""
+    function = pf.jit(lambda x, w: x[None] * w[:, None, None])
+    specs = pf.spec("f32[8192, 8192]"), pf.spec("f32[M~32]")
+    (kernel,) = function.plan(*specs, target="h200").kernels
+    once = (8192 * 8192 * 4) * 33 / 4.28e12
+    assert kernel.seconds > 1.5 * once
 
 
 def test_every_element_is_computed() -> None:

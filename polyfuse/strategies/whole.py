@@ -1,0 +1,150 @@
+"""Short axes that a thread takes whole: what does not run along them is read, or computed, once for all their results,
+and what lies side by side along them in memory moves in wide accesses.
+
+y = stack((a + b, a - b, a * b))       3 results of a thread from one element of a and one of b
+y[n, c, p] = x[n, p] * w[c]            as many as there are c
+y[c, p] = x[p, c]                      planes made of pixels, which lie colour by colour next to each other
+y[p, c] = x[p, 2 - c]                  whole pixels, several of them: bytes in accesses of many
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from polyfuse.affine import ONE, Affine
+from polyfuse.expr import IndexEntry
+from polyfuse.scop import Read
+from polyfuse.strategies.classes import AxisClass, unit_dimension
+from polyfuse.strategies.situation import Situation, power_below
+
+MOST_SHARED = 16
+"""Results of a thread along axes of which something is read again: each is in a register."""
+MOST_RESULTS = 32
+"""Of a thread in words, along these axes and in vectors."""
+MOST_BYTES = 64
+"""The same where results are shorter."""
+COLOURS, SHORT = 4, 8
+"""Neighbours in memory that a thread reads together to make planes of them, and that it writes together."""
+WORD = 4
+"""Bytes of a register."""
+IN_FLIGHT = 32
+"""Bytes per thread and array, as of other elementwise kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A thread takes all along `axes`, of `unroll` vectors of `vector` elements along `inner`."""
+
+    inner: AxisClass
+    axes: tuple[AxisClass, ...]
+    unroll: int
+    vector: int
+
+
+def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> Iterator[Whole]:
+    """The ways to take some of `axes` whole, where threads are dealt to `inner` unless its rows are short."""
+    yield from _pixels(situation, axes)
+    if colours := _colours(situation, axes, inner):
+        count = colours.size(situation.hints)
+        vector = 1 if count == power_below(count) else min(4, situation.width(inner.extent, flat=False))
+        yield Whole(inner, (colours,), power_below(MOST_RESULTS // (vector * count)), vector)
+    for taken in _together(situation, _shared(situation, axes, inner)):
+        yield from _of_shared(situation, inner, taken)
+
+
+def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
+    """Rows of a few elements that lie one behind the other, as the colours of pixels: a thread takes so many that they
+    are accesses of 16 bytes, or one.  Three floats of each of 16 million points on an H200: 101 us where a thread has
+    one, 136 where it has four; three bytes of 33 million pixels 153 and 85."""
+    row, hints = axes[-1], situation.hints
+    others = [a for a in axes if a is not row and a.extent != ONE]
+    if not others or not row.extent.is_constant or not 1 < row.size(hints) <= SHORT:
+        return
+    pixels, size, count = others[-1], max(situation.long_itemsizes), row.size(hints)
+    most = situation.target.vector_bytes // size if size < WORD else 1
+    if count == power_below(count):
+        most = situation.target.vector_bytes // (size * count)
+    vector = power_below(situation.tiles.get("vector", min(most, MOST_BYTES // count)))
+    while pixels.size(hints) % vector:
+        vector //= 2
+    for taken in ((), *_together(situation, _shared(situation, others, pixels))):
+        held = vector * count * prod(a.size(hints) for a in taken)
+        unroll = min(IN_FLIGHT // (size * vector * count), MOST_RESULTS // held)
+        yield Whole(pixels, (*taken, row), power_below(unroll), vector)
+    if vector > 1 and "vector" not in situation.tiles:
+        yield Whole(pixels, (row,), 1, 1)
+
+
+def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> AxisClass | None:
+    """A short class along which something is read with unit stride that `inner` steps over: pixels, in memory colour by
+    colour next to each other, of which planes are made."""
+    for statement in situation.group.statements():
+        of = situation.classes.statement(statement)
+        for read in statement.reads:
+            along = unit_dimension(read.index[-1]) if read.index and read.source in situation.group.loads else None
+            axis = of[along] if along is not None else inner
+            steps = [f"%{d}" for d, a in enumerate(of) if a is inner]
+            stepped = any(name in e.names() for name in steps for e in _affine(read.index[:-1]))
+            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= COLOURS:
+                return axis
+    return None
+
+
+def _shared(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> list[AxisClass]:
+    """The classes of `axes` of a few elements, a constant, along which something is read again that runs along
+    `inner`."""
+    few = [a for a in axes if a is not inner and a.extent.is_constant and 1 < a.size(situation.hints) <= MOST_SHARED]
+    return [axis for axis in few if _is_read_again(situation, axis, inner)]
+
+
+def _together(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[tuple[AxisClass, ...]]:
+    """Each of `axes`, and all of them where that is no more than a thread may have."""
+    if len(axes) > 1 and prod(a.size(situation.hints) for a in axes) <= MOST_SHARED:
+        yield tuple(axes)
+    yield from [(axis,) for axis in axes]
+
+
+def _of_shared(situation: Situation, inner: AxisClass, taken: tuple[AxisClass, ...]) -> Iterator[Whole]:
+    """In vectors, and in single elements where something is read a few elements further on, where no vector begins."""
+    width, count = situation.width(inner.extent, flat=False), prod(a.size(situation.hints) for a in taken)
+    unroll = IN_FLIGHT // (max(situation.long_itemsizes) * width)
+    for vector in (width, 1) if _is_shifted(situation, inner, width) else (width,):
+        yield Whole(inner, taken, power_below(min(unroll, MOST_RESULTS // (vector * count))), vector)
+
+
+def _is_read_again(situation: Situation, axis: AxisClass, inner: AxisClass) -> bool:
+    for statement in situation.group.statements():
+        of = situation.classes.statement(statement)
+        if axis in of:
+            along, across = _names(of, inner), _names(of, axis)
+            indices = [_indexed(read) for read in statement.reads]
+            if any(along & names and not across & names for names in indices):
+                return True
+    return False
+
+
+def _is_shifted(situation: Situation, inner: AxisClass, width: int) -> bool:
+    """Whether something is read along `inner` where no vector of `width` elements begins."""
+    for statement in situation.group.statements():
+        along = _names(situation.classes.statement(statement), inner)
+        for read in statement.reads:
+            if any(along & e.names() and e.constant % width for e in _affine(read.index)):
+                return True
+    return False
+
+
+def _names(of: Sequence[AxisClass], axis: AxisClass) -> frozenset[str]:
+    return frozenset(f"%{d}" for d, a in enumerate(of) if a is axis)
+
+
+def _indexed(read: Read) -> frozenset[str]:
+    """The dimensions that choose what is read; data do too, of which nothing is known."""
+    if not read.affine:
+        return frozenset()
+    return frozenset().union(*(entry.names() for entry in _affine(read.index)))
+
+
+def _affine(index: Sequence[IndexEntry]) -> list[Affine]:
+    return [e for e in index if isinstance(e, Affine)]
