@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar, NoReturn, Union
 
 import numpy as np
@@ -222,6 +223,11 @@ def _of_torch(dtype: Any) -> np.dtype[Any] | None:
     return np.dtype(name) if known is None else known.numpy
 
 
+SHORT, MANY = 4, 256
+"""Elements of a row at most, and rows at least, of which a program is planned for the length of rows at hand: how they
+lie in memory, and in the registers of a thread, depends on it."""
+
+
 def is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
@@ -229,8 +235,9 @@ def is_array(value: Any) -> bool:
 def specs_of_arrays(arguments: Sequence[Any], taken: Sequence[str] = ()) -> list[Any]:
     """The specs of actual arguments (trees of arrays, Python scalars, specs and static objects).
 
-    Every size gets a symbol of its own with the actual size as hint, sizes 0 and 1 are constants.  Specs among the
-    arguments keep their letters; `taken` names further letters to avoid.
+    Every size gets a symbol of its own with the actual size as hint.  Sizes 0 and 1 are constants, and so is the length
+    of short rows where there are many, as of pixels and points.  Specs among the arguments keep their letters; `taken`
+    names further letters to avoid.
     """
     leaves = [leaf for a in arguments for _, leaf in tree.flatten(a)[0]]
     letters = {n for leaf in leaves if isinstance(leaf, ArraySpec) for size in leaf.shape for n in size.names()}
@@ -243,7 +250,10 @@ def specs_of_arrays(arguments: Sequence[Any], taken: Sequence[str] = ()) -> list
         if isinstance(value, (ArraySpec, ScalarSpec)) or not is_array(value):
             return value
         hints: dict[str, int] = {}
-        shape = [_fresh(int(n), names, hints) for n in value.shape]
+        sizes = [int(n) for n in value.shape]
+        known = len(sizes) > 1 and sizes[-1] <= SHORT and prod(sizes[:-1]) >= MANY
+        shape = [_fresh(n, names, hints) for n in (sizes[:-1] if known else sizes)]
+        shape += [Affine.of(sizes[-1])] if known else []
         return ArraySpec(dtype_of(value), tuple(shape), tuple(hints.items()), fresh=True)
 
     return [tree.map_leaves(of, a) for a in arguments]

@@ -26,7 +26,8 @@ MOST_RESULTS = 32
 MOST_BYTES = 64
 """The same where results are shorter."""
 COLOURS, SHORT = 4, 8
-"""Neighbours in memory that a thread reads together to make planes of them, and that it writes together."""
+"""Neighbours in memory that a thread reads together to make planes of them, and that it writes together.  A kernel for
+an axis of no constant length is for the length at hand alone, which has to be one of few."""
 WORD = 4
 """Bytes of a register."""
 IN_FLIGHT = 32
@@ -60,7 +61,7 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     one, 136 where it has four; three bytes of 33 million pixels 153 and 85."""
     row, hints = axes[-1], situation.hints
     others = [a for a in axes if a is not row and a.extent != ONE]
-    if not others or not row.extent.is_constant or not 1 < row.size(hints) <= SHORT:
+    if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else COLOURS):
         return
     pixels, size, count = others[-1], max(situation.long_itemsizes), row.size(hints)
     most = situation.target.vector_bytes // size if size < WORD else 1
@@ -93,9 +94,9 @@ def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) 
 
 
 def _shared(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> list[AxisClass]:
-    """The classes of `axes` of a few elements, a constant, along which something is read again that runs along
-    `inner`."""
-    few = [a for a in axes if a is not inner and a.extent.is_constant and 1 < a.size(situation.hints) <= MOST_SHARED]
+    """The classes of `axes` of a few elements along which something is read again that runs along `inner`."""
+    limits = [(a, MOST_SHARED if a.extent.is_constant else COLOURS) for a in axes if a is not inner]
+    few = [axis for axis, most in limits if 1 < axis.size(situation.hints) <= most]
     return [axis for axis in few if _is_read_again(situation, axis, inner)]
 
 

@@ -99,6 +99,14 @@ def test_one_reciprocal_serves_the_slots_of_a_divisor() -> None:
 
 
 @pytest.mark.ptx
+def test_the_reciprocal_of_a_number_in_the_text_is_known() -> None:
+    kernel = compiled("store(y, 4 * thread(), TILE, v / 255.0)")
+    assert count(kernel, r"(div|rcp)\.rn\.f") == 0 and count(kernel, r"fma\.rn\.f32") == 4 * 16
+    quarter = compiled("store(y, 4 * thread(), TILE, v / 4.0)")
+    assert count(quarter, r"(div|rcp|fma)\.rn\.f") == 0 and count(quarter, r"mul\.(rn\.)?f32") == 16
+
+
+@pytest.mark.ptx
 def test_float64_shares_reciprocals_too() -> None:
     kernel = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0, 1)))", dtype=dtypes.f64)
     assert count(kernel, r"fma\.rn\.f64") == 16 * 4

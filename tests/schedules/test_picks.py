@@ -147,13 +147,13 @@ def test_calls_with_rows_of_a_few_elements_know_how_many(jit: Jit) -> None:
 
 
 def test_lines_whose_words_lie_in_different_banks_share_a_pass() -> None:
-    """Bytes of 32 threads 24 apart: six lines, but no bank has more than two of their words; 32 apart: eight lines,
-    of which four banks have all words."""
-    for colours, passes in ((3, 2), (4, 8)):
+    """Eight bytes of 32 threads 24 apart: six lines, but no bank has more than two of their words; sixteen of threads
+    32 apart: eight lines, of which half of the banks have all words."""
+    for colours, spans, passes in ((3, 3, 2), (4, 2, 8)):
         options = {"strategies": {"add": "pointwise"}, "tiles": {"add": {"vector": 8}}}
         plan = planned(lambda x: x[..., 0] + x[..., 1], f"u8[4096, 4096, {colours}]", **options)
         (kernel,) = plan.kernels
         seconds = l1_seconds(kernel.group.scop, kernel.schedule, H200, Sizes(kernel.schedule, {}))
-        loads = 2 * 4096 * 4096 / 32 * passes
+        loads = 4096 * 4096 / 256 * spans * passes  # both colours are in the same spans
         stores = 4096 * 4096 / 256 * 2
         assert seconds * H200.processors * H200.clock == pytest.approx(loads + stores, rel=0.15)

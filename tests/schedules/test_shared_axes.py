@@ -93,3 +93,11 @@ def test_pieces_are_chosen_when_the_kernel_is_compiled() -> None:
     assert len(re.findall(r"ld\.global\.nc\.v4", ptx)) == len(re.findall(r"ld\.global", ptx)) == 4
     assert len(re.findall(r"st\.global\.v4", ptx)) == len(re.findall(r"st\.global", ptx)) == 6
     assert "selp.f32" not in ptx
+
+
+def test_rows_of_a_few_elements_have_as_many_in_a_class_where_there_are_many() -> None:
+    reverse = pf.jit(lambda x: x[..., ::-1] * 2)
+    for shape, classes in (((300, 3), 1), ((500, 3), 1), ((300, 4), 2), ((300, 7), 3), ((400, 9), 3)):
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(reverse(x), x[..., ::-1] * 2)
+        assert reverse.cache_info().traces == classes

@@ -13,12 +13,13 @@ exactly, and else lies further from one than float64 errs: the nearest float64, 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit
-from polyfuse.backends.numba_cuda.fragments.slots import constant_of, intrinsic, pack, spread, unpack
+from polyfuse.backends.numba_cuda.fragments.slots import constant_of, intrinsic, pack, spread
 from polyfuse.backends.numba_cuda.fragments.values import (
     F32,
     F64,
@@ -42,20 +43,26 @@ SHARED = 4
 
 
 def shares_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
-    """Whether the operands of a division are floats of one kind with `SHARED` dividends to a divisor or more."""
+    """Whether the operands of a division are floats of one kind with `SHARED` dividends to a divisor or more; a number
+    in the text is one divisor, whose reciprocal the compiler knows."""
     left, right = arguments
+    if isinstance(left, Fragment) and not isinstance(right, Fragment):
+        return left.dtype == result.dtype and result.dtype in (float32, float64) and result.size >= SHARED
     fragments = isinstance(left, Fragment) and isinstance(right, Fragment)
     if not fragments or result.dtype not in (float32, float64) or {left.dtype, right.dtype} != {result.dtype}:
         return False
     return bool(left.size == result.size and right.size * SHARED <= result.size)
 
 
-def shared_quotients(left: Fragment, right: Fragment, result: Fragment) -> Emit:
+def shared_quotients(left: Fragment, right: Any, result: Fragment) -> Emit:
     """An emitter of ``left / right``; `shares_divisors` holds."""
-    positions = np.broadcast_to(np.arange(right.size).reshape(right.shape), result.shape).ravel()
+    shape = right.shape if isinstance(right, Fragment) else ()
+    positions = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), result.shape).ravel()
 
     def emit(b: Builder, x: Value, y: Value) -> Value:
-        dividends, divisors = spread(b, left, x, result.dtype, result.shape), unpack(b, right, y)
+        dividends, divisors = spread(b, left, x, result.dtype, result.shape), spread(b, right, y, result.dtype, shape)
+        if all(_is_power_of_two(d) for d in divisors):
+            return pack(b, result, [b.fdiv(x, divisors[k]) for x, k in zip(dividends, positions, strict=True)])
         one = constant_of(divisors[0].type, 1.0)
         inverses = [b.fdiv(one, d) for d in divisors]
         pairs = [(slot, divisors[k], inverses[k]) for slot, k in zip(dividends, positions, strict=True)]
@@ -93,6 +100,11 @@ def _exact(b: Builder, dividends: list[Value], divisors: list[Value], positions:
         is_left = b.fcmp_ordered("!=", rest, constant_of(F64, 0.0))
         found.append(b.fptrunc(b.select(is_left, corrected, q), F32))
     return found
+
+
+def _is_power_of_two(d: Value) -> bool:
+    """Of a number in the text: the compiler makes a multiplication of the division."""
+    return isinstance(d, ir.Constant) and math.isfinite(d.constant) and abs(math.frexp(d.constant)[0]) == 0.5
 
 
 def _quotient(b: Builder, x: Value, d: Value, inverse: Value) -> Value:
