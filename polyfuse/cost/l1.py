@@ -1,10 +1,10 @@
 """What loads and stores cost the first-level cache of a processor: the lines that each access of a warp touches.
 
 A warp's access takes one pass of the cache per line of 128 bytes: 32 neighbouring floats one, 32 vectors of four floats
-four, 32 floats that lie four apart four as well, for a quarter of the elements.  A 7-point stencil with such accesses,
-112 passes per 128 results, took 612 us for 130 million (benchmarks/results), of which the passes are 490.  Lines whose
-words lie in different banks share a pass: 32 bytes that lie 24 apart take two passes for six lines (67 million colours
-of pictures, 96 such loads a thread: 140 us).
+four, 32 floats that lie four apart four as well, for a quarter of the elements; one vector of four floats that all read
+takes four too.  A 7-point stencil with such accesses, 112 passes per 128 results, took 612 us for 130 million
+(benchmarks/results), of which the passes are 490.  Lines whose words lie in different banks share a pass: 32 bytes that
+lie 24 apart take two passes for six lines (67 million colours of pictures, 96 such loads a thread: 140 us).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ TAGS = 4  # lines that an access finds in one cycle
 BANKS = 32  # of words of four bytes
 
 
-def l1_seconds(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
-    """Seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each."""
-    lines, known = 0.0, dict[Hashable, float]()
+def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[float, float]:
+    """(seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each; the
+    instructions that all warps issue for them)."""
+    lines, issued, known = 0.0, 0.0, dict[Hashable, tuple[float, float]]()
     taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
     for move in schedule.placed:
         if move.role in ("load", "store", "get", "put"):
@@ -43,8 +44,9 @@ def l1_seconds(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Size
                 same.add(wide.numbers)
             if alike not in known:
                 known[alike] = _lines(scop, schedule, target, move, sizes, wide)
-            lines += known[alike]
-    return lines / (target.processors * target.clock)
+            lines += known[alike][0]
+            issued += known[alike][1]
+    return lines / (target.processors * target.clock), issued
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,15 @@ def _spans(
 
 def _lines(
     scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes, wide: _Wide | None
-) -> float:
+) -> tuple[float, float]:
+    """(lines, instructions) of one placed access."""
+    warps = ceil(schedule.threads / target.warp)
+    each = float(_accesses(schedule, move, sizes) * warps)
     if not all(isinstance(e, Affine) for e in move.place):
-        return 0.0  # a gather: how far apart is not known
+        return 0.0, each  # a gather: how far apart is not known
     dtype = scop.dtype(move.value, move.component)
     if move.role in ("put", "get"):  # padding keeps the lanes of a warp in different banks
-        warps = ceil(schedule.threads / target.warp)
-        return _accesses(schedule, move, sizes) * warps * ceil(target.warp * dtype.compute.itemsize / LINE)
+        return each * ceil(target.warp * dtype.compute.itemsize / LINE), each
     itemsize = dtype.itemsize
     last = move.place[-1] if move.place else Affine.of(0)
     assert isinstance(last, Affine)
@@ -116,11 +120,14 @@ def _lines(
             apart *= count
     in_line = 1 + max(0, span - aligned) / LINE  # on average over where in a line it begins
     per_warp = min(lanes, apart * in_line * _shared(tuple(steps), vector * itemsize))
-    accesses = _accesses(schedule, move, sizes) / vector
+    accesses = each / vector
     if wide:
         trips = sizes.product({loop for loop, _ in move.path}, ("loop",)) * sizes.blocks(move)
-        accesses = len(wide.numbers) * trips
-    return per_warp * accesses * _inside(scop, move, sizes) * ceil(schedule.threads / target.warp)
+        accesses = float(len(wide.numbers) * trips * warps)
+    if not schedule.shared:  # a line a cycle goes to registers, the same one or not
+        per_warp = max(per_warp, lanes * vector * itemsize / LINE)
+    issued = accesses * _inside(scop, move, sizes)
+    return per_warp * issued, issued
 
 
 def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:

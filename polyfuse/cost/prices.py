@@ -16,15 +16,17 @@ from polyfuse.cost.atomics import merging
 from polyfuse.cost.counts import (
     Cost,
     Sizes,
+    applications,
     box_bytes,
     identity,
+    instructions,
     least_registers,
     moments,
     placed_instructions,
     placed_operations,
     register_need,
 )
-from polyfuse.cost.l1 import l1_seconds
+from polyfuse.cost.l1 import l1_accesses
 from polyfuse.cost.middle import chosen, decided, of_the_middle
 from polyfuse.cost.phases import (
     PHASES,
@@ -38,6 +40,7 @@ from polyfuse.cost.phases import (
     overlap,
     picking,
     runs_in_threads,
+    stalls,
     waiting,
 )
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, Traffic, bytes_of_thread, traffic_of
@@ -93,11 +96,11 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     resident = min(blocks, max(1, occupancy) * target.processors)
     waves = -(-blocks // (max(1, occupancy) * target.processors))
     fill = _fill(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
-    terms = _terms(scop, middle, target, sizes, moved, flops, fill, blocks, resident, occupancy, body)
+    lines, accesses = l1_accesses(scop, middle, target, sizes)
+    terms = _terms(scop, middle, target, sizes, moved, flops, fill, blocks, resident, occupancy, accesses, body)
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
-    lines = l1_seconds(scop, middle, target, sizes)
     turns = _in_turn(scop, middle, target, sizes, moved.in_flight, blocks, terms["compute"]) / max(1, occupancy)
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
     if 2 * turns > together:
@@ -160,13 +163,20 @@ def _terms(
     blocks: int,
     resident: int,
     occupancy: int,
+    accesses: float,
     body: Callable[[Expr], Expr],
 ) -> dict[str, float]:
-    """Seconds that memory, cache and operations would take alone; what a kernel in phases cannot hide is memory's."""
+    """Seconds that memory, cache and operations would take alone; what a kernel in phases cannot hide is memory's.
+    `accesses`: instructions of all warps that load or store."""
     busy = min(1.0, blocks / target.processors)
     folded = folded_products(scop, schedule)
     computed = [p for p in schedule.placed if p.role == "compute"]
-    issued = sum([placed_instructions(scop, p, sizes, schedule.threads, folded, body) for p in computed])
+    counted = applications if schedule.shared else instructions
+
+    def of_body(term: Expr) -> int:
+        return counted(body(term))
+
+    issued = sum([placed_instructions(scop, p, sizes, schedule.threads, folded, of_body) for p in computed])
     memory = (READ * (moved.read + moved.wasted) + WRITTEN * (moved.written + moved.wasted_writes)) / (
         target.bandwidth * fill
     )
@@ -181,6 +191,9 @@ def _terms(
     elif schedule.of_kind("loop") and not schedule.rings and not schedule.ahead:
         slack = max(1.0, PULL * busy)  # of a processor that has no more than its share to load
         memory += compute / slack / max(1.0, resident / target.processors) ** EXPOSED
+    if not schedule.shared:  # what is staged is spread over trips
+        compute += 2 * target.warp * accesses / (target.flops * busy)
+        compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)
     cache = (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
     return {"memory": memory, "cache": cache, "compute": compute}
 

@@ -29,7 +29,10 @@ SCOPES = (
     *("register", "shared", "global", "combine over the grid", "beside others in a launch"),
     *(CASCADE, ALIKE, CELLS, RING, ATOMICS),
 )
-NOT_ON = {"cpu": ("windows", "tiles", "held", "contraction", "in_thread", "pairs"), "cuda": ("tiles_cpu",)}
+NOT_ON = {
+    "cpu": ("windows", "tiles", "held", "contraction", "in_thread", "pairs", "row_tiles"),
+    "cuda": ("tiles_cpu",),
+}
 """Strategies that propose nothing for a kind of machine."""
 NAMES = {
     "tiles": ("tiles", "stencil"),

@@ -141,5 +141,7 @@ def compute(env: Environment, placed: Placed) -> list[ir.Op]:
         return accumulate(env, placed, statement)
     if statement.monoid in CASCADES:
         return held_cascade(env, placed, statement)
+    if placed.name in env.folded.values():
+        return [*initialise(env, placed), *accumulate(env, placed, statement)]
     reduced = reduce_slots(env, placed, statement, result_names(env, placed))
     return [*reduced, *combine(env, placed), *rounded_results(env, placed)]

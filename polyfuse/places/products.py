@@ -1,4 +1,5 @@
-"""Products that are never held: one that feeds a single sum in a loop becomes a chain of fused multiply-adds.
+"""Products that are never held: one that feeds a single sum in a loop, or a short one that a thread makes of its
+registers alone, becomes a chain of fused multiply-adds.
 
     p[i, j, k] = x[i, k] * w[k, j];  y[i, j] = sum_k p[i, j, k]     for k: y = contract(y, x, w)
 """
@@ -22,7 +23,9 @@ def folded_products(scop: Scop, schedule: KernelSchedule) -> dict[str, str]:
     found = {}
     for placed in schedule.placed:
         statement = scop.statements[placed.value]
-        if placed.role != "compute" or not isinstance(statement, Statement) or not _sums_in_a_loop(placed, statement):
+        if placed.role != "compute" or not isinstance(statement, Statement):
+            continue
+        if not _is_chain(schedule, placed, statement):
             continue
         product = by_name[placed.providers[0]]
         private = product.role == "compute" and uses[product.name] == 1 and product.path == placed.path
@@ -31,12 +34,19 @@ def folded_products(scop: Scop, schedule: KernelSchedule) -> dict[str, str]:
     return found
 
 
-def _sums_in_a_loop(placed: Placed, statement: Statement) -> bool:
+def _is_chain(schedule: KernelSchedule, placed: Placed, statement: Statement) -> bool:
     if statement.monoid != "sum" or not statement.is_reduction or not statement.dtypes[0].is_float:
+        return False
+    if not isinstance(statement.body[0], Ref):
         return False
     entries = [placed.place[d] for d in statement.reduced]
     over = {n[1:] for e in entries if isinstance(e, Affine) for n in e.names() if n.startswith("$")}
-    return isinstance(statement.body[0], Ref) and any(loop in over for loop, _ in placed.path)
+    return any(loop in over for loop, _ in placed.path) or _is_in_one_thread(schedule, over)
+
+
+def _is_in_one_thread(schedule: KernelSchedule, over: set[str]) -> bool:
+    """Whether a thread, one of several, sums its registers alone."""
+    return schedule.threads > 1 and bool(over) and over <= {d.name for d in schedule.of_kind("slot")}
 
 
 def _is_product(producer: object, statement: Statement) -> bool:

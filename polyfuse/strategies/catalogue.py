@@ -16,6 +16,7 @@ from polyfuse.strategies.pairs import pairs
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.prefix import prefix
 from polyfuse.strategies.reduction import reduction
+from polyfuse.strategies.row_tiles import row_tiles
 from polyfuse.strategies.serial import serial
 from polyfuse.strategies.situation import Situation
 from polyfuse.strategies.tiles import tiles
@@ -34,6 +35,7 @@ STRATEGIES = (
     groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have
     one_pass,  # results along both dimensions of a matrix
+    row_tiles,  # products with a small matrix, and sums along their rows
     contraction,  # sums of products with reuse
 )
 

@@ -1,7 +1,7 @@
 """Every element of one class with every element of another, and a short sum for each pair: distances, forces, kernels.
 
-    y[i, j] = sum_k f(a[i, k], b[j, k])              j = b0*TX*V + V*tx + v,  i = T*b1 + r,  k in registers
-    z[i] = sum_j g(sum_k f(a[i, k], b[j, k]))        i = b0*TX*V + V*tx + v,  j = TY*(u + U*r) + ty,  k in registers
+    y[i, j] = sum_k f(a[i, k], b[j, k])          j = b0*TX*V + V*tx + v,  i = T*b1 + U*r + u,  k in registers
+    z[i] = sum_j g(sum_k f(a[i, k], b[j, k]))    i = b0*TX*V + V*tx + v,  j = TY*(u + U*r) + ty,  k in registers
 
 A thread holds what it needs of its V elements of one class in registers, and works through those of the other in a
 loop, which all threads of a warp read at one place.  Nothing but the long sum is combined between threads.
@@ -18,6 +18,7 @@ from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
+from polyfuse.strategies.reads import loaded_along
 from polyfuse.strategies.reduction import combination, share_of
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
@@ -25,10 +26,17 @@ SHORT = 32
 """Elements of what is summed for a pair, at most: a thread has as many registers of each of its elements."""
 HELD = 64
 """Registers for the elements that a thread keeps."""
+FEW = 4
+"""Elements of the other class up to which one thread may as well have all results."""
 WIDTHS = (4, 2, 1)
 """Elements that a thread keeps; the widest two that fit are proposed."""
-TRIPS = ((32, 128), (8, 128))
-"""(elements of the other class that a block works through, threads), where these are results as well."""
+AT_ONCE = 32
+"""Registers for the elements of the other class that a thread reads at once: several, where each has few."""
+THREADS = 128
+"""Of a block where both classes are results."""
+TRIPS, BLOCKS = 128, 12
+"""Elements of the other class that such a block works through at most, and blocks per processor at least: what threads
+hold is read for each block."""
 SHAPES = ((256, 256), (32, 256), (32, 512))
 """(lanes along results, threads) of a block that sums along the other class."""
 WAVES = (0, 4)
@@ -49,11 +57,13 @@ class _Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """`width`: elements of a thread.  `lanes` threads along the inner class, `rows` along the far one.  `trips` of its
-    loop, where no sum runs along it; else blocks fill the device `waves` times."""
+    """`width`: elements that a thread keeps.  `lanes` threads along the inner class, `rows` along the far one, of which
+    a thread takes `unroll` at once, and a block `trips`, where no sum runs along it; else blocks fill the device in so
+    many `waves`."""
 
     width: int
     lanes: int
+    unroll: int
     rows: int = 1
     trips: int = 0
     waves: int = 0
@@ -81,21 +91,10 @@ def _recognise(situation: Situation) -> _Pairs | None:
     inner = kept[-1] if kept[-1].size(hints) >= situation.target.warp else max(kept, key=lambda a: a.size(hints))
     others = [a for a in kept if a is not inner]
     far = max(summed, key=lambda a: (a.size(hints), -a.number)) if summed else others[-1]
-    if not _is_held(situation, inner, far):
+    held = any(inner in along and far not in along for along in loaded_along(situation))
+    if not held or far.size(hints) <= FEW:
         return None
     return _Pairs(inner, far, [a for a in others if a is not far], [a for a in summed if a is not far], slots)
-
-
-def _is_held(situation: Situation, inner: AxisClass, far: AxisClass) -> bool:
-    """Whether something is loaded along `inner` that is the same for all elements of `far`."""
-    for statement in situation.group.statements():
-        of = situation.classes.statement(statement)
-        for read in statement.reads:
-            entries = [e for e in read.index if isinstance(e, Affine)]
-            along = {of[int(n[1:])] for e in entries for n in e.names() if n.startswith("%")}
-            if read.source in situation.group.loads and inner in along and far not in along:
-                return True
-    return False
 
 
 def _tiles(situation: Situation, found: _Pairs) -> Iterator[_Tile]:
@@ -104,19 +103,28 @@ def _tiles(situation: Situation, found: _Pairs) -> Iterator[_Tile]:
     held = prod(d.count for d in found.short.values())
     whole = situation.vector(found.inner.extent, flat=False)
     fitting = [w for w in WIDTHS if w * held <= HELD and w <= whole] or [1]
+    unroll = power_below(asked.get("unroll", min(4, AT_ONCE // held or 1)))
     for width in (power_below(asked["vector"]),) if "vector" in asked else fitting[:2]:
         most = power_above(-(-size // width))
         if not found.far.reduced_by:
-            for trips, threads in TRIPS:
-                lanes = min(most, power_below(asked.get("threads", threads)))
-                reach = min(trips, power_above(found.far.size(situation.hints)))
-                yield _Tile(width, lanes, trips=asked.get("trips", reach))
+            lanes = min(most, power_below(asked.get("threads", THREADS)))
+            longest = _most_trips(situation, found, lanes * width)
+            for trips in (asked["trips"],) if "trips" in asked else sorted({longest, max(1, longest // 4)}):
+                yield _Tile(width, lanes, min(unroll, power_below(trips)), trips=trips)
             continue
         for along, threads in SHAPES:
             lanes = min(most, power_below(asked.get("lanes", along)))
             rows = max(1, power_below(asked.get("threads", threads)) // lanes)
             for waves in WAVES[1:] if "share" in asked else WAVES:
-                yield _Tile(width, lanes, rows, waves=waves)
+                yield _Tile(width, lanes, unroll, rows, waves=waves)
+
+
+def _most_trips(situation: Situation, found: _Pairs, span: int) -> int:
+    """So many that blocks of `span` elements of the inner class still fill the device several times."""
+    blocks = prod(axis.size(situation.hints) for axis in (*found.kept, found.far))
+    blocks *= -(-found.inner.size(situation.hints) // span)
+    whole = power_above(found.far.size(situation.hints))
+    return min(TRIPS, whole, power_below(blocks // (BLOCKS * situation.target.processors)))
 
 
 def _proposal(situation: Situation, found: _Pairs, tile: _Tile) -> Proposal | None:
@@ -138,7 +146,8 @@ def _proposal(situation: Situation, found: _Pairs, tile: _Tile) -> Proposal | No
     guards = list(situation.divisible(inner.extent, width))
     for axis in situation.axes:
         guards += exactly(axis.extent, found.short[axis.number].count) if axis.number in found.short else ()
-    kept = kept_digits([*blocks, *far.blocks, tx, ty, *loops, far.loop, v, *found.short.values()], keep_threads=True)
+    slots = (far.slot, v, *found.short.values())
+    kept = kept_digits([*blocks, *far.blocks, tx, ty, *loops, far.loop, *slots], keep_threads=True)
     threads = tile.lanes * tile.rows
     return Proposal(
         "pairs",
@@ -157,22 +166,25 @@ class _Far:
 
     split: Affine
     loop: Digit
+    slot: Digit
     blocks: Sequence[Digit]
     parameters: tuple[tuple[str, int], ...]
     combines: Mapping[str, Combination]
 
 
 def _far(situation: Situation, axis: AxisClass, tile: _Tile, blocks: list[Digit], ty: Digit) -> _Far | None:
+    u, step = slot("u", tile.unroll), tile.rows * tile.unroll
+    unrolled = ("unroll", tile.unroll)
     if tile.trips:
-        r, b = loop("r", Affine.of(tile.trips)), block(f"b{len(blocks)}", axis.extent.ceildiv(tile.trips))
-        return _Far(mixed((b, tile.trips), (r, 1)), r, (b,), (("trips", tile.trips),), {})
+        r, b = loop("r", Affine.of(tile.trips // step)), block(f"b{len(blocks)}", axis.extent.ceildiv(tile.trips))
+        return _Far(mixed((b, tile.trips), (r, step), (u, 1)), r, u, (b,), (unrolled, ("trips", tile.trips)), {})
     if not tile.waves:
-        r = loop("r", axis.extent.ceildiv(tile.rows))
-        return _Far(mixed((r, tile.rows), (ty, 1)), r, (), (), {})
-    shared = share_of(situation, axis, blocks, tile.rows, tile.waves)
+        r = loop("r", axis.extent.ceildiv(step))
+        return _Far(mixed((r, step), (u, tile.rows), (ty, 1)), r, u, (), (unrolled,), {})
+    shared = share_of(situation, axis, blocks, step, tile.waves)
     if shared is None:
         return None
     b, steps = shared
-    r, share = loop("r", Affine.of(steps)), steps * tile.rows
-    split = mixed((b, share), (r, tile.rows), (ty, 1))
-    return _Far(split, r, (b,), (("share", share),), {b.name: combination(b, ty, situation)})
+    r, share = loop("r", Affine.of(steps)), steps * step
+    split = mixed((b, share), (r, step), (u, tile.rows), (ty, 1))
+    return _Far(split, r, u, (b,), (unrolled, ("share", share)), {b.name: combination(b, ty, situation)})

@@ -98,6 +98,7 @@ CORPUS = (
     Sample("distances", S.distances, ((301, 5), (1027, 5)), "pairs", {"trips": 32}),
     Sample("nearest", S.nearest, ((517, 4), (131, 4)), "pairs"),
     Sample("forces", S.forces, ((1301, 3),), "pairs", {"share": 256}),
+    Sample("quadratic forms", S.quadratic_forms, ((517, 13), (13, 13)), "row_tiles"),
     Sample("rotated", rotated, ((65, 128), (65, 64), (65, 64)), "pointwise"),
     Sample("softmax in a loop", S.softmax, ((3, 3001),), "rows"),
     Sample("row positions", S.row_positions, ((50, 37),), "rows"),

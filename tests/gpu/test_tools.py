@@ -17,7 +17,7 @@ from tests.gpu.sanitizer import Run, verdict
 
 STRATEGIES = {
     *("pointwise", "windows", "tiles", "stencil", "rows", "columns", "in_thread"),
-    *("held_rows", "planes", "panels", "one_pass", "contraction", "serial", "pairs"),
+    *("held_rows", "planes", "panels", "one_pass", "contraction", "serial", "pairs", "row_tiles"),
 }
 
 

@@ -358,6 +358,10 @@ def forces(p):
     return (d / (q * np.sqrt(q))[..., None]).sum(axis=1)
 
 
+def quadratic_forms(x, a):
+    return ((x @ a) * x).sum(axis=-1)
+
+
 EXAMPLES = (
     Example("polynomial", "pointwise", polynomial, lambda m, n: [(m, n)] * 2, (64, 128), FLOATS + INTEGERS),
     Example("several results", "pointwise", several_results, lambda m, n: [(m, n), (n,)], (64, 128)),
@@ -372,6 +376,7 @@ EXAMPLES = (
     Example("nearest", "pairs", nearest, lambda m, n: [(m, 4), (n, 4)], (64, 96), least=1),
     Example("densities", "pairs", densities, lambda m, n: [(m, 3), (n, 3)], (64, 96)),
     Example("forces", "pairs", forces, lambda n: [(n, 3)], (96,), ("f4", "f8"), least=1),
+    Example("quadratic forms", "row_tiles", quadratic_forms, lambda m, k: [(m, k), (k, k)], (64, 32), largest=100),
     Example("softmax", "rows", softmax, lambda m, n: [(m, n)], (8, 512), least=1),
     Example("normalised", "rows", normalised, lambda m, n: [(m, n), (n,)], (8, 512), least=1),
     Example("row positions", "rows", row_positions, lambda m, n: [(m, n)], (8, 512), FLOATS + INTEGERS, least=1),

@@ -27,7 +27,8 @@ def test_a_thread_holds_points_and_reads_the_others_in_a_loop() -> None:
     assert sorted(loads.values()) == [[], ["r"]]
     source = plan.source()
     assert "threads_" not in source and "barrier" not in source
-    assert len(re.findall(r"Tile\(\([124], 8\), \([08], 1\), vector=8\)", source)) == 2  # of points all, at once
+    assert len(re.findall(r"Tile\(\(.*, 8\), \(.*, 1\), vector=8\)", source)) == 2  # of points all, at once
+    assert "contract(sum_, subtract_, subtract_" in source and "multiply_ =" not in source
     assert plan.cost_analysis().seconds < 2 * (1 << 28) / 4.28e12
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.cost.counts import Sizes
-from polyfuse.cost.l1 import l1_seconds
+from polyfuse.cost.l1 import l1_accesses
 from polyfuse.explain.kernels import KernelView
 from polyfuse.plan import Plan
 from polyfuse.target import H200
@@ -262,7 +262,7 @@ def test_lines_of_the_first_level_cache_are_counted() -> None:
     for strategy, width, lines in (("pointwise", "vector", 4 * (4 + 112 / 128) + 4 + 4), ("windows", "columns", 12)):
         options = {"strategies": {"add": strategy}, "tiles": {"add": {width: 4}}}
         kernel = only(planned(mirrored, "f32[4096, 4096]", **options))
-        seconds = l1_seconds(kernel.group.scop, kernel.schedule, H200, Sizes(kernel.schedule, {}))
+        seconds, _ = l1_accesses(kernel.group.scop, kernel.schedule, H200, Sizes(kernel.schedule, {}))
         assert seconds == pytest.approx(4096 * 4096 / 128 * lines / (H200.processors * H200.clock))
 
 

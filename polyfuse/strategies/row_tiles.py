@@ -1,0 +1,111 @@
+"""Products with a small matrix, and reductions over their results: a thread has several rows of several columns.
+
+    y[i, j] = g(x[i, j], sum_k x[i, k] * a[k, j])      j = V*tx + v,  i = TY*Q*b0 + TY*q + ty,  k = U*r + u
+    z[i] = sum_j y[i, j]
+
+An element of `a` that a thread loads serves its Q rows, one of `x` its V columns: quadratic and bilinear forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard, Guard
+from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.reads import loaded_along
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
+
+THREADS = 256
+ROWS = (4, 2)
+"""Of a thread."""
+DEPTH = 4
+"""Elements of a row of `x` that a thread loads at once."""
+COLUMNS = 128
+"""Of a row that the threads of a block hold at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """`rows` are kept, `columns` kept or reduced, `depth` reduced for every column."""
+
+    rows: AxisClass
+    columns: AxisClass
+    depth: AxisClass
+
+
+def row_tiles(situation: Situation) -> list[Proposal]:
+    """Proposals for groups with the product of many rows and a small matrix."""
+    if situation.scans or situation.target.kind == "cpu":
+        return []
+    found = _recognise(situation)
+    asked = situation.tiles.get("rows")
+    rows = ROWS if asked is None else (power_below(asked),)
+    if found is None or found.columns.size(situation.hints) <= situation.width(found.columns.extent, flat=False):
+        return []  # or one thread has all columns
+    return [_proposal(situation, found, count) for count in rows]
+
+
+def _recognise(situation: Situation) -> _Product | None:
+    over = [a for a in situation.axes if a.reduced_by]
+    kept = sorted((a for a in situation.axes if not a.reduced_by), key=lambda a: (-a.size(situation.hints), a.number))
+    for depth in over:
+        for columns in situation.axes:
+            rows = [a for a in kept if a is not columns]
+            if columns is not depth and rows and columns.size(situation.hints) <= COLUMNS:
+                product = _Product(rows[0], columns, depth)
+                if {*over, *kept} - {*rows, columns} == {depth} and _is_product(situation, product):
+                    return product
+    return None
+
+
+def _is_product(situation: Situation, product: _Product) -> bool:
+    """Whether a reduction over the depth has results along the columns, of something that all rows share; which are
+    reduced, or meet something else that is loaded: plain products are contractions."""
+    of = situation.classes.statement
+    inner = [s for s in situation.reductions if s.id in product.depth.reduced_by]
+    if not inner or not all(product.columns in of(s) and s.id not in product.columns.reduced_by for s in inner):
+        return False
+    loaded = loaded_along(situation)
+    again = bool(product.columns.reduced_by) or any({product.rows, product.columns} <= along for along in loaded)
+    return again and any({product.columns, product.depth} <= along and product.rows not in along for along in loaded)
+
+
+def _proposal(situation: Situation, product: _Product, count: int) -> Proposal:
+    hints, columns, depth = situation.hints, product.columns, product.depth
+    width = situation.width(columns.extent, flat=False)
+    lanes = power_above(-(-columns.size(hints) // width))
+    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, max(1, THREADS // lanes))
+    q, u, v = slot("q", count), slot("u", DEPTH), slot("v", width)
+    r = loop("r", depth.extent.ceildiv(DEPTH))
+    blocks: list[Digit] = [block("b0", product.rows.extent.ceildiv(ty.count * count))]
+    splits = {
+        product.rows.number: mixed((blocks[0], ty.count * count), (q, ty.count), (ty, 1)),
+        columns.number: mixed((tx, width), (v, 1)),
+        depth.number: mixed((r, DEPTH), (u, 1)),
+    }
+    for k, axis in enumerate(a for a in situation.axes if a.number not in splits):
+        blocks.append(block(f"b{k + 1}", axis.extent))
+        splits[axis.number] = mixed((blocks[-1], 1))
+    kept = kept_digits([*blocks, tx, ty, r, q, u, v], keep_threads=True)
+    return Proposal(
+        "row_tiles",
+        (("threads", lanes * ty.count), ("lanes", lanes), ("rows", count), ("vector", width)),
+        kept,
+        anchors(situation, splits),
+        loops=("r",) if r in kept else (),
+        guards=tuple(_guards(situation, product, width, lanes)),
+    )
+
+
+def _guards(situation: Situation, product: _Product, width: int, lanes: int) -> Iterator[AnyGuard]:
+    yield from situation.divisible(product.columns.extent, width)
+    if product.depth.size(situation.hints) % DEPTH == 0:
+        yield from situation.divisible(product.depth.extent, DEPTH)
+    if not product.columns.extent.is_constant:
+        yield Guard(Affine.of(lanes * width) - product.columns.extent)
+        yield Guard(product.columns.extent - lanes * width // 2 - 1, advisory=True)  # shorter rows leave lanes idle

@@ -1,0 +1,63 @@
+"""Reductions along the rows of a product: what a thread loads serves several rows and several columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.plan import Plan
+from polyfuse.testing import assert_equivalent, assert_legal
+from tests.schedules.strategies import quadratic_forms
+
+
+def bilinear(x: Any, y: Any, a: Any) -> Any:
+    return ((x @ a) * y).sum(axis=-1)
+
+
+def distances(x: Any, m: Any, a: Any) -> Any:
+    d = x - m
+    return ((d @ a) * d).sum(axis=-1)
+
+
+def farthest(x: Any, a: Any) -> Any:
+    return (x @ a).max(axis=-1)
+
+
+def planned(function: Any, *specs: str, **options: Any) -> Plan:
+    return pf.jit(function, **options).plan(*map(pf.spec, specs), target="h200")
+
+
+POINTS = "f32[N~1000000, 16]"
+CASES = [
+    (quadratic_forms, ("f32[N~1000000, K~32]", "f32[K, K]"), {"N": 150, "K": 32}),
+    (quadratic_forms, ("f32[N~1000000, K~31]", "f32[K, K]"), {"N": 65, "K": 31}),
+    (bilinear, (POINTS, POINTS, "f32[16, 16]"), {"N": 300}),
+    (distances, (POINTS, "f32[16]", "f32[16, 16]"), {"N": 300}),
+    (farthest, ("f32[N~1000000, 32]", "f32[32, 64]"), {"N": 70}),
+]
+
+
+@pytest.mark.parametrize(("function", "specs", "sizes"), CASES, ids=lambda c: getattr(c, "__name__", ""))
+def test_threads_have_rows_and_columns(function: Any, specs: tuple[str, ...], sizes: dict[str, int]) -> None:
+    plan = planned(function, *specs)
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "row_tiles"
+    loads = [p.digits() & {"q", "v"} for p in kernel.schedule.placed if p.role == "load" and p.path]
+    width = dict(kernel.schedule.parameters)["vector"]
+    assert {"q"} in loads and ({"v"} if width > 1 else set()) in loads  # a row for all columns, columns for all rows
+    assert_legal(plan)
+    assert_equivalent(planned(function, *specs, fuse=False), plan, seeds=(0,), sizes=[sizes])
+
+
+def test_results_along_the_columns_may_be_stored() -> None:
+    plan = planned(lambda x, y, a: np.maximum(x @ a + y, 0), "f32[N~1000000, 48]", "f32[N, 32]", "f32[48, 32]")
+    assert [kernel.strategy for kernel in plan.kernels] == ["row_tiles"]
+    assert_legal(plan)
+
+
+def test_long_rows_are_left_to_other_schedules() -> None:
+    plan = planned(quadratic_forms, "f32[20000, 1024]", "f32[1024, 1024]")
+    assert all(kernel.strategy != "row_tiles" for kernel in plan.kernels)
