@@ -15,7 +15,7 @@ from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
 from polyfuse.backends.numba_cuda.resident import at_once, denser
-from polyfuse.bindings import FromProduct
+from polyfuse.bindings import FromBlocks, FromProduct
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
@@ -117,6 +117,8 @@ def _sharing_blocks(launch: Launch, plan: Plan) -> int:
     for parameter, binding in zip(launch.kernel.parameters, launch.bindings, strict=True):
         if isinstance(binding, FromProduct):  # dimensions that the kernel sees as one
             hints[parameter.name] = math.prod([factor.evaluate(hints) for factor in binding.factors])
+        if isinstance(binding, FromBlocks):  # of several kernels in one launch
+            hints[parameter.name] = binding.value(hints)
     count = math.prod([extent.evaluate(hints) for extent in launch.kernel.grid])
     blocks = -(-count // target.processors)
     return blocks if blocks * launch.kernel.block_threads <= target.threads_per_processor else 0
