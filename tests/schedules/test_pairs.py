@@ -32,9 +32,15 @@ def test_a_thread_holds_points_and_reads_the_others_in_a_loop() -> None:
     assert plan.cost_analysis().seconds < 2 * (1 << 28) / 4.28e12
 
 
-@pytest.mark.parametrize("function", [densities, forces, nearest], ids=lambda f: f.__name__)
-def test_threads_combine_the_long_reduction_alone(function: Any) -> None:
-    specs = ["f32[8192, 3]"] if function is forces else ["f32[8192, 3]", "f32[8192, 3]"]
+COMBINED = [
+    (densities, ("f32[8192, 3]", "f32[8192, 3]")),
+    (forces, ("f32[8192, 3]",)),
+    (nearest, ("f32[1048576, 16]", "f32[64, 16]")),
+]
+
+
+@pytest.mark.parametrize(("function", "specs"), COMBINED, ids=lambda c: getattr(c, "__name__", ""))
+def test_threads_combine_the_long_reduction_alone(function: Any, specs: tuple[str, ...]) -> None:
     (kernel,) = planned(function, *specs).kernels
     assert kernel.strategy == "pairs"
     slots = {d.name for d in kernel.schedule.digits if d.kind == "slot"}
