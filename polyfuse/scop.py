@@ -99,10 +99,16 @@ class Statement:
         return bool(self.monoid) and self.scanned is None
 
     @property
-    def picks(self) -> bool:
-        """Whether a truth that is read, not computed on the way, picks the value."""
+    def truths(self) -> tuple[int, ...]:
+        """The reads that are truths, not computed on the way, which pick the value."""
         tops = [term for term in self.body if isinstance(term, Apply) and term.function == "where"]
-        return any(isinstance(term.operands[0], Ref) for term in tops)
+        conditions = [term.operands[0] for term in tops]
+        return tuple([int(c.name[1:]) for c in conditions if isinstance(c, Ref) and c.name.startswith("r")])
+
+    @property
+    def picks(self) -> bool:
+        """Whether truths that are read pick the value."""
+        return bool(self.truths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,12 +219,23 @@ def picking(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
     """By how much truths stretch the memory time of a kernel that loads all before it combines."""
     if not in_phases(scop, schedule, target, sizes):
         return 1.0
+    known = {placed.name: placed for placed in schedule.placed}
     for placed in schedule.placed:
         statement = scop.statements[placed.value]
-        picked = placed.role == "compute" and isinstance(statement, Statement) and statement.picks
-        if picked and sizes.product(placed.digits(), ("slot",)) >= PICKED[0]:
+        if placed.role != "compute" or not isinstance(statement, Statement) or not statement.truths:
+            continue
+        loaded = any(_is_loaded(known, placed.providers[k]) for k in statement.truths)
+        if loaded and sizes.product(placed.digits(), ("slot",)) >= PICKED[0]:
             return PICKED[1]
     return 1.0
+
+
+def _is_loaded(known: Mapping[str, Placed], name: str) -> bool:
+    """Whether a placed value is, or is computed of, what is loaded."""
+    placed = known.get(name)
+    if placed is None:
+        return False
+    return placed.role == "load" or any(_is_loaded(known, provider) for provider in placed.providers)
 
 
 def _comes_back(scop: Scop, schedule: KernelSchedule) -> bool:

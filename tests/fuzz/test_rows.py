@@ -61,7 +61,7 @@ def test_parts_hold_one_row_and_others() -> None:
 
 
 def test_a_row_that_depends_on_the_number_of_rows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    product = written("x0 @ x1", (48, 64), (64, 32))
+    product = written("x0 @ x1", (64, 300), (300, 100))
     way = replace(alike_way(0, "interpreter"), options=(*OPTIONS, ("target", "sm_90")))
     assert check(product, 0, "interpreter", [way]).failure is None
     original = planner.settled
@@ -71,7 +71,7 @@ def test_a_row_that_depends_on_the_number_of_rows_is_found(monkeypatch: pytest.M
 
     monkeypatch.setattr(planner, "settled", forgetful)
     failure = check(product, 0, "interpreter", [way]).failure
-    assert failure is not None and "rows 0 to 1 of 48 alone have other bits" in failure.text
+    assert failure is not None and "rows 0 to 1 of 64 alone have other bits" in failure.text
 
 
 OPTIONS = (("backend", "interpreter"), ("batch_invariant", True))

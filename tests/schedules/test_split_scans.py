@@ -73,16 +73,16 @@ def test_the_neighbours_of_a_split_scan_are_fused_with_its_parts() -> None:
     assert_schedule(
         plan_of(weighted, "f32[67108864]", "h200"),
         """
-        kernel exp_sum   rows lanes=512 chunks=4 vector=4   grid 1023   block 512
-          exp = exp(x)                            register
-          sum = sum(exp[65536*i + j], axis=1)     global, combine block
-        kernel region_sum_1   rows lanes=64 chunks=1 vector=4   grid 1   block 64
-          region = where(i <= 1022, sum, 0.0)                 register
-          sum_1  = scan_sum(region, axis=0, exclusive=True)   global, combine block
-        kernel exp_sum_2_add_y   rows lanes=256 chunks=1 vector=4   grid 1024   block 256
+        kernel exp_sum_region   rows lanes=256 chunks=4 vector=4   grid 4096   block 256
+          exp    = exp(x)                          register
+          sum    = sum(exp[16384*i + j], axis=1)   register, combine block
+          region = where(i <= 4094, sum, 0.0)      global
+        kernel sum_1   rows lanes=512 chunks=1 vector=4   grid 1   block 512
+          sum_1 = scan_sum(region, axis=0, exclusive=True)   global, combine block
+        kernel exp_sum_2_add_y   rows lanes=128 chunks=1 vector=4   grid 4096   block 128
           exp   = exp(x)                              register
-          sum_2 = scan_sum(exp, axis=0, run=65536)    register, combine block
-          add   = sum_1[floor(i/65536)] + sum_2       register
+          sum_2 = scan_sum(exp, axis=0, run=16384)    register, combine block
+          add   = sum_1[floor(i/16384)] + sum_2       register
           y     = add / 3.0                           global
         """,
     )
