@@ -10,7 +10,7 @@ lie 24 apart take two passes for six lines (67 million colours of pictures, 96 s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, gcd, prod
@@ -57,7 +57,7 @@ class _Wide:
     width: int
     start: Affine
     numbers: frozenset[tuple[int, ...]]
-    slots: frozenset[str]
+    slots: Mapping[str, int]
 
 
 def _spans(
@@ -81,7 +81,7 @@ def _spans(
         wide = spans(steps, width, first) if aligned % width == 0 else None
         if wide is not None and len(wide.numbers) <= fewest - (found is None) and (wide.whole or move.role == "load"):
             fewest = len(wide.numbers)
-            found = _Wide(width, start - first, wide.numbers, frozenset(f"${d.name}" for d in slots))
+            found = _Wide(width, start - first, wide.numbers, {f"${d.name}": d.count for d in slots})
     return found
 
 
@@ -101,7 +101,7 @@ def _lines(
     assert isinstance(last, Affine)
     slot, most = _vector(scop, schedule, move, last, sizes)
     vector = wide.width if wide else min(most, max(1, target.vector_bytes // itemsize))
-    within = wide.slots if wide else frozenset([slot])
+    within = wide.slots if wide else {slot: 1}
     span, apart, lanes, steps = vector * itemsize, 1, 1, list[tuple[int, int]]()
     position = sizes.position(scop, move)
     aligned = _alignment(scop, schedule, target, move, itemsize, sizes, within)
@@ -161,12 +161,12 @@ def _alignment(
     move: Placed,
     itemsize: int,
     sizes: Sizes,
-    within: frozenset[str],
+    within: Mapping[str, int],
 ) -> int:
     """The bytes, up to a line, of which the first address of every access of a warp is a multiple; the slots `within`
     run inside of it."""
     inside = [d for d in schedule.of_kind("thread") if d.stride < target.warp]
-    lanes = dict.fromkeys(within, 1) | {f"${d.name}": min(d.count, target.warp // d.stride) for d in inside}
+    lanes = dict(within) | {f"${d.name}": min(d.count, target.warp // d.stride) for d in inside}
     step, found = itemsize, LINE
     for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=False):
         assert isinstance(entry, Affine)

@@ -70,7 +70,8 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     vector = power_below(situation.tiles.get("vector", min(most, MOST_BYTES // count)))
     while pixels.size(hints) % vector:
         vector //= 2
-    for taken in ((), *_together(situation, _shared(situation, others, pixels))):
+    again = () if _is_shifted(situation, pixels, 2) else _together(situation, _shared(situation, others, pixels))
+    for taken in ((), *again):  # windows serve what is read a few elements further on
         held = vector * count * prod(a.size(hints) for a in taken)
         unroll = min(IN_FLIGHT // (size * vector * count), MOST_RESULTS // held)
         yield Whole(pixels, (*taken, row), power_below(unroll), vector)

@@ -10,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.cost.counts import Sizes
-from polyfuse.cost.l1 import l1_seconds
+from polyfuse.cost.l1 import l1_accesses
 from polyfuse.plan import Plan
 from polyfuse.target import H200
 from polyfuse.testing import assert_legal
@@ -153,7 +153,7 @@ def test_lines_whose_words_lie_in_different_banks_share_a_pass() -> None:
         options = {"strategies": {"add": "pointwise"}, "tiles": {"add": {"vector": 8}}}
         plan = planned(lambda x: x[..., 0] + x[..., 1], f"u8[4096, 4096, {colours}]", **options)
         (kernel,) = plan.kernels
-        seconds = l1_seconds(kernel.group.scop, kernel.schedule, H200, Sizes(kernel.schedule, {}))
+        seconds, _ = l1_accesses(kernel.group.scop, kernel.schedule, H200, Sizes(kernel.schedule, {}))
         loads = 4096 * 4096 / 256 * spans * passes  # both colours are in the same spans
         stores = 4096 * 4096 / 256 * 2
         assert seconds * H200.processors * H200.clock == pytest.approx(loads + stores, rel=0.15)
