@@ -223,7 +223,7 @@ def _of_torch(dtype: Any) -> np.dtype[Any] | None:
     return np.dtype(name) if known is None else known.numpy
 
 
-SHORT, MANY = 4, 256
+SHORT, MANY = 4, 4096
 """Elements of a row at most, and rows at least, of which a program is planned for the length of rows at hand: how they
 lie in memory, and in the registers of a thread, depends on it."""
 

@@ -97,7 +97,7 @@ def test_pieces_are_chosen_when_the_kernel_is_compiled() -> None:
 
 def test_rows_of_a_few_elements_have_as_many_in_a_class_where_there_are_many() -> None:
     reverse = pf.jit(lambda x: x[..., ::-1] * 2)
-    for shape, classes in (((300, 3), 1), ((500, 3), 1), ((300, 4), 2), ((300, 7), 3), ((400, 9), 3)):
+    for shape, classes in (((5000, 3), 1), ((6000, 3), 1), ((5000, 4), 2), ((5000, 7), 3), ((6000, 9), 3)):
         x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         np.testing.assert_array_equal(reverse(x), x[..., ::-1] * 2)
         assert reverse.cache_info().traces == classes
