@@ -139,7 +139,7 @@ class Partition:
     def _grown_from(self, sketch: Sketch, gone: Collection[int], made: Set[int]) -> KernelGroup | None:
         """A kernel that computes all that the one to be does, or less, so that not all of it is walked again: one value
         more or less of a kernel of thousands is what most moves change."""
-        number = self.owner.get(next(iter(sketch.roots)))
+        number = self.owner.get(next(iter(sketch.roots), -1))  # a move may leave nothing to store
         if number is None or sketch.again != self.again[number]:
             return None
         kernel = self.kernels[number]
