@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyfuse import kernel as ir
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, names_of
 from polyfuse.bindings import FAULT
 from polyfuse.dtypes import bool_, i32
 from polyfuse.expr import DataIndex
@@ -85,7 +85,8 @@ def vector_access(
 ) -> tuple[int, tuple[Affine, ...]]:
     """How many slots one access takes, and its conditions: the same for all of them where it takes several.
 
-    `varying`: digits that data indices depend on.  Slots of which each has an index of its own are no vector.
+    `varying`: digits that data indices depend on.  Slots of which each has an index of its own are no vector, nor are
+    those around a slot over which an index or a condition varies: a vector is the innermost slot of its access.
     """
     if use.layout.strides is not None:
         return 1, where
@@ -93,7 +94,11 @@ def vector_access(
     if slot is None or slot.name in varying or use.layout.alignment < min(16, width * use.dtype.itemsize):
         return 1, where
     hoisted = hoist_from_vector(where, slot, env.context)
-    return (1, where) if hoisted is None else (width, hoisted)
+    if hoisted is None:
+        return 1, where
+    within = {s.name for s in env.slots[env.slots.index(slot) + 1 :]}
+    conditions = frozenset(name.removeprefix("$") for name in names_of(hoisted))
+    return (1, where) if within & (varying | conditions) else (width, hoisted)
 
 
 def gathered(
