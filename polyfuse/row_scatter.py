@@ -30,6 +30,8 @@ THREADS = 256
 Way = Literal["sorted", "merged", "scaled", "keyed"]
 """How updates are combined: in their order; as they come; as integers, scaled to the largest of their place, or in the
 order of floats."""
+Role = Literal["base", "updates", "targets", "order"]
+"""Of an operand: ``h.at[i].add(h)`` reads one array in two roles, with a shape of its own in each."""
 Products = tuple[tuple[str, tuple[Affine, ...]], ...]
 
 
@@ -115,14 +117,19 @@ class RowScatter:
         """The parameter of the result."""
         return f"{self.name}_out"
 
-    def array(self, value: int) -> str:
-        """The parameter of an operand."""
-        return f"{self.scop.statements[value].name}_in"
+    @property
+    def operands(self) -> dict[Role, int]:
+        """The value in each role."""
+        found: dict[Role, int] = {"base": self.base, "updates": self.updates, "targets": self.targets}
+        return found if self.by is None else {**found, "order": self.by}
+
+    def array(self, role: Role) -> str:
+        """The parameter of an operand, one for each role."""
+        return f"{self.scop.statements[self.operands[role]].name}_{role}"
 
     def arrays(self) -> dict[str, int]:
         """The value behind each array parameter that is no share."""
-        read = (self.base, self.updates, self.targets, *([] if self.by is None else [self.by]))
-        return {self.target: self.result, **{self.array(v): v for v in read}}
+        return {self.target: self.result, **{self.array(role): v for role, v in self.operands.items()}}
 
     def shares(self, level: int) -> tuple[str, str]:
         """What the threads of a level leave the next one: of the run that an earlier thread began, and of the one that

@@ -107,8 +107,13 @@ class Scatter:
         return i64 if self.is_apart else self.dtype
 
     def array(self, value: int) -> str:
-        """The parameter of an operand."""
+        """The parameter of updates or an index: a vector, and the same one where a value is both."""
         return f"{self.scop.statements[value].name}_in"
+
+    @property
+    def base_array(self) -> str:
+        """The parameter of the base, another one where updates are the same value: it has the shape of the result."""
+        return f"{self.scop.statements[self.base].name}_base"
 
     @property
     def target(self) -> str:
@@ -117,7 +122,8 @@ class Scatter:
 
     def arrays(self) -> dict[str, int]:
         """The value behind each array parameter."""
-        return {self.target: self.result, **{self.array(v): v for v in (self.base, self.updates, *self.operands)}}
+        read = {self.array(v): v for v in (self.updates, *self.operands)}
+        return {self.target: self.result, self.base_array: self.base, **read}
 
     def cells(self, processors: int, hints: Mapping[str, int]) -> Cells:
         """No blocks where updates go to memory at once."""

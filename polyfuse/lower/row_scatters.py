@@ -14,7 +14,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
 from polyfuse.dtypes import DType, i64
 from polyfuse.lower.inspect import affine_names
-from polyfuse.row_scatter import THREADS, RowScatter
+from polyfuse.row_scatter import THREADS, Role, RowScatter
 from polyfuse.scattered import ONE
 from polyfuse.terms import Apply, Const, Expr, Ref
 
@@ -34,14 +34,14 @@ def seed_kernel(scatter: RowScatter) -> ir.Kernel:
     dtype, vector = scatter.dtype, scatter.vector
     at = vector * (THREADS * (SEEDED * digit("b0") + digit("u")) + Affine.symbol("$t")) + _V
     where = (scatter.total - vector - at.substitute({"$v": 0}),)
-    source, target = scatter.array(scatter.base), scatter.target
+    source, target = scatter.array("base"), scatter.target
     fill = Const(zero(dtype), dtype.compute)
     if scatter.is_filled:
         load, extent = ir.Load("held", source, (Affine.of(0),)), ONE
     else:
         load, extent = ir.Load("held", source, (at,), where, None, fill, vector), scatter.total
     body = (load, ir.Store(target, (at,), Ref("held", dtype.compute), where, None, vector))
-    arrays = [array(scatter, scatter.base, (extent,))]
+    arrays = [array(scatter, "base", (extent,))]
     arrays.append(ir.ArrayParameter(target, dtype, (scatter.total,), readonly=False))
     grid = (scatter.total.ceildiv(THREADS * SEEDED * vector),)
     slots = (ir.Slot("u", SEEDED), ir.Slot("v", vector))
@@ -52,10 +52,10 @@ def zero(dtype: DType) -> bool | int:
     return False if dtype.kind == "b" else 0
 
 
-def array(scatter: RowScatter, value: int, shape: tuple[Affine, ...]) -> ir.ArrayParameter:
-    dtype = scatter.scop.dtype(value)
-    is_wide = scatter.vector > 1 and value in (scatter.base, scatter.updates)
-    return ir.ArrayParameter(scatter.array(value), dtype, shape, alignment=16 if is_wide else dtype.itemsize)
+def array(scatter: RowScatter, role: Role, shape: tuple[Affine, ...]) -> ir.ArrayParameter:
+    dtype = scatter.scop.dtype(scatter.operands[role])
+    is_wide = scatter.vector > 1 and role in ("base", "updates")
+    return ir.ArrayParameter(scatter.array(role), dtype, shape, alignment=16 if is_wide else dtype.itemsize)
 
 
 def row_kernel(
@@ -91,16 +91,16 @@ def _merge(scatter: RowScatter) -> ir.Kernel:
     wide: Expr = read if dtype == i64 else Apply("cast", (read,), i64)
     fill = Const(zero(scatter.dtype), compute)
     body = (
-        ir.Load(read.name, scatter.array(scatter.targets), (row,), here, None, Const(0, dtype)),
+        ir.Load(read.name, scatter.array("targets"), (row,), here, None, Const(0, dtype)),
         ir.Let(place.name, wide),
-        ir.Load(update.name, scatter.array(scatter.updates), (row, column), (*here, edge), None, fill, scatter.vector),
+        ir.Load(update.name, scatter.array("updates"), (row, column), (*here, edge), None, fill, scatter.vector),
         ir.AtomicUpdate(
             scatter.target, (place, column), scatter.monoid, update, (*here, edge), None, scatter.vector
         ),
     )
     arrays = [
-        array(scatter, scatter.updates, (scatter.count, scatter.width)),
-        array(scatter, scatter.targets, (scatter.count,)),
+        array(scatter, "updates", (scatter.count, scatter.width)),
+        array(scatter, "targets", (scatter.count,)),
         ir.ArrayParameter(scatter.target, scatter.dtype, (scatter.places, scatter.width), readonly=False),
     ]
     grid = (scatter.count.ceildiv(groups * ROWS), scatter.width.ceildiv(scatter.lanes * scatter.vector))

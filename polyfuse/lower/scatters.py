@@ -45,11 +45,10 @@ def _seed(scatter: Scatter) -> ir.Kernel:
     """The result begins as the base."""
     place, where, grid = _elementwise(scatter)
     dtype = scatter.dtype
-    load = ir.Load("held", scatter.array(scatter.base), place, where, None, Const(0, dtype))
+    load = ir.Load("held", scatter.base_array, place, where, None, Const(0, dtype))
     body = (load, ir.Store(scatter.target, place, Ref("held", dtype), where))
-    source = _source(scatter, scatter.base, scatter.shape)
     result = ir.ArrayParameter(scatter.target, dtype, scatter.shape, readonly=False)
-    return _kernel(f"{scatter.name}_seed", body, grid, [source, result])
+    return _kernel(f"{scatter.name}_seed", body, grid, [_base(scatter), result])
 
 
 def _finish(scatter: Scatter) -> ir.Kernel:
@@ -61,11 +60,11 @@ def _finish(scatter: Scatter) -> ir.Kernel:
     some = Apply("greater", (counted, Const(0, i64)), bool_)  # no update at all is not zero times infinity
     body = (
         ir.Load(update.name, scatter.array(scatter.updates), (Affine.of(0),)),
-        ir.Load(held.name, scatter.array(scatter.base), place, where, None, Const(0, dtype)),
+        ir.Load(held.name, scatter.base_array, place, where, None, Const(0, dtype)),
         ir.Load(counted.name, scatter.into, place, where, None, Const(0, i64)),
         ir.Store(scatter.target, place, Apply("where", (some, added, held), dtype), where),
     )
-    sources = [_source(scatter, scatter.updates, (ONE,)), _source(scatter, scatter.base, scatter.shape)]
+    sources = [_vector(scatter, scatter.updates), _base(scatter)]
     counts = ir.ArrayParameter(scatter.into, i64, scatter.shape)
     result = ir.ArrayParameter(scatter.target, scatter.dtype, scatter.shape, readonly=False)
     return _kernel(f"{scatter.name}_finish", body, grid, [*sources, counts, result])
@@ -79,9 +78,13 @@ def _elementwise(scatter: Scatter) -> tuple[tuple[Affine, ...], tuple[Affine, ..
     return place, (last - across - 1,), (last.ceildiv(THREADS * SLOTS), *rows)
 
 
-def _source(scatter: Scatter, value: int, shape: Shape) -> ir.ArrayParameter:
+def _base(scatter: Scatter) -> ir.ArrayParameter:
+    return ir.ArrayParameter(scatter.base_array, scatter.dtype, scatter.shape, alignment=scatter.dtype.itemsize)
+
+
+def _vector(scatter: Scatter, value: int) -> ir.ArrayParameter:
     dtype = scatter.scop.dtype(value)
-    return ir.ArrayParameter(scatter.array(value), dtype, shape, alignment=dtype.itemsize)
+    return ir.ArrayParameter(scatter.array(value), dtype, (_length(scatter, value),), alignment=dtype.itemsize)
 
 
 def _kernel(
@@ -104,7 +107,7 @@ def _kernel(
 def _merge(scatter: Scatter, cells: Cells, site: int) -> ir.Kernel:
     """Every update merged, by blocks with cells of their own, or at once by as many as there are updates for."""
     read = dict.fromkeys(scatter.operands if scatter.is_apart else (scatter.updates, *scatter.operands))
-    arrays = [_source(scatter, v, (_length(scatter, v),)) for v in read]
+    arrays = [_vector(scatter, v) for v in read]
     waves, name, size = scatter.count.ceildiv(THREADS * SLOTS), f"{scatter.name}_merge", elements(scatter.shape)
     if not cells.blocks or size is None:
         arrays.append(ir.ArrayParameter(scatter.into, scatter.merged, scatter.shape, readonly=False))

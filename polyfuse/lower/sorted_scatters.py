@@ -21,7 +21,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
 from polyfuse.dtypes import bool_, i64
 from polyfuse.lower.row_scatters import array, column_of, row_digits, row_kernel, seed_kernel, zero
-from polyfuse.row_scatter import LENGTH, THREADS, RowScatter
+from polyfuse.row_scatter import LENGTH, THREADS, Role, RowScatter
 from polyfuse.scalars import MONOIDS
 from polyfuse.scattered import ONE
 from polyfuse.scop import neutral
@@ -81,7 +81,6 @@ class _Walk:
     # ---------------------------------------------------------------- the two kernels
     def walks(self) -> ir.Kernel:
         """Updates are combined."""
-        s = self.scatter
         before = self._place("before", self.start - 1, (self.start - 1, self._exists(self.start)))
         body = [
             *before,
@@ -93,7 +92,7 @@ class _Walk:
             *self._further(),
             *self._leaves(_bool("exists"), _bool("crosses"), _ref("current")),
         ]
-        arrays = [self._read(s.base), self._read(s.updates), self._read(s.targets), self._read(s.order)]
+        arrays = [self._read("base"), self._read("updates"), self._read("targets"), self._read("order")]
         return self._made("walk", [*arrays, *self._written()], body)
 
     def joins(self) -> ir.Kernel:
@@ -111,7 +110,7 @@ class _Walk:
         body.append(ir.For("k", trips, tuple(self._shares())))
         body += [self._store(s.target, _ref("current"), _bool("is_live"))] if self.is_last else self._passed_on()
         shares = [self._share(name, self.level - 1) for name in s.shares(self.level - 1)]
-        arrays = [self._read(s.targets), self._read(s.order), *shares]
+        arrays = [self._read("targets"), self._read("order"), *shares]
         return self._made(f"join{self.level}", [*arrays, *self._written()], body)
 
     def _made(self, what: str, arrays: list[ir.ArrayParameter], body: list[ir.Op]) -> ir.Kernel:
@@ -122,12 +121,12 @@ class _Walk:
         return row_kernel(f"{s.name}_{what}", arrays, tuple(body), grid, row_digits(s), (ir.Slot("v", s.vector),))
 
     # ---------------------------------------------------------------- arrays
-    def _read(self, value: int) -> ir.ArrayParameter:
+    def _read(self, role: Role) -> ir.ArrayParameter:
         s = self.scatter
-        if value in (s.targets, s.order):
-            return array(s, value, (s.count,))
-        rows = s.count if value == s.updates else s.places
-        return array(s, value, (ONE,) if value == s.base and s.is_filled else (rows, s.width))
+        if role in ("targets", "order"):
+            return array(s, role, (s.count,))
+        rows = s.count if role == "updates" else s.places
+        return array(s, role, (ONE,) if role == "base" and s.is_filled else (rows, s.width))
 
     def _share(self, name: str, level: int, readonly: bool = True) -> ir.ArrayParameter:
         s = self.scatter
@@ -149,8 +148,8 @@ class _Walk:
         order = Ref(f"{name}_row", s.scop.dtype(s.order))
         read = Ref(f"{name}_read", s.scop.dtype(s.targets))
         return [
-            ir.Load(order.name, s.array(s.order), (position,), where, None, Const(0, order.dtype)),
-            ir.Load(read.name, s.array(s.targets), (order,), where, None, Const(_NOWHERE, read.dtype)),
+            ir.Load(order.name, s.array("order"), (position,), where, None, Const(0, order.dtype)),
+            ir.Load(read.name, s.array("targets"), (order,), where, None, Const(_NOWHERE, read.dtype)),
             ir.Let(name, read if read.dtype == i64 else Apply("cast", (read,), i64)),
         ]
 
@@ -196,7 +195,7 @@ class _Walk:
     # ---------------------------------------------------------------- updates
     def _filling(self) -> list[ir.Op]:
         s = self.scatter
-        return [ir.Load("filling", s.array(s.base), (Affine.of(0),))] if s.is_filled else []
+        return [ir.Load("filling", s.array("base"), (Affine.of(0),))] if s.is_filled else []
 
     def _updates(self) -> list[ir.Op]:
         """A few updates: everything that they read first, then one after the other."""
@@ -207,11 +206,11 @@ class _Walk:
             body += self._place(f"place{j}", entry, (self._exists(entry),))
         for j in range(AHEAD):
             row, here = Ref(f"place{j}_row", s.scop.dtype(s.order)), (self._exists(self.entry(j)),)
-            body.append(self._load(f"update{j}", s.array(s.updates), row, here, None))
+            body.append(self._load(f"update{j}", s.array("updates"), row, here, None))
             body.append(ir.Let(f"is_new{j}", _not(_same(f"place{j}", _previous(j)))))
             if not s.is_filled:
                 mask = _bool(f"is_new{j}")
-                body.append(self._load(f"base{j}", s.array(s.base), _ref(f"place{j}"), here, mask))
+                body.append(self._load(f"base{j}", s.array("base"), _ref(f"place{j}"), here, mask))
         for j in range(AHEAD):
             is_new, base = _bool(f"is_new{j}"), Ref("filling" if s.is_filled else f"base{j}", compute)
             body += self._ends(_both(is_new, _owned()), _ref(_previous(j)))
@@ -232,7 +231,7 @@ class _Walk:
             body.append(ir.Let(f"is_same{j}", _both(_bool("exists"), _same(f"place{j}", "current"))))
         for j, entry in enumerate(entries):
             row, mask = Ref(f"place{j}_row", s.scop.dtype(s.order)), _bool(f"is_same{j}")
-            body.append(self._load(f"update{j}", s.array(s.updates), row, (self._exists(entry),), mask))
+            body.append(self._load(f"update{j}", s.array("updates"), row, (self._exists(entry),), mask))
         for j in range(AHEAD):
             combined = self._combined(self.total, Ref(f"update{j}", compute))
             body.append(ir.Let("total", Apply("where", (_bool(f"is_same{j}"), combined, self.total), compute)))

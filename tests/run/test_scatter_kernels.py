@@ -226,3 +226,27 @@ def test_the_disk_cache_keeps_the_kernels(name: str) -> None:
     found = decode(json.loads(json.dumps(encode(plan, plan.program))), plan.program)
     assert kernels(found) == kernels(plan)
     np.testing.assert_array_equal(run_plan(found, list(arrays))[0], function(*arrays))
+
+
+def onto_itself(x: Any) -> Any:
+    h = x.copy()
+    np.add.at(h, x % x.shape[0], np.broadcast_to(x, x.shape))
+    return h
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("donated", [(), ("x",)])
+@pytest.mark.parametrize(("dtype", "shape"), [("u16", 1), ("u16", 7), ("i32", 7), ("f16", 1)])
+def test_one_array_may_be_the_base_and_the_updates(
+    dtype: str, shape: int, donated: tuple[str, ...], fuse: bool
+) -> None:
+    """Names of a kernel's parameters are its own: each array comes in once in every role."""
+    x = np.arange(3, 3 + shape).astype(dtype[0] + str(int(dtype[1:]) // 8))
+    function = onto_itself if dtype != "f16" else lambda x: at(np.add)(x, np.zeros(x.shape, np.int64), x)
+    plan = pf.jit(function, fuse=fuse, donate=donated).plan(pf.spec(f"{dtype}[{shape}]"), target="h200")
+    assert kernels(plan)
+    for kernel in kernels(plan):
+        names = [p.name for p in kernel.parameters]
+        assert len(set(names)) == len(names), kernel.name
+    (found,) = run_plan(plan, [x.copy()])
+    np.testing.assert_array_equal(found, function(x))

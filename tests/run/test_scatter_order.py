@@ -229,7 +229,7 @@ def test_rows_are_moved_in_wide_accesses() -> None:
     plan = planned(add, "f32[V, 256]", f"i64[{MANY}]", f"f32[{MANY}, 256]")
     walk = next(launch.kernel for launch in plan.launches if launch.kernel.name.endswith("walk"))
     wide = [op for op in flatten(walk.body) if isinstance(op, Load) and op.vector == 4]
-    assert {op.array for op in wide} == {"x_in", "u_in"}
+    assert {op.array for op in wide} == {"x_base", "u_updates"}
     symbolic = planned(add, "f32[V, W]", f"i64[{MANY}]", f"f32[{MANY}, W]")
     assert any(not g.holds({"V": 9, "N": 9, "W": 255}) for g in symbolic.guards)
 
