@@ -261,15 +261,10 @@ GRANULE = 64
 time: sums of columns in pieces of 32 bytes take 1.4 times as long, 2.0 times where rows are not aligned (H200)."""
 
 
-SCATTERED = (1024, 0.15)
+SCATTERED = (1024, 0.5)
 """Pieces of rows in bytes below which a panel that is written row by row costs more, and how much: softmax over the
-middle axis of 64 x 512 x 4096 takes 278 us on an H200, of 256 x 128 x 4096 272, of 32 x 100 x 30000 209, where their
-bytes take 259, 259 and 187."""
-
-
-HELD_APART = 1.0
-"""What it adds to the reads of clusters besides: group norms of 168 MB, channels last, 10 to 32 of them a group, take
-135 to 148 us on an H200 in pieces of 64 and 128 bytes, 148 to 198 of 40; in whole planes 95."""
+middle axis of 64 x 2048 x 1024 takes 391 us on an H200, where its bytes take 259, of 64 x 512 x 4096 278, which is less
+than this says."""
 
 
 SCANNED = 3.0

@@ -93,9 +93,9 @@ def count(kernel: CompiledKernel, pattern: str) -> int:
 def test_one_reciprocal_serves_the_slots_of_a_divisor() -> None:
     kernel = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0, 1)))")
     assert count(kernel, r"fma\.rn\.f32") == 16 * 4
-    assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 and count(kernel, r"(div|rcp)\.rn\.f64") == 1  # the rare branch's
+    assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 + 16  # the reciprocal, and the branch that is rarely taken
     per_column = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0,)))")
-    assert count(per_column, r"(div|rcp)\.rn\.f32") == 4 and count(per_column, r"(div|rcp)\.rn\.f64") == 4
+    assert count(per_column, r"(div|rcp)\.rn\.f32") == 4 + 16
 
 
 @pytest.mark.ptx
