@@ -261,10 +261,15 @@ GRANULE = 64
 time: sums of columns in pieces of 32 bytes take 1.4 times as long, 2.0 times where rows are not aligned (H200)."""
 
 
-SCATTERED = (1024, 0.5)
-"""Pieces of rows in bytes below which a panel that is written row by row costs more, and how much: softmax over the
-middle axis of 64 x 2048 x 1024 takes 391 us on an H200, where its bytes take 259, of 64 x 512 x 4096 278, which is less
-than this says."""
+SCATTERED = ((128, 0.5), (1024, 0.15))
+"""(bytes, how much more) of pieces of rows below so many bytes that a panel writes row by row: softmax over the middle
+axis of 64 x 512 x 4096 in pieces of 128 bytes takes 278 us on an H200, in pieces of 64 of 256 x 128 x 4096 272, of
+32 x 100 x 30000 209 and of 64 x 2048 x 1024 391, where their bytes take 259, 259, 187 and 259."""
+
+
+HELD_APART = 1.0
+"""What it adds to the reads of clusters besides: group norms of 168 MB, channels last, 10 to 32 of them a group, take
+135 to 148 us on an H200 in pieces of 64 and 128 bytes, 148 to 198 of 40; in whole planes 95."""
 
 
 SCANNED = 3.0
@@ -281,11 +286,13 @@ def _scattering(
     itemsize = scop.dtype(store.value, store.component).itemsize
     piece = _run(store.place[-1], schedule, schedule.threads) * itemsize
     pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints)) * itemsize
-    if piece >= min(SCATTERED[0], pitch):
+    if piece >= min(SCATTERED[-1][0], pitch):
         return 0.0
     rows = {name[1:] for e in store.place[:-1] if isinstance(e, Affine) for name in e.names()}
     scanned = frozenset[str]().union(*[scanned_digits(scop, p) for p in schedule.placed])
-    return SCANNED if rows & scanned else SCATTERED[1] if rows & summed else 0.0
+    if rows & scanned:
+        return SCANNED
+    return next(more for bytes_, more in SCATTERED if piece < bytes_) if rows & summed else 0.0
 
 
 def _granules(
@@ -303,5 +310,5 @@ def _granules(
     if not SECTOR <= piece < pitch:
         return 1.0
     touched = piece + GRANULE - math.gcd(piece, pitch, GRANULE)
-    apart = HELD_APART if schedule.cluster > 1 and piece < SCATTERED[0] else 0.0
+    apart = HELD_APART if schedule.cluster > 1 and piece < SCATTERED[-1][0] else 0.0
     return 1.0 + (max(touched, GRANULE) / piece - 1.0) / 2 + apart
