@@ -73,7 +73,7 @@ def test_rotary_moves_sixteen_bytes_an_instruction_and_chooses_nothing_at_run_ti
 @pytest.mark.parametrize(
     ("function", "specs", "sizes", "tiles"),
     [
-        (rotary, ROTARY, {"B": 2, "S": 3, "H": 5}, {"region": {"lanes": 8}}),
+        (rotary, ROTARY, {"B": 4, "S": 3, "H": 5}, {"region": {"lanes": 8}}),
         (halves_swapped, ("f32[N~65536, 64]",), {"N": 7}, {"multiply": {"lanes": 8, "unroll": 2}}),
         (three_pieces, ("f32[N~65536, 32]", "f32[N, 32]"), {"N": 9}, {"region": {"lanes": 4, "unroll": 4}}),
         (shifted_by_three, ("f32[N~65536, 64]",), {"N": 5}, {}),

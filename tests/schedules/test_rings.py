@@ -194,7 +194,7 @@ def test_a_matrix_that_is_needed_twice_goes_through_a_ring_once(program) -> None
     ("specs", "parameters"),
     [
         (("bf16[16384, 16384]", "bf16[16384]", "bf16[16384]"), {"lanes": 512, "unroll": 1}),  # two rows would spill
-        (("f16[32768, 8192]", "f16[8192]", "f16[32768]"), {"lanes": 512, "unroll": 4}),
+        (("f16[32768, 8192]", "f16[8192]", "f16[32768]"), {"lanes": 256, "chunks": 4, "unroll": 2}),
         (("f32[262144, 1024]", "f32[1024]", "f32[262144]"), {"lanes": 256, "unroll": 8}),
     ],
 )
