@@ -219,23 +219,28 @@ def picking(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
     """By how much truths stretch the memory time of a kernel that loads all before it combines."""
     if not in_phases(scop, schedule, target, sizes):
         return 1.0
-    known = {placed.name: placed for placed in schedule.placed}
+    truths = set[str]()
     for placed in schedule.placed:
         statement = scop.statements[placed.value]
-        if placed.role != "compute" or not isinstance(statement, Statement) or not statement.truths:
-            continue
-        loaded = any(_is_loaded(known, placed.providers[k]) for k in statement.truths)
-        if loaded and sizes.product(placed.digits(), ("slot",)) >= PICKED[0]:
-            return PICKED[1]
-    return 1.0
+        many = sizes.product(placed.digits(), ("slot",)) >= PICKED[0]
+        if many and placed.role == "compute" and isinstance(statement, Statement):
+            truths |= {placed.providers[k] for k in statement.truths}
+    return PICKED[1] if truths and not truths.isdisjoint(_loaded(schedule)) else 1.0
 
 
-def _is_loaded(known: Mapping[str, Placed], name: str) -> bool:
-    """Whether a placed value is, or is computed of, what is loaded."""
-    placed = known.get(name)
-    if placed is None:
-        return False
-    return placed.role == "load" or any(_is_loaded(known, provider) for provider in placed.providers)
+def _loaded(schedule: KernelSchedule) -> set[str]:
+    """The placed statements that load, and those computed of what they load, not of indices alone."""
+    users = dict[str, list[str]]()
+    for placed in schedule.placed:
+        for provider in placed.providers:
+            users.setdefault(provider, []).append(placed.name)
+    found = {p.name for p in schedule.placed if p.role == "load"}
+    reached = list(found)
+    while reached:
+        fresh = [user for user in users.get(reached.pop(), ()) if user not in found]
+        found.update(fresh)
+        reached += fresh
+    return found
 
 
 def _comes_back(scop: Scop, schedule: KernelSchedule) -> bool:

@@ -91,8 +91,9 @@ class _Given:
         return prod(n.evaluate(self.hints) for n in shape)
 
     def is_strided(self, node: Node) -> bool:
-        known = isinstance(node, expr.Input) and node.position < len(self.layouts)
-        return known and self.layouts[node.position].strides is not None  # type: ignore[union-attr]
+        if not isinstance(node, expr.Input) or node.position >= len(self.layouts):
+            return False
+        return self.layouts[node.position].strides is not None
 
     def number_type(self, shape: Shape) -> tuple[DType, tuple[AnyGuard, ...]]:
         """The shortest type that numbers the elements of an array, and a guard for the sizes for which it does."""

@@ -78,9 +78,10 @@ def test_the_same_of_float64(hard: bool) -> None:
         assert q == dividend / divisor
 
 
-def compiled(body: str, threads: int = 256, dtype: dtypes.DType = dtypes.f32) -> CompiledKernel:
+def compiled(body: str, threads: int = 256, dtype: dtypes.DType = dtypes.f32, rows: int = 4) -> CompiledKernel:
     lines = ("v = load(x, 4 * thread(), TILE)", body)
-    source = "TILE = Tile((4, 4), (1024, 1), vector=4)\ndef k(x, y):\n" + "".join(f"    {line}\n" for line in lines)
+    tile = f"TILE = Tile(({rows}, 4), (1024, 1), vector=4)\n"
+    source = tile + "def k(x, y):\n" + "".join(f"    {line}\n" for line in lines)
     parameters = [ArrayParameter(n, dtype, (Affine.symbol("N"),), readonly=n == "x") for n in "xy"]
     return compile_kernel(source, "k", parameters, threads, (9, 0))
 
@@ -96,6 +97,13 @@ def test_one_reciprocal_serves_the_slots_of_a_divisor() -> None:
     assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 + 16  # the reciprocal, and the branch that is rarely taken
     per_column = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0,)))")
     assert count(per_column, r"(div|rcp)\.rn\.f32") == 4 + 16
+
+
+@pytest.mark.ptx
+def test_many_slots_divide_in_float64_where_one_is_odd() -> None:
+    kernel = compiled("store(y, 4 * thread(), TILE, v / reduce_sum(v, (0, 1)))", rows=8)
+    assert count(kernel, r"(div|rcp)\.rn\.f32") == 1 and count(kernel, r"(div|rcp)\.rn\.f64") == 1
+    assert count(kernel, r"fma\.rn\.f64") == 32 * 2 and count(kernel, r"cvt\.rn\.f32\.f64") == 32
 
 
 @pytest.mark.ptx

@@ -28,6 +28,7 @@ def test_a_reduction_over_two_dimensions_is_one_long_row() -> None:
     plan = pf.jit(lambda x: x.sum(axis=(1, 2))).plan(pf.spec("f32[1000, 96, 100]"), target="h200")
     (kernel,) = plan.kernels
     assert kernel.strategy == "rows"
+    assert "9600 * block(0)" in plan.source(), "a row of 9600 elements"
     assert plan.source().count("for ") <= 1, "whole in registers or in one loop, not a loop for each dimension"
 
 

@@ -4,8 +4,9 @@
 
 with fused multiply-adds.  The first step makes q one of the two floats next to x/d, the second one then gives the
 nearest (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), where remainder
-and quotient stay normal numbers: dividends between the `bounds` of their divisor, or positive zero.  One branch takes a
-fragment with any other to IEEE's division or, where they are many, to division in float64.
+and quotient stay normal numbers: dividends between the limits that `LARGE` and `QUOTIENT` set for their divisor, or
+positive zero.  One branch takes a fragment with any other to IEEE's division or, where they are many, to division in
+float64.
 
 A quotient of two float32 is no middle between two floats, not even between two subnormal ones, unless float64 has it
 exactly, and else lies further from one than float64 errs: the nearest float64, rounded, is the nearest float32.
@@ -39,8 +40,8 @@ last bit are numbers (2^-100 / 2^46 is 2^-146, 2^-900 / 2^104 is 2^-1004)."""
 QUOTIENT = {F32: 2.0**120, F64: 2.0**1000}
 """And quotients between 1/QUOTIENT and it."""
 MANY = 32
-"""Slots that divide in float64: softmax of 98304 rows of 1024 with elements below 2^-100 takes 361 us so on an H200,
-739 by IEEE's.  Fewer are those of pieces, which have no registers for it."""
+"""Slots from which a fragment divides in float64 there: softmax of 98304 rows of 1024 with elements below 2^-100 takes
+361 us so on an H200, 739 by IEEE's.  Fewer are those of pieces, which have no registers for it."""
 SHARED = 4
 """Slots per divisor from which one reciprocal for all of them is cheaper than a division for each."""
 
