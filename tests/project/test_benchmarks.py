@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import calls, compile
+from benchmarks import calls, compile, shapes
 
 RESULTS = Path(calls.RESULTS).parent
 
@@ -30,3 +30,11 @@ def test_the_record_of_compilation_keeps_its_limits() -> None:
     assert found["import ms"] <= 150 and [row[0] for row in found["rows"]] == [case.name for case in compile.CASES]
     for _, cold, ahead, limit, warm, warm_limit in found["rows"]:
         assert cold <= limit and ahead <= limit and warm <= warm_limit
+
+
+def test_new_shapes_of_known_classes_are_told_from_those_that_compile(capsys: pytest.CaptureFixture[str]) -> None:
+    found = shapes.record(shapes.Host(), 6)
+    rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+    assert [row["program"] for row in rows[::2]] == list(shapes.NAMES)
+    assert all(row["kernels"] <= row["plans"] <= 6 for row in rows)
+    assert len(set(shapes.random_shapes(100, 12, seed=4))) == 100
