@@ -2,8 +2,8 @@
 
 Every program meets shapes that it has not seen; each result is checked against float64.  What counts is how many plans
 and kernels they take, and what the call costs that meets a new shape: where its class of sizes is known, the time to
-find that out; else planning and compiling (no disk cache is read).  On a GPU, `torch.compile` meets the same shapes with
-sizes dynamic from its second one on, as by default.
+find that out; else planning and compiling (no disk cache is read).  On a GPU, `torch.compile` meets the same shapes,
+with sizes dynamic from its second one on, as by default.
 """
 
 from __future__ import annotations
