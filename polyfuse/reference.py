@@ -9,7 +9,6 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse import library_functions
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, f64, integer_limits
 from polyfuse.errors import ArgumentError
@@ -34,8 +33,9 @@ from polyfuse.expr import (
     View,
     topological,
 )
+from polyfuse.library_calls import functions
+from polyfuse.library_calls.scatter import scatter
 from polyfuse.scalars import CASCADES
-from polyfuse.scatter import scatter
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref, before, conditions
 
 Array = npt.NDArray[Any]
@@ -276,11 +276,11 @@ class Evaluation:
             result = np.empty(self.shape(node.shape), node.dtype.numpy)
             given = [a.astype(o.dtype.numpy, copy=False) for a, o in zip(operands, node.operands, strict=True)]
             if call.function is None:
-                library_functions.call(np, call.name, [*given, result], dict(call.settings))
+                functions.call(np, call.name, [*given, result], dict(call.settings))
             else:
                 call.function(*given, result, stream=0)
         elif call.function is None:
-            result = library_functions.call(np, call.name, operands, dict(call.settings))
+            result = functions.call(np, call.name, operands, dict(call.settings))
         else:
             result = call.function(*operands, **dict(call.settings))
         return result[node.result] if isinstance(result, (tuple, list)) else result

@@ -12,7 +12,7 @@ from polyfuse.dtypes import DType, bool_
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program
 from polyfuse.rewrites.refinement import relabelled
 from polyfuse.scalars import RECURRENCE
-from polyfuse.scatter_operands import index_operands, narrow_updates
+from polyfuse.scatters.operands import index_operands, narrow_updates
 from polyfuse.scop import AnyStatement, InputStatement, OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, before, rewrite
 

@@ -28,7 +28,9 @@ from polyfuse import dtypes, expr
 from polyfuse.dtypes import DType
 from polyfuse.expr import Node, Program
 
-_MODULES = tuple("affine bindings contractions errors expr kernel options plan schedule target terms verdict".split())
+_MODULES = tuple(
+    "affine bindings errors expr kernel library_calls.contractions options plan schedule target terms verdict".split()
+)
 
 
 _PLAIN = (type(None), bool, int, str)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from typing import assert_never
 
-from polyfuse.row_scatter import WIDEST, RowScatter, Volume, Way, joins
-from polyfuse.scattered import CAPACITIES, SHARED, Scatter, elements
+from polyfuse.scatters.call import elements
+from polyfuse.scatters.elements import CAPACITIES, SHARED, ElementScatter
+from polyfuse.scatters.rows import WIDEST, joins
+from polyfuse.scatters.ways import Volume, Way
 from polyfuse.target import Target
 
 LINE = 128
@@ -35,7 +36,7 @@ SORTING = 1.6e-4
 """Seconds of host time of the library's sort."""
 
 
-def merging_seconds(scatter: Scatter, in_cells: bool, target: Target, sizes: Mapping[str, int]) -> float:
+def merging_seconds(scatter: ElementScatter, in_cells: bool, target: Target, sizes: Mapping[str, int]) -> float:
     """Of all its launches."""
     count, places = scatter.count.evaluate(sizes), 1
     for extent in scatter.shape:
@@ -57,17 +58,6 @@ def sorting_seconds(count: int, itemsize: int, target: Target) -> float:
     """Of a radix sort of keys with their 64-bit positions, a pass per byte of a key; or of the host, that begins it."""
     passes = itemsize * max(PASS, count * PASSED)
     return max(passes + 2 * target.launch + count * PASSED, SORTING)
-
-
-def volume(scatter: RowScatter, sizes: Mapping[str, int]) -> Volume:
-    """At these sizes."""
-    scop = scatter.scop
-    rows, updates, result = (
-        prod(n.evaluate(sizes) for n in scop.shape(v)) for v in (scatter.targets, scatter.updates, scatter.result)
-    )
-    width = updates // max(1, rows)
-    places = result // max(1, width)
-    return Volume(rows, width, places, scatter.dtype.itemsize, scop.dtype(scatter.targets).itemsize)
 
 
 def walking_seconds(v: Volume, target: Target) -> float:

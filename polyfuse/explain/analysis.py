@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from polyfuse.contractions import NAME, Contraction
-from polyfuse.cost.scatters import merging_seconds, rows_seconds, sorting_seconds, volume, walking_seconds
+from polyfuse.cost.scatters import merging_seconds, rows_seconds, sorting_seconds, walking_seconds
 from polyfuse.explain.kernels import by_step, host_seconds, launch_cost
+from polyfuse.library_calls.contractions import NAME, Contraction
 from polyfuse.planning.program_costs import array_layouts, size_hints
-from polyfuse.row_scatter import ORDER, RowScatter
-from polyfuse.scattered import Scatter
+from polyfuse.scatters.elements import ElementScatter
+from polyfuse.scatters.rows import ORDER, RowScatter
 from polyfuse.scop import OpaqueStatement
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def _scatter_seconds(
     rows = RowScatter.of(plan.scop, statement, size_hints(plan.program), layouts)
     if rows is not None:
         seconds = rows_seconds if rows.by is None else walking_seconds
-        return seconds(volume(rows, sizes), plan.target)
-    scatter = Scatter.of(plan.scop, statement, plan.options.atomics)
+        return seconds(rows.volume(sizes), plan.target)
+    scatter = ElementScatter.of(plan.scop, statement, plan.options.atomics)
     assert scatter is not None, "kernels in place of a call that no kernel makes"
     in_cells = any(launch.kernel.shared for launch in step.launches)
     return merging_seconds(scatter, in_cells, plan.target, sizes)

@@ -28,7 +28,7 @@ from polyfuse.plan import Launch, LibraryCall
 from polyfuse.planning.choose import rejected
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.planning.steering import Steering
-from polyfuse.row_scatter import ORDER, SORTED
+from polyfuse.scatters.rows import ORDER, SORTED
 from polyfuse.scop import Scop, Statement
 from polyfuse.strategies.atomics import UNUSED
 from polyfuse.strategies.catalogue import FALLBACKS

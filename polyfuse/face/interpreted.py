@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse import contractions
 from polyfuse.backends.interpreter import run_kernel
 from polyfuse.bindings import (
     FAULT,
@@ -26,6 +25,7 @@ from polyfuse.bindings import (
 )
 from polyfuse.expr import Input
 from polyfuse.kernel import ArrayParameter, ScalarParameter
+from polyfuse.library_calls import contractions
 from polyfuse.plan import Launch, LibraryCall, Plan
 from polyfuse.reference import bind_sizes
 from polyfuse.run.libraries.numpy_arrays import NUMPY

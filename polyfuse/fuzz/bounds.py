@@ -352,7 +352,7 @@ class Bounded(Evaluation):
         return found
 
     def scatter_error(self, node: Scatter) -> Any:
-        from polyfuse.scatter import scatter
+        from polyfuse.library_calls.scatter import scatter
 
         points = self.points(node.updates.shape, node.index, node.operands)
         index = tuple(DataIndex(k) for k in range(len(points)))

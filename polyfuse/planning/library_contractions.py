@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from polyfuse import expr
 from polyfuse.bindings import Layout
-from polyfuse.contractions import NAME, Found, contractions
 from polyfuse.dtypes import DType, bf16, f16, f32, f64
 from polyfuse.expr import Call, Node, Program
+from polyfuse.library_calls.contractions import NAME, Found, contractions
 from polyfuse.options import Options
 from polyfuse.planning.choose import Pricer
 from polyfuse.planning.program_costs import ProgramCosts, program_costs

@@ -12,12 +12,12 @@ from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.cost.prices import price
 from polyfuse.cost.scatters import way_seconds
 from polyfuse.expr import Program
-from polyfuse.index_ranges import settle_bounds
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.planning.assembly import assemble
 from polyfuse.planning.choose import Pricer
 from polyfuse.planning.forms import in_one_pass, in_two_stages
+from polyfuse.planning.index_ranges import settle_bounds
 from polyfuse.planning.library_contractions import give_to_library
 from polyfuse.planning.members import packed
 from polyfuse.planning.program_costs import program_costs, size_hints

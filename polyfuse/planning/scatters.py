@@ -13,12 +13,12 @@ from polyfuse.errors import ScheduleError
 from polyfuse.expr import Shape
 from polyfuse.kernel import Kernel
 from polyfuse.legality.atomic import scattered
-from polyfuse.lower.row_scatters import row_kernels
-from polyfuse.lower.scatters import merging_kernels
-from polyfuse.lower.sorted_scatters import sorted_kernels
+from polyfuse.lower.scatters.elements import merging_kernels
+from polyfuse.lower.scatters.rows import row_kernels
+from polyfuse.lower.scatters.sorted_rows import sorted_kernels
 from polyfuse.planning.program_costs import ProgramCosts
-from polyfuse.row_scatter import RowScatter
-from polyfuse.scattered import Scatter, fits
+from polyfuse.scatters.elements import ElementScatter, fits
+from polyfuse.scatters.rows import RowScatter
 from polyfuse.scop import OpaqueStatement, Scop, Statement
 from polyfuse.terms import Const
 
@@ -68,7 +68,7 @@ def _rows(costs: ProgramCosts, scatter: RowScatter, step: int) -> Scattering:
 
 def _merged(costs: ProgramCosts, statement: OpaqueStatement, step: int, site: int) -> Scattering | None:
     """Of a scatter whose updates may meet in any order."""
-    scatter = Scatter.of(costs.scop, statement, costs.options.atomics)
+    scatter = ElementScatter.of(costs.scop, statement, costs.options.atomics)
     if scatter is None or any(v in costs.layouts and costs.layouts[v].strides for v in statement.operands):
         return None
     verdict = scattered(scatter.name, scatter.monoid, scatter.merged, costs.options.atomics)

@@ -6,8 +6,8 @@
 
 Of assignments the last one stays: the largest position of an update, which needs no order to be found.  Other updates
 are combined in whatever way is the fastest of those that give the same bits in every run: sorted by their place and
-walked (`polyfuse.lower.sorted_scatters`; the library sorts, whole rows at a time), or merged as they come where they
-are integers, or stand for floats (`polyfuse.rewrites.unordered`).
+walked (`polyfuse.lower.scatters.sorted_rows`; the library sorts, whole rows at a time), or merged as they come where
+they are integers, or stand for floats (`polyfuse.rewrites.integer_scatters`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from polyfuse.dtypes import DType, bool_, i16, i32, i64
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, Gather, IndexEntry, Node, Program, Scatter, Shape
 from polyfuse.options import Options
+from polyfuse.rewrites.integer_scatters import MOST, keyed_extreme, scaled_sum
 from polyfuse.rewrites.rebuild import rebuild_program
-from polyfuse.rewrites.unordered import MOST, keyed_extreme, scaled_sum
-from polyfuse.row_scatter import MERGED, ORDER, SORTED, Volume, Way
-from polyfuse.scatter_operands import narrowed
-from polyfuse.scattered import is_mergeable, is_merged
+from polyfuse.scatters.elements import is_merged
+from polyfuse.scatters.operands import narrowed
+from polyfuse.scatters.rows import MERGED, ORDER, SORTED
+from polyfuse.scatters.ways import Volume, Way, is_mergeable
 
 LIMITS: Mapping[DType, int] = {i16: 2**15 - 1, i32: 2**31 - 1}
 """Numbers that a key holds: short ones take a radix sort fewer passes."""

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from polyfuse.bindings import Layout
-from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
+from polyfuse.library_calls.contractions import Contraction
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from polyfuse import contractions, expr
+from polyfuse import expr
 from polyfuse.bindings import (
     FAULT,
     LAUNCHED,
@@ -29,6 +29,7 @@ from polyfuse.dtypes import DType, u8
 from polyfuse.errors import DeviceError, KernelError
 from polyfuse.expr import Input, Program, Shape
 from polyfuse.kernel import ArrayParameter, SizeParameter
+from polyfuse.library_calls import contractions
 from polyfuse.plan import Launch, LibraryCall, Plan
 from polyfuse.run import steps
 from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyfuse.contractions import Contraction
 from polyfuse.errors import IndexFault, Source
 from polyfuse.expr import Call, Program
+from polyfuse.library_calls.contractions import Contraction
 from polyfuse.plan import IndexSite
 from polyfuse.run.arrays import Library
 from polyfuse.run.services import Launcher

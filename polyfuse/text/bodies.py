@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyfuse import contractions
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
+from polyfuse.library_calls import contractions
 from polyfuse.scalars import FUNCTIONS
 from polyfuse.scop import InputStatement, OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, lag_and_component

@@ -17,7 +17,7 @@ FACE = {"polyfuse", "polyfuse.__main__", "polyfuse.api"}  # with polyfuse.face: 
 FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
     {"affine", "bindings", "dtypes", "errors", "options", "scalars", "target", "terms", "units", "verdict", "version"},
     {"expr"},
-    {"scop", "scop_builder", "rewrites"},
+    {"scop", "scop_builder", "rewrites", "scatters", "library_calls"},
     {"constraints", "dependences", "sets"},
     {"schedule", "places", "strategies", "cost", "grouping"},
     {"kernel", "kernel_types", "lower", "codegen"},

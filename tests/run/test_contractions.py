@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.contractions import NAME
 from polyfuse.errors import OptionError
+from polyfuse.library_calls.contractions import NAME
 from polyfuse.plan import LibraryCall, Plan
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyfuse import library_functions
 from polyfuse.face.interpreted import run_plan
 from polyfuse.frontends.numpy_like import specs_of_arrays, trace
+from polyfuse.library_calls import functions
+from polyfuse.library_calls.scatter import FUNCTIONS, in_order
 from polyfuse.reference import evaluate
 from polyfuse.run.dispatch import Jitted
-from polyfuse.scatter import FUNCTIONS, in_order
 
 Jit = Callable[..., Jitted]
 RNG = np.random.default_rng(1)
@@ -124,7 +124,7 @@ def test_the_tree_keeps_the_order_of_duplicates(monoid: str) -> None:
     found, wanted = base.copy(), base.copy()
     if monoid in ("fmax", "fmin"):
         found, wanted, values = (v.astype(np.float64) for v in (found, wanted, values))
-    in_order(library_functions.tools_of(np), found, values, at, monoid)
+    in_order(functions.tools_of(np), found, values, at, monoid)
     if monoid == "set":
         wanted[at] = values
     else:

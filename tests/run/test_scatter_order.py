@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import library_functions
 from polyfuse.affine import Affine
 from polyfuse.cache.encoding import decode, encode
 from polyfuse.errors import IndexFault
 from polyfuse.explain.report import merges_floats
 from polyfuse.face.interpreted import run_plan
 from polyfuse.kernel import ArrayParameter, AtomicUpdate, Load
+from polyfuse.library_calls import functions
 from polyfuse.lower.inspect import flatten
-from polyfuse.lower.sorted_scatters import AHEAD
+from polyfuse.lower.scatters.sorted_rows import AHEAD
 from polyfuse.plan import Launch, Plan
-from polyfuse.row_scatter import LENGTH, MERGED, ORDER, SORTED
+from polyfuse.scatters.rows import LENGTH, MERGED, ORDER, SORTED
 
 RNG = np.random.default_rng(2)
 UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -336,6 +336,6 @@ def test_torch_sorts_alike(over: tuple[int, ...]) -> None:
 
     keys = RNG.integers(0, 30, over).astype(np.int16)
     order, theirs = np.empty(over, np.int64), torch.empty(over, dtype=torch.int64)
-    library_functions.call(np, ORDER, [keys, order], {})
+    functions.call(np, ORDER, [keys, order], {})
     call(ORDER, [torch.from_numpy(keys), theirs], {})
     np.testing.assert_array_equal(theirs.numpy(), order)

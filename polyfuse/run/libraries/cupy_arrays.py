@@ -13,9 +13,9 @@ from typing import Any
 import cupy
 import numpy as np
 
-from polyfuse import library_functions
-from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
+from polyfuse.library_calls import functions
+from polyfuse.library_calls.contractions import Contraction
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
 from polyfuse.run.libraries.fields import Field, fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of
@@ -92,7 +92,7 @@ class CuPyLibrary:
         return cupy.ndarray(shape, dtype.numpy, memory.data + offset)
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
-        return library_functions.call(cupy, name, operands, settings)
+        return functions.call(cupy, name, operands, settings)
 
     def product(self, spec: Contraction, sizes: Mapping[str, int]) -> Product:
         return matrix_product(spec, sizes, PRIMITIVES)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError, UnsupportedError
+from polyfuse.library_calls.contractions import Contraction
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse import library_functions
-from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
+from polyfuse.library_calls import functions
+from polyfuse.library_calls.contractions import Contraction
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
 from polyfuse.run.libraries.fields import fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of
@@ -93,7 +93,7 @@ class NumPyLibrary:
         return np.ndarray(shape, dtype.numpy, memory, offset)
 
     def call(self, name: str, operands: Sequence[Any], settings: dict[str, Any]) -> Any:
-        return library_functions.call(np, name, operands, settings)
+        return functions.call(np, name, operands, settings)
 
     def product(self, spec: Contraction, sizes: Mapping[str, int]) -> Product:
         return matrix_product(spec, sizes, PRIMITIVES)

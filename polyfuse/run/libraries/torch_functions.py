@@ -1,4 +1,4 @@
-"""torch's spelling of the functions in `polyfuse.library_functions`."""
+"""torch's spelling of the functions in `polyfuse.library_calls.functions`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from polyfuse.library_functions import found
-from polyfuse.scatter import Tools, in_order, narrow, targets
+from polyfuse.library_calls.functions import found
+from polyfuse.library_calls.scatter import Tools, in_order, narrow, targets
 
 Function = Callable[..., Any]
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from polyfuse import dtypes
-from polyfuse.contractions import Contraction
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
+from polyfuse.library_calls.contractions import Contraction
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, c_strides, unsupported_dtype
 from polyfuse.run.products import Primitives, Product, matrix_product
 

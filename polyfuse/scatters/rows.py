@@ -1,9 +1,6 @@
-"""A scatter of rows as kernels see it: each goes to a numbered place, in the order of places or in any.
+"""A scatter of rows: each goes to a numbered place, in the order of places or in any.
 
     targets  4 1 4 1      order  1 3 0 2       places, in order:   1: rows 1, 3    4: rows 0, 2
-
-`polyfuse.rewrites.scatters` makes such calls; the kernels are in `polyfuse.lower.row_scatters` and
-`polyfuse.lower.sorted_scatters`.
 """
 
 from __future__ import annotations
@@ -17,7 +14,8 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import Guard, Layout
 from polyfuse.dtypes import DType
 from polyfuse.expr import Shape
-from polyfuse.scattered import ONE, elements
+from polyfuse.scatters.call import ONE, ScatterCall, elements
+from polyfuse.scatters.ways import Volume
 from polyfuse.scop import OpaqueStatement, Scop
 
 SORTED, MERGED, ORDER = "scatter_sorted", "scatter_merged", "stable_order"
@@ -27,32 +25,23 @@ LENGTH = 32
 WIDEST = 16  # bytes of one access
 THREADS = 256
 
-Way = Literal["sorted", "merged", "scaled", "keyed"]
-"""How updates are combined: in their order; as they come; as integers, scaled to the largest of their place, or in the
-order of floats."""
 Role = Literal["base", "updates", "targets", "order"]
 """Of an operand: ``h.at[i].add(h)`` reads one array in two roles, with a shape of its own in each."""
 Products = tuple[tuple[str, tuple[Affine, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RowScatter:
-    """`base`, `updates`, `targets` (row-major, one per row of updates) and `by` (the order of the updates, by target;
-    None where they come in any): values of the SCoP; `result` is the scatter's own.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowScatter(ScatterCall):
+    """`targets` (row-major, one per row of updates) and `by` (the order of the updates, by target; None where they come
+    in any): values of the SCoP.
 
     `count` rows of updates of `width` elements go to `places` rows of the result, which have `total` elements.
     `products`: names in them that stand for products of sizes.  `vector` elements of a row are one access, and `lanes`
     threads lie side by side along it.  `depth`: kernels that join what threads have combined.
     """
 
-    scop: Scop
-    result: int
-    base: int
-    updates: int
     targets: int
     by: int | None
-    monoid: str
-    count: Affine
     places: Affine
     width: Affine
     total: Affine
@@ -89,17 +78,11 @@ class RowScatter:
         rows = prod(n.evaluate(hints) for n in scop.shape(targets))
         across = prod(n.evaluate(hints) for n in row)
         return RowScatter(
-            scop, statement.id, base, updates, targets, by, settings["monoid"], count, places, width, total,
-            tuple(p for found in products for p in found), vector, _lanes(across, vector), joins(rows), guards,
+            scop=scop, result=statement.id, base=base, updates=updates, targets=targets, by=by,
+            monoid=settings["monoid"], count=count, places=places, width=width, total=total,
+            products=tuple(p for found in products for p in found),
+            vector=vector, lanes=_lanes(across, vector), depth=joins(rows), guards=guards,
         )  # fmt: skip
-
-    @property
-    def name(self) -> str:
-        return self.scop.statements[self.result].name
-
-    @property
-    def dtype(self) -> DType:
-        return self.scop.dtype(self.result)
 
     @property
     def order(self) -> int:
@@ -111,11 +94,6 @@ class RowScatter:
     def is_filled(self) -> bool:
         """Whether the base is one number everywhere."""
         return elements(self.scop.shape(self.base)) == ONE
-
-    @property
-    def target(self) -> str:
-        """The parameter of the result."""
-        return f"{self.name}_out"
 
     @property
     def operands(self) -> dict[Role, int]:
@@ -135,6 +113,15 @@ class RowScatter:
         """What the threads of a level leave the next one: of the run that an earlier thread began, and of the one that
         a later one ends."""
         return f"{self.name}_heads{level}", f"{self.name}_tails{level}"
+
+    def volume(self, sizes: Mapping[str, int]) -> Volume:
+        """At these sizes."""
+        rows, updates, result = (
+            prod(n.evaluate(sizes) for n in self.scop.shape(v)) for v in (self.targets, self.updates, self.result)
+        )
+        width = updates // max(1, rows)
+        places = result // max(1, width)
+        return Volume(rows, width, places, self.dtype.itemsize, self.scop.dtype(self.targets).itemsize)
 
     def pieces(self, level: int) -> Affine:
         """Threads along the updates."""
@@ -173,22 +160,3 @@ def joins(rows: int) -> int:
     return depth
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """Of a scatter: rows of updates, elements of a row, places, bytes of an element and of the number of a place."""
-
-    rows: int
-    width: int
-    places: int
-    itemsize: int
-    key: int
-
-    @property
-    def read(self) -> int:
-        """Bytes of all updates, with the number of the place of each."""
-        return self.rows * (self.width * self.itemsize + self.key)
-
-    @property
-    def result(self) -> int:
-        """Bytes."""
-        return self.places * self.width * self.itemsize

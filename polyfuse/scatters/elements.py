@@ -1,10 +1,9 @@
-"""A scatter as kernels see it: which updates may be merged as they come, what into, by how many blocks."""
+"""A scatter of elements: which updates may be merged as they come, what into, by how many blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from polyfuse import expr
@@ -12,7 +11,9 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import Guard
 from polyfuse.dtypes import DType, i64
 from polyfuse.expr import IndexEntry, Shape
-from polyfuse.scatter_operands import index_operands, narrow_updates
+from polyfuse.scatters.call import ONE, ScatterCall, elements
+from polyfuse.scatters.operands import index_operands, narrow_updates
+from polyfuse.scatters.ways import MERGED, WORDS, is_mergeable
 from polyfuse.scop import OpaqueStatement, Scop
 
 THREADS, SLOTS = 512, 4
@@ -20,10 +21,6 @@ CAPACITIES, SHARED = (256, 1024, 4096, 8192), 32768
 """Cells of a block in shared memory, and bytes: all blocks that a multiprocessor has threads for fit."""
 BLOCKS = 2  # per multiprocessor, each of which clears and merges its cells once
 COUNTED = 2**30  # updates that one block counts at most: its cells are i32
-ONE = Affine.of(1)
-_WORDS = frozenset("i32 i64 u32 u64".split())
-_FLOATS = frozenset("f32 f64".split())
-_MERGED = frozenset("sum max min bitor bitand bitxor".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +31,21 @@ class Cells:
     capacity: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scatter:
-    """A scatter as kernels see it, with updates and indices as vectors of `count` elements, or of one for all.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementScatter(ScatterCall):
+    """Updates and indices are vectors of `count` elements, or of one for all.
 
-    `base`, `updates`, `operands` (the integer arrays of `index`): values of the SCoP; `result` is the scatter's own.
-    `wraps`: per operand whether negative indices in it count from the end.
+    `operands`: the integer arrays of `index`, values of the SCoP.  `wraps`: per operand whether negative indices in it
+    count from the end.
     """
 
-    scop: Scop
-    result: int
-    base: int
-    updates: int
     operands: tuple[int, ...]
     index: tuple[IndexEntry, ...]
-    monoid: str
     bounds: str
     wraps: tuple[bool, ...]
-    count: Affine
 
     @staticmethod
-    def of(scop: Scop, statement: OpaqueStatement, atomics: bool = False) -> Scatter | None:
+    def of(scop: Scop, statement: OpaqueStatement, atomics: bool = False) -> ElementScatter | None:
         """None for other calls, for updates that memory has no instruction for, or one whose bits vary but for
         `atomics`, and for those whose number is a product of sizes or that go to affine positions along several
         axes."""
@@ -67,20 +58,10 @@ class Scatter:
         count = _counted(monoid, index, shapes, scop.dtype(base), atomics)
         if count is None:
             return None
-        how = (monoid, settings["bounds"], settings["wraps"])
-        return Scatter(scop, statement.id, base, updates, tuple(operands), index, *how, count)
-
-    @property
-    def name(self) -> str:
-        return self.scop.statements[self.result].name
-
-    @property
-    def shape(self) -> Shape:
-        return self.scop.shape(self.result)
-
-    @property
-    def dtype(self) -> DType:
-        return self.scop.dtype(self.result)
+        return ElementScatter(
+            scop=scop, result=statement.id, base=base, updates=updates, monoid=monoid, count=count,
+            operands=tuple(operands), index=index, bounds=settings["bounds"], wraps=settings["wraps"],
+        )  # fmt: skip
 
     @property
     def is_checked(self) -> bool:
@@ -94,7 +75,7 @@ class Scatter:
     @property
     def is_apart(self) -> bool:
         """Whether counts have an array of their own, because nothing but a count is merged in any order."""
-        return self.is_count and self.dtype.name not in _WORDS
+        return self.is_count and self.dtype.name not in WORDS
 
     @property
     def into(self) -> str:
@@ -115,11 +96,6 @@ class Scatter:
         """The parameter of the base, another one where updates are the same value: it has the shape of the result."""
         return f"{self.scop.statements[self.base].name}_base"
 
-    @property
-    def target(self) -> str:
-        """The parameter of the result."""
-        return f"{self.name}_out"
-
     def arrays(self) -> dict[str, int]:
         """The value behind each array parameter."""
         read = {self.array(v): v for v in (self.updates, *self.operands)}
@@ -138,15 +114,10 @@ class Scatter:
 
 
 def is_merged(node: expr.Scatter, atomics: bool) -> bool:
-    """Whether a scatter is one of those, as `Scatter.of` finds."""
+    """Whether a scatter is one of those, as `ElementScatter.of` finds."""
     operands, index, _ = index_operands(node)
     shapes = [o.shape for o in (narrow_updates(node), *operands)]
     return _counted(node.monoid, index, shapes, node.dtype, atomics) is not None
-
-
-def is_mergeable(monoid: str, dtype: DType, atomics: bool) -> bool:
-    """Whether memory has an instruction that combines updates, and the order in which it does may vary."""
-    return monoid in _MERGED and (dtype.name in _WORDS or (atomics and monoid == "sum" and dtype.name in _FLOATS))
 
 
 def _counted(
@@ -155,7 +126,7 @@ def _counted(
     """The number of updates; `shapes`: of them, and of the operands of the index."""
     over = next((s for s in shapes if elements(s) != ONE), shapes[0])
     is_affine = any(isinstance(e, Affine) and not e.is_constant for e in index)
-    if monoid not in _MERGED or (is_affine and len(over) > 1):
+    if monoid not in MERGED or (is_affine and len(over) > 1):
         return None
     if any(s != over and elements(s) != ONE for s in shapes):
         return None
@@ -163,15 +134,7 @@ def _counted(
     return elements(over) if is_mergeable(monoid, dtype, atomics) or (is_count and dtype.kind in "iuf") else None
 
 
-def elements(shape: Shape) -> Affine | None:
-    """Of an array of that shape; None for a product of several sizes."""
-    symbolic = [n for n in shape if not n.is_constant]
-    if len(symbolic) > 1:
-        return None
-    return (symbolic or [ONE])[0] * prod(n.constant for n in shape if n.is_constant)
-
-
-def fits(scatter: Scatter, cells: Cells) -> tuple[Guard, ...]:
+def fits(scatter: ElementScatter, cells: Cells) -> tuple[Guard, ...]:
     """For the sizes at which a block has a cell for every element, and no cell overflows."""
     size = elements(scatter.shape)
     if not cells.blocks or size is None:

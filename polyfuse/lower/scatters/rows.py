@@ -3,7 +3,7 @@
     seed     y[p, c] = x[p, c]
     merge    y[t[r], c] += u[r, c]      atomic updates, of as many columns as one access moves
 
-Where order matters, `polyfuse.lower.sorted_scatters` has what follows the seed.
+Where order matters, `polyfuse.lower.scatters.sorted_rows` has what follows the seed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
 from polyfuse.dtypes import DType, i64
 from polyfuse.lower.inspect import affine_names
-from polyfuse.row_scatter import THREADS, Role, RowScatter
-from polyfuse.scattered import ONE
+from polyfuse.scatters.call import ONE
+from polyfuse.scatters.rows import THREADS, Role, RowScatter
 from polyfuse.terms import Apply, Const, Expr, Ref
 
 SEEDED = 4  # accesses of a thread that copies the base

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
 from polyfuse.dtypes import bool_, i64
-from polyfuse.lower.row_scatters import array, column_of, row_digits, row_kernel, seed_kernel, zero
-from polyfuse.row_scatter import LENGTH, THREADS, Role, RowScatter
+from polyfuse.lower.scatters.rows import array, column_of, row_digits, row_kernel, seed_kernel, zero
 from polyfuse.scalars import MONOIDS
-from polyfuse.scattered import ONE
+from polyfuse.scatters.call import ONE
+from polyfuse.scatters.rows import LENGTH, THREADS, Role, RowScatter
 from polyfuse.scop import neutral
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 

@@ -23,7 +23,8 @@ from polyfuse.expr import Shape
 from polyfuse.lower.fill import fill_kernel
 from polyfuse.lower.inspect import affine_names, flatten
 from polyfuse.lower.moves import in_range
-from polyfuse.scattered import ONE, SLOTS, THREADS, Cells, Scatter, elements
+from polyfuse.scatters.call import ONE, elements
+from polyfuse.scatters.elements import SLOTS, THREADS, Cells, ElementScatter
 from polyfuse.scop import neutral
 from polyfuse.terms import Apply, Const, Expr, Index, Ref
 
@@ -32,7 +33,7 @@ _T, _V, _B = Affine.symbol("$t"), digit("v"), digit("b0")
 Entry = Affine | Ref
 
 
-def merging_kernels(scatter: Scatter, cells: Cells, site: int) -> tuple[ir.Kernel, ...]:
+def merging_kernels(scatter: ElementScatter, cells: Cells, site: int) -> tuple[ir.Kernel, ...]:
     """In order.  `site`: the number of the check of bounds."""
     merge = _merge(scatter, cells, site)
     if not scatter.is_apart:
@@ -41,7 +42,7 @@ def merging_kernels(scatter: Scatter, cells: Cells, site: int) -> tuple[ir.Kerne
     return zeros, merge, _finish(scatter)
 
 
-def _seed(scatter: Scatter) -> ir.Kernel:
+def _seed(scatter: ElementScatter) -> ir.Kernel:
     """The result begins as the base."""
     place, where, grid = _elementwise(scatter)
     dtype = scatter.dtype
@@ -51,7 +52,7 @@ def _seed(scatter: Scatter) -> ir.Kernel:
     return _kernel(f"{scatter.name}_seed", body, grid, [_base(scatter), result])
 
 
-def _finish(scatter: Scatter) -> ir.Kernel:
+def _finish(scatter: ElementScatter) -> ir.Kernel:
     """The base, and where anything is counted that many times the update."""
     place, where, grid = _elementwise(scatter)
     dtype = scatter.dtype.compute
@@ -70,7 +71,7 @@ def _finish(scatter: Scatter) -> ir.Kernel:
     return _kernel(f"{scatter.name}_finish", body, grid, [*sources, counts, result])
 
 
-def _elementwise(scatter: Scatter) -> tuple[tuple[Affine, ...], tuple[Affine, ...], tuple[Affine, ...]]:
+def _elementwise(scatter: ElementScatter) -> tuple[tuple[Affine, ...], tuple[Affine, ...], tuple[Affine, ...]]:
     """Where each thread is in the result, under which condition, and the grid."""
     *rows, last = scatter.shape or (ONE,)
     across = THREADS * SLOTS * _B + THREADS * _V + _T
@@ -78,11 +79,11 @@ def _elementwise(scatter: Scatter) -> tuple[tuple[Affine, ...], tuple[Affine, ..
     return place, (last - across - 1,), (last.ceildiv(THREADS * SLOTS), *rows)
 
 
-def _base(scatter: Scatter) -> ir.ArrayParameter:
+def _base(scatter: ElementScatter) -> ir.ArrayParameter:
     return ir.ArrayParameter(scatter.base_array, scatter.dtype, scatter.shape, alignment=scatter.dtype.itemsize)
 
 
-def _vector(scatter: Scatter, value: int) -> ir.ArrayParameter:
+def _vector(scatter: ElementScatter, value: int) -> ir.ArrayParameter:
     dtype = scatter.scop.dtype(value)
     return ir.ArrayParameter(scatter.array(value), dtype, (_length(scatter, value),), alignment=dtype.itemsize)
 
@@ -104,7 +105,7 @@ def _kernel(
 # ---------------------------------------------------------------------------------------------- the updates
 
 
-def _merge(scatter: Scatter, cells: Cells, site: int) -> ir.Kernel:
+def _merge(scatter: ElementScatter, cells: Cells, site: int) -> ir.Kernel:
     """Every update merged, by blocks with cells of their own, or at once by as many as there are updates for."""
     read = dict.fromkeys(scatter.operands if scatter.is_apart else (scatter.updates, *scatter.operands))
     arrays = [_vector(scatter, v) for v in read]
@@ -117,11 +118,11 @@ def _merge(scatter: Scatter, cells: Cells, site: int) -> ir.Kernel:
     return _kernel(name, _in_cells(scatter, cells, size, site), (Affine.of(cells.blocks),), arrays, shared)
 
 
-def _length(scatter: Scatter, value: int) -> Affine:
+def _length(scatter: ElementScatter, value: int) -> Affine:
     return ONE if elements(scatter.scop.shape(value)) == ONE else scatter.count
 
 
-def _in_memory(scatter: Scatter, site: int) -> tuple[ir.Op, ...]:
+def _in_memory(scatter: ElementScatter, site: int) -> tuple[ir.Op, ...]:
     element = THREADS * SLOTS * _B + THREADS * _V + _T
     before, index, inside = _places(scatter, element, site)
     loads, value = _update(scatter, element)
@@ -129,7 +130,7 @@ def _in_memory(scatter: Scatter, site: int) -> tuple[ir.Op, ...]:
     return (*before, *loads, ir.AtomicUpdate(scatter.into, index, scatter.monoid, value, where, inside))
 
 
-def _in_cells(scatter: Scatter, cells: Cells, size: Affine, site: int) -> tuple[ir.Op, ...]:
+def _in_cells(scatter: ElementScatter, cells: Cells, size: Affine, site: int) -> tuple[ir.Op, ...]:
     dtype, trips = _cell_dtype(scatter), scatter.count.ceildiv(THREADS * SLOTS * cells.blocks)
     (fill,) = neutral(scatter.monoid, (dtype,))
     element = THREADS * SLOTS * (_B + cells.blocks * digit("k")) + THREADS * _V + _T
@@ -157,11 +158,11 @@ def _in_cells(scatter: Scatter, cells: Cells, size: Affine, site: int) -> tuple[
     )
 
 
-def _cell_dtype(scatter: Scatter) -> DType:
+def _cell_dtype(scatter: ElementScatter) -> DType:
     return i32 if scatter.is_count else scatter.dtype
 
 
-def _update(scatter: Scatter, element: Affine) -> tuple[list[ir.Op], Expr]:
+def _update(scatter: ElementScatter, element: Affine) -> tuple[list[ir.Op], Expr]:
     """The load of the value that goes to each place; a count is known."""
     if scatter.is_apart:
         return [], Const(1, i64)
@@ -171,7 +172,7 @@ def _update(scatter: Scatter, element: Affine) -> tuple[list[ir.Op], Expr]:
     return [load], Ref("update", scatter.dtype)
 
 
-def _places(scatter: Scatter, element: Affine, site: int) -> tuple[list[ir.Op], tuple[Entry, ...], Expr | None]:
+def _places(scatter: ElementScatter, element: Affine, site: int) -> tuple[list[ir.Op], tuple[Entry, ...], Expr | None]:
     """What finds the place of each update, and whether it is one where that is not known."""
     found: list[ir.Op] = []
     index: list[Entry] = []
@@ -201,7 +202,7 @@ def _places(scatter: Scatter, element: Affine, site: int) -> tuple[list[ir.Op], 
     return found, tuple(index), inside
 
 
-def _position(scatter: Scatter, axis: int, operand: int, element: Affine) -> tuple[list[ir.Op], Ref]:
+def _position(scatter: ElementScatter, axis: int, operand: int, element: Affine) -> tuple[list[ir.Op], Ref]:
     """The index along one axis."""
     value, at = scatter.operands[operand], Ref(f"at{axis}", i64)
     dtype, count = scatter.scop.dtype(value), _length(scatter, value)

@@ -5,7 +5,7 @@ name                           result
 =============================  ====================================================================================
 sort, argsort, top_k_indices   along ``axis``, NaN last; equal elements keep their order, so that indices are unique
 searchsorted                   int64 positions in a sorted vector, ``side`` left or right
-scatter                        `polyfuse.scatter`
+scatter                        `polyfuse.library_calls.scatter`
 stable_order                   positions of integers, by number, of equal ones in their order; it writes its last
                                operand, which is the result
 linalg.<function>              the module's; ``result`` picks one of several
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.scatter import Tools, in_order, narrow, scatter, targets
+from polyfuse.library_calls.scatter import Tools, in_order, narrow, scatter, targets
 
 Function = Callable[..., Any]
 

@@ -1,0 +1,1 @@
+"""What the caller's array library runs in place of kernels: functions by name, scatters, contractions."""
