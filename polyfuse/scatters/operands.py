@@ -2,14 +2,15 @@
 
     np.add.at(h, i, 1)    ->    scatter(h, 1, i), i as the caller gave it; a negative index is moved up by who reads it
 
-Updates that are one number everywhere are passed as one element, indices before negative ones were wrapped.
+Updates that are one number everywhere are passed as one element, indices before negative ones were wrapped and before
+short ones were widened.
 """
 
 from __future__ import annotations
 
 from polyfuse import expr
 from polyfuse.affine import Affine
-from polyfuse.dtypes import i64
+from polyfuse.dtypes import DType, i64
 from polyfuse.expr import DataIndex, IndexEntry, Node, Scatter
 
 
@@ -31,7 +32,7 @@ def index_operands(node: Scatter) -> tuple[list[Node], tuple[IndexEntry, ...], t
     indices in it count from the end of their axis."""
     bare = [_bare(operand, _extents(node, k)) for k, operand in enumerate(node.operands)]
     wraps = [b is not None for b in bare]
-    operands = [b if b is not None else _integers(o) for b, o in zip(bare, node.operands, strict=True)]
+    operands = [_integers(o if b is None else b) for b, o in zip(bare, node.operands, strict=True)]
     index: list[IndexEntry] = []
     for entry in node.index:
         if isinstance(entry, Affine) and not all(name.startswith("%") for name in entry.names()):
@@ -44,7 +45,18 @@ def index_operands(node: Scatter) -> tuple[list[Node], tuple[IndexEntry, ...], t
 
 
 def _integers(operand: Node) -> Node:
-    return operand if operand.dtype == i64 else expr.map_("cast", [operand], i64)
+    """Numbers that are integers; short ones as they are stored, before a cast to longer ones: who reads them widens."""
+    match operand:
+        case expr.Map(function="cast", operands=(x,)) if _is_short(x.dtype) and operand.dtype == i64:
+            return x
+        case expr.View(source=expr.Map(function="cast", operands=(x,))) if _is_short(x.dtype) and operand.dtype == i64:
+            return expr.view(x, operand.shape, operand.index)
+    return operand if operand.dtype == i64 or _is_short(operand.dtype) else expr.map_("cast", [operand], i64)
+
+
+def _is_short(dtype: DType) -> bool:
+    """Whether i64 has every number of it."""
+    return dtype.kind in "iu" and dtype.itemsize < i64.itemsize
 
 
 def _extents(node: Scatter, operand: int) -> set[Affine]:

@@ -103,6 +103,11 @@ CASES: dict[str, Case] = {
         at(np.add), ("i32[3, V~20]", "i64[N~100000]", "i64[N~100000]", "i32[N~100000]"),
         (drawn("i4", 3, 17), drawn("i8", 900, low=0, high=3), drawn("i8", 900, low=-17, high=17), drawn("i4", 900)),
     ),
+    "counts at bytes": (count, ("i64[256]", "u8[N~100000]"), (drawn("i8", 256), drawn("u1", 9000, low=0, high=256))),
+    "bytes of a picture": (
+        lambda h, x: count(h, x.ravel()), ("i32[256]", "u8[N~1000, 128]"),
+        (drawn("i4", 256), drawn("u1", 70, 128, low=0, high=256)),
+    ),
     "nothing": (count, ("i64[30]", "i64[N~100000]"), (drawn("i8", 30), drawn("i8", 0))),
 }  # fmt: skip
 COUNTED_APART = ("counts in f32", "counts in f16", "counts in i8")
@@ -138,6 +143,14 @@ def test_counting_reads_the_indices_and_nothing_else_of_their_length() -> None:
     assert "blocks merge the updates as they come" in plan.explain()
     assert "scatter_merge" in plan.source()
     assert plan.cost_analysis().contractions.keys() == {"scatter"}
+
+
+@pytest.mark.parametrize(("dtype", "itemsize"), [("u8", 1), ("i8", 1), ("u16", 2), ("i32", 4), ("i64", 8)])
+def test_short_indices_are_read_as_they_are_stored(dtype: str, itemsize: int) -> None:
+    """Who reads them widens them: no array of i64 is written for that."""
+    plan = pf.jit(count, target="h200").plan(pf.spec("i64[200]"), pf.spec(f"{dtype}[N~100000]"))
+    assert plan.hbm_bytes.at(N=100_000) < itemsize * 100_000 + 5000
+    assert len(plan.library_calls) == 1
 
 
 def predicted(function: Callable[..., Any], *specs: str) -> float:
