@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Cost, Sizes, box_bytes, moved_bytes, placed_operations, register_need
+from polyfuse.cost.counts import Cost, Sizes, box_bytes, moved_bytes, placed_operations
+from polyfuse.cost.registers import register_need
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
 from polyfuse.target import Target

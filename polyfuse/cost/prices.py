@@ -20,11 +20,8 @@ from polyfuse.cost.counts import (
     box_bytes,
     identity,
     instructions,
-    least_registers,
-    moments,
     placed_instructions,
     placed_operations,
-    register_need,
 )
 from polyfuse.cost.l1 import l1_accesses
 from polyfuse.cost.middle import chosen, decided, of_the_middle
@@ -43,6 +40,7 @@ from polyfuse.cost.phases import (
     stalls,
     waiting,
 )
+from polyfuse.cost.registers import least_registers, moments, register_need
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed

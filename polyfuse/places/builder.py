@@ -19,12 +19,14 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from graphlib import CycleError
 
-from polyfuse.affine import ZERO, Affine
+from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex, IndexEntry
+from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan
 from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, without_floors
 from polyfuse.places.cells import waiting_in_cells
 from polyfuse.places.grid import dealt, dealt_over, finished_in
 from polyfuse.places.order import order_tree, with_barriers
+from polyfuse.places.passes import Path, passes_of
 from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
@@ -33,7 +35,6 @@ from polyfuse.schedule import Digit, GridCombine, KernelSchedule, Placed, PlaceE
 from polyfuse.scop import Read, Statement
 from polyfuse.verdict import Hazard, illegal, unprofitable
 
-Path = tuple[tuple[str, int], ...]
 Access = tuple[tuple[Affine, ...], tuple[IndexEntry, ...]]
 """Where a read is made, and what of its source it takes."""
 
@@ -133,8 +134,7 @@ class _Builder:
         self.decided: dict[tuple[Affine, ...], dict[str, int]] = {}  # slots by the conditions that settle them
         self.demanded: dict[tuple[Affine, ...], dict[Access, tuple[PlaceEntry, ...]]] = {}  # by the consumer's place:
         # versions of an array that is written piece by piece read the same pieces
-        self.loops = tuple(loop for loop in proposal.loops if loop in self.digits)
-        self.over, self.depth = self._depths()
+        self.passes = passes_of(group, proposal)
 
     def run(self) -> None:
         for root in sorted(self.group.roots, reverse=True):
@@ -142,47 +142,6 @@ class _Builder:
         for value in sorted(self.group.body | self.group.loads, reverse=True):
             if value in self.needs:
                 self._serve(value)
-
-    # ---------------------------------------------------------------- passes over loops
-    def _depths(self) -> tuple[dict[int, frozenset[str]], dict[int, dict[str, int]]]:
-        """Per statement: the loops that it reduces over; and how many reductions over each loop, where there are any,
-        lie below it: its pass number when it runs in that loop."""
-        over: dict[int, frozenset[str]] = {}
-        depth: dict[int, dict[str, int]] = {}
-        for statement in self.group.statements():
-            over[statement.id] = self._reduced_loops(statement)
-            below: dict[str, int] = {}
-            for read in statement.reads:
-                for loop, passes in depth.get(read.source, {}).items():
-                    below[loop] = max(below.get(loop, 0), passes + (loop in over[read.source]))
-                for loop in over.get(read.source, ()):
-                    below[loop] = max(below.get(loop, 0), 1)
-            depth[statement.id] = below
-        return over, depth
-
-    def _reduced_loops(self, statement: Statement) -> frozenset[str]:
-        if not statement.is_reduction:
-            return frozenset()
-        dims = statement.reduced if statement.scanned is None else (statement.scanned,)
-        anchors = [a for d in dims if (a := self.proposal.anchors.get((statement.id, d))) is not None]
-        names = frozenset().union(*[a.names() for a in anchors])
-        return frozenset([loop for loop in self.loops if f"${loop}" in names])
-
-    def _pass(self, value: int, loop: str) -> int:
-        return self.depth[value].get(loop, 0)
-
-    def _path(self, place: tuple[PlaceEntry, ...], consumer: Path) -> Path:
-        """The loops around a value: those of its consumer, down to the innermost that its place uses.
-
-        A loop that the place does not use but that lies outside one that it does stays: the value is computed again in
-        each of its iterations, because the inner loop overwrites its registers.
-        """
-        if not consumer or any(isinstance(entry, str) for entry in place):  # a gather runs where its consumer runs
-            return consumer
-        used = frozenset().union(*(e.names() for e in place if isinstance(e, Affine)))
-        finish = 1 if consumer and consumer[0][0] in self.proposal.combines else 0
-        depth = max((k + 1 for k, (loop, _) in enumerate(consumer) if f"${loop}" in used), default=finish)
-        return consumer[:depth]
 
     # ---------------------------------------------------------------- roots
     def _store(self, root: int) -> None:
@@ -195,8 +154,8 @@ class _Builder:
         if finish := self.over_blocks.get(root) or self.finish[root]:
             moved = (self.proposal.finished.get((root, d)) for d in statement.kept)
             place = tuple(old if new is None else new for old, new in zip(place, moved, strict=True))
-            self._check_elected(statement, place, finish)
-        path = (*([(finish, 0)] if finish else []), *self._passes(statement, place))
+            check_elected(statement, place, finish)
+        path = (*([(finish, 0)] if finish else []), *self.passes.finished(statement, place))
         for component in range(len(statement.dtypes)):
             suffix = f"_{component}" if component else ""
             name = self._fresh(f"store_{statement.name}{suffix}")
@@ -205,24 +164,9 @@ class _Builder:
 
     def _merge(self, statement: Statement, place: tuple[Affine, ...]) -> None:
         """Every block updates the result with its share."""
-        name, path = self._fresh(f"merge_{statement.name}"), self._passes(statement, place)
+        name, path = self._fresh(f"merge_{statement.name}"), self.passes.finished(statement, place)
         self.drafts[name] = _Draft(Placed(name, "atomic", statement.id, place, path), [""])
         self.needs[statement.id].append(_Need(place, path, 0, name, 0))
-
-    def _check_elected(self, statement: Statement, place: tuple[Affine, ...], along: str) -> None:
-        """Any block along a digit may be the last to arrive, and it runs for all of them."""
-        if any(f"${along}" in e.names() for e in place):
-            sentence = f"{statement.name} needs totals over the blocks along {along}, which deal its own elements"
-            raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
-
-    def _passes(self, statement: Statement, place: tuple[Affine, ...]) -> Path:
-        """The loops that a finished value at `place` needs, in the pass in which it is there."""
-        used = frozenset().union(*(e.names() for e in place))
-        return tuple(
-            (loop, self._pass(statement.id, loop) + (loop in self.over[statement.id]))
-            for loop in self.loops
-            if f"${loop}" in used
-        )
 
     def _anchor(self, statement: Statement, dim: int) -> Affine:
         found = self.proposal.anchors.get((statement.id, dim))
@@ -247,7 +191,7 @@ class _Builder:
         shared: dict[tuple[tuple[PlaceEntry, ...], Path, int], list[_Need]] = defaultdict(list)
         for need in needs:
             component = need.component if value in self.group.loads else -1
-            shared[(need.place, self._path(need.place, need.path), component)].append(need)
+            shared[(need.place, self.passes.around(need.place, need.path), component)].append(need)
         if value in self.group.body:
             self._check_copies(len(shared))
         for (_, path, _), same in shared.items():
@@ -287,11 +231,10 @@ class _Builder:
                     )
                 )
             place.append(entry)
-        self._check_reduction(statement, place)
-        self._check_scan(statement, place)
+        check_reduction(statement, place, self.passes.loops)
+        check_scan(statement, place, self.digits)
         summed = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
-        inner = tuple((loop, self._pass(value, loop)) for loop in self.loops if f"${loop}" in summed)
-        path = (*self._path(first.place, first.path), *inner)
+        path = (*self.passes.around(first.place, first.path), *self.passes.summing(value, summed))
         over_blocks = self.over_blocks.get(value)
         name = self._fresh(f"{statement.name}_share" if over_blocks else statement.name)
         if over_blocks:
@@ -300,59 +243,6 @@ class _Builder:
         self.drafts[name] = _Draft(draft, [""] * len(statement.reads))
         self._provide(needs, name)
         self._demand(statement, name, tuple(place), path)
-
-    def _check_reduction(self, statement: Statement, place: list[Affine]) -> None:
-        """Kept and reduced dimensions must not share digits: one thread would hold parts of several results."""
-        if not statement.reduced:
-            return
-        over = frozenset().union(*[place[d].names() for d in statement.reduced])
-        self._check_loops(statement, over, place)
-        for dim in statement.kept:
-            clash = {n for n in over & place[dim].names() if n.startswith("$")}
-            if clash:
-                raise Refused(
-                    illegal(
-                        Hazard.SCOPE,
-                        f"{statement.name} is needed at {place[dim]} along dimension {dim}, where the digits "
-                        f"{', '.join(sorted(clash))} already enumerate what it reduces: its results are needed in "
-                        "threads or blocks that do not compute them",
-                        rule="scope",
-                    )
-                )
-
-    def _check_scan(self, statement: Statement, place: list[Affine]) -> None:
-        """A prefix runs inside one block and forwards; whether it is complete and in order is for the proof to say."""
-        if statement.scanned is None:
-            return
-        at = place[statement.scanned]
-        if not any(name.startswith("$") for name in at.names()) and at != ZERO:
-            sentence = f"the prefix {statement.name} is needed at {at} alone, without the elements before it"
-            raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
-        for atom, factor in place[statement.scanned].terms:
-            digit = self.digits.get(atom[1:]) if isinstance(atom, str) else None
-            if statement.lags and digit is not None and digit.kind in ("thread", "slot"):
-                sentence = f"the recurrence {statement.name} is needed at {at}, in several threads or slots at a time"
-                raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
-            apart = statement.run and factor % statement.run == 0  # a block of its own for every run
-            if digit is not None and (digit.kind == "block" and not apart or factor < 0):
-                where = "crosses blocks" if digit.kind == "block" else "runs from the last element to the first"
-                sentence = f"the prefix {statement.name} is needed at {place[statement.scanned]}, where it {where}"
-                raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
-
-    def _check_loops(self, statement: Statement, over: frozenset[str], place: list[Affine]) -> None:
-        """Accumulators live in registers: no loop that enumerates results may lie inside one that is summed over."""
-        kept = frozenset().union(*[place[d].names() for d in statement.kept])
-        summed = [k for k, loop in enumerate(self.loops) if f"${loop}" in over]
-        for k, loop in enumerate(self.loops):
-            if f"${loop}" in kept and summed and k > summed[0]:
-                raise Refused(
-                    illegal(
-                        Hazard.SCOPE,
-                        f"the partial results of {statement.name} along loop {loop} would have to outlive its "
-                        f"iterations while loop {self.loops[summed[0]]} goes on",
-                        rule="scope",
-                    )
-                )
 
     def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], path: Path) -> None:
         known = self.demanded.setdefault(place, {})
@@ -399,10 +289,10 @@ class _Builder:
         number, loop = dealt(digit, self.proposal, self.digits)
         by_place: dict[tuple[tuple[PlaceEntry, ...], Path], list[_Need]] = defaultdict(list)
         for need in needs:
-            self._check_finish(statement, digit, need.place)
-            by_place[(need.place, self._path(need.place, need.path))].append(need)
+            check_finish(statement, digit, need.place)
+            by_place[(need.place, self.passes.around(need.place, need.path))].append(need)
         place = tuple(self._anchor(statement, d) for d in statement.kept)
-        self._check_finish(statement, digit, place)
+        check_finish(statement, digit, place)
         components = range(len(statement.dtypes))
         stores = [self._fresh(f"share_{statement.name}" + (f"_{k}" if k else "")) for k in components]
         for (at, path), same in by_place.items():
@@ -410,7 +300,7 @@ class _Builder:
             inner = (*path, (loop, 0)) if loop else path
             self.drafts[name] = _Draft(Placed(name, "total", value, (number, *at), inner), list(stores))
             self._provide(same, name)
-        path = self._passes(statement, place)
+        path = self.passes.finished(statement, place)
         for k, name in enumerate(stores):
             self.drafts[name] = _Draft(Placed(name, "partial", value, place, path, component=k), [""])
         return [_Need(place, path, k, name, 0) for k, name in enumerate(stores)]
@@ -422,16 +312,6 @@ class _Builder:
                 name = self.scop.statements[value].name
                 sentence = f"{need.consumer} needs {name}, which is whole only when all blocks have merged their shares"
                 raise Refused(illegal(Hazard.SCOPE, sentence, rule="atomic"))
-
-    def _check_finish(self, statement: Statement, digit: str, place: tuple[PlaceEntry, ...]) -> None:
-        """The elected block is any of those that differ in `digit`: nothing that it finishes may depend on which."""
-        for entry in place:
-            if not isinstance(entry, Affine) or f"${digit}" in entry.names():
-                sentence = (
-                    f"{statement.name} is complete only after all blocks along {digit} have stored their share, "
-                    f"but is needed at {entry}, in particular ones of them"
-                )
-                raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
 
     # ---------------------------------------------------------------- shared memory
     def _stage(self, value: int, needs: list[_Need], staging: Staging) -> list[_Need]:
@@ -451,11 +331,11 @@ class _Builder:
         spread = deal(box, self.threads, staging.vector, self.digits)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
-        path = self._path(put_place, staged[0].path)
+        path = self.passes.around(put_place, staged[0].path)
         self.drafts[put] = _Draft(Placed(put, "put", value, put_place, path), [""])
         by_place: dict[tuple[tuple[PlaceEntry, ...], Path], list[_Need]] = defaultdict(list)
         for need in staged:
-            by_place[(need.place, self._path(need.place, need.path))].append(need)
+            by_place[(need.place, self.passes.around(need.place, need.path))].append(need)
         for (place, at), same in by_place.items():
             get = self._fresh(f"{name}_s")
             self.drafts[get] = _Draft(Placed(get, "get", value, place, at), [put])
@@ -471,7 +351,7 @@ class _Builder:
         groups: dict[tuple[Path, int], dict[tuple[Affine, ...], list[_Need]]] = {}
         for need in needs:
             if need not in found:
-                at = (self._path(need.place, need.path), need.component)
+                at = (self.passes.around(need.place, need.path), need.component)
                 place = tuple(e for e in need.place if isinstance(e, Affine))
                 groups.setdefault(at, {}).setdefault(place, []).append(need)
         name = self.scop.statements[value].name

@@ -1,6 +1,6 @@
 """Split long reductions with few results on a CPU, so that all cores can share them and sums round little.
 
-A GPU's blocks share a reduction inside one kernel (`strategies/reduction.py`); cores gain nothing from that.  Where one
+A GPU's blocks share a reduction inside one kernel (`strategies/shares.py`); cores gain nothing from that.  Where one
 block would add up many shares of many results, a GPU takes two stages as well (`in_two_stages`).
 
     s = sum(x[k], 0 <= k < N)

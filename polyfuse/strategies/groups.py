@@ -12,7 +12,7 @@ from polyfuse.affine import Affine
 from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.reduction import SHARES, combination, share_of, words_of
+from polyfuse.strategies.shares import SHARES, combination, share_of, words_of
 from polyfuse.strategies.situation import (
     Situation,
     block_digits,

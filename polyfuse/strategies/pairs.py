@@ -19,7 +19,7 @@ from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
 from polyfuse.strategies.reads import loaded_along
-from polyfuse.strategies.reduction import combination, share_of
+from polyfuse.strategies.shares import combination, share_of
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 SHORT = 32

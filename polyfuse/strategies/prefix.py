@@ -15,7 +15,8 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.reduction import is_ragged, run_block
+from polyfuse.strategies.reduction import run_block
+from polyfuse.strategies.row_shape import is_ragged
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, row_width, slot, thread
 
 ROW_THREADS = (256, 512)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.cost.counts import Sizes, moments
+from polyfuse.cost.counts import Sizes
+from polyfuse.cost.registers import moments
 from polyfuse.plan import Launch, Plan
 from polyfuse.testing import assert_equivalent
 

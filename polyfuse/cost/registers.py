@@ -1,0 +1,209 @@
+"""Registers of a thread, in 32-bit words: what is alive at once as the placed statements run in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from functools import lru_cache
+from math import prod
+
+from polyfuse.affine import Affine
+from polyfuse.cost.counts import Sizes
+from polyfuse.places.products import folded_products
+from polyfuse.schedule import KernelSchedule, Placed, window_index
+from polyfuse.scop import Scop, Statement
+from polyfuse.terms import Apply, Expr, Inside, Ref
+
+BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
+
+
+def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: Container[str] = ()) -> int:
+    """The widest moment: values alive between their definition and last use, in order of the placed statements.
+    `through`: those that are the registers of what they read."""
+    order, seen = list(reversed(schedule.placed)), _outside_cells(schedule, sizes)
+    folded = folded_products(scop, schedule)
+    chained = _chained(scop, schedule, folded)
+    held, last, windowed = _held_by(schedule, through), dict[str, int](), _window_words(scop, schedule, sizes)
+    for k, placed in enumerate(order):
+        for provider in placed.providers:
+            last[provider] = last[held.get(provider, provider)] = k
+    alive: dict[str, int] = {}
+    words = widest = 0
+    for k, placed in enumerate(order):
+        if placed.role in ("load", "get", "compute") and placed.name not in folded and placed.name not in held:
+            own = windowed.get(placed.name) or _words(scop, placed, seen(placed), chained.get(placed.name, frozenset()))
+            if not windowed and _moves_only(scop, placed):  # the registers of what it chooses from
+                sources = {held.get(provider, provider) for provider in placed.providers}
+                own = min(own, sum(alive.get(source, 0) for source in sources))
+                words -= sum(alive.pop(source, 0) for source in sources if last.get(source) == k)
+            alive[placed.name] = own
+            words += own
+        widest = max(widest, words)
+        for provider in placed.providers:
+            for source in (provider, held.get(provider, provider)):
+                if last.get(source) == k:
+                    words -= alive.pop(source, 0)
+    return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
+
+
+def _held_by(schedule: KernelSchedule, through: Container[str]) -> dict[str, str]:
+    """Whose registers a placed statement is, where it has none of its own: those that are taken, or passed on."""
+    found: dict[str, str] = {}
+    for placed in reversed(schedule.placed):
+        if placed.providers and (placed.role == "take" or placed.name in through):
+            found[placed.name] = found.get(placed.providers[0], placed.providers[0])
+    return found
+
+
+def _moves_only(scop: Scop, placed: Placed) -> bool:
+    """Whether a statement computes nothing: its results are values that it reads, in other places or by regions."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement):
+        return False
+    return not statement.is_reduction and statement.scanned is None and all(map(_chooses, statement.body))
+
+
+@lru_cache(maxsize=100_000)
+def _chooses(term: Expr) -> bool:
+    if not isinstance(term, Apply):
+        return isinstance(term, Ref)
+    by_region = term.function == "where" and isinstance(term.operands[0], Inside)
+    return by_region and all(map(_chooses, term.operands[1:]))
+
+
+def _chained(scop: Scop, schedule: KernelSchedule, folded: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Values that are computed for one product of a chain of multiply-adds, which takes them one by one: the slots that
+    it sums over."""
+    by_name, readers = schedule.by_name(), dict[str, set[str]]()
+    for placed in schedule.placed:
+        for provider in placed.providers:
+            readers.setdefault(provider, set()).add(placed.name)
+    found = dict[str, frozenset[str]]()
+    for product, chain in folded.items():
+        over = frozenset(name[1:] for name in _summed(scop, by_name[chain]))
+        for provider in by_name[product].providers:
+            if by_name[provider].role == "compute" and readers[provider] == {product}:
+                found[provider] = over
+    return found
+
+
+def _outside_cells(schedule: KernelSchedule, sizes: Sizes) -> Callable[[Placed], Sizes]:
+    """The sizes that the registers of a placed statement see: what waits in cells passes through a few at a time, and
+    where a kernel runs in pieces, so does all that nothing holds while threads combine."""
+    cells = schedule.cells
+    if cells is None:
+        return lambda _: sizes
+    held, passing = Sizes(schedule, sizes.hints), Sizes(schedule, sizes.hints)
+    held.extent[cells.slot] = cells.first
+    passing.extent[cells.slot] = min(cells.piece or cells.first, cells.first)
+    waiting = frozenset(cells.values)
+    return lambda placed: held if placed.name in waiting else passing
+
+
+def _words_ahead(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """Registers for what is loaded a trip before it is used."""
+    early = [p for p in schedule.placed if p.role == "load" and p.digits() & set(schedule.ahead)]
+    return sum([_words(scop, p, sizes) for p in early])
+
+
+def least_registers(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """What a compiler can reach that is told to: a result takes the registers of the operands that it is the last to
+    read, slot by slot, and what only enters sums is added up as it comes.  (Softmax of 32 words a thread: 80 as it
+    likes, 64 where the launch bounds ask for it.)"""
+    return max([words for words, _ in moments(scop, schedule, sizes)], default=BASE_REGISTERS)
+
+
+def moments(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> list[tuple[int, Placed]]:
+    """The least registers at every placed statement, in order."""
+    folded, seen = folded_products(scop, schedule), _outside_cells(schedule, sizes)
+    order = _with_readers(schedule) if schedule.cells and schedule.cells.piece else list(reversed(schedule.placed))
+    last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
+    whole = {provider for placed in order if not _sums(scop, placed) for provider in placed.providers}
+    always = BASE_REGISTERS + _words_ahead(scop, schedule, sizes)
+    alive: dict[str, int] = {}
+    words, found = 0, list[tuple[int, Placed]]()
+    for k, placed in enumerate(order):
+        for provider in placed.providers:
+            if last[provider] == k:
+                words -= alive.pop(provider, 0)
+        if placed.role in ("load", "get", "compute") and placed.name not in folded:
+            kept = placed.role != "compute" or placed.name in whole
+            words -= alive.get(placed.name, 0)
+            alive[placed.name] = own = _words(scop, placed, seen(placed)) if kept else 1
+            words += own
+        found.append((always + words, placed))
+    return found
+
+
+def _with_readers(schedule: KernelSchedule) -> list[Placed]:
+    """The placed statements of a kernel that runs in pieces, in order, its loads in front of their first readers."""
+    by_name, order = schedule.by_name(), list[Placed]()
+    for placed in reversed(schedule.placed):
+        if placed.role != "load":
+            order += [p for p in map(by_name.__getitem__, placed.providers) if p.role == "load" and p not in order]
+            order.append(placed)
+    return order
+
+
+def _sums(scop: Scop, placed: Placed) -> bool:
+    statement = scop.statements[placed.value]
+    return placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction
+
+
+def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, int]:
+    """32-bit registers of values in a kernel with windows, which the compiler walks row by row: of a window the rows
+    that one row of results reaches and one ahead, of what is computed the row at hand.
+
+    Two Jacobi steps in windows of 12 x 8 and 10 x 6: 96 registers (ptxas), where all windows whole would be 236.
+    """
+    by_name, slots = schedule.by_name(), {d.name: d.count for d in schedule.of_kind("slot")}
+    takers = [p for p in schedule.placed if p.role == "take"]
+    summed = frozenset().union(*[_summed(scop, p) for p in schedule.placed]) if takers else frozenset()
+    held: dict[str, list[tuple[int, int, int]]] = {}  # per dimension: first and last number taken, and those at once
+    for taker in takers:
+        (holder,) = taker.providers
+        index = window_index(by_name[holder], taker, slots)
+        found = held.setdefault(holder, [(at.constant, at.constant, 0) for _, at in index])
+        for d, (_, at) in enumerate(index):
+            steps = [(name, factor * (slots[name[1:]] - 1)) for name, factor in at.terms if isinstance(name, str)]
+            low = at.constant + sum(min(s, 0) for _, s in steps)
+            high = at.constant + sum(max(s, 0) for _, s in steps)
+            along = sum(abs(s) for name, s in steps if name not in summed)  # results; a sum takes them together
+            found[d] = (min(found[d][0], low), max(found[d][1], high), max(found[d][2], along))
+    words: dict[str, int] = {}
+    for placed in schedule.placed if takers else ():
+        each = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
+        if placed.name in held:
+            spans = [(high - low + 1, high - low + 1 - run) for low, high, run in held[placed.name]]
+            outer = next((d for d, (_, _, run) in enumerate(held[placed.name]) if run), 0)
+            words[placed.name] = each * prod([min(n, r + 1) if d == outer else n for d, (n, r) in enumerate(spans)])
+        elif placed.role == "compute":
+            words[placed.name] = max(1, _words(scop, placed, sizes) // _outermost(placed, slots))
+    return words
+
+
+def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits, as ``$name``, that a placed reduction sums over."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
+        return frozenset()
+    return frozenset().union(*[_names(placed.place[d]) for d in statement.reduced])
+
+
+def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:
+    """The extent of the slots along the first dimension that has some."""
+    for entry in placed.place:
+        counts = [slots[n[1:]] for n in _names(entry) if n[1:] in slots]
+        if counts:
+            return prod(counts)
+    return 1
+
+
+def _words(scop: Scop, placed: Placed, sizes: Sizes, without: frozenset[str] = frozenset()) -> int:
+    """32-bit registers of one value: its slots, without those a reduction sums over."""
+    used = placed.digits() - {name[1:] for name in _summed(scop, placed)} - without
+    words = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
+    return sizes.product(used, ("slot",)) * words
+
+
+def _names(entry: object) -> frozenset[str]:
+    return entry.names() if isinstance(entry, Affine) else frozenset()

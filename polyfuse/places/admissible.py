@@ -1,0 +1,87 @@
+"""Where a reduction, a prefix or a total may be computed at all: what no kernel could do is refused before any proof.
+
+    s[i] = sum(x[i, j], j)    j = 32*c + t,  needed at i = t     refused: thread t has parts of all results
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polyfuse.affine import ZERO, Affine
+from polyfuse.places.refused import Refused
+from polyfuse.schedule import Digit, PlaceEntry
+from polyfuse.scop import Statement
+from polyfuse.verdict import Hazard, illegal
+
+
+def check_reduction(statement: Statement, place: Sequence[Affine], loops: Sequence[str]) -> None:
+    """Kept and reduced dimensions must not share digits: one thread would hold parts of several results.  Raises
+    Refused."""
+    if not statement.reduced:
+        return
+    over = frozenset().union(*[place[d].names() for d in statement.reduced])
+    _check_loops(statement, over, place, loops)
+    for dim in statement.kept:
+        clash = {n for n in over & place[dim].names() if n.startswith("$")}
+        if clash:
+            sentence = (
+                f"{statement.name} is needed at {place[dim]} along dimension {dim}, where the digits "
+                f"{', '.join(sorted(clash))} already enumerate what it reduces: its results are needed in "
+                "threads or blocks that do not compute them"
+            )
+            raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
+
+
+def _check_loops(
+    statement: Statement, over: frozenset[str], place: Sequence[Affine], loops: Sequence[str]
+) -> None:
+    """Accumulators live in registers: no loop that enumerates results may lie inside one that is summed over."""
+    kept = frozenset().union(*[place[d].names() for d in statement.kept])
+    summed = [k for k, loop in enumerate(loops) if f"${loop}" in over]
+    for k, loop in enumerate(loops):
+        if f"${loop}" in kept and summed and k > summed[0]:
+            sentence = (
+                f"the partial results of {statement.name} along loop {loop} would have to outlive its "
+                f"iterations while loop {loops[summed[0]]} goes on"
+            )
+            raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
+
+
+def check_scan(statement: Statement, place: Sequence[Affine], digits: Mapping[str, Digit]) -> None:
+    """A prefix runs inside one block and forwards; whether it is complete and in order is for the proof to say.  Raises
+    Refused."""
+    if statement.scanned is None:
+        return
+    at = place[statement.scanned]
+    if not any(name.startswith("$") for name in at.names()) and at != ZERO:
+        sentence = f"the prefix {statement.name} is needed at {at} alone, without the elements before it"
+        raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
+    for atom, factor in at.terms:
+        digit = digits.get(atom[1:]) if isinstance(atom, str) else None
+        if statement.lags and digit is not None and digit.kind in ("thread", "slot"):
+            sentence = f"the recurrence {statement.name} is needed at {at}, in several threads or slots at a time"
+            raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
+        apart = statement.run and factor % statement.run == 0  # a block of its own for every run
+        if digit is not None and (digit.kind == "block" and not apart or factor < 0):
+            where = "crosses blocks" if digit.kind == "block" else "runs from the last element to the first"
+            sentence = f"the prefix {statement.name} is needed at {at}, where it {where}"
+            raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
+
+
+def check_elected(statement: Statement, place: Sequence[Affine], along: str) -> None:
+    """Any block along a digit may be the last to arrive, and it runs for all of them.  Raises Refused."""
+    if any(f"${along}" in e.names() for e in place):
+        sentence = f"{statement.name} needs totals over the blocks along {along}, which deal its own elements"
+        raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
+
+
+def check_finish(statement: Statement, digit: str, place: Sequence[PlaceEntry]) -> None:
+    """The elected block is any of those that differ in `digit`: nothing that it finishes may depend on which.  Raises
+    Refused."""
+    for entry in place:
+        if not isinstance(entry, Affine) or f"${digit}" in entry.names():
+            sentence = (
+                f"{statement.name} is complete only after all blocks along {digit} have stored their share, "
+                f"but is needed at {entry}, in particular ones of them"
+            )
+            raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
