@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,8 @@ from polyfuse.fuzz.generate import counts, random_program
 from polyfuse.fuzz.program import RandomProgram, WrittenProgram
 from polyfuse.fuzz.record import Record
 from polyfuse.fuzz.ways import Way
+from polyfuse.lower.kernel import Lowered, lower
+from polyfuse.planning import assembly
 
 SUM = WrittenProgram("def program(x0):\n    return x0.sum(axis=1)\n", (ArrayValue((3, 50)),))
 
@@ -34,6 +39,20 @@ def test_an_answer_outside_its_bound_is_told() -> None:
     compare(value + bound, value, bound, "sum")
     with pytest.raises(Disagreement, match="sum: at"):
         compare(value + np.array([0, 3 * bound[1], 0]), value, bound, "sum")
+
+
+def test_every_kernel_keeps_the_rules_of_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parameters of one name make no difference to the interpreter, and no file that Python reads."""
+
+    def planted(*arguments: Any, **options: Any) -> Lowered:
+        found = lower(*arguments, **options)
+        first, *others = found.kernel.parameters
+        return replace(found, kernel=replace(found.kernel, parameters=(first, *others, first)))
+
+    assert check(SUM, 0, "interpreter").failure is None
+    monkeypatch.setattr(assembly, "lower", planted)
+    failure = check(SUM, 0, "interpreter").failure
+    assert failure is not None and failure.kind == "crash" and "two things are named x0_in" in failure.text
 
 
 def test_some_random_prices_scan_in_runs() -> None:
