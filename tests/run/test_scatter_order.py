@@ -22,6 +22,7 @@ from polyfuse.lower.inspect import flatten
 from polyfuse.lower.scatters.sorted_rows import AHEAD
 from polyfuse.plan import Launch, Plan
 from polyfuse.scatters.rows import LENGTH, MERGED, ORDER, SORTED
+from tests.schedules.programs import plan as plan_of
 
 RNG = np.random.default_rng(2)
 UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -32,7 +33,7 @@ DTYPES |= {"i8": np.int8, "u16": np.uint16, "i64": np.int64, "u8": np.uint8, "bo
 
 
 def planned(function: Callable[..., Any], *specs: str, **options: Any) -> Plan:
-    return pf.jit(function, verify=True, **options).plan(*map(pf.spec, specs), target="h200")
+    return plan_of(function, *specs, effort=0, verify=True, **options)
 
 
 def expected(how: str, x: np.ndarray, at: Any, u: np.ndarray) -> np.ndarray:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-import polyfuse as pf
 from polyfuse.errors import IndexFault
 from polyfuse.face.interpreted import run_plan
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.planning.planner import plan_program
 from polyfuse.target import named
+from tests.schedules.programs import plan as plan_of
 from tests.schedules.programs import program
 
 RNG = np.random.default_rng(4)
@@ -24,13 +25,14 @@ COUNT = "N~1000000"
 
 
 def planned(function: Callable[..., Any], *specs: str, **options: Any) -> Plan:
-    return pf.jit(function, verify=True, **options).plan(*map(pf.spec, specs), target="h200")
+    return plan_of(function, *specs, effort=0, verify=True, **options)
 
 
 def updated(how: str) -> Callable[..., Any]:
     return lambda x, i, u: getattr(x.at[i], how)(u)
 
 
+@cache
 def vectors(how: str, dtype: str, places: str = "V~1000000", **options: Any) -> Plan:
     plan = planned(updated(how), f"{dtype}[{places}]", f"i64[{COUNT}]", f"{dtype}[{COUNT}]", **options)
     assert {step.call.name for step in plan.library_calls} == {"scatter"}

@@ -21,10 +21,13 @@ def program(function: Callable[..., Any], *specs: str) -> Program:
     return trace(function, [spec(s) for s in specs]).program
 
 
-def plan(function: Callable[..., Any], *specs: str, target: str = "h200", **options: Any) -> Plan:
+def plan(
+    function: Callable[..., Any], *specs: str, target: str = "h200", effort: int | None = None, **options: Any
+) -> Plan:
+    """`effort`: rounds in which the search for kernels starts again; without any it takes a third of the time."""
     traced = program(function, *specs)
     layouts = tuple(Layout() for _ in traced.arguments)
-    return plan_program(traced, named(target), Options().updated(options), layouts)
+    return plan_program(traced, named(target), Options().updated(options), layouts, effort=effort)
 
 
 def both(function: Callable[..., Any], *specs: str, **options: Any) -> tuple[Plan, Plan]:
