@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from polyfuse.cost.scatters import merging_seconds, rows_seconds, sorting_seconds, walking_seconds
 from polyfuse.explain.kernels import by_step, host_seconds, launch_cost
-from polyfuse.library_calls.contractions import NAME, Contraction
+from polyfuse.library_calls.contraction import NAME, Contraction
 from polyfuse.planning.program_costs import array_layouts, size_hints
 from polyfuse.scatters.elements import ElementScatter
 from polyfuse.scatters.rows import ORDER, RowScatter

@@ -25,7 +25,7 @@ from polyfuse.bindings import (
 )
 from polyfuse.expr import Input
 from polyfuse.kernel import ArrayParameter, ScalarParameter
-from polyfuse.library_calls import contractions
+from polyfuse.library_calls import contraction
 from polyfuse.plan import Launch, LibraryCall, Plan
 from polyfuse.reference import bind_sizes
 from polyfuse.run.libraries.numpy_arrays import NUMPY
@@ -114,7 +114,7 @@ class _Run:
         function, settings = step.call.function, dict(step.call.settings)
         targets = [self.value(b) for b in step.results]
         self.written |= {b.position for b in step.results if isinstance(b, FromOutput)}
-        if step.call.name == contractions.NAME:
+        if step.call.name == contraction.NAME:
             NUMPY.product(settings["contraction"], self.sizes)(*operands, *targets)
             return
         if function and step.call.in_place:

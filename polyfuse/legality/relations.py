@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from polyfuse import sets
 from polyfuse.affine import Affine, names_of
 from polyfuse.bindings import Guard
-from polyfuse.lower.context import size_constraints
+from polyfuse.constraints import size_constraints
 from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.sets import Constraint, Relation

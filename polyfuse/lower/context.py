@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from polyfuse import sets
 from polyfuse.affine import Affine, digit
-from polyfuse.bindings import Guard
+from polyfuse.constraints import size_constraints
 from polyfuse.schedule import Digit, KernelSchedule
 from polyfuse.sets import Constraint
 
@@ -60,17 +60,6 @@ class Context:
         for at, extent in zip(index, extents, strict=True):
             wanted += [at, extent - at - 1]
         return self.remaining(wanted)
-
-
-def size_constraints(sizes: Sequence[str], facts: Sequence[Affine], guards: Sequence[object]) -> tuple[Constraint, ...]:
-    """Sizes are positive (0 and 1 are specialised before), facts hold, and so do the guards of the plan but for those
-    without which it is slower only: it may run for the most similar sizes then."""
-    found = [Constraint(Affine.symbol(s) - 1) for s in sizes]
-    found += [Constraint(f) for f in facts]
-    for guard in guards:
-        if isinstance(guard, Guard) and not guard.negated and not guard.advisory:
-            found.append(Constraint(guard.expression, "mod" if guard.modulus else ">=", guard.modulus))
-    return tuple(found)
 
 
 def kernel_context(schedule: KernelSchedule, sizes: Sequence[str], facts: Sequence[Affine]) -> Context:

@@ -17,9 +17,10 @@ from polyfuse import expr
 from polyfuse.bindings import Layout
 from polyfuse.dtypes import DType, bf16, f16, f32, f64
 from polyfuse.expr import Call, Node, Program
-from polyfuse.library_calls.contractions import NAME, Found, contractions
+from polyfuse.library_calls.contraction import NAME
 from polyfuse.options import Options
 from polyfuse.planning.choose import Pricer
+from polyfuse.planning.contractions import Found, contractions
 from polyfuse.planning.program_costs import ProgramCosts, program_costs
 from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.scop import InputStatement, Statement

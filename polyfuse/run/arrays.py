@@ -18,7 +18,7 @@ import numpy as np
 from polyfuse.bindings import Layout
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
-from polyfuse.library_calls.contractions import Contraction
+from polyfuse.library_calls.contraction import Contraction
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from polyfuse.dtypes import DType, u8
 from polyfuse.errors import DeviceError, KernelError
 from polyfuse.expr import Input, Program, Shape
 from polyfuse.kernel import ArrayParameter, SizeParameter
-from polyfuse.library_calls import contractions
+from polyfuse.library_calls import contraction
 from polyfuse.plan import Launch, LibraryCall, Plan
 from polyfuse.run import steps
 from polyfuse.run.arrays import ArrayFacts, Device, Library, c_strides
@@ -333,7 +333,7 @@ def _steps(
                 found += [launcher] if launcher is not None else []
             case LibraryCall(launches=launches) if launches:
                 found += [launcher for launcher in islice(kernels, len(launches)) if launcher is not None]
-            case LibraryCall(expr.Call(name=contractions.NAME, settings=settings), operands, (result,)):
+            case LibraryCall(expr.Call(name=contraction.NAME, settings=settings), operands, (result,)):
                 reads, spec = [values.object(b) for b in operands], dict(settings)["contraction"]
                 found.append(steps.contraction(library, spec, sizes, reads, values.object(result)))
             case LibraryCall(call, operands, results):

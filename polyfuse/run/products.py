@@ -11,7 +11,7 @@ from math import prod
 from operator import attrgetter
 from typing import Any
 
-from polyfuse.library_calls.contractions import Contraction, Operand
+from polyfuse.library_calls.contraction import Contraction, Operand
 
 Product = Callable[[Any, Any, Any], None]  # (left, right, result), whole arrays
 Axis = tuple[int, int]  # extent, stride

@@ -8,7 +8,7 @@ from typing import Any
 
 from polyfuse.errors import IndexFault, Source
 from polyfuse.expr import Call, Program
-from polyfuse.library_calls.contractions import Contraction
+from polyfuse.library_calls.contraction import Contraction
 from polyfuse.plan import IndexSite
 from polyfuse.run.arrays import Library
 from polyfuse.run.services import Launcher

@@ -8,7 +8,7 @@ import numpy as np
 
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
-from polyfuse.library_calls import contractions
+from polyfuse.library_calls import contraction
 from polyfuse.scalars import FUNCTIONS
 from polyfuse.scop import InputStatement, OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, lag_and_component
@@ -29,7 +29,7 @@ def body_text(scop: Scop, value: int) -> str:
             return name
         case OpaqueStatement(call=call, operands=operands):
             names = [scop.statements[o].name for o in operands]
-            if call.name == contractions.NAME:
+            if call.name == contraction.NAME:
                 return _contraction_text(dict(call.settings)["contraction"], names)
             reads: tuple[str, ...] = dict(call.settings).get("reads", ()) if call.in_place else ()
             shown = [f"{read}={name}" for read, name in zip(reads, names, strict=True)] if reads else names
@@ -38,12 +38,12 @@ def body_text(scop: Scop, value: int) -> str:
             return _statement_text(scop, statement)
 
 
-def _contraction_text(found: contractions.Contraction, operands: Sequence[str]) -> str:
+def _contraction_text(found: contraction.Contraction, operands: Sequence[str]) -> str:
     """``contraction(x[i, k], w[k, j], over k)``."""
     names = dimension_names(len(found.extents))
     sides = zip(operands, (found.left, found.right), strict=True)
     shown = [f"{name}[{', '.join(e.text(names) for e in side.index)}]" for name, side in sides]
-    return f"{contractions.NAME}({', '.join(shown)}, over {', '.join(names[f'%{k}'] for k in found.summed)})"
+    return f"{contraction.NAME}({', '.join(shown)}, over {', '.join(names[f'%{k}'] for k in found.summed)})"
 
 
 def _statement_text(scop: Scop, statement: Statement) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,14 +16,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FACE = {"polyfuse", "polyfuse.__main__", "polyfuse.api"}  # with polyfuse.face: joins core, frontends and backends
 FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
-    {"affine", "bindings", "dtypes", "errors", "options", "scalars", "target", "terms", "units", "verdict", "version"},
-    {"expr"},
-    {"scop", "scop_builder", "rewrites", "scatters", "library_calls"},
+    {
+        *("affine", "bindings", "dtypes", "errors", "options", "scalars", "spans", "target", "terms", "units"),
+        *("verdict", "version", "algebra"),
+    },
+    {"expr", "reference", "library_calls"},
+    {"scop", "scop_builder", "rewrites", "scatters"},
     {"constraints", "dependences", "sets"},
-    {"schedule", "places", "strategies", "cost", "grouping"},
-    {"kernel", "kernel_types", "lower", "codegen"},
-    {"plan", "planning", "run"},
-    {"cache"},
+    {"schedule", "places", "strategies", "legality", "cost", "grouping"},
+    {"kernel", "kernel_types", "lower", "verify", "codegen"},
+    {"plan", "planning", "run", "text", "explain"},
+    {"cache", "info"},
 )
 HEAVY = {"islpy", "numba", "llvmlite", "sympy", "torch", "cupy", "cuda", "matplotlib"}
 
@@ -96,7 +100,8 @@ def test_the_core_imports_neither_frontends_nor_backends() -> None:
 
 
 def floor(module: str) -> int | None:
-    """The floor of a module's room; None for rooms that no floor names (frontends, backends, the face, tools)."""
+    """The floor of a module's room; None for rooms that no floor names (frontends and what proves their subscripts,
+    backends, the face, tools)."""
     room = module.split(".")[1] if "." in module else ""
     return next((level for level, rooms in enumerate(FLOORS) if room in rooms), None)
 
@@ -105,6 +110,15 @@ def uses(package: str, *floors: int) -> set[tuple[str, str]]:
     """Imports from modules of `package` into modules of these floors."""
     pairs = {(name, use) for name, used in IMPORTS.items() if below({name}, package) for use in used & MODULES.keys()}
     return {(name, use) for name, use in pairs if floor(use) in floors}
+
+
+def test_the_page_of_concepts_shows_every_room_in_the_order_of_floors() -> None:
+    text = (ROOT / "docs" / "concepts.md").read_text()
+    shown = re.findall(r"`polyfuse/(\w+)[./]", text.partition("## Where to look in the code")[2])
+    rooms = {name.split(".")[1] for name in MODULES if "." in name} - {"__main__"}
+    assert set(shown) == rooms
+    levels = [level for room in shown if (level := floor(f"polyfuse.{room}")) is not None]
+    assert levels == sorted(levels)
 
 
 def test_no_import_goes_up() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.errors import OptionError
-from polyfuse.library_calls.contractions import NAME
+from polyfuse.library_calls.contraction import NAME
 from polyfuse.plan import LibraryCall, Plan
 
 

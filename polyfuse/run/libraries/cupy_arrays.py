@@ -15,7 +15,7 @@ import numpy as np
 
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.library_calls import functions
-from polyfuse.library_calls.contractions import Contraction
+from polyfuse.library_calls.contraction import Contraction
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
 from polyfuse.run.libraries.fields import Field, fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError, UnsupportedError
-from polyfuse.library_calls.contractions import Contraction
+from polyfuse.library_calls.contraction import Contraction
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
 from polyfuse.library_calls import functions
-from polyfuse.library_calls.contractions import Contraction
+from polyfuse.library_calls.contraction import Contraction
 from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
 from polyfuse.run.libraries.fields import fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of

@@ -13,7 +13,7 @@ import torch
 from polyfuse import dtypes
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
-from polyfuse.library_calls.contractions import Contraction
+from polyfuse.library_calls.contraction import Contraction
 from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, c_strides, unsupported_dtype
 from polyfuse.run.products import Primitives, Product, matrix_product
 
