@@ -48,7 +48,7 @@ def _forbidden(proof: Proof, atomic: Placed) -> Iterator[tuple[Hazard, str]]:
         yield Hazard.COMBINE, f"{name} is summed in {dtype.compute}, and {dtype} in memory holds less"
 
 
-def scattered(name: str, monoid: str, dtype: DType, atomics: bool) -> Verdict:
+def merged_in_any_order(name: str, monoid: str, dtype: DType, atomics: bool) -> Verdict:
     """Whether updates that data scatter over the elements of `name`, in `dtype`, may be merged as they come.
 
     What two updates of one element give does not depend on which is first, or may depend on it where the user allows

@@ -12,7 +12,7 @@ from polyfuse.dtypes import DType
 from polyfuse.errors import ScheduleError
 from polyfuse.expr import Shape
 from polyfuse.kernel import Kernel
-from polyfuse.legality.atomic import scattered
+from polyfuse.legality.atomic import merged_in_any_order
 from polyfuse.lower.scatters.elements import merging_kernels
 from polyfuse.lower.scatters.rows import row_kernels
 from polyfuse.lower.scatters.sorted_rows import sorted_kernels
@@ -52,7 +52,7 @@ def scattering(costs: ProgramCosts, statement: OpaqueStatement, step: int, site:
 def _rows(costs: ProgramCosts, scatter: RowScatter, step: int) -> Scattering:
     products = {**dict(costs.scop.program.derived), **dict(scatter.products)}
     if scatter.by is None:
-        verdict = scattered(scatter.name, scatter.monoid, scatter.dtype, costs.options.atomics)
+        verdict = merged_in_any_order(scatter.name, scatter.monoid, scatter.dtype, costs.options.atomics)
         fusion_log.info("%s: %s", scatter.name, verdict or AS_THEY_COME)
         if not verdict:
             raise ScheduleError(f"{scatter.name} is refused: {verdict}", verdict=verdict)
@@ -71,7 +71,7 @@ def _merged(costs: ProgramCosts, statement: OpaqueStatement, step: int, site: in
     scatter = ElementScatter.of(costs.scop, statement, costs.options.atomics)
     if scatter is None or any(v in costs.layouts and costs.layouts[v].strides for v in statement.operands):
         return None
-    verdict = scattered(scatter.name, scatter.monoid, scatter.merged, costs.options.atomics)
+    verdict = merged_in_any_order(scatter.name, scatter.monoid, scatter.merged, costs.options.atomics)
     fusion_log.info("%s: %s", scatter.name, verdict or AS_THEY_COME)
     if not verdict:
         return None

@@ -19,7 +19,7 @@ from polyfuse.errors import IndexFault
 from polyfuse.explain.report import merges_floats
 from polyfuse.face.interpreted import run_plan
 from polyfuse.kernel import ArrayParameter, AtomicUpdate, Kernel, Store
-from polyfuse.legality.atomic import scattered
+from polyfuse.legality.atomic import merged_in_any_order
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
 from polyfuse.scalars import in_any_order
@@ -217,7 +217,7 @@ def test_floats_are_not_merged_as_they_come() -> None:
     assert not any(map(merges_floats, plan.library_calls))
     allowed = pf.jit(at(np.add), atomics=True).plan(*map(pf.spec, ("f32[30]", "i64[N]", "f32[N]")), target="h200")
     assert all(map(merges_floats, allowed.library_calls))
-    verdict = scattered("h", "sum", f32, atomics=False)
+    verdict = merged_in_any_order("h", "sum", f32, atomics=False)
     assert not verdict and "an order that varies" in verdict.sentence
 
 
