@@ -135,7 +135,10 @@ def _block(statements: Sequence[Statement], opened: frozenset[str], names: dict[
             case Branch(condition, body, orelse):
                 result.append(f"{indent}if {text(_resolved(condition, names))}:")
                 result += _block(body, opened, names, depth + 1)
-                if orelse:
+                if orelse and isinstance(orelse[0], Branch) and len(orelse) == 1:
+                    otherwise, *rest = _block(orelse, opened, names, depth)
+                    result += [f"{indent}el{otherwise.lstrip()}", *rest]
+                elif orelse:
                     result.append(f"{indent}else:")
                     result += _block(orelse, opened, names, depth + 1)
             case _:

@@ -73,12 +73,13 @@ def _spans(
     position = sizes.position(scop, move)
     steps = [Step(d.name, d.count, position.coefficient(f"${d.name}")) for d in slots]
     start = position.substitute({f"${d.name}": 0 for d in slots})
-    aligned = gcd(sizes.volume(scop.shape(move.value)), *[f for _, f in start.terms])
+    aligned, volume = gcd(*[f for _, f in start.terms]), sizes.volume(scop.shape(move.value))
     fewest, found = prod(d.count for d in slots), None
     for power in range((target.vector_bytes // itemsize).bit_length() - 1, 0, -1):
         width = 1 << power
         first = start.constant % width
         wide = spans(steps, width, first) if aligned % width == 0 else None
+        wide = wide if wide is None or wide.whole or volume % width == 0 else None
         if wide is not None and len(wide.numbers) <= fewest - (found is None) and (wide.whole or move.role == "load"):
             fewest = len(wide.numbers)
             found = _Wide(width, start - first, wide.numbers, {f"${d.name}": d.count for d in slots})

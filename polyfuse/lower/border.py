@@ -5,11 +5,13 @@ else:                    masked body
 
 The interior are the blocks that agree with the middle one.  A mask that holds for all of the middle block, or for
 none of it, is decided there; what it decides (whether a padded image is read or reflected, say) is not computed.
+Where blocks half way from the middle to an end agree on something else, they are one more interior: of the halves of a
+concatenation each has its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from polyfuse import kernel as ir
@@ -26,25 +28,44 @@ LARGE = 1 << 20
 """Where hints are missing or small: an interior is for arrays of many blocks."""
 
 
-def interior(ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program, context: Context) -> tuple[Affine, ...]:
-    """Affine expressions of the block's digits, all >= 0 where every mask of `ops` is as in the middle block.
+MOST = 3
+"""Interiors of a kernel: each is a body of its own to compile."""
 
-    Empty where the middle block decides nothing that the context leaves open.
+
+def interiors(
+    ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program, context: Context
+) -> list[tuple[Affine, ...]]:
+    """For each interior affine expressions of the block's digits, all >= 0 where every mask of `ops` is as in one of the
+    blocks that stand for many: the middle one first.
+
+    None where the middle block decides nothing that the context leaves open.
     """
-    middle = _middle_block(schedule, program)
-    if middle is None:
-        return ()
+    conditions = tuple(dict.fromkeys(masks(ops)))
+    found: dict[frozenset[Affine], tuple[Affine, ...]] = {}
+    for block in _blocks(schedule, program):
+        inside = _agreeing(conditions, block, schedule)
+        if frozenset(inside) in found:
+            continue
+        needed = _without_implied(inside, context)
+        if not needed:
+            break  # all blocks agree
+        found[frozenset(inside)] = needed
+    return list(found.values())[:MOST]
+
+
+def _agreeing(conditions: Iterable[Affine], block: Mapping[str, int], schedule: KernelSchedule) -> list[Affine]:
+    """What holds where all `conditions` are as in `block`."""
     inner = {f"${d.name}": d for d in schedule.digits if d.kind != "block"}
     found: dict[Affine, None] = {}
-    for condition in dict.fromkeys(masks(ops)):
+    for condition in conditions:
         ends = _ends(condition, inner)
         if ends is None or not any(name.startswith("$b") for name in ends.least.names()):
             continue  # without a block digit they hold or fail for all blocks alike: they stay masks
-        if ends.least.evaluate(middle) >= 0:
+        if ends.least.evaluate(block) >= 0:
             found[ends.least] = None
-        elif ends.most.evaluate(middle) < 0:
+        elif ends.most.evaluate(block) < 0:
             found[-ends.most - 1] = None
-    return _without_implied(_tightest(found), context)
+    return _tightest(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +95,31 @@ def _ends(condition: Affine, inner: Mapping[str, Digit]) -> _Ends | None:
     return _Ends(least, most)
 
 
-def _middle_block(schedule: KernelSchedule, program: Program) -> dict[str, int] | None:
-    """Typical large sizes that obey the program's facts and the kernel's guards, and the middle block for them."""
+def _blocks(schedule: KernelSchedule, program: Program) -> Iterator[dict[str, int]]:
+    """Blocks, with typical large sizes that obey the program's facts and the kernel's guards: the middle one, and those
+    half way from there to the ends along one digit."""
+    known = _sizes(schedule, program)
+    if known is None:
+        return
+    counts = {d.name: d.extent.evaluate(known) for d in schedule.of_kind("block")}
+    dropped = dict.fromkeys(("$b0", "$b1", "$b2"), 0)  # digits of extent 1
+    middle = {**known, **dropped, **{f"${name}": count // 2 for name, count in counts.items()}}
+    yield middle
+    for name, count in counts.items():
+        yield {**middle, f"${name}": count // 4}
+        yield {**middle, f"${name}": (3 * count) // 4}
+
+
+def _sizes(schedule: KernelSchedule, program: Program) -> Mapping[str, int] | None:
     hints = {name: max(1, program.hints.get(name, LARGE)) for name in program.symbols}
     for sizes in (
         dict.fromkeys(hints, LARGE),
         {name: hint * LARGE for name, hint in hints.items()},
         hints,
     ):
-        known = dict(with_products(sizes, program.derived))
+        known = with_products(sizes, program.derived)
         if _are_possible(known, program.facts, schedule.guards):
-            blocks = {f"${d.name}": d.extent.evaluate(known) // 2 for d in schedule.of_kind("block")}
-            return {**known, **dict.fromkeys(("$b0", "$b1", "$b2"), 0), **blocks}  # a digit of extent 1 is dropped
+            return known
     return None
 
 

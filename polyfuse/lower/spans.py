@@ -23,11 +23,18 @@ VECTOR_BYTES = 16
 class _Address:
     """Of an access: the elements from the beginning of the array to `start`, the first slot, as far as the dimensions
     have constant strides, and the steps of slots.  `unit`: elements that the strides of all other dimensions, and the
-    array as a whole, are a multiple of."""
+    array as a whole, are a multiple of.  `reaches`: along some other dimension, to other elements than the first."""
 
     start: Affine
     steps: tuple[Step, ...]
     unit: Affine
+    reaches: bool
+
+    def is_aligned(self, width: int, taken: Spans, context: Context) -> bool:
+        """Whether spans begin at multiples of `width` and end inside the array, as those do that have no gaps."""
+        ends = taken.whole and not self.reaches
+        begins = divides(width, self.start - self.start.constant % width, context)
+        return begins and (ends or divides(width, self.unit, context))
 
 
 def span_access(
@@ -54,8 +61,8 @@ def span_access(
         taken = spans(address.steps, width, first)
         if taken and len(taken.numbers) < fewest and (taken.whole or not whole):
             conditions = _uniform(where, taken, slots, context)
-            aligned = divides(width, address.start - first, context) and divides(width, address.unit, context)
-            found += [(len(taken.numbers), width, conditions)] if conditions is not None and aligned else []
+            fits = conditions is not None and address.is_aligned(width, taken, context)
+            found += [(len(taken.numbers), width, conditions)] if conditions is not None and fits else []
         width //= 2
     if found:
         _, width, conditions = min(found, key=lambda f: f[:2])
@@ -77,7 +84,7 @@ def _uniform(
 def _address(index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Sequence[Affine]) -> _Address | None:
     """None where data, or a division, choose what slots access."""
     start, unit = Affine.of(0), Affine.of(1)
-    far: set[str] = set()
+    far, reaches = set[str](), False
     for entry, extent in zip(reversed(index), reversed(extents), strict=True):
         if not isinstance(entry, Affine) or not all(isinstance(atom, str) for atom, _ in entry.terms):
             return None
@@ -86,6 +93,7 @@ def _address(index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Seque
             unit = extent * unit.constant
         else:
             far |= entry.names()
+            reaches = reaches or entry != Affine.of(0)
     used = [s for s in slots if f"${s.name}" in start.names() or f"${s.name}" in far]
     steps = [Step(s.name, s.count, None if f"${s.name}" in far else start.coefficient(f"${s.name}")) for s in used]
-    return _Address(start.substitute({f"${s.name}": 0 for s in used}), tuple(steps), unit)
+    return _Address(start.substitute({f"${s.name}": 0 for s in used}), tuple(steps), unit, reaches)

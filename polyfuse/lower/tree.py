@@ -11,7 +11,7 @@ from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import merge, partial, total
 from polyfuse.lower.ahead import in_ring, loaded_ahead
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
-from polyfuse.lower.border import interior
+from polyfuse.lower.border import interiors
 from polyfuse.lower.decide import decided
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
@@ -34,14 +34,14 @@ from polyfuse.terms import Inside, Ref
 
 
 def lower_body(env: Environment) -> tuple[ir.Op, ...]:
-    """The masked body, or both: without masks where the block lies inside, masked at the border."""
+    """The masked body, or several: without masks where the block lies inside, masked at the border."""
     body = lower_items(env, env.schedule.order, ())
-    inside = interior(body, env.schedule, env.scop.program, env.context) if env.schedule.border else ()
-    if not inside:
-        return body
-    context = env.context.assuming(at_least_zero(inside))
-    whole = lower_items(replace(env, context=context), env.schedule.order, ())
-    return (ir.If(Inside(inside), decided(whole, context), body),)
+    found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
+    for inside in reversed(found):
+        context = env.context.assuming(at_least_zero(inside))
+        whole = lower_items(replace(env, context=context), env.schedule.order, ())
+        body = (ir.If(Inside(inside), decided(whole, context), body),)
+    return body
 
 
 def lower_items(env: Environment, items: Sequence[TreeItem], loops: tuple[str, ...]) -> tuple[ir.Op, ...]:

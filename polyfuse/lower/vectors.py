@@ -23,7 +23,7 @@ def vector_slot(index: Sequence[PlaceEntry], slots: Sequence[Digit]) -> Digit | 
     name = f"${slot.name}"
     if index[-1].coefficient(name) != 1 or any(name in e.names() for e in affine[:-1]):
         return None
-    if not all(isinstance(a, str) for a, _ in index[-1].terms):
+    if any(not isinstance(a, str) and any(n.startswith("$") for n in a.numerator.names()) for a, _ in index[-1].terms):
         return None
     return slot if slot.count > 1 and slot.count & (slot.count - 1) == 0 else None  # no access has three elements
 

@@ -89,4 +89,5 @@ def _proposal(
         kept_digits([*digits, tx, ty, *slots], keep_threads=True),
         anchors(situation, splits),
         guards=(*(situation.divisible(inner.extent, width) if others else ()), *exact),
+        border=not others,  # a mask of single elements would take apart what lies side by side
     )

@@ -215,6 +215,7 @@ def _gpu(
     b = block("b0", inner.extent.ceildiv(tile.span))
     splits[inner.number] = mixed((b, tile.span), (u, tile.lanes * tile.width), (tx, tile.width), (v, 1))
     guards: tuple[AnyGuard, ...] = situation.divisible(inner.extent, tile.width) if len(axes) > 1 else ()
+    guards = tuple(dict.fromkeys((*guards, *situation.aligned(inner, tile.width))))
     columns: list[Digit] = []
     for k, axis in enumerate(taken):
         columns.append(slot(f"o{k}" if k else "o", axis.size(situation.hints)))

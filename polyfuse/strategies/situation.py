@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -139,6 +139,27 @@ class Situation:
         if width == 1 or all(f % width == 0 for _, f in extent.terms) and extent.constant % width == 0:
             return wider
         return (Guard(extent, width), *wider)
+
+    def aligned(self, axis: AxisClass, width: int) -> tuple[AnyGuard, ...]:
+        """The guards that everything that is read further along rows by sizes, as the second part of a concatenation is,
+        begins with a whole vector; where it does not at the sizes at hand, that one part does not."""
+        shifts = dict.fromkeys(self._shifts(axis)) if width > 1 and self.target.kind == "cuda" else {}
+        odd = [shift for shift in shifts if shift.evaluate(self.hints) % width]
+        if odd:
+            return (Guard(odd[0], width, negated=True, advisory=True),)
+        return tuple([Guard(shift, width) for shift in shifts])
+
+    def _shifts(self, axis: AxisClass) -> Iterator[Affine]:
+        for statement in self.group.statements():
+            along = {f"%{d}" for d, a in enumerate(self.classes.statement(statement)) if a is axis}
+            for read in statement.reads:
+                last = read.index[-1] if read.index else None
+                if not isinstance(last, Affine) or not along & last.names():
+                    continue
+                sizes = [(a, f) for a, f in last.terms if a not in along]
+                shift = Affine(tuple(sizes), 0) if sizes else Affine.of(0)
+                if sizes and shift.is_linear and not any(n.startswith("%") for n in shift.names()):
+                    yield shift if sizes[0][1] > 0 else -shift
 
     @cached_property
     def widest(self) -> int:

@@ -57,10 +57,13 @@ def windows(situation: Situation) -> list[Proposal]:
     outer = sorted(others, key=lambda a: (a in moved, axes.index(a)))[-2:]  # planes, rows
     if len(outer) == 2 and not set(outer) <= moved:
         outer = outer[1:]
-    aligned = _width(situation, axes, inner)
+    flat = len(axes) == 1 and all(_lies_behind(situation, a, inner) for a in short)
+    aligned = _width(situation, inner, flat)
     wide = aligned if aligned > 1 or not others else COLUMNS
     return [
-        _proposal(situation, axes, inner, outer, (*over, *short), _Tile(planes, rows, columns, min(aligned, columns)))
+        _proposal(
+            situation, axes, inner, outer, (*over, *short), _Tile(planes, rows, columns, min(aligned, columns), flat)
+        )
         for columns in _columns(situation, wide)
         for planes, rows in _wanted(situation, columns * _strides(situation), len(outer) == 2)
     ]
@@ -109,12 +112,13 @@ def _wanted(situation: Situation, elements: int, several_planes: bool) -> list[t
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """What one thread computes, and the elements that it stores at once."""
+    """What one thread computes, and the elements that it stores at once.  `flat`: results are one row."""
 
     planes: int
     rows: int
     columns: int
     vector: int
+    flat: bool
 
 
 def _moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
@@ -155,9 +159,9 @@ def _extent(situation: Situation, axis: AxisClass) -> Affine:
     return max(found, key=lambda extent: (extent.evaluate(situation.hints), str(extent)))
 
 
-def _width(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> int:
+def _width(situation: Situation, inner: AxisClass, flat: bool) -> int:
     """The widest vector that divides the rows of all results."""
-    width = situation.width(_extent(situation, inner), flat=len(axes) == 1)
+    width = situation.width(_extent(situation, inner), flat=flat)
     for value in situation.group.roots:
         shape = situation.scop.shape(value)
         while width > 1 and len(shape) > 1 and situation.size(shape[-1]) % width:
@@ -227,7 +231,10 @@ def _proposal(
         (("threads", threads), *planes, ("rows", tile.rows), ("columns", columns)),
         kept_digits([*digits, tx, ty, u, p, q, *before, v, *behind], keep_threads=True),
         anchors(situation, splits),
-        guards=_guards(situation, _extent(situation, inner), tile.vector, vectors, flat=len(axes) == 1),
+        guards=tuple(dict.fromkeys((
+            *_guards(situation, _extent(situation, inner), tile.vector, vectors, flat=tile.flat),
+            *situation.aligned(inner, tile.vector),
+        ))),  # fmt: skip
         windows=Windows(("p", "q", "v", *[s.name for s in taken]), vectors),
         border=True,
     )

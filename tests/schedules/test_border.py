@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -68,3 +69,58 @@ def test_a_mask_that_no_block_passes_is_no_border() -> None:
     jitted = pf.jit(lambda x: np.linspace(x.sum(), 2, 4))
     for shape in [(0, 0), (0, 3), (3, 0)]:
         np.testing.assert_allclose(jitted(np.zeros(shape)), np.linspace(0, 2, 4))
+
+
+def halves(x, y):
+    return np.concatenate([x * 2, y + 1])
+
+
+def thirds(x, y):
+    return np.concatenate([x * 2, y + 1, -x])
+
+
+def turned(x, c):
+    h = x.shape[-1] // 2
+    return x * c[:, None] + np.concatenate([-x[..., h:], x[..., :h]], axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("function", "specs", "interiors"),
+    [
+        (halves, ("f32[K~3000000]", "f32[L~3000000]"), 2),
+        (thirds, ("f32[K~3000000]", "f32[L~3000000]"), 3),
+        (turned, ("f16[N~4096, H~32, M~128]", "f16[N~4096, M~128]"), 2),
+        (padded("edge"), ("f32[N~4000, M~4000]",), 1),
+    ],
+)
+def test_every_part_that_is_long_has_an_interior(function, specs: tuple[str, ...], interiors: int) -> None:
+    """Blocks of the first half of a concatenation took the masked branch: 330 us of 134 million on an H200, not 255."""
+    source = pf.jit(function).plan(*map(pf.spec, specs), target="h200").source()
+    *inside, outside = source[source.index("\n    if ") :].split("\n    el")
+    assert len(inside) == interiors and outside.startswith("se:")
+    for branch in inside:
+        text = branch.partition(":\n")[2]
+        assert "load(" in text and "mask=" not in text and "where(" not in text
+
+
+@pytest.mark.parametrize("target", ["cpu", "h200"])
+@pytest.mark.parametrize("function", [halves, thirds, turned])
+def test_every_part_is_right(function, target: str) -> None:
+    rng = np.random.default_rng(2)
+    rows = "f32[N~4096, H~32, M~128]", "f32[N~4096, M~128]"
+    specs = rows if function is turned else ("f32[K~300000]", "f32[L~300000]")
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target=target)
+    long = [((5000,), (3000,)), ((4,), (8,)), ((1200,), (12,))]
+    for shapes in [((2, 9, 264), (2, 264))] if function is turned else long:
+        x, y = (rng.standard_normal(s).astype(np.float32) for s in shapes)
+        np.testing.assert_allclose(run_plan(plan, (x, y))[0], function(x, y), rtol=1e-6, atol=1e-6)
+
+
+def test_parts_that_begin_with_whole_vectors_are_read_in_vectors() -> None:
+    plan = pf.jit(halves).plan(pf.spec("f32[K~3000000]"), pf.spec("f32[L~3000000]"), target="h200")
+    assert any(str(g) == "K mod 4 = 0" for g in plan.guards)
+    inside = plan.source().partition("    else:")[0]
+    assert {line.split(", ")[2] for line in inside.splitlines() if "load(" in line} == {"TILE2X4)"}
+    assert "TILE2X4 = Tile((2, 4), (512, 1), vector=4)" in inside
+    odd = pf.jit(halves).plan(pf.spec("f32[K~3000001]"), pf.spec("f32[L~3000000]"), target="h200")
+    assert any(re.fullmatch("K mod [24] != 0", str(g)) for g in odd.guards)

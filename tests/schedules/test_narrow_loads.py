@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,22 @@ def test_planes_of_pixels_are_read_pixel_by_pixel() -> None:
         pf.spec("u8[H~4096, W~4096, 3]"), target="h200", fuse=False
     )
     assert_equivalent(loose, plan, seeds=(0,), sizes=[{"H": 6, "W": 42}])
+
+
+def opponent(x):
+    r, g, b = (x[..., k].astype(np.float32) for k in range(3))
+    return np.stack([r + g + b, r - g, r + g - 2 * b]).clip(0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("spec", "vector"), [("u8[H~4096, W~4096, 3]", 8), ("u8[H~4097, W~4095, 3]", 1)])
+def test_planes_that_begin_with_whole_vectors_are_written_in_vectors(spec: str, vector: int) -> None:
+    """Pieces of one array behind each other are rows: 133 us of 67 million pixels on an H200 byte by byte."""
+    plan = pf.jit(opponent).plan(pf.spec(spec), target="h200")
+    (kernel,) = plan.kernels
+    source = plan.source()
+    (tile,) = set(re.findall(r"store\(\w+, \w+, (\w+)", source.partition("    else:")[0]))
+    (layout,) = re.findall(rf"{tile} = Tile\((.*)\)", source)
+    assert ("vector=8" in layout) is (vector == 8), (layout, kernel.parameters)
 
 
 def blended(front, back):
