@@ -35,8 +35,8 @@ MOST = 3
 def interiors(
     ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program, context: Context
 ) -> list[tuple[Affine, ...]]:
-    """For each interior affine expressions of the block's digits, all >= 0 where every mask of `ops` is as in one of the
-    blocks that stand for many: the middle one first.
+    """For each interior affine expressions of the block's digits, all >= 0 where every mask of `ops` is as in one of
+    the blocks that stand for many: the middle one first.
 
     None where the middle block decides nothing that the context leaves open.
     """
