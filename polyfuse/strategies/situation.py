@@ -141,7 +141,7 @@ class Situation:
         return (Guard(extent, width), *wider)
 
     def aligned(self, axis: AxisClass, width: int) -> tuple[AnyGuard, ...]:
-        """The guards that all that is read further along rows by sizes, as the second part of a concatenation is, begins
+        """The guards that all that is read further along rows by sizes, as the second part of a concatenation, begins
         with a whole vector; where something does not at the sizes at hand, that it does not."""
         shifts = dict.fromkeys(self._shifts(axis)) if width > 1 and self.target.kind == "cuda" else {}
         odd = [shift for shift in shifts if shift.evaluate(self.hints) % width]
