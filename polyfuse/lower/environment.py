@@ -35,7 +35,7 @@ class Environment:
     `taken`: exponentials that a sum has taken, `parts`: those
     that are divided by it (`places.exponentials`);
     `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation,
-    but for `wide`, by digest.
+    but for `wide`, by digest.  `bordering`: this is the body of the few blocks at a border.
     """
 
     scop: Scop
@@ -52,6 +52,7 @@ class Environment:
     sites: Mapping[int, int]
     rounds: bool
     wide: Set[bytes]
+    bordering: bool = False
 
     def box(self, value: int) -> SharedBox:
         return next(box for box in self.schedule.shared if box.value == value)

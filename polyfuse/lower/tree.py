@@ -12,7 +12,8 @@ from polyfuse.lower.across_blocks import merge, partial, total
 from polyfuse.lower.ahead import in_ring, loaded_ahead
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interiors
-from polyfuse.lower.decide import decided
+from polyfuse.lower.chosen import chosen_load
+from polyfuse.lower.decide import decided, needed
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, whole_trips
@@ -37,6 +38,8 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
     """The masked body, or several: without masks where the block lies inside, masked at the border."""
     body = lower_items(env, env.schedule.order, ())
     found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
+    if found and env.schedule.threads > 1:
+        body = needed(lower_items(replace(env, bordering=True), env.schedule.order, ()))
     for inside in reversed(found):
         context = env.context.assuming(at_least_zero(inside))
         whole = lower_items(replace(env, context=context), env.schedule.order, ())
@@ -130,6 +133,8 @@ def compute(env: Environment, placed: Placed) -> list[ir.Op]:
     assert isinstance(statement, Statement)
     if placed.name in env.taken or placed.name in env.parts:
         return [ir.Let(placed.name, taken(env, placed, statement.dtypes[0].compute))]
+    if env.bordering and (ops := chosen_load(env, placed, statement)) is not None:
+        return ops
     if statement.monoid is None:
         value = rounded(env, statement, body_term(env, placed, statement, 0))
         return [ir.Let(placed.name, value), *report_unused(env, placed, statement)]
