@@ -41,7 +41,7 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
     return (0, atom) if isinstance(atom, str) else (1, str(atom))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Affine:
     """An immutable quasi-affine expression; `==` and `hash` are structural on the normal form."""
 
@@ -51,9 +51,17 @@ class Affine:
     _names: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
     _linear: bool | None = field(default=None, init=False, compare=False, repr=False)
 
+    def __init__(self, terms: tuple[tuple[Atom, int], ...], constant: int = 0) -> None:
+        """What a frozen dataclass has, in half of its time: a plan makes millions."""
+        _SET_TERMS(self, terms)
+        _SET_CONSTANT(self, constant)
+        _SET_HASH(self, 0)
+        _SET_NAMES(self, None)
+        _SET_LINEAR(self, None)
+
     def __hash__(self) -> int:
         if not self._hash:
-            object.__setattr__(self, "_hash", hash((self.terms, self.constant)))
+            _SET_HASH(self, hash((self.terms, self.constant)))
         return self._hash
 
     def __reduce__(self) -> tuple[type[Affine], tuple[tuple[tuple[Atom, int], ...], int]]:
@@ -106,7 +114,7 @@ class Affine:
             return self
         if factor == 0:
             return ZERO
-        return Affine(tuple((atom, c * factor) for atom, c in self.terms), self.constant * factor)
+        return Affine(tuple([(atom, c * factor) for atom, c in self.terms]), self.constant * factor)
 
     __rmul__ = __mul__
 
@@ -162,9 +170,10 @@ class Affine:
     def names(self) -> frozenset[str]:
         """Every name that occurs, also inside floor divisions."""
         if self._names is None:
-            found = [frozenset((a,)) if isinstance(a, str) else a.numerator.names() for a, _ in self.terms]
-            names: frozenset[str] = frozenset().union(*found)
-            object.__setattr__(self, "_names", names)
+            names = frozenset([a for a, _ in self.terms if isinstance(a, str)])
+            if len(names) < len(self.terms):
+                names = names.union(*[a.numerator.names() for a, _ in self.terms if not isinstance(a, str)])
+            _SET_NAMES(self, names)
             return names
         return self._names
 
@@ -172,7 +181,7 @@ class Affine:
     def is_linear(self) -> bool:
         """True when no floor division occurs."""
         if self._linear is None:
-            object.__setattr__(self, "_linear", all(isinstance(atom, str) for atom, _ in self.terms))
+            _SET_LINEAR(self, all([isinstance(atom, str) for atom, _ in self.terms]))
         return bool(self._linear)
 
     def substitute(self, values: Mapping[str, AffineLike]) -> Affine:
@@ -230,6 +239,10 @@ class Affine:
     __repr__ = __str__
 
 
+_SET_TERMS, _SET_CONSTANT, _SET_HASH, _SET_NAMES, _SET_LINEAR = (
+    Affine.__dict__[name].__set__ for name in ("terms", "constant", "_hash", "_names", "_linear")
+)
+
 ZERO = Affine(())
 ONE = Affine((), 1)
 
@@ -249,4 +262,4 @@ def dimensions(rank: int) -> tuple[Affine, ...]:
 
 
 def names_of(expressions: Iterable[Affine]) -> frozenset[str]:
-    return frozenset().union(*(e.names() for e in expressions))
+    return frozenset().union(*[e.names() for e in expressions])

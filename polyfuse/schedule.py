@@ -75,6 +75,10 @@ class Placed:
     component: int = 0
     _digits: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
+    def moved(self, place: tuple[PlaceEntry, ...]) -> Placed:
+        """The same statement there."""
+        return Placed(self.name, self.role, self.value, place, self.path, self.providers, self.component)
+
     def digits(self) -> frozenset[str]:
         """Names of the digits that the place uses."""
         if self._digits is None:

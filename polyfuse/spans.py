@@ -8,8 +8,8 @@ Three bytes of each of four pixels, ``x[12*t + 3*v + o]``, are three spans of fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 MOST_SLOTS = 256
@@ -36,7 +36,8 @@ class Spans:
     whole: bool
 
 
-def spans(steps: Sequence[Step], width: int, first: int = 0) -> Spans | None:
+@lru_cache(maxsize=10_000)
+def spans(steps: tuple[Step, ...], width: int, first: int = 0) -> Spans | None:
     """The spans of `width` elements of an access whose first slot is element `first` of one; None where there are too
     many slots."""
     if prod(s.count for s in steps) > MOST_SLOTS:

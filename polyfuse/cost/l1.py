@@ -71,7 +71,7 @@ def _spans(
     if not slots or not isinstance(last, Affine) or _vector(scop, schedule, move, last, sizes)[1] > 1:
         return None
     position = sizes.position(scop, move)
-    steps = [Step(d.name, d.count, position.coefficient(f"${d.name}")) for d in slots]
+    steps = tuple([Step(d.name, d.count, position.coefficient(f"${d.name}")) for d in slots])
     start = position.substitute({f"${d.name}": 0 for d in slots})
     aligned, volume = gcd(*[f for _, f in start.terms]), sizes.volume(scop.shape(move.value))
     fewest, found = prod(d.count for d in slots), None

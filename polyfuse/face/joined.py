@@ -16,6 +16,7 @@ from polyfuse.face.reproduce import write
 from polyfuse.options import BACKENDS_ADVICE, Environment, Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import Device
+from polyfuse.run.garbage import rarely_collected
 from polyfuse.run.services import Backend, Planner, Services, Store
 from polyfuse.target import A100, CPU, GENERIC, H100, H200, Target
 
@@ -33,7 +34,8 @@ def planner(folder: str) -> Planner:
         from polyfuse.explain.dump import dump_plan, log_plan  # a process that finds its plans on disk needs neither
         from polyfuse.planning.planner import plan_program
 
-        made = plan_program(program, target, options, layouts)
+        with rarely_collected():
+            made = plan_program(program, target, options, layouts)
         log_plan(made)
         if folder:
             dump_plan(made, Path(folder), _ptx if made.target.kind == "cuda" and _has_cuda() else None)

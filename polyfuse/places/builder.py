@@ -16,6 +16,7 @@ run in the block that arrives last, on the total of all shares; or each block me
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError
 
@@ -246,17 +247,17 @@ class _Builder:
 
     def _demand(self, statement: Statement, name: str, place: tuple[Affine, ...], path: Path) -> None:
         known = self.demanded.setdefault(place, {})
+        at = {f"%{d}": p for d, p in enumerate(place)}
         for k, read in enumerate(statement.reads):
             entries = known.get((read.where, read.index))
             if entries is None:
-                entries = self._entries(read, name, place)
-                if all(isinstance(entry, Affine) for entry in entries):
+                entries = self._entries(read, name, at)
+                if read.affine:
                     known[read.where, read.index] = entries
             self.needs[read.source].append(_Need(entries, path, read.component, name, k))
 
-    def _entries(self, read: Read, name: str, place: tuple[Affine, ...]) -> tuple[PlaceEntry, ...]:
-        """Where the statement `name`, placed there, needs what it reads."""
-        at = {f"%{d}": p for d, p in enumerate(place)}
+    def _entries(self, read: Read, name: str, at: Mapping[str, Affine]) -> tuple[PlaceEntry, ...]:
+        """Where the statement `name`, whose dimensions are `at` these places, needs what it reads."""
         where = at
         if read.where and (decided := self._decided(tuple([w.substitute(at) for w in read.where]))):
             where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
@@ -370,11 +371,11 @@ class _Builder:
 
     def finished(self, draft: _Draft) -> Placed:
         """The placed statement with its providers known: a gather's index is its consumer's operand."""
-        place = tuple(
-            self.drafts[_consumer(e)].providers[int(e.split("?")[1])] if isinstance(e, str) else e
-            for e in draft.placed.place
-        )
-        p = draft.placed
+        p, place = draft.placed, draft.placed.place
+        if any([isinstance(e, str) for e in place]):
+            place = tuple([
+                self.drafts[_consumer(e)].providers[int(e.split("?")[1])] if isinstance(e, str) else e for e in place
+            ])  # fmt: skip
         return Placed(p.name, p.role, p.value, place, p.path, tuple(draft.providers), p.component)
 
     def _fresh(self, wanted: str) -> str:

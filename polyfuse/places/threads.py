@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from polyfuse.affine import Affine, digit
 from polyfuse.schedule import Digit, Placed, SharedBox
 
@@ -34,7 +32,8 @@ def refine_threads(
     others = tuple(d for d in digits if d.kind != "thread")
     values = {name: value for name, value in values.items() if value != Affine.symbol(name)}
     if values:
-        placed = tuple([replace(p, place=tuple([_substitute(e, values) for e in p.place])) for p in placed])
+        places = {place: tuple([_substitute(e, values) for e in place]) for place in {p.place for p in placed}}
+        placed = tuple([p.moved(places[p.place]) for p in placed])
     return (
         (*(d for d in others if d.kind == "block"), *reversed(refined), *(d for d in others if d.kind != "block")),
         placed,

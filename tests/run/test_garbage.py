@@ -1,0 +1,32 @@
+"""Python's garbage collector beside the planner."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from polyfuse.run.garbage import OBJECTS, rarely_collected
+
+
+@pytest.fixture(autouse=True)
+def _usual() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_cycles_are_looked_for_seldom_and_as_often_as_before_afterwards() -> None:
+    gc.set_threshold(700, 10, 5)
+    with pytest.raises(ValueError, match="stops"), rarely_collected():
+        assert gc.get_threshold() == (OBJECTS, 10, 5)
+        raise ValueError("stops")
+    assert gc.get_threshold() == (700, 10, 5)
+
+
+@pytest.mark.parametrize("first", [0, 2 * OBJECTS])
+def test_settings_that_look_less_often_stay(first: int) -> None:
+    gc.set_threshold(first, 10, 5)
+    with rarely_collected():
+        assert gc.get_threshold() == (first, 10, 5)
