@@ -181,7 +181,7 @@ class Affine:
     def is_linear(self) -> bool:
         """True when no floor division occurs."""
         if self._linear is None:
-            _SET_LINEAR(self, all([isinstance(atom, str) for atom, _ in self.terms]))
+            _SET_LINEAR(self, FloorDiv not in [type(atom) for atom, _ in self.terms])
         return bool(self._linear)
 
     def substitute(self, values: Mapping[str, AffineLike]) -> Affine:

@@ -275,6 +275,9 @@ def precedence(node: Node) -> tuple[int, str, str, int, bytes]:
             return (-node.height, "Map", name, 0, node.digest)
         case Input(position=position) | Scalar(position=position):
             return (-node.height, type(node).__name__, "", position, node.digest)
+        case View(source=source):
+            _, kind, name, position, _ = precedence(source)
+            return (-node.height, "View", f"{kind} {name}", position, node.digest)
         case _:
             return (-node.height, type(node).__name__, "", 0, node.digest)
 

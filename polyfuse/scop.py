@@ -45,7 +45,7 @@ class Read:
 
     @property
     def affine(self) -> bool:
-        return not any([isinstance(entry, DataIndex) for entry in self.index])
+        return DataIndex not in map(type, self.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,7 +372,7 @@ class _Builder:
     def finished(self, draft: _Draft) -> Placed:
         """The placed statement with its providers known: a gather's index is its consumer's operand."""
         p, place = draft.placed, draft.placed.place
-        if any([isinstance(e, str) for e in place]):
+        if str in map(type, place):
             place = tuple([
                 self.drafts[_consumer(e)].providers[int(e.split("?")[1])] if isinstance(e, str) else e for e in place
             ])  # fmt: skip

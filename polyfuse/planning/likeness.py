@@ -52,14 +52,16 @@ class Likeness:
         return self._kind((members, self._relative(body, position)))
 
     def _ordered(self, body: frozenset[int], roots: frozenset[int], reads: Mapping[int, tuple[int, ...]]) -> list[int]:
-        """The roots by what is computed for them, ties by rank."""
+        """The roots by what is computed for them, then by where in an array that begins, ties by rank."""
         if len(roots) == 1:
             return list(roots)
         made: dict[int, int] = {}
+        begins: dict[int, tuple[Offset, ...]] = {}
         for value in sorted(body):
             known = [made[s] if s in body else self._array(s) for s in reads[value]]
             made[value] = self._kind(("made", self._statement(value), value in roots, *known))
-        return sorted(roots, key=lambda v: (made[v], v))
+            begins[value] = self.offsets[value] or next((b for s in reads[value] if (b := begins.get(s))), ())
+        return sorted(roots, key=lambda v: (made[v], begins[v], v))
 
     def _relative(self, body: frozenset[int], position: Mapping[int, int]) -> tuple[Hashable, ...]:
         """Constant indices, less the least that the group has in that dimension of that array."""

@@ -83,7 +83,7 @@ class AccessRules:
             self.refuse("a span lies in an array, where affine indices say")
         axes = access_axes(op.index, (), None, self.types, self.kernel)
         wide = [s for s in self.kernel.slots if s.name in axes]
-        steps = [Step(s.name, s.extent, self._step(op, memory, s.name)) for s in wide]
+        steps = tuple([Step(s.name, s.extent, self._step(op, memory, s.name)) for s in wide])
         address = self._address(op, memory)
         taken = spans(steps, op.span, address.constant % op.span)
         if taken is None or isinstance(op, Store) and not taken.whole:
