@@ -73,14 +73,16 @@ def elected(env: Environment, last: Finish) -> list[ir.Op]:
 
 
 def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
-    """The loop; on a CPU core its last trip apart where only that one needs masks."""
+    """The loop; its last trip apart where only that one needs masks and they cost: on a CPU core, and where loads are
+    narrow."""
     extent = env.schedule.digit(nest.digit).extent
     body = lower_items(env, nest.items, (*loops, nest.digit))
     if nest.digit in env.schedule.ahead:
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
         return in_ring(env, nest.digit, extent, body, trips)
-    whole = whole_trips(body, nest.digit, env.schedule.digits) if env.schedule.threads == 1 else None
+    masks_cost = env.schedule.threads == 1 or _is_narrow(env, nest)
+    whole = whole_trips(body, nest.digit, env.schedule.digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]
     unmasked = replace(env, context=env.context.with_trips(nest.digit, whole))
@@ -90,6 +92,14 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
     if rest.is_constant:
         return [*main, *(last if rest.constant else ())]
     return [*main, ir.If(Inside((rest - 1,)), last)]
+
+
+def _is_narrow(env: Environment, nest: LoopNest) -> bool:
+    """Whether a load in the loop is of less than a word: what computes its mask is as much as all else that is done
+    about it.  Column sums of 20001 x 8191 bytes on an H200: 146 us masked, 76 unmasked."""
+    vector = dict(env.schedule.parameters).get("vector", 1)
+    loads = [p for name in leaves(nest) if (p := env.by_name.get(name)) is not None and p.role == "load"]
+    return any(vector * env.scop.dtype(p.value, p.component).itemsize < 4 for p in loads)
 
 
 def reductions_ending(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[Placed]:

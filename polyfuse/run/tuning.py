@@ -57,6 +57,14 @@ def replanned(key: PlanKey, bent: Callable[[Signature, float], float]) -> Plan:
     return plan_program(key.program, key.target, key.options, key.layouts, pricer)
 
 
+def value_names(key: PlanKey) -> frozenset[str]:
+    """What the values of a program are called in options."""
+    from polyfuse.planning.steering import value_ids
+    from polyfuse.scop_builder import build_scop
+
+    return frozenset(value_ids(build_scop(key.program)))
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """How a plan is asked for: `dear` schedules are chosen only where nothing else is left, `tiles` as in `Options`."""
@@ -71,15 +79,19 @@ class Point:
         return replace(self, tiles={**self.tiles, value: {**self.tiles.get(value, {}), name: size}})
 
 
-def neighbours(point: Point, plan: Plan) -> Iterator[Point]:
-    """Per kernel: the next best schedule, then each parameter of this one halved and doubled."""
+def neighbours(point: Point, plan: Plan, values: frozenset[str]) -> Iterator[Point]:
+    """Per kernel: the next best schedule, then each parameter of this one halved and doubled.
+
+    `values`: the names that parameters can be asked for by; passes of the planner add others.
+    """
     for schedule in plan.schedules:
         found = signature(schedule)
         yield point.without(found)
-        for name, size in found[2]:
-            for other in (size // 2, 2 * size):
-                if other:
-                    yield point.with_tile(min(found[0]), name, other)
+        for value in sorted(found[0] & values)[:1]:
+            for name, size in found[2]:
+                for other in (size // 2, 2 * size):
+                    if other:
+                        yield point.with_tile(value, name, other)
 
 
 @dataclass(slots=True)
@@ -99,7 +111,8 @@ class Tuner:
         point = Point(tiles={value: dict(named) for value, named in self.key.options.tiles})
         self.seen.add(frozenset(map(signature, first.plan.schedules)))
         self._told(0, first.plan, least, least)
-        points, count = deque(neighbours(point, first.plan)), 0
+        values = value_names(self.key)
+        points, count = deque(neighbours(point, first.plan, values)), 0
         while points and count < CANDIDATES and self.clock() - start < SECONDS:
             point = points.popleft()
             candidate = self._candidate(point, sizes)
@@ -109,7 +122,7 @@ class Tuner:
             seconds = self.measure(candidate)
             if seconds < GAIN * least:
                 best, least = candidate, seconds
-                points = deque(neighbours(point, candidate.plan))
+                points = deque(neighbours(point, candidate.plan, values))
             self._told(count, candidate.plan, seconds, least)
         return best
 

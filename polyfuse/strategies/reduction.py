@@ -52,7 +52,8 @@ def reduction(situation: Situation) -> list[Proposal]:
         shapes = ((1, 1),) if situation.target.kind == "cpu" else COLUMN_SHAPES
         found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
     if inner in over or situation.target.kind != "cpu":
-        ways = [_rows(situation, inner if inner in over else over[-1], over, way) for way in (Way.USUAL, Way.FULL)]
+        along = inner if inner in over else over[-1]
+        ways = [_rows(situation, along, over, way) for way in (Way.USUAL, Way.FULL, Way.TIGHT)]
         ways += [_rows(situation, inner, over, Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
         ways += [_rows(situation, inner, over, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({rows.parameters: rows for rows in ways}.values())
@@ -229,14 +230,20 @@ def _columns(
         kept,
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r] if d in kept),
-        guards=() if situation.target.kind == "cpu" else situation.divisible(inner.extent, width),
+        guards=() if cpu else situation.divisible(inner.extent, width),
         combines=combines,
+        border=bool(waves) and not cpu and width * max(situation.long_itemsizes) < WORD,
     )
 
 
+WORD = 4
+"""Bytes of an access below which masks cost as much as all else: whole shares have none."""
 MERGED = 8
 """Rows that a thread takes at once where it then merges states: covariance of 30000 x 3001 on an H200 takes 201 us, 256
 with 4, 224 with 16."""
+MORE = 4
+"""Times the lanes of whole vectors along a row of single elements: a warp's accesses lie side by side then, and more of
+them leave fewer threads for rows.  Column sums of 20001 x 8191 bfloat16 on an H200: 127 us in 64 lanes, 101 in 32."""
 STRIP = 8
 """Times two vector registers: a core that reads 1 KB of every row has 1.7 times the bandwidth of one that reads 128
 bytes, and its 16 accumulators still fit its registers (4096 x 4096 float32, one thread: 3.8 ms against 6.4)."""
@@ -260,7 +267,7 @@ def _column_shape(
     """(lanes along the kept class, threads along the reduced one, rows a thread unrolls)."""
     length = main.size(situation.hints)
     if situation.target.kind != "cpu":
-        most_lanes *= max(1, situation.widest // width)  # as many bytes of a row where vectors are narrow
+        most_lanes *= min(MORE, max(1, situation.widest // width))  # as many bytes of a row where vectors are narrow
     lanes = min(most_lanes, power_above(-(-inner.size(situation.hints) // width)))
     threads = power_below(situation.tiles.get("threads", threads))
     lanes = min(power_below(situation.tiles.get("lanes", lanes)), threads)

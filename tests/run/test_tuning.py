@@ -33,8 +33,8 @@ def added(x, y):
     return x + y.T
 
 
-def planned() -> tuple[PlanKey, Ready]:
-    plan = pf.jit(softmax).plan(pf.spec("f32[16384, 4096]"), target="h200")
+def planned(spec: str = "f32[16384, 4096]") -> tuple[PlanKey, Ready]:
+    plan = pf.jit(softmax).plan(pf.spec(spec), target="h200")
     key = PlanKey(plan.program, plan.options, plan.layouts, plan.target, "numba_cuda", ())
     return key, ready(plan)
 
@@ -75,6 +75,18 @@ def test_the_search_goes_on_from_the_fastest() -> None:
     best, measured = search(seconds)
     threads = [dict(only(plan)[2])["threads"] for plan in (measured[0], best.plan)]
     assert threads[0] == 256 and threads[1] <= 64
+
+
+def test_parameters_are_asked_for_by_names_that_the_user_knows() -> None:
+    """One pass over long rows computes values that passes of the planner made."""
+    key, first = planned("bf16[20001, 16381]")
+    strangers = signature(first.plan.schedules[0])[0] - tuning.value_names(key)
+    points = list(tuning.neighbours(tuning.Point(), first.plan, tuning.value_names(key)))
+    assert all(value in tuning.value_names(key) for point in points for value in point.tiles)
+    assert any(point.tiles for point in points)
+    tuner = Tuner(key, ready, lambda candidate: 1.0)
+    tuner.best(first, {})
+    assert len(tuner.seen) > 3, strangers
 
 
 def test_the_planners_choice_stays_unless_another_is_clearly_faster() -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse import kernel as ir
+from polyfuse.lower.inspect import flatten
 from polyfuse.testing import assert_equivalent
 
 
@@ -155,3 +157,22 @@ def test_positions_of_extremes_are_found_by_fewer_threads() -> None:
     for function in (lambda x: x.argmax(axis=1), lambda x: (x.max(axis=1), x.argmax(axis=1))):
         (kernel,) = pf.jit(function).plan(pf.spec("f32[N~16384, M~16384]"), target="h200").kernels
         assert kernel.strategy == "rows" and dict(kernel.parameters)["lanes"] == 256
+
+
+NARROW_COLUMNS = {
+    "bytes": ("u8[N~20001, M~8191]", {}),
+    "halves": ("bf16[N~20001, M~8191]", {}),
+    "halves in shares": ("f16[N~20001, M~8191]", {"threads": 256, "lanes": 128, "share": 304}),
+}
+
+
+@pytest.mark.parametrize("case", NARROW_COLUMNS)
+def test_sums_of_narrow_columns_test_no_row_but_the_last(case: str) -> None:
+    """A mask for each byte is as much work as the byte: whole trips, or whole shares, have none."""
+    spec, tile = NARROW_COLUMNS[case]
+    tiles = {"sum": tile} if tile else {}
+    plan = pf.jit(lambda x: x.sum(axis=0), tiles=tiles).plan(pf.spec(spec), target="h200")
+    loads = [op for launch in plan.launches for op in flatten(launch.kernel.body) if isinstance(op, ir.Load)]
+    assert any(op.array == "x_in" and not any("N" in str(c) for c in op.where) for op in loads)
+    loose = pf.jit(lambda x: x.sum(axis=0), fuse=False).plan(pf.spec(spec), target="h200")
+    assert_equivalent(loose, plan, seeds=(0,), sizes=[{"N": 700, "M": 35}])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.testing import assert_equivalent
 from tests.run.conftest import Jit
 from tests.schedules.spellings import layernorm, softmax
 from tests.schedules.strategies import assert_close, expected
@@ -79,3 +80,29 @@ def test_regular_rows_are_padded_little() -> None:
         tile = dict(kernel.parameters)
         held = tile["lanes"] * tile["chunks"] * tile["vector"]
         assert n <= held < 1.7 * n, (n, tile)
+
+
+@pytest.mark.parametrize(
+    ("spec", "lanes", "held"),
+    [
+        ("f32[N~65536, M~1003]", 32, 1024),  # words: 304 us in a loop on an H200, 132 so
+        ("f16[N~20001, M~2047]", 64, 2048),
+        ("bf16[N~20001, M~4093]", 128, 4096),
+        ("bf16[N~16384, M~5120]", 128, 5120),  # whole vectors: 101 us in 256 lanes with padding, 86 so
+        ("bf16[N~32768, M~2560]", 64, 2560),
+    ],
+)
+def test_many_rows_are_held_with_little_padding(spec: str, lanes: int, held: int) -> None:
+    loose, plan = (pf.jit(softmax).plan(pf.spec(spec), target="h200", fuse=fuse) for fuse in (False, True))
+    (kernel,) = plan.kernels
+    tile = dict(kernel.parameters)
+    assert (tile["lanes"], tile["lanes"] * tile["chunks"] * tile["vector"]) == (lanes, held)
+    assert not kernel.schedule.of_kind("loop")
+    letters = {"N": 5, "M": int(spec.split("~")[2].rstrip("]"))}
+    assert_equivalent(loose, plan, seeds=(0,), sizes=[letters])
+
+
+def test_few_rows_of_words_share_a_loop() -> None:
+    """They leave the device idle in any case; a kernel for each class of lengths would not pay."""
+    plans = [pf.jit(softmax).plan(pf.spec(f"f32[N~8, M~{n}]"), target="h200") for n in (1003, 4093)]
+    assert all(plan.kernels[0].schedule.of_kind("loop") for plan in plans)
