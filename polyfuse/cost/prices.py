@@ -148,15 +148,21 @@ def _fill(
     loops = schedule.of_kind("loop") and threads > target.warp
     if loops and not waits:
         in_flight = int(in_flight * (STORING if runs_in_threads(scop, schedule) else _unrolled(scop, schedule, sizes)))
-    leaving = sum(bytes_of_thread(scop, p, sizes) for p in schedule.placed if p.role == "store")
-    flying = resident * threads * max(LEAST_IN_FLIGHT, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
+    stores = [p for p in schedule.placed if p.role == "store"]
+    if loops:  # what is stored behind them all
+        stores = [p for p in stores if any(sizes.kind[name] == "loop" for name, _ in p.path)]
+    leaving = sum(bytes_of_thread(scop, p, sizes) for p in stores)
+    least = 0 if loops else LEAST_IN_FLIGHT
+    flying = resident * threads * max(least, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
     return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
 
 
 def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
-    """Times the loads of a trip that are on their way."""
+    """Times the loads of a trip that are on their way; with shares, single elements of each trip by themselves."""
     if dict(schedule.parameters).get("vector") != 1:
         return UNROLLED
+    if any(p.role == "partial" for p in schedule.placed):
+        return 1.0
     loads = sum(sizes.product(p.digits(), ("slot",)) for p in schedule.placed if p.role == "load" and p.path)
     return max(UNROLLED, min(MOST_UNROLLED, AT_ONCE / max(1, loads)))
 

@@ -28,9 +28,11 @@ from polyfuse.strategies.situation import (
 HELD = 32
 """Words of a row or panel that a thread holds at most: a block of 512 threads leaves room for a second one then."""
 BESIDE = 48
-"""And words in shared memory: those of two blocks of 512 threads fit a processor's 227 KB.  Softmax of 4096 x 32768 on
-an H200: 277 us in 512 threads with 8 vectors in registers and 8 in shared memory, 283 with 6 and 10, 286 with 4 and 12,
-295 in 1024 threads with 8 in registers."""
+"""And words in shared memory: those of two blocks of 512 threads fit a processor's 227 KB."""
+OF_VECTORS = (24, 40)
+"""Instead of half of 64 words in each, where rows are whole vectors.  Softmax of 4096 x 32768 on an H200, 512 threads:
+315 us with 8 vectors in registers, which spill, and 8 in shared memory, 283 with 7 and 9, 276 with 6 and 10, 288 with 4
+and 12; in 1024 threads with 8 in registers 318.  Of 4096 x 24576: 245 with 8 and 8, 208 with 6 and 6."""
 IN_ROWS = ((HELD, 0), (HELD // 2, 0), (HELD, HELD), (HELD, BESIDE))
 """Of rows: the longer they are, the fewer blocks of a cluster have to wait for each other."""
 THREADS = (512, 1024)
@@ -83,7 +85,10 @@ def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Prop
     size, asked = inner.size(situation.hints), situation.tiles
     is_long = size > LONG[False]
     width = situation.width(inner.extent, flat=False) if is_long else row_width(situation, inner.extent)
-    chunks, shared = asked.get("chunks") or max(1, most // width), asked.get("shared", beside // width)
+    held, waiting = most, beside
+    if beside and width == situation.widest:
+        held, waiting = OF_VECTORS[0], max(OF_VECTORS[1], beside)
+    chunks, shared = asked.get("chunks") or max(1, held // width), asked.get("shared", waiting // width)
     if not asked and size <= (BESIDE_FROM if shared else LONG)[width == situation.widest]:
         return None
     shape = _cluster(situation, -(-size // ((chunks + shared) * width)))

@@ -50,7 +50,8 @@ def reduction(situation: Situation) -> list[Proposal]:
     found: list[Proposal | None] = []
     if inner not in over:
         shapes = ((1, 1),) if situation.target.kind == "cpu" else COLUMN_SHAPES
-        found = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
+        columns = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
+        found = list({p.parameters: p for p in columns if p is not None}.values())
     if inner in over or situation.target.kind != "cpu":
         along = inner if inner in over else over[-1]
         ways = [_rows(situation, along, over, way) for way in (Way.USUAL, Way.FULL, Way.TIGHT)]
@@ -243,7 +244,8 @@ MERGED = 8
 with 4, 224 with 16."""
 MORE = 4
 """Times the lanes of whole vectors along a row of single elements: a warp's accesses lie side by side then, and more of
-them leave fewer threads for rows.  Column sums of 20001 x 8191 bfloat16 on an H200: 127 us in 64 lanes, 101 in 32."""
+them leave fewer threads for rows.  Column sums of 20001 x 8191 bfloat16 on an H200: 203 us in 8 lanes, 98 in 32, 127
+in 64."""
 STRIP = 8
 """Times two vector registers: a core that reads 1 KB of every row has 1.7 times the bandwidth of one that reads 128
 bytes, and its 16 accumulators still fit its registers (4096 x 4096 float32, one thread: 3.8 ms against 6.4)."""
@@ -267,7 +269,8 @@ def _column_shape(
     """(lanes along the kept class, threads along the reduced one, rows a thread unrolls)."""
     length = main.size(situation.hints)
     if situation.target.kind != "cpu":
-        most_lanes *= min(MORE, max(1, situation.widest // width))  # as many bytes of a row where vectors are narrow
+        more = situation.widest // width  # as many bytes of a row where vectors are narrow
+        most_lanes = max(situation.target.warp, most_lanes * min(MORE, more)) if more > 1 else most_lanes
     lanes = min(most_lanes, power_above(-(-inner.size(situation.hints) // width)))
     threads = power_below(situation.tiles.get("threads", threads))
     lanes = min(power_below(situation.tiles.get("lanes", lanes)), threads)
