@@ -152,7 +152,7 @@ def _fill(
     if loops:  # what is stored behind them all
         stores = [p for p in stores if any(sizes.kind[name] == "loop" for name, _ in p.path)]
     leaving = sum(bytes_of_thread(scop, p, sizes) for p in stores)
-    least = 0 if loops else LEAST_IN_FLIGHT
+    least = 0 if loops and in_flight else LEAST_IN_FLIGHT
     flying = resident * threads * max(least, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
     return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
 
