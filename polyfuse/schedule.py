@@ -8,7 +8,7 @@ of that function.  A digit that does not occur means that the instance is replic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
@@ -199,6 +199,13 @@ class KernelSchedule:
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
     _threads: int = field(default=0, init=False, compare=False, repr=False)  # counted when first asked for
+    _figures: dict[Hashable, int] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def figure(self, what: Hashable, found: Callable[[], int]) -> int:
+        """A figure that prices ask for again, found once."""
+        if what not in self._figures:
+            self._figures[what] = found()
+        return self._figures[what]
 
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
-from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Inside
 
@@ -23,10 +23,11 @@ def of_the_middle(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> KernelS
         return schedule
     by_name = schedule.by_name()
     todo = [p for p in schedule.placed if p.role in ("store", "atomic", "partial")]
+    rare: dict[Where, bool] = {}
     reached = {p.name for p in todo}
     while todo:
         placed = todo.pop()
-        for provider in _needed(scop, placed, sizes):
+        for provider in _needed(scop, placed, sizes, rare):
             if provider not in reached:
                 reached.add(provider)
                 todo.append(by_name[provider])
@@ -43,15 +44,22 @@ def _without(placed: Placed, reached: Container[str]) -> Placed:
     return replace(placed, providers=tuple([p if p in reached else kept[0] for p in placed.providers]) if kept else ())
 
 
-def _needed(scop: Scop, placed: Placed, sizes: Sizes) -> list[str]:
-    """What provides for the reads that more than a few blocks at the border make."""
+Where = tuple[tuple[PlaceEntry, ...], tuple[Affine, ...]]
+"""A place, and the conditions of a read there: statements at one place often share them."""
+
+
+def _needed(scop: Scop, placed: Placed, sizes: Sizes, rare: dict[Where, bool]) -> list[str]:
+    """What provides for the reads that more than a few blocks at the border make.  `rare`: what is known of others."""
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement):
         return list(placed.providers)
-    at = {f"%{d}": entry for d, entry in enumerate(placed.place) if isinstance(entry, Affine)}
     found = []
     for read, provider in zip(statement.reads, placed.providers, strict=True):
-        if not any(_is_rare(condition.substitute(at), sizes) for condition in read.where):
+        where = placed.place, read.where
+        if where not in rare:
+            at = {f"%{d}": entry for d, entry in enumerate(placed.place) if isinstance(entry, Affine)}
+            rare[where] = any(_is_rare(condition.substitute(at), sizes) for condition in read.where)
+        if not rare[where]:
             found.append(provider)
     return found
 

@@ -16,9 +16,14 @@ from polyfuse.terms import Apply, Expr, Inside, Ref
 BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
 
 
-def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: Container[str] = ()) -> int:
+def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozenset[str] = frozenset()) -> int:
     """The widest moment: values alive between their definition and last use, in order of the placed statements.
     `through`: those that are the registers of what they read."""
+    what = "registers", tuple(sizes.hints.items()), through
+    return schedule.figure(what, lambda: _widest(scop, schedule, sizes, through))
+
+
+def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozenset[str]) -> int:
     order, seen = list(reversed(schedule.placed)), _outside_cells(schedule, sizes)
     folded = folded_products(scop, schedule)
     chained = _chained(scop, schedule, folded)

@@ -57,6 +57,8 @@ class Proof:
         """The sizes in facts that bear on those which the kernel mentions.  A program over many arrays has hundreds of
         others, and isl's cost grows with the square of their number."""
         scop, schedule = self.scop, self.schedule
+        if not scop.program.facts:
+            return frozenset()
         values = {*schedule.roots, *schedule.loads, *(p.value for p in schedule.placed)}
         found: list[Affine] = [d.extent for d in schedule.digits]
         found += [e for p in schedule.placed for e in p.place if isinstance(e, Affine)]

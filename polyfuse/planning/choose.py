@@ -76,6 +76,7 @@ def choose(
     unasked: list[Verdict] = []
     others: dict[str, None] = {}
     numbers, work = count(), 0
+    name = name or kernel_name(situation.group)
     refuted = Counter(strategy for strategy, _ in avoided)
     for tier in propose(situation):
         numbered = _numbered(tier, numbers, number)
@@ -135,9 +136,10 @@ def rejected(situation: Situation) -> Mapping[str, Verdict]:
     situation = replace(situation, group=collapse(situation.group, situation.layouts))
     situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
     found: dict[str, Verdict] = {}
+    name = kernel_name(situation.group)
     for proposal in next(iter(propose(situation))):
         refusals: list[Verdict] = []
-        draft = _priced(situation, proposal, 0, "", 0, refusals, price)
+        draft = _priced(situation, proposal, 0, name, 0, refusals, price)
         if draft is None or _ordered(draft, proposal, refusals) is None:
             found.setdefault(proposal.strategy, refusals[0])
     return found
@@ -201,12 +203,13 @@ def _priced(
 ) -> Choice | None:
     """The proposal as a priced draft, or None with the reason added to `refusals`."""
     try:
-        schedule = draft_schedule(name or kernel_name(situation.group), situation.group, proposal)
+        schedule = draft_schedule(name, situation.group, proposal)
     except Refused as reason:
         refusals.append(reason.verdict)
         return None
     resident = resident_blocks(situation.scop, schedule, situation.target, situation.hints)
-    schedule = replace(schedule, minimum_blocks=resident)
+    if resident != schedule.minimum_blocks:
+        schedule = replace(schedule, minimum_blocks=resident)
     cost = pricer(situation.scop, schedule, situation.target, situation.hints)
     misfit = _fits(situation, schedule, cost, max_registers)
     if misfit is not None:
