@@ -88,7 +88,10 @@ def _possible(
                 last = min(last, rest // -factor)
             elif rest < 0:
                 return ()
-    return [k for k in range(first, last + 1) if all(_can_hold(c.substitute({name: k}), digits) for c in floors)]
+    possible = range(first, last + 1)
+    if not floors:
+        return possible
+    return [k for k in possible if all(_can_hold(c.substitute({name: k}), digits) for c in floors)]
 
 
 def _can_hold(condition: Affine, digits: Mapping[str, Digit]) -> bool:

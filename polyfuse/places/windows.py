@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from heapq import heappop, heappush
+from itertools import combinations, count
 from math import gcd, prod
 
 from polyfuse.affine import Affine, digit
@@ -63,16 +64,25 @@ def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: 
 
 
 def _merged(group: list[Window]) -> list[Window]:
-    """Windows that move alike, merged: every pair is looked at once, and again when one of it has grown."""
-    alive = dict(enumerate(group))
-    saved = {(a, b): _saving(alive[a], alive[b]) for a, b in combinations(alive, 2)}
-    while saved:
-        a, b = max(saved, key=lambda pair: saved[pair])
-        if saved[a, b] <= 0:
-            break
-        alive[a] = _joined(alive[a], alive.pop(b))
-        saved = {pair: n for pair, n in saved.items() if a not in pair and b not in pair}
-        saved |= {(min(a, c), max(a, c)): _saving(alive[a], alive[c]) for c in alive if c != a}
+    """Windows that move alike, merged: every pair is looked at once, and again when one of it has grown.  Of pairs that
+    save as much the one that was looked at first is merged."""
+    alive, grown = dict(enumerate(group)), [0] * len(group)
+    looked, pairs = count(), list[tuple[int, int, int, int, int]]()
+
+    def look(a: int, b: int) -> None:
+        if (saved := _saving(alive[a], alive[b])) > 0:
+            heappush(pairs, (-saved, next(looked), a, b, grown[a] + grown[b]))
+
+    for a, b in combinations(alive, 2):
+        look(a, b)
+    while pairs:
+        _, _, a, b, then = heappop(pairs)
+        if a in alive and b in alive and then == grown[a] + grown[b]:
+            alive[a] = _joined(alive[a], alive.pop(b))
+            grown[a] += 1
+            for c in alive:
+                if c != a:
+                    look(min(a, c), max(a, c))
     return list(alive.values())
 
 
