@@ -234,7 +234,7 @@ def _gpu(
         kept_digits([*reversed(digits), b, tx, tn, ty, *summed, u, r, *columns, v], keep_threads=True),
         anchors(situation, splits | prologue_splits),
         guards=(*guards, *bounds),
-        border=not others,
+        border=not others or tile.width == 1 and 2 * tile.span <= inner.size(situation.hints),
     )
 
 

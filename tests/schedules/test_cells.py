@@ -338,8 +338,8 @@ def test_two_blocks_find_room_on_a_processor(spec: str) -> None:
         kernel.minimum_blocks,
         cluster=kernel.cluster,
     )
-    assert ".local" not in made.ptx and made.dynamic_shared == made.shared_bytes <= 67 * 1024
-    assert len(re.findall(r"st\.shared\.v4\.f32", made.ptx)) == 16 and "st.shared.f32" in made.ptx  # cells; the sums
+    assert ".local" not in made.ptx and made.dynamic_shared == made.shared_bytes <= 83 * 1024
+    assert len(re.findall(r"st\.shared\.v4\.f32", made.ptx)) == 20 and "st.shared.f32" in made.ptx  # cells; the sums
     if find_ptxas():
         resources = assemble(made).resources
-        assert resources is not None and resources.registers <= 64 and resources.spilled_bytes <= 40
+        assert resources is not None and resources.registers <= 64 and resources.spilled_bytes == 0
