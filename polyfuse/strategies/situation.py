@@ -154,7 +154,7 @@ class Situation:
             along = {f"%{d}" for d, a in enumerate(self.classes.statement(statement)) if a is axis}
             for read in statement.reads:
                 last = read.index[-1] if read.index else None
-                if not isinstance(last, Affine) or not along & last.names():
+                if not isinstance(last, Affine) or not any(last.coefficient(name) == 1 for name in along):
                     continue
                 sizes = [(a, f) for a, f in last.terms if a not in along]
                 shift = Affine(tuple(sizes), 0) if sizes else Affine.of(0)
