@@ -25,7 +25,11 @@ from polyfuse.strategies.situation import Situation, block, mixed, power_above, 
 
 THREADS = 128
 LANES = 32  # of a block along the rows: a warp reads whole lines, and few halo elements above and below
-RESULTS = 16  # of a thread in 4 to 8 rows: more were slower on an H200 (5 x 5 filter, two Jacobi steps), fewer as well
+RESULTS = 16
+"""Of a thread in 4 to 8 rows: more were slower on an H200 (5 x 5 filter, two Jacobi steps), fewer as well.  A thread
+takes no more of narrow elements: 67 million bytes in eight columns and in four took 97 and 91 us (Sobel), 95 and 79
+(3 x 3 maxima), 73 and 67 (grey of three colours); rotary embeddings of float16 90 and 78."""
+LEAST_ROWS, MOST_ROWS = 4, 8
 PLANES = ((4, 4), (4, 2))  # (planes, rows) of a thread, where neighbours lie along both: few registers, few reads
 MEDIUM_BODY, FEWER = 64, 3
 """Statements up to which narrower tiles are weighed as well, and how many widths: of 25 taps side by side a thread of
@@ -73,6 +77,7 @@ def _columns(situation: Situation, widest: int) -> list[int]:
     """The elements of a row to propose for a thread: those that the user asks for, else whole vectors or fewer."""
     if "columns" in situation.tiles:
         return [power_below(situation.tiles["columns"])]
+    widest = min(widest, RESULTS // LEAST_ROWS)
     several = len(situation.group.body) <= MEDIUM_BODY
     return [widest >> k for k in range(FEWER if several else 1) if k == 0 or widest >> k >= COLUMNS]
 
@@ -105,7 +110,7 @@ def _strides(situation: Situation) -> int:
 
 def _wanted(situation: Situation, elements: int, several_planes: bool) -> list[tuple[int, int]]:
     """The planes and rows to propose: those that the user asks for, one or both.  `elements`: of a row per thread."""
-    shapes = PLANES if several_planes else ((1, min(8, max(4, RESULTS // elements))),)
+    shapes = PLANES if several_planes else ((1, min(MOST_ROWS, max(LEAST_ROWS, RESULTS // elements))),)
     asked = [(situation.tiles.get("planes", planes), situation.tiles.get("rows", rows)) for planes, rows in shapes]
     return list(dict.fromkeys(asked))
 

@@ -59,7 +59,7 @@ def opponent(x):
     return np.stack([r + g + b, r - g, r + g - 2 * b]).clip(0, 255).astype(np.uint8)
 
 
-@pytest.mark.parametrize(("spec", "vector"), [("u8[H~4096, W~4096, 3]", 8), ("u8[H~4097, W~4095, 3]", 1)])
+@pytest.mark.parametrize(("spec", "vector"), [("u8[H~4096, W~4096, 3]", 4), ("u8[H~4097, W~4095, 3]", 1)])
 def test_planes_that_begin_with_whole_vectors_are_written_in_vectors(spec: str, vector: int) -> None:
     """Pieces of one array behind each other are rows: 133 us of 67 million pixels on an H200 byte by byte."""
     plan = pf.jit(opponent).plan(pf.spec(spec), target="h200")
@@ -67,7 +67,7 @@ def test_planes_that_begin_with_whole_vectors_are_written_in_vectors(spec: str, 
     source = plan.source()
     (tile,) = set(re.findall(r"store\(\w+, \w+, (\w+)", source.partition("    else:")[0]))
     (layout,) = re.findall(rf"{tile} = Tile\((.*)\)", source)
-    assert ("vector=8" in layout) is (vector == 8), (layout, kernel.parameters)
+    assert (f"vector={vector}" in layout) is (vector > 1), (layout, kernel.parameters)
 
 
 def blended(front, back):

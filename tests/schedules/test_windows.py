@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -270,3 +271,14 @@ def test_one_step_in_place_is_no_window_of_what_others_wrote(jit: Jit) -> None:
     x = np.random.default_rng(0).standard_normal((33, 40)).astype("f4")
     got = jit(two_relaxations, backend="interpreter", target="h200")(x)
     np.testing.assert_allclose(got, two_relaxations(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", ["u8[N~8192, M~8192]", "f16[N~8192, M~8192]", "f32[N~8192, M~8192]"])
+def test_a_thread_takes_as_many_results_of_narrow_elements_as_of_others(spec: str) -> None:
+    def largest(x):
+        p, (n, m) = np.pad(x, 1), x.shape
+        return functools.reduce(np.maximum, [p[i : i + n, j : j + m] for i in range(3) for j in range(3)])
+
+    (kernel,) = pf.jit(largest).plan(pf.spec(spec), target="h200").kernels
+    taken = dict(kernel.parameters)
+    assert kernel.strategy == "windows" and taken["rows"] * taken["columns"] == 16
