@@ -99,7 +99,7 @@ def row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) 
     if way is Way.FULL and n <= capacity:
         lanes, chunks = _fewer_lanes(situation, lanes, chunks, width)
     if way is Way.TIGHT and not whole and n > capacity and _fills(situation):
-        many, (lanes, chunks, floor, capacity) = HALVES, _held_words(n, lanes, chunks, floor, capacity)
+        many, (lanes, chunks, floor, capacity) = HALVES, _held_words(situation, n, lanes, chunks, floor, capacity)
     if way is Way.TIGHT and whole and n <= capacity and n % REGULAR == 0:
         many, (lanes, chunks, floor, capacity) = HALVES, _tight(situation, n, lanes, chunks, width, floor, capacity)
     if way is Way.HALF and n <= capacity and lanes <= HALF:
@@ -129,12 +129,16 @@ def _fills(situation: Situation) -> bool:
     return rows >= situation.target.processors
 
 
-def _held_words(n: int, lanes: int, chunks: int, floor: int, capacity: int) -> tuple[int, int, int, int]:
+def _held_words(
+    situation: Situation, n: int, lanes: int, chunks: int, floor: int, capacity: int
+) -> tuple[int, int, int, int]:
     """(lanes, chunks, largest row of the class below, largest row of this class) for rows of words that `_capacity`
     loops over; what is given where they are too long to be held."""
-    for longest, fewer in HELD_ROWS_OF_WORDS:
+    for longest, few in HELD_ROWS_OF_WORDS:
         if n <= longest:
-            return fewer, longest // fewer, floor, longest
+            while longest // few * _loaded(situation) >= 4 * LOADED and few < LOOPED[False][0]:
+                few *= 2
+            return few, longest // few, floor, longest
         floor = longest
     return lanes, chunks, floor, capacity
 
@@ -157,15 +161,19 @@ def _tight(
 
 def _fewer_lanes(situation: Situation, lanes: int, chunks: int, width: int) -> tuple[int, int]:
     """(lanes, chunks) for the same row, as much in each lane as it can hold."""
-    values = [v for v in situation.group.loads if situation.scop.shape(v)]
-    loaded = sum(d.itemsize for v in values for d in situation.scop.statements[v].dtypes)
-    row = max(situation.long_itemsizes)
+    row, loaded = max(situation.long_itemsizes), _loaded(situation)
     while lanes > situation.target.warp:
         elements = 2 * chunks * width
         if elements * row > 4 * HELD[lanes > 256] or elements * loaded > 4 * LOADED:
             break
         lanes, chunks = lanes // 2, 2 * chunks
     return lanes, chunks
+
+
+def _loaded(situation: Situation) -> int:
+    """Bytes that a lane loads for an element of a row, of all arrays."""
+    values = [v for v in situation.group.loads if situation.scop.shape(v)]
+    return sum(d.itemsize for v in values for d in situation.scop.statements[v].dtypes)
 
 
 def is_ragged(situation: Situation, row: AxisClass) -> bool:
