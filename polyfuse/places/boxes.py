@@ -64,16 +64,22 @@ def only_slots(conditions: Sequence[Affine], digits: Mapping[str, Digit]) -> dic
     most = [_most(c, digits) for c in conditions] if slots else []
     for name in slots:
         count = digits[name[1:]].count
-        possible = _possible(name, count, conditions, most, digits)
-        if len(possible) == 1 < count:
-            found[name] = possible[0]
+        value = _only_value(name, count, conditions, most, digits)
+        if value is not None and count > 1:
+            found[name] = value
     return found
 
 
-def _possible(
+MOST_TRIED = 4096
+"""Values of a slot that are tried one by one: more are more registers than any thread has, and no proposal stays that
+has them."""
+
+
+def _only_value(
     name: str, count: int, conditions: Sequence[Affine], most: Sequence[int | None], digits: Mapping[str, Digit]
-) -> Sequence[int]:
-    """The values of a slot with which each condition may hold.  `most`: per condition its largest value, if known."""
+) -> int | None:
+    """The only value of a slot with which each condition may hold; None where there are others, or none.  `most`: per
+    condition its largest value, if known."""
     first, last = 0, count - 1
     floors: list[Affine] = []
     for condition, upper in zip(conditions, most, strict=True):
@@ -87,11 +93,11 @@ def _possible(
             elif factor < 0:
                 last = min(last, rest // -factor)
             elif rest < 0:
-                return ()
-    possible = range(first, last + 1)
-    if not floors:
-        return possible
-    return [k for k in possible if all(_can_hold(c.substitute({name: k}), digits) for c in floors)]
+                return None
+    if first > last or last - first > (MOST_TRIED if floors else 0):
+        return None
+    possible = [k for k in range(first, last + 1) if all(_can_hold(c.substitute({name: k}), digits) for c in floors)]
+    return possible[0] if len(possible) == 1 else None
 
 
 def _can_hold(condition: Affine, digits: Mapping[str, Digit]) -> bool:

@@ -31,7 +31,7 @@ from polyfuse.places.passes import Path, passes_of
 from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
-from polyfuse.places.windows import is_window_slot, window_place, windows
+from polyfuse.places.windows import MOST_REGISTERS, is_window_slot, window_place, windows
 from polyfuse.schedule import Digit, GridCombine, KernelSchedule, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Read, Statement
 from polyfuse.verdict import Hazard, illegal, unprofitable
@@ -358,6 +358,9 @@ class _Builder:
         name = self.scop.statements[value].name
         for (path, component), by_place in groups.items():
             for window in windows(list(by_place), self.digits, self.window_slots, self.proposal.windows.vectors[value]):
+                if window.taken and window.registers > MOST_REGISTERS:
+                    sentence = f"a window of {name} takes {window.registers} registers of a thread"
+                    raise Refused(unprofitable(sentence, registers=window.registers, limit=MOST_REGISTERS))
                 if not window.taken:
                     found += [n for place in window.places for n in by_place[place]]
                     continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from heapq import heappop, heappush
 from itertools import combinations, count
 from math import gcd, prod
@@ -20,6 +21,12 @@ from polyfuse.places.boxes import Span, Unbounded, span
 from polyfuse.schedule import Digit
 
 Place = tuple[Affine, ...]
+MOST_REGISTERS = 1 << 16
+"""Of a window: no thread has nearly as many.  Sums and differences of neighbours, 80 times one of the other, step by
+2**80 elements in the end, and prices of such windows are numbers that no float holds."""
+
+Box = tuple[tuple[int, int], ...]
+"""Per dimension the first and the last element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +71,25 @@ def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: 
 
 
 def _merged(group: list[Window]) -> list[Window]:
-    """Windows that move alike, merged: every pair is looked at once, and again when one of it has grown.  Of pairs that
-    save as much the one that was looked at first is merged."""
-    alive, grown = dict(enumerate(group)), [0] * len(group)
+    """Windows that move alike, merged."""
+    if not group[0].spans:
+        return group
+    origin = [s.lower for s in group[0].spans]
+    boxes = [tuple([(s.lower - o, s.upper - o) for s, o in zip(w.spans, origin, strict=True)]) for w in group]
+    return [reduce(_joined, [group[k] for k in part]) for part in _parts(tuple(boxes))]
+
+
+@lru_cache(maxsize=1000)
+def _parts(boxes: tuple[Box, ...]) -> tuple[tuple[int, ...], ...]:
+    """The boxes that become one, by number: every pair is looked at once, and again when one of it has grown.  Of pairs
+    that save as much the one that was looked at first is merged."""
+    alive: dict[int, tuple[Box, int, tuple[int, ...]]] = {k: (b, _volume(b), (k,)) for k, b in enumerate(boxes)}
+    grown = [0] * len(boxes)
     looked, pairs = count(), list[tuple[int, int, int, int, int]]()
 
     def look(a: int, b: int) -> None:
-        if (saved := _saving(alive[a], alive[b])) > 0:
+        (one, volume, _), (other, further, _) = alive[a], alive[b]
+        if (saved := volume + further - _volume(_union(one, other))) > 0:
             heappush(pairs, (-saved, next(looked), a, b, grown[a] + grown[b]))
 
     for a, b in combinations(alive, 2):
@@ -78,20 +97,25 @@ def _merged(group: list[Window]) -> list[Window]:
     while pairs:
         _, _, a, b, then = heappop(pairs)
         if a in alive and b in alive and then == grown[a] + grown[b]:
-            alive[a] = _joined(alive[a], alive.pop(b))
+            (one, _, first), (other, _, second) = alive[a], alive.pop(b)
+            alive[a] = _union(one, other), _volume(_union(one, other)), first + second
             grown[a] += 1
             for c in alive:
                 if c != a:
                     look(min(a, c), max(a, c))
-    return list(alive.values())
+    return tuple([numbers for _, _, numbers in alive.values()])
 
 
-def _saving(first: Window, second: Window) -> int:
-    """Registers that one window for both saves."""
-    union = 1
-    for a, b in zip(first.spans, second.spans, strict=True):
-        union *= max(a.upper, b.upper) - min(a.lower, b.lower) + 1
-    return first.registers + second.registers - union
+def _union(one: Box, other: Box) -> Box:
+    pairs = zip(one, other, strict=True)
+    return tuple([(a if a < c else c, b if b > d else d) for (a, b), (c, d) in pairs])
+
+
+def _volume(box: Box) -> int:
+    volume = 1
+    for lower, upper in box:
+        volume *= upper - lower + 1
+    return volume
 
 
 def _joined(first: Window, second: Window) -> Window:
