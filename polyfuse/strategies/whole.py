@@ -30,6 +30,9 @@ COLOURS, SHORT = 4, 8
 an axis of no constant length is for the length at hand alone, which has to be one of few."""
 WORD = 4
 """Bytes of a register."""
+PIXEL_BYTES = 8
+"""Of an access to pixels that are no power of two: those of a warp lie three such apart.  67 million pixels of three
+bytes turned around on an H200: 139 us in accesses of 16 bytes, 100 of eight, 131 of four; times a gain 100 in each."""
 IN_FLIGHT = 32
 """Bytes per thread and array, as of other elementwise kernels."""
 
@@ -57,14 +60,14 @@ def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> 
 
 def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     """Rows of a few elements that lie one behind the other, as the colours of pixels: a thread takes so many that they
-    are accesses of 16 bytes, or one.  Three floats of each of 16 million points on an H200: 101 us where a thread has
-    one, 136 where it has four; three bytes of 33 million pixels 153 and 85."""
+    are wide accesses, or one.  Three floats of each of 16 million points on an H200: 101 us where a thread has one, 136
+    where it has four."""
     row, hints = axes[-1], situation.hints
     others = [a for a in axes if a is not row and a.extent != ONE]
     if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else COLOURS):
         return
     pixels, size, count = others[-1], max(situation.long_itemsizes), row.size(hints)
-    most = situation.target.vector_bytes // size if size < WORD else 1
+    most = PIXEL_BYTES // size if size < WORD else 1
     if count == power_below(count):
         most = situation.target.vector_bytes // (size * count)
     vector = power_below(situation.tiles.get("vector", min(most, MOST_BYTES // count)))
