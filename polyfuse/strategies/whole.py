@@ -31,8 +31,9 @@ an axis of no constant length is for the length at hand alone, which has to be o
 WORD = 4
 """Bytes of a register."""
 PIXEL_BYTES = 8
-"""Of an access to pixels that are no power of two: those of a warp lie three such apart.  67 million pixels of three
-bytes turned around on an H200: 139 us in accesses of 16 bytes, 100 of eight, 131 of four; times a gain 100 in each."""
+"""Of an access to pixels that are no power of two: those of a warp lie three such apart, and what is written in parts
+waits for the others.  403 MB turned around on an H200 take 139 us in accesses of 16 bytes, as bytes and as float16, 100
+of eight; put together from three arrays 115 to 117, and 100."""
 IN_FLIGHT = 32
 """Bytes per thread and array, as of other elementwise kernels."""
 
@@ -61,13 +62,14 @@ def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> 
 def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     """Rows of a few elements that lie one behind the other, as the colours of pixels: a thread takes so many that they
     are wide accesses, or one.  Three floats of each of 16 million points on an H200: 101 us where a thread has one, 136
-    where it has four."""
+    where it has four; of 34 million put together from three arrays 257 where it has two, but not side by side, 195 where
+    they are."""
     row, hints = axes[-1], situation.hints
     others = [a for a in axes if a is not row and a.extent != ONE]
     if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else COLOURS):
         return
     pixels, size, count = others[-1], max(situation.long_itemsizes), row.size(hints)
-    most = PIXEL_BYTES // size if size < WORD else 1
+    most = PIXEL_BYTES // size if size < WORD or not _is_read_along(situation, row) else 1
     if count == power_below(count):
         most = situation.target.vector_bytes // (size * count)
     vector = power_below(situation.tiles.get("vector", min(most, MOST_BYTES // count)))
@@ -126,6 +128,16 @@ def _is_read_again(situation: Situation, axis: AxisClass, inner: AxisClass) -> b
             along, across = _names(of, inner), _names(of, axis)
             indices = [_indexed(read) for read in statement.reads]
             if any(along & names and not across & names for names in indices):
+                return True
+    return False
+
+
+def _is_read_along(situation: Situation, axis: AxisClass) -> bool:
+    """Whether something is read with unit stride along `axis`."""
+    for statement in situation.group.statements():
+        across = _names(situation.classes.statement(statement), axis)
+        for read in statement.reads:
+            if read.source in situation.group.loads and any(across & e.names() for e in _affine(read.index[-1:])):
                 return True
     return False
 

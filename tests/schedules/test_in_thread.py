@@ -83,17 +83,25 @@ def pulled(p, v):
 
 
 @pytest.mark.parametrize("spec", ["f32[N~20000000, 3]", "f32[N~20000001, 3]"])
-def test_points_move_in_wide_accesses_whatever_their_number(spec: str) -> None:
-    """Coordinates one by one, 48 bytes from thread to thread: 1006 us of 20 million points on an H200, not 235."""
-    plan = planned(pulled, [spec, "f32[N, 3]"])
+def test_points_are_read_in_wide_accesses_whatever_their_number(spec: str) -> None:
+    """Coordinates one by one lie 48 bytes from thread to thread: every access of a warp touches 12 lines."""
+    plan = planned(lengths, [spec])
     (kernel,) = plan.kernels
-    assert kernel.strategy == "in_thread"
+    assert kernel.strategy == "in_thread" and dict(kernel.parameters)["vector"] == 4
     inside = plan.source().partition("    else:")[0]
-    wide = set(re.findall(r"(\w+) = Tile\(.*span=4\)", inside))
-    used = {line.split(", ")[2].rstrip(")") for line in inside.splitlines() if "load(" in line or "store(" in line}
-    assert used == wide and len(wide) == 1
-    fused = planned(pulled, ["f32[N~20000000, 3]"] * 2)
-    assert_equivalent(planned(pulled, ["f32[N~20000000, 3]"] * 2, fuse=False), fused, seeds=(0,), sizes=[{"N": 1030}])
+    (load,) = [line for line in inside.splitlines() if "load(" in line]
+    tile = load.split(", ")[2].rstrip(")")
+    assert re.search(rf"{tile} = Tile\(.*span=4\)", inside) and "mask=" not in load
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_neighbours_have_the_points_that_are_written(dtype: str) -> None:
+    """Four points a thread leave gaps in what a warp writes at once: 277 us of 20 million on an H200, one 233."""
+    specs = [f"{dtype}[N~20000000, 3]"] * 2
+    plan = planned(pulled, specs)
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "in_thread" and dict(kernel.parameters)["vector"] == 1
+    assert_equivalent(planned(pulled, specs, fuse=False), plan, seeds=(0,), sizes=[{"N": 1030}])
 
 
 def test_long_or_symbolic_reductions_are_dealt_to_threads() -> None:

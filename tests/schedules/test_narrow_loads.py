@@ -84,6 +84,18 @@ PIXELS = {
 }
 
 
+def test_points_that_three_arrays_make_lie_side_by_side_in_a_thread() -> None:
+    """34 million on an H200: 257 us where a thread has two that are far apart, 195 where they are neighbours."""
+    specs = [pf.spec("f32[N~30000000]")] * 3
+    loose, plan = (
+        pf.jit(lambda *xs: np.stack(xs, axis=-1) * 0.5).plan(*specs, target="h200", fuse=fuse) for fuse in (False, True)
+    )
+    (kernel,) = plan.kernels
+    taken = dict(kernel.parameters)
+    assert (taken["columns"], taken["vector"], taken["unroll"]) == (3, 2, 1)
+    assert_equivalent(loose, plan, seeds=(0,), sizes=[{"N": 1026}])
+
+
 @pytest.mark.parametrize("case", PIXELS)
 def test_a_thread_takes_whole_pixels(case: str) -> None:
     function, specs, pixels = PIXELS[case]
