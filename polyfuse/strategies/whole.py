@@ -31,9 +31,9 @@ an axis of no constant length is for the length at hand alone, which has to be o
 WORD = 4
 """Bytes of a register."""
 PIXEL_BYTES = 8
-"""Of an access to pixels that are no power of two: those of a warp lie three such apart, and what is written in parts
-waits for the others.  403 MB turned around on an H200 take 139 us in accesses of 16 bytes, as bytes and as float16, 100
-of eight; put together from three arrays 115 to 117, and 100."""
+"""Of an access to pixels that are no power of two: those of a warp lie three such apart.  403 MB turned around on an
+H200, as bytes and as float16, take 133 to 139 us in accesses of 16 bytes, 100 of eight; put together from three arrays
+115 to 117, and 100."""
 IN_FLIGHT = 32
 """Bytes per thread and array, as of other elementwise kernels."""
 
@@ -62,8 +62,7 @@ def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> 
 def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     """Rows of a few elements that lie one behind the other, as the colours of pixels: a thread takes so many that they
     are wide accesses, or one.  Three floats of each of 16 million points on an H200: 101 us where a thread has one, 136
-    where it has four; of 34 million put together from three arrays 257 where it has two, but not side by side, 195 where
-    they are."""
+    where it has four; of 34 million made of three arrays 257 where it has two that lie apart, 195 where they do not."""
     row, hints = axes[-1], situation.hints
     others = [a for a in axes if a is not row and a.extent != ONE]
     if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else COLOURS):
