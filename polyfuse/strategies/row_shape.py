@@ -9,7 +9,7 @@ lie outside of its lanes, and it has no chunks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from polyfuse.affine import Affine
@@ -75,6 +75,46 @@ class RowShape:
     guards: tuple[AnyGuard, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The row that is dealt: about `n` elements, in accesses of `width`; `whole`: of whole vectors, not of words."""
+
+    situation: Situation
+    extent: Affine
+    n: int
+    width: int
+    whole: bool
+
+    @property
+    def is_regular(self) -> bool:
+        return self.whole and self.n % REGULAR == 0 and not self.extent.is_constant
+
+    @property
+    def itemsize(self) -> int:
+        return max(self.situation.long_itemsizes)
+
+    def loaded(self) -> int:
+        """Bytes that a lane loads for an element, of all arrays."""
+        values = [v for v in self.situation.group.loads if self.situation.scop.shape(v)]
+        return sum(d.itemsize for v in values for d in self.situation.scop.statements[v].dtypes)
+
+    def chunks(self, lanes: int, longest: int) -> int:
+        """In which `lanes` hold rows up to `longest`; this very row, where its length is known."""
+        return max(1, -(-(self.n if self.extent.is_constant else longest) // (lanes * self.width)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """How rows of more than `above` elements are dealt: `lanes` hold up to `longest`, in `chunks` each; beyond it they
+    loop over so many.  `threads`: of a block at least."""
+
+    lanes: int
+    chunks: int
+    above: int
+    longest: int
+    threads: int = 256
+
+
 def row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) -> RowShape:
     """`has_rows`: whether there are several, which may share a block."""
     n, extent = inner.size(situation.hints), inner.extent
@@ -89,38 +129,114 @@ def row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) 
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards, way)
-    whole = width > 1 and width == situation.widest
-    lanes, chunks, floor, capacity = _capacity(extent, n, width, whole)
-    if whole and n <= capacity and n % REGULAR == 0 and not extent.is_constant:
-        chunks, floor, capacity = _regular(n, lanes * width, floor, capacity)
+    row = _Row(situation, extent, n, width, width > 1 and width == situation.widest)
+    dealt = _dealt(row, way)
+    if row.is_regular and n <= _usual(row).longest:
         guards = (*guards, Guard(extent, REGULAR, advisory=True))
-    many = HALVES if not whole and n > capacity and max(situation.long_itemsizes) <= 2 else 256
-    lanes = many if many == HALVES else lanes
-    if way is Way.FULL and n <= capacity:
-        lanes, chunks = _fewer_lanes(situation, lanes, chunks, width)
-    if way is Way.TIGHT and not whole and n > capacity and _fills(situation):
-        many, (lanes, chunks, floor, capacity) = HALVES, _held_words(situation, n, lanes, chunks, floor, capacity)
-    if way is Way.TIGHT and whole and n <= capacity and n % REGULAR == 0:
-        many, (lanes, chunks, floor, capacity) = HALVES, _tight(situation, n, lanes, chunks, width, floor, capacity)
-    if way is Way.HALF and n <= capacity and lanes <= HALF:
-        lanes, chunks = 2 * lanes, -(-chunks // 2)
-    if way is Way.STREAM:
-        (lanes, elements), floor, capacity = STREAMED[whole], 0, 0
-        chunks = max(1, elements // width)
-    threads = power_below(situation.tiles.get("threads", max(many, lanes)))
-    usual = lanes if has_rows else situation.tiles.get("threads", lanes)  # one row takes all threads of its block
-    asked = min(threads, power_below(situation.tiles.get("lanes", usual)))
-    if (asked, situation.tiles.get("chunks", chunks)) != (lanes, chunks):
-        lanes, chunks = asked, situation.tiles.get("chunks") or min(8, max(1, -(-n // (asked * width))))
-        floor, capacity = 0, lanes * chunks * width
+    threads = power_below(situation.tiles.get("threads", max(dealt.threads, dealt.lanes)))
+    dealt = _as_asked(row, dealt, threads, has_rows)
     trips = Affine.of(1)
-    if n > capacity:
-        trips = extent.ceildiv(lanes * chunks * width)
-        guards = (*guards, *_bucket(extent, capacity, None))
+    if n > dealt.longest:
+        trips = extent.ceildiv(dealt.lanes * dealt.chunks * width)
+        guards = (*guards, *_bucket(extent, dealt.longest, None))
     else:
-        guards = (*guards, *_bucket(extent, floor, capacity))
-    rows = threads // lanes if has_rows else 1
-    return RowShape(lanes, rows, chunks, width, trips, guards)
+        guards = (*guards, *_bucket(extent, dealt.above, dealt.longest))
+    rows = threads // dealt.lanes if has_rows else 1
+    return RowShape(dealt.lanes, rows, dealt.chunks, width, trips, guards)
+
+
+def _as_asked(row: _Row, dealt: _Class, threads: int, has_rows: bool) -> _Class:
+    """`dealt`, or what the user asked for."""
+    asked = row.situation.tiles
+    usual = dealt.lanes if has_rows else asked.get("threads", dealt.lanes)  # one row takes all threads of its block
+    lanes = min(threads, power_below(asked.get("lanes", usual)))
+    if (lanes, asked.get("chunks", dealt.chunks)) == (dealt.lanes, dealt.chunks):
+        return dealt
+    chunks = asked.get("chunks") or min(8, max(1, -(-row.n // (lanes * row.width))))
+    return _Class(lanes, chunks, 0, lanes * chunks * row.width)
+
+
+def _dealt(row: _Row, way: Way) -> _Class:
+    usual = _usual(row)
+    held = row.n <= usual.longest
+    match way:
+        case Way.FULL if held:
+            return _fewer_lanes(row, usual)
+        case Way.TIGHT if held:
+            return _tight(row, usual)
+        case Way.TIGHT if not row.whole and _fills(row.situation):
+            return _held_words(row, usual)
+        case Way.HALF if held and usual.lanes <= HALF:
+            return replace(usual, lanes=2 * usual.lanes, chunks=-(-usual.chunks // 2))
+        case Way.STREAM:
+            return _looped(row, *STREAMED[row.whole])
+        case _:
+            return usual
+
+
+def _usual(row: _Row) -> _Class:
+    """By the tables of lengths."""
+    above = 0
+    for longest, lanes in ROWS_OF_VECTORS if row.whole else ROWS_OF_WORDS:
+        if row.n <= longest:
+            found = _Class(lanes, row.chunks(lanes, longest), above, longest)
+            return _regular(row, found) if row.is_regular else found
+        above = longest
+    return replace(_looped(row, *LOOPED[row.whole]), longest=above)
+
+
+def _looped(row: _Row, lanes: int, elements: int) -> _Class:
+    if not row.whole and row.itemsize <= 2:
+        return _Class(HALVES, max(1, elements // row.width), 0, 0, HALVES)
+    return _Class(lanes, max(1, elements // row.width), 0, 0)
+
+
+def _regular(row: _Row, usual: _Class) -> _Class:
+    """A class of its own for regular rows, in as few chunks as hold them."""
+    span = usual.lanes * row.width
+    bounds = [usual.above, *[c * span for c in CHUNKS if usual.above < c * span < usual.longest], usual.longest]
+    place = next(k for k, bound in enumerate(bounds) if row.n <= bound)
+    return replace(usual, chunks=-(-bounds[place] // span), above=bounds[place - 1], longest=bounds[place])
+
+
+def _fewer_lanes(row: _Row, usual: _Class) -> _Class:
+    """The same rows, as much in each lane as it can hold."""
+    lanes, chunks, loaded = usual.lanes, usual.chunks, row.loaded()
+    while lanes > row.situation.target.warp:
+        elements = 2 * chunks * row.width
+        if elements * row.itemsize > 4 * HELD[lanes > 256] or elements * loaded > 4 * LOADED:
+            break
+        lanes, chunks = lanes // 2, 2 * chunks
+    return replace(usual, lanes=lanes, chunks=chunks)
+
+
+def _tight(row: _Row, usual: _Class) -> _Class:
+    """The lanes with the least padding for rows of about this length, the most where several have it.  On an H200, rows
+    of 5120 bfloat16: softmax takes 101 us in 256 lanes of 32 elements, 86 in 128 of 40; int8 quantisation 117 and 78.
+    """
+    if not row.is_regular and not (row.whole and row.extent.is_constant):
+        return usual
+    found: list[tuple[int, int, int]] = []
+    for few in (usual.lanes >> k for k in range(usual.lanes.bit_length())):
+        most = -(-row.n // (few * row.width))
+        if few >= row.situation.target.warp and most * row.width * row.itemsize <= 5 * HELD[few > 256]:
+            found.append((few * most * row.width, -few, most))
+    if not found:
+        return usual
+    longest, lanes, chunks = min(found)[0], -min(found)[1], min(found)[2]
+    return _Class(lanes, chunks, max(usual.above, longest - lanes * row.width), longest, HALVES)
+
+
+def _held_words(row: _Row, usual: _Class) -> _Class:
+    """Rows of words that the table loops over, unless they are too long to be held."""
+    above = usual.longest
+    for longest, lanes in HELD_ROWS_OF_WORDS:
+        if row.n <= longest:
+            while longest // lanes * row.loaded() >= 4 * LOADED and lanes < LOOPED[False][0]:
+                lanes *= 2
+            return _Class(lanes, row.chunks(lanes, longest), above, longest, HALVES)
+        above = longest
+    return usual
 
 
 def _fills(situation: Situation) -> bool:
@@ -129,77 +245,9 @@ def _fills(situation: Situation) -> bool:
     return rows >= situation.target.processors
 
 
-def _held_words(
-    situation: Situation, n: int, lanes: int, chunks: int, floor: int, capacity: int
-) -> tuple[int, int, int, int]:
-    """(lanes, chunks, largest row of the class below, largest row of this class) for rows of words that `_capacity`
-    loops over; what is given where they are too long to be held."""
-    for longest, few in HELD_ROWS_OF_WORDS:
-        if n <= longest:
-            while longest // few * _loaded(situation) >= 4 * LOADED and few < LOOPED[False][0]:
-                few *= 2
-            return few, longest // few, floor, longest
-        floor = longest
-    return lanes, chunks, floor, capacity
-
-
-def _tight(
-    situation: Situation, n: int, lanes: int, chunks: int, width: int, floor: int, capacity: int
-) -> tuple[int, int, int, int]:
-    """As `_held_words`, for regular rows: the lanes with the least padding, the most where several have it.  On an
-    H200, rows of 5120 bfloat16: softmax takes 101 us in 256 lanes of 32 elements, 86 in 128 of 40; int8 quantisation
-    117 and 78."""
-    row = max(situation.long_itemsizes)
-    ways = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= situation.target.warp]
-    found = [(-(-n // (few * width)), few) for few in ways]
-    held = [(c * few * width, -few, c) for c, few in found if c * width * row <= 5 * HELD[few > 256]]
-    if not held:
-        return lanes, chunks, floor, capacity
-    most, few, chunks = min(held)
-    return -few, chunks, max(floor, most + few * width), most
-
-
-def _fewer_lanes(situation: Situation, lanes: int, chunks: int, width: int) -> tuple[int, int]:
-    """(lanes, chunks) for the same row, as much in each lane as it can hold."""
-    row, loaded = max(situation.long_itemsizes), _loaded(situation)
-    while lanes > situation.target.warp:
-        elements = 2 * chunks * width
-        if elements * row > 4 * HELD[lanes > 256] or elements * loaded > 4 * LOADED:
-            break
-        lanes, chunks = lanes // 2, 2 * chunks
-    return lanes, chunks
-
-
-def _loaded(situation: Situation) -> int:
-    """Bytes that a lane loads for an element of a row, of all arrays."""
-    values = [v for v in situation.group.loads if situation.scop.shape(v)]
-    return sum(d.itemsize for v in values for d in situation.scop.statements[v].dtypes)
-
-
 def is_ragged(situation: Situation, row: AxisClass) -> bool:
     """Whether a lone row in runs is no whole number of vectors: its end is masked in the last block alone."""
     return row.run > 0 and situation.width(row.extent, flat=True) > row_width(situation, row.extent)
-
-
-def _capacity(extent: Affine, n: int, width: int, whole: bool) -> tuple[int, int, int, int]:
-    """(lanes, chunks, largest row of the class below, largest row of this class); `whole`: rows are whole vectors."""
-    floor = 0
-    for longest, lanes in ROWS_OF_VECTORS if whole else ROWS_OF_WORDS:
-        if n <= longest:
-            chunks = -(-n // (lanes * width)) if extent.is_constant else longest // (lanes * width)
-            return lanes, max(1, chunks), floor, longest
-        floor = longest
-    lanes, elements = LOOPED[whole]
-    return lanes, max(1, elements // width), floor, floor
-
-
-def _regular(n: int, span: int, floor: int, capacity: int) -> tuple[int, int, int]:
-    """(chunks, largest row of the class below, largest row of this class) for regular rows of a class, of which a chunk
-    holds `span` elements."""
-    steps = [c for c in CHUNKS if floor < c * span < capacity]
-    bounds = [floor, *[c * span for c in steps], capacity]
-    place = next(k for k, bound in enumerate(bounds) if n <= bound)
-    return -(-bounds[place] // span), bounds[place - 1], bounds[place]
 
 
 def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:
