@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import roofline
-from benchmarks.programs import ATOMICS, HELD_OUT, HOST, PROGRAMS
+from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, PROGRAMS
 
+SETS = {"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST, "atomics": ATOMICS}
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 
 
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from benchmarks import gpu, report
 
     peers = frozenset(filter(None, arguments.peers.split(",")))
-    programs = {"table": PROGRAMS, "held-out": HELD_OUT, "host": HOST, "atomics": ATOMICS}[arguments.set]
+    programs = SETS[arguments.set]
     speed = gpu.copy_bandwidth()
     rows: list[gpu.Row] = []
     failed = 0
@@ -67,7 +68,7 @@ def main() -> int:
     runner = commands.add_parser("run")
     runner.add_argument("--only", default="", help="regular expression over the names of programs")
     runner.add_argument("--peers", default=",".join(PEERS), help="comma list; empty for none")
-    runner.add_argument("--set", choices=("table", "held-out", "host", "atomics"), default="table")
+    runner.add_argument("--set", choices=tuple(SETS), default="table")
     runner.add_argument("--save", help="results file to write")
     runner.set_defaults(call=run)
     plotter = commands.add_parser("roofline")

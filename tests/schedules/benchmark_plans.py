@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import polyfuse as pf
-from benchmarks.programs import HELD_OUT, PROGRAMS, Program
+from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
 
 GOLDEN = Path(__file__).with_name("benchmark_plans.txt")
 
@@ -28,7 +28,7 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT))
+    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN))
 
 
 if __name__ == "__main__":
