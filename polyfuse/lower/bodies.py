@@ -95,10 +95,11 @@ def rounded(env: Environment, statement: Statement, value: Expr, component: int 
 
 
 def rounded_results(env: Environment, placed: Placed) -> list[ir.Op]:
-    """Rounds what a reduction holds once it is whole; the share that a block leaves to others is not."""
+    """Rounds what a reduction holds once it is whole; the share that a block leaves to others is not, and each part of
+    a prefix is rounded where it is made."""
     statement = env.scop.statements[placed.value]
     assert isinstance(statement, Statement)
-    if any(g.reduction == placed.name for g in env.schedule.grid_combine):
+    if statement.scanned is not None or any(g.reduction == placed.name for g in env.schedule.grid_combine):
         return []
     held = [Ref(n, d.compute) for n, d in zip(result_names(env, placed), statement.dtypes, strict=True)]
     values = [(ref, rounded(env, statement, ref, k)) for k, ref in enumerate(held)]
