@@ -7,6 +7,7 @@ applications hold.
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections import deque
@@ -16,6 +17,10 @@ from functools import cached_property, partial
 from inspect import getattr_static
 from typing import Any
 
+import numpy as np
+
+_INSTALLED = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
+"""Where libraries are: not always in a folder of packages (`pip install --target`)."""
 _DEPTH = 8  # how far attributes and items are followed
 _ITEMS = 256  # entries of a container that are looked into
 _FUNCTIONS = 256  # functions of the user's that are followed
@@ -216,9 +221,11 @@ def _attributes(value: Any) -> list[str]:
 
 
 def _is_users(module: str, file: str | None) -> bool:
-    """Whether a module is no library: what those hold does not change."""
-    root = module.partition(".")[0]
-    return root not in sys.stdlib_module_names and root != "polyfuse" and "-packages" not in (file or "")
+    """Whether a module is no library: what those hold does not change, but for caches of their own."""
+    root, file = module.partition(".")[0], file or ""
+    if root in sys.stdlib_module_names or root == "polyfuse":
+        return False
+    return "-packages" not in file and not file.startswith(_INSTALLED)
 
 
 def _length(read: Callable[[], Any]) -> Callable[[], Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.run import reach
 from polyfuse.run.captures import watch
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.reach import reach
@@ -225,3 +226,10 @@ def test_small_arrays_that_are_captured_or_viewed_are_not_compared(jit: Jit) -> 
 
 def test_what_libraries_hold_is_not_watched() -> None:
     assert not watch(reach(lambda x: np.sin(x) * np.pi + np.float32(2), {}).cells, ()).plain
+
+
+def test_libraries_are_no_code_of_the_users_wherever_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install --target`: what NumPy keeps for itself would be watched, and found changed after its first use."""
+    monkeypatch.setattr(reach, "_INSTALLED", "/opt/site/")
+    assert not reach._is_users("numpy.lib._twodim_base_impl", "/opt/site/numpy/lib/_twodim_base_impl.py")
+    assert reach._is_users("mine.model", "/opt/mine/model.py")

@@ -173,7 +173,7 @@ def test_positions_of_extremes_are_found_by_fewer_threads() -> None:
 
 
 @pytest.mark.parametrize("spec", ["f16[N~8, M~700]", "bf16[N~300, M~9001]"])
-def test_narrow_prefixes_are_verified_where_their_last_trip_is_apart(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_prefixes_are_verified(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a prefix stores is rounded in each trip, and nothing of it is left behind the loop."""
     monkeypatch.setenv("POLYFUSE_VERIFY", "1")
     function = pf.jit(lambda x: np.maximum.accumulate(x, axis=1))
