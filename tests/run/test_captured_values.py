@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.run import reach
 from polyfuse.run.captures import watch
 from polyfuse.run.dispatch import Jitted
+from polyfuse.run.reach import _is_users as is_users
 from polyfuse.run.reach import reach
 
 Jit = Callable[..., Jitted]
@@ -230,6 +230,6 @@ def test_what_libraries_hold_is_not_watched() -> None:
 
 def test_libraries_are_no_code_of_the_users_wherever_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pip install --target`: what NumPy keeps for itself would be watched, and found changed after its first use."""
-    monkeypatch.setattr(reach, "_INSTALLED", "/opt/site/")
-    assert not reach._is_users("numpy.lib._twodim_base_impl", "/opt/site/numpy/lib/_twodim_base_impl.py")
-    assert reach._is_users("mine.model", "/opt/mine/model.py")
+    monkeypatch.setattr("polyfuse.run.reach._INSTALLED", "/opt/site/")
+    assert not is_users("numpy.lib._twodim_base_impl", "/opt/site/numpy/lib/_twodim_base_impl.py")
+    assert is_users("mine.model", "/opt/mine/model.py")
