@@ -32,7 +32,7 @@ def test_the_record_of_compilation_keeps_its_limits() -> None:
         assert cold <= limit and ahead <= limit and warm <= warm_limit
 
 
-def test_new_shapes_of_known_classes_are_told_from_those_that_compile(capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_shapes_of_known_classes_are_told_from_those_that_compile() -> None:
     found = shapes.record(shapes.Host(), 6)
     rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
     assert [row["program"] for row in rows[::2]] == list(shapes.NAMES)
