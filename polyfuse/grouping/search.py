@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from polyfuse.grouping.allowance import AGAIN_IN_ALL, allowance, further, left_for_refusals
+from polyfuse.grouping.allowance import AGAIN_IN_ALL, Allowance, allowance, further, left_for_refusals
 from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
@@ -24,7 +24,6 @@ from polyfuse.verdict import Verdict
 ROUNDS = 12  # shakes of a small program
 VAIN = 3  # rounds one after another that win less than one part in WORTH, after which no further one is shaken
 WORTH = 1000
-HOPED = 1.05  # times of a program with shakes that it may take before them
 BUDGET = 800  # statements shaken in all: larger programs get fewer rounds, so that time stays near-linear
 
 SHAKEN = 24_000
@@ -97,8 +96,21 @@ class Grouping:
         unweighed, spent = self.unweighed + found.unweighed, self.spent + more
         return replace(found, unweighed=unweighed, spent=spent, _left=self._left - more)
 
-    def _queue(self, rules: Rules) -> Queue:
-        allowed = further(self._costs.work, self._left)
+    def shaken(self, effort: int | None = None, granted: int | None = None) -> Grouping:
+        """The same after the rounds of shake that searches with an effort of 0 left out: of a program with several
+        forms, the one that is chosen needs them alone.  `granted`: work that all of it together may take."""
+        whole, done = allowance(self._costs.count, 0, granted), self._costs.work
+        left = Allowance(done + whole.large - self.spent, done + whole.all - self.spent, done)
+        queue = self._queue(self._rules, left)
+        queue.log.update(self.log)
+        _shake_often(queue, set(queue.state.kernels), effort)
+        _sweep(queue)
+        found = _result(queue, self.unmet, self.unfused, self._effort, self._left)
+        more = queue.work - done
+        return replace(found, unweighed=self.unweighed + found.unweighed, spent=self.spent + more)
+
+    def _queue(self, rules: Rules, allowed: Allowance | None = None) -> Queue:
+        allowed = allowed or further(self._costs.work, self._left)
         return Queue(Partition.of(self._costs, self.kernels), Judge(self._costs, rules), allowed)
 
 
@@ -111,15 +123,13 @@ def search(
     fusible: Callable[[frozenset[int]], bool] | None = None,
     effort: int | None = None,
     granted: int | None = None,
-    most: int | None = None,
 ) -> Grouping:
     """Partition the values of a program into kernels of least predicted total time.
 
     together, apart: groups of values, as the user wishes.  max_size: statements per kernel, 0 for no limit.  fusible:
     values that may share a kernel (``lambda v: False`` gives one kernel per statement).  effort: rounds of shake; None
     takes what a linear budget allows.  granted: work that it and the searches after refusals may take; None: what a
-    program of this size does by default.  most: picoseconds from which on the program is of no use: it is not shaken
-    where it takes much longer.
+    program of this size does by default.
     """
     wishes = tuple(frozenset(v for v in group if not costs.is_input(v)) for group in together)
     state = Partition.unfused(costs)
@@ -127,41 +137,36 @@ def search(
     queue = Queue(state, Judge(costs, rules), allowance(len(state.kernels), costs.work, granted))
     unfused = state.total()
     join_chains(queue)
-    return _finish(queue, wishes, (), unfused, effort, left_for_refusals(granted), most)
+    return _finish(queue, wishes, (), unfused, effort, left_for_refusals(granted))
 
 
 def _finish(
-    queue: Queue,
-    wishes: Iterable[frozenset[int]],
-    unmet: Unmet,
-    unfused: int,
-    effort: int | None,
-    left: int,
-    most: int | None = None,
+    queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfused: int, effort: int | None, left: int
 ) -> Grouping:
     """Grant the wishes, then improve until nothing wins."""
     state = queue.state
     join_stretches(queue)
     refused = tuple((wish, verdict) for wish in wishes if not (verdict := _grant(queue, wish)))
-    rounds = min(ROUNDS, BUDGET // max(1, len(state.owner))) if effort is None else effort
     for number in sorted(state.kernels):
         queue.offer_around(number)
     done = set[int]()
     _converge(queue, done)
-    limit = math.inf if effort is not None else queue.work + SHAKEN
-    if most is None or state.total() < HOPED * most:
-        _shake_often(queue, done, rounds, min(limit, queue.allowance.large))
+    _shake_often(queue, done, effort)
     _sweep(queue)
+    return _result(queue, unmet + refused, unfused, effort, left)
+
+
+def _result(queue: Queue, unmet: Unmet, unfused: int, effort: int | None, left: int) -> Grouping:
+    state, rules = queue.state, queue.judge.rules
     kernels = tuple([state.kernels[number] for number in state.in_launch_order()])
     log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
-    rules = queue.judge.rules
-    return Grouping(
-        kernels, log, unmet + refused, unfused, queue.unweighed, state.costs, rules, effort, queue.work, left
-    )
+    return Grouping(kernels, log, unmet, unfused, queue.unweighed, state.costs, rules, effort, queue.work, left)
 
 
-def _shake_often(queue: Queue, done: set[int], rounds: int, limit: float) -> None:
-    """As many rounds, but that no more follow where several won nothing worth their while."""
+def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
+    """As many rounds, but that no more follow where several won nothing worth their while.  `effort`: see `search`."""
+    rounds = min(ROUNDS, BUDGET // max(1, len(queue.state.owner))) if effort is None else effort
+    limit = min(queue.allowance.large, math.inf if effort is not None else queue.work + SHAKEN)
     vain = 0
     for queue.salt in range(1, rounds + 1):
         before = queue.state.total()

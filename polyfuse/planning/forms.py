@@ -31,9 +31,7 @@ STAGES = 0.97
 predicted 272; of 16384 x 16384 in two: 254, predicted 250)."""
 
 
-def in_one_pass(
-    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...], effort: int | None
-) -> tuple[ProgramCosts, Grouping]:
+def in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one that takes sums with what they are relative to, where kernels of the first
     pass more than once over what both reduce; proved.  What the user steers by name, rounds step by step, or wants
     alike in every batch, stays as it is."""
@@ -50,11 +48,11 @@ def in_one_pass(
     program = cascaded(scop.program, chosen)
     gain = 1.0 if _in_cells(costs, grouping) else GAIN
     what = f"{len(chosen)} sums in one pass"
-    return _cheaper(costs, grouping, other_form(costs, program, layouts), effort, what, gain)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), what, gain)
 
 
 def in_two_stages(
-    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...], effort: int | None
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]
 ) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one in which a second kernel adds up the shares of those sums that would keep
     one block of the first busy for longer than a launch takes; proved."""
@@ -69,7 +67,7 @@ def in_two_stages(
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = split.in_two_stages(costs.scop.program, cuts)
     others = other_form(costs, program, layouts)
-    return _cheaper(costs, grouping, others, effort, f"{len(cuts)} sums in two stages", STAGES)
+    return _cheaper(costs, grouping, others, f"{len(cuts)} sums in two stages", STAGES)
 
 
 def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
@@ -97,13 +95,13 @@ def _keeps_its_form(options: Options) -> bool:
 
 
 def _cheaper(
-    costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, effort: int | None, what: str, gain: float = GAIN
+    costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, what: str, gain: float = GAIN
 ) -> tuple[ProgramCosts, Grouping]:
     """The other form of a program, proved, where it gains enough; else the one that there is."""
     before = _time(costs, grouping)
     most = before - (max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0)
     try:
-        other = grouped(others, effort, grouping.spent, int(most))
+        other = grouped(others, grouping.spent)
         time = other.time
         if time < most:  # what is not cheap enough before it is proved is not proved
             other = proved(others, other)

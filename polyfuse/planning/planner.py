@@ -21,7 +21,7 @@ from polyfuse.planning.index_ranges import settle_bounds
 from polyfuse.planning.library_contractions import give_to_library
 from polyfuse.planning.members import packed
 from polyfuse.planning.program_costs import program_costs, size_hints
-from polyfuse.planning.proving import proved
+from polyfuse.planning.proving import proved, shaken
 from polyfuse.planning.split_scans import split_scans
 from polyfuse.planning.wishes import check_wishes, grouped, refuse, settled
 from polyfuse.rewrites.gathers import sink_gathers
@@ -46,7 +46,7 @@ def plan_program(
     effort: int | None = None,
 ) -> Plan:
     """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
-    proved.  `effort`: of the search, see `grouping.search`.  Raises PolyfuseError subclasses."""
+    proved.  `effort`: of shakes, see `grouping.search`.  Raises PolyfuseError subclasses."""
     refuse(options, target)
     options = settled(options, program)
     if options.atomics and target.kind == "cpu":
@@ -70,10 +70,11 @@ def plan_program(
         program, runs = split_scans(program, target, hints, pricer)  # few long prefixes become scans of their parts
         program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
-    grouping = grouped(costs, effort)  # the cheapest partition of stored values
+    grouping = grouped(costs)  # the cheapest partition of stored values
     grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
-    costs, grouping = in_one_pass(costs, grouping, tuple(layouts), effort)  # dependent reductions, if that is cheaper
-    costs, grouping = in_two_stages(costs, grouping, tuple(layouts), effort)  # sums of many shares, if that is cheaper
+    costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
+    costs, grouping = in_two_stages(costs, grouping, tuple(layouts))  # sums of many shares, if that is cheaper
+    grouping = shaken(costs, grouping, effort)  # what a greedy search cannot undo; proved where that changes kernels
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards

@@ -12,6 +12,7 @@ from polyfuse.grouping.search import Grouping
 from polyfuse.legality import prove, prove_at_length
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.program_costs import ProgramCosts
+from polyfuse.planning.wishes import granted
 from polyfuse.verdict import Kind, Verdict
 
 fusion_log = logging.getLogger("polyfuse.fusion")
@@ -50,6 +51,12 @@ def proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
         grouping = grouping.refute(refused, worst if number >= PATIENCE else frozenset())
     verdict = next(iter(refused.values()))
     raise ScheduleError(f"no schedule of {costs.scop.program.name} was proved: {verdict}", verdict=verdict)
+
+
+def shaken(costs: ProgramCosts, grouping: Grouping, effort: int | None) -> Grouping:
+    """A proved grouping after rounds of shake, proved again where they changed it."""
+    other = grouping.shaken(effort, granted(costs.options, 0))
+    return other if other.kernels == grouping.kernels else proved(costs, other)
 
 
 def _proved_kernel(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> tuple[Verdict, bool]:

@@ -48,18 +48,17 @@ def settled(options: Options, program: Program) -> Options:
     return replace(options, contract=False, round="every-op", library=False)
 
 
-def grouped(costs: ProgramCosts, effort: int | None, spent: int = 0, most: int | None = None) -> Grouping:
-    """The cheapest partition that respects the user's options, but for wishes that are illegal.  `spent`: work of
-    earlier searches for the same plan.  `most`: picoseconds from which on it is of no use."""
+def grouped(costs: ProgramCosts, spent: int = 0) -> Grouping:
+    """The cheapest partition that respects the user's options, but for wishes that are illegal; not shaken yet.
+    `spent`: work of earlier searches for the same plan."""
     return search(
         costs,
         together=costs.steering.wishes(),
         apart=costs.steering.apart,
         max_size=costs.options.max_fusion_size,
         fusible=costs.steering.fusible,
-        effort=effort,
+        effort=0,
         granted=granted(costs.options, spent),
-        most=most,
     )
 
 
