@@ -59,6 +59,13 @@ class Allowance:
         start = self.start
         return Allowance(start + share * (self.large - start), start + share * (self.all - start), start)
 
+    def within(self, granted: int | None) -> Allowance:
+        """The same where so much work is `granted` in all."""
+        if granted is None:
+            return self
+        most = allowance(0, granted=granted)
+        return Allowance(min(self.large, most.large), min(self.all, most.all), self.start)
+
     def permits(self, work: int, size: int, launches: float) -> bool:
         """Whether a move that touches kernels of `size` statements in all, and hopes to win what so many launches take,
         may still be weighed."""
@@ -67,6 +74,8 @@ class Allowance:
         part = (1 + launches) / 2 * (most - self.start)
         return work <= most and (small or work - self.start <= part)
 
+
+NOTHING = Allowance(0, 0)
 
 SEARCHED = 0.75  # of what a user grants: the first search, the rest is for those after refused proofs
 AGAIN = 10_000  # work of a search that goes on after a proof refused a kernel: most prices are remembered

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from polyfuse.grouping.allowance import AGAIN_IN_ALL, Allowance, allowance, further, left_for_refusals
+from polyfuse.grouping.allowance import AGAIN_IN_ALL, NOTHING, Allowance, allowance, further, left_for_refusals
 from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
@@ -53,6 +53,7 @@ class Grouping:
     _effort: int | None = field(repr=False, compare=False)
     spent: int = field(default=0, compare=False)
     _left: int = field(default=AGAIN_IN_ALL, repr=False, compare=False)  # work, of searches after refusals
+    _rest: Allowance = field(default=NOTHING, repr=False, compare=False)  # what the search left over, for shakes
 
     @property
     def time(self) -> int:
@@ -94,14 +95,13 @@ class Grouping:
         found = _finish(queue, lost, self.unmet, self.unfused, self._effort, self._left)
         more = queue.work - before
         unweighed, spent = self.unweighed + found.unweighed, self.spent + more
-        return replace(found, unweighed=unweighed, spent=spent, _left=self._left - more)
+        return replace(found, unweighed=unweighed, spent=spent, _left=self._left - more, _rest=self._rest)
 
     def shaken(self, effort: int | None = None, granted: int | None = None) -> Grouping:
         """The same after the rounds of shake that searches with an effort of 0 left out: of a program with several
-        forms, the one that is chosen needs them alone.  `granted`: work that all of it together may take."""
-        whole, done = allowance(self._costs.count, 0, granted), self._costs.work
-        left = Allowance(done + whole.large - self.spent, done + whole.all - self.spent, done)
-        queue = self._queue(self._rules, left)
+        forms, the one that is chosen needs them alone.  `granted`: what is left of the work that the user allows."""
+        rest, done = self._rest.within(granted), self._costs.work
+        queue = self._queue(self._rules, Allowance(done + rest.large, done + rest.all, done))
         queue.log.update(self.log)
         _shake_often(queue, set(queue.state.kernels), effort)
         _sweep(queue)
@@ -160,7 +160,8 @@ def _result(queue: Queue, unmet: Unmet, unfused: int, effort: int | None, left: 
     state, rules = queue.state, queue.judge.rules
     kernels = tuple([state.kernels[number] for number in state.in_launch_order()])
     log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
-    return Grouping(kernels, log, unmet, unfused, queue.unweighed, state.costs, rules, effort, queue.work, left)
+    rest = Allowance(queue.allowance.large - queue.work, queue.allowance.all - queue.work)
+    return Grouping(kernels, log, unmet, unfused, queue.unweighed, state.costs, rules, effort, queue.work, left, rest)
 
 
 def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:

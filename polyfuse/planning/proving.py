@@ -55,7 +55,7 @@ def proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
 
 def shaken(costs: ProgramCosts, grouping: Grouping, effort: int | None) -> Grouping:
     """A proved grouping after rounds of shake, proved again where they changed it."""
-    other = grouping.shaken(effort, granted(costs.options, 0))
+    other = grouping.shaken(effort, granted(costs.options, grouping.spent))
     return other if other.kernels == grouping.kernels else proved(costs, other)
 
 

@@ -28,3 +28,23 @@ def test_gap_to_the_optimum(family: Family, mean: float, worst: float) -> None:
         gaps.append(grouping.time / exact - 1)
     assert fmean(gaps) <= mean
     assert max(gaps) <= worst
+
+
+@pytest.mark.parametrize("family", [realistic, adversarial])
+def test_a_search_may_be_shaken_later(family: Family) -> None:
+    """As the form of a program is that is chosen among several: no kernel is dearer, no refusal is lost."""
+    won = 0
+    for seed in range(40):
+        model = family(seed, 8)
+        plain = search(model, effort=0)
+        later, whole = plain.shaken(), search(model)
+        check(model, later)
+        assert later.time == whole.time <= plain.time
+        assert set(plain.log) >= set(later.log)
+        won += later.time < plain.time
+    assert won or family is realistic
+
+
+def test_shakes_stay_within_what_the_user_grants() -> None:
+    model = next(m for m in (adversarial(seed, 8) for seed in range(40)) if search(m).time < search(m, effort=0).time)
+    assert search(model, effort=0).shaken(granted=0).time == search(model, effort=0).time
