@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -12,6 +12,7 @@ from polyfuse.cost.prices import price, resident_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.planning.collapse import collapse
+from polyfuse.planning.outlook import Header, Numbered, Outlook
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.catalogue import propose
@@ -32,10 +33,9 @@ class Choice:
     group: Group | None = None  # the group as scheduled, over a SCoP with collapsed dimensions
     number: int = -1  # of the proposal, among all that the catalogue made for this group
     work: int = 0  # statements that were placed, over all proposals that were built
+    is_partial: bool = False  # whether proposals of little promise were left out
 
 
-Header = tuple[str, tuple[tuple[str, int], ...]]
-"""Strategy and parameters of a proposal."""
 MOST_REFUTED = 4
 """Schedules of one strategy refuted for a group, after which its others are not tried: a proof costs 10 to 100 ms."""
 
@@ -59,6 +59,7 @@ def choose(
     pricer: Pricer = price,
     number: int | None = None,
     stated: Header | None = None,
+    outlook: Outlook | None = None,
 ) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
@@ -83,19 +84,18 @@ def choose(
         usable = [(k, p) for k, p in numbered if (p.strategy, p.parameters) not in avoided and number in (None, k)]
         usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
         usable = [(k, p) for k, p in usable if stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
-        wanted = [(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)]
-        priced: list[tuple[Proposal, Choice]] = []
-        before = len(refusals)
-        for k, proposal in _different(wanted):
-            if any("placed" in v.numbers for v in refusals) and _shares_nothing(proposal):
-                continue
-            draft = _priced(situation, proposal, k, name, max_registers, refusals, pricer)
-            priced += [(proposal, draft)] if draft is not None else []
-        work += sum([c.work for _, c in priced])
-        work += sum([_placed(v, len(situation.group.body)) for v in refusals[before:]])
-        for proposal, draft in sorted(priced, key=_seconds):  # an order costs as much as a price: for the best alone
-            if (choice := _ordered(draft, proposal, refusals)) is not None:
-                return replace(choice, work=work)
+        wanted = _different([(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)])
+        parts = [wanted] if outlook is None else outlook.parts(situation, wanted)
+        for part in parts:
+            before = len(refusals)
+            priced = _all_priced(situation, part, name, max_registers, refusals, pricer)
+            work += sum([c.work for _, c in priced])
+            work += sum([_placed(v, len(situation.group.body)) for v in refusals[before:]])
+            if outlook is not None:
+                outlook.learn(situation, part, [(p, _seconds((p, draft))) for p, draft in priced])
+            for proposal, draft in sorted(priced, key=_seconds):  # an order costs as much as a price: for the best
+                if (choice := _ordered(draft, proposal, refusals)) is not None:
+                    return replace(choice, work=work, is_partial=part is not parts[-1])
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
     return Choice(None, None, verdict, work=work)
@@ -164,7 +164,7 @@ def _is_wanted(
     return False
 
 
-def _different(proposals: Sequence[tuple[int, Proposal]]) -> list[tuple[int, Proposal]]:
+def _different(proposals: Numbered) -> list[tuple[int, Proposal]]:
     """Without those that place everything like an earlier one, which wins ties: where sizes are small, different
     parameters often do."""
     found: list[tuple[int, Proposal]] = []
@@ -190,6 +190,24 @@ def _ordered(draft: Choice, proposal: Proposal, refusals: list[Verdict]) -> Choi
     except Refused as reason:
         refusals.append(reason.verdict)
         return None
+
+
+def _all_priced(
+    situation: Situation,
+    proposals: Numbered,
+    name: str,
+    max_registers: int,
+    refusals: list[Verdict],
+    pricer: Pricer,
+) -> list[tuple[Proposal, Choice]]:
+    """Those that can be placed and fit, as priced drafts."""
+    found: list[tuple[Proposal, Choice]] = []
+    for k, proposal in proposals:
+        if any("placed" in v.numbers for v in refusals) and _shares_nothing(proposal):
+            continue
+        draft = _priced(situation, proposal, k, name, max_registers, refusals, pricer)
+        found += [(proposal, draft)] if draft is not None else []
+    return found
 
 
 def _priced(

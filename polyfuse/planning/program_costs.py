@@ -15,8 +15,9 @@ from polyfuse.cost.prices import READ, WRITTEN, price
 from polyfuse.expr import Program
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
-from polyfuse.planning.choose import Choice, Header, Pricer, choose, kernel_name
+from polyfuse.planning.choose import Choice, Pricer, choose, kernel_name
 from polyfuse.planning.likeness import Likeness
+from polyfuse.planning.outlook import Header, Outlook
 from polyfuse.planning.steering import Steering, Tiles, steering
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.scop_builder import build_scop
@@ -41,7 +42,7 @@ def other_form(costs: ProgramCosts, program: Program, layouts: Sequence[Layout])
     """The costs of another form of a program, with the same options: groups that both forms have are priced once."""
     found = program_costs(program, costs.target, costs.options, layouts, costs.pricer)
     if found.hints == costs.hints:
-        found.judged, found.kinds = costs.judged, costs.kinds
+        found.judged, found.kinds, found.outlook = costs.judged, costs.kinds, costs.outlook
     return found
 
 
@@ -66,7 +67,8 @@ def array_layouts(scop: Scop, layouts: Sequence[Layout]) -> dict[int, Layout]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Of a group: its price, why there is no schedule if there is none, and the number of the proposal that gave it."""
+    """Of a group: its price, why there is no schedule if there is none, and the number of the proposal that gave it; -1
+    where others were left out."""
 
     picoseconds: int
     verdict: Verdict | None
@@ -89,6 +91,7 @@ class ProgramCosts:
     judged: dict[int, Judgement] = field(default_factory=dict)
     keys: dict[tuple[frozenset[int], frozenset[int]], int] = field(default_factory=dict)
     kinds: dict[Hashable, int] = field(default_factory=dict)
+    outlook: Outlook = field(default_factory=Outlook)
     volumes: dict[int, int] = field(default_factory=dict)
     least: dict[int, int] = field(default_factory=dict)
     work: int = 0  # statements placed so far to learn prices: what planning time goes with
@@ -170,12 +173,22 @@ class ProgramCosts:
         key = None if (body, roots) in self.choices else self._key(body, roots, loads)
         found = self.judged.get(key) if key is not None else None
         if found is None:
-            choice = self.choice(body, roots, loads)
-            picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
-            found = Judgement(picoseconds, choice.verdict, choice.number)
+            choice = self.choice(body, roots, loads) if key is None else self._estimated(body, roots, loads)
+            found = self._judgement(choice, roots, loads)
             if key is not None:
                 self.judged[key] = _for_the_like(found, Group(self.scop, body, roots, loads))
         return found
+
+    def _estimated(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+        """The best schedule of a group among those that are worth a price."""
+        found = self._choose(body, roots, loads, outlook=self.outlook)
+        if not found.is_partial:
+            self.choices[body, roots] = found
+        return found
+
+    def _judgement(self, choice: Choice, roots: frozenset[int], loads: frozenset[int]) -> Judgement:
+        picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
+        return Judgement(picoseconds, choice.verdict, -1 if choice.is_partial else choice.number)
 
     def _key(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int | None:
         """Equal for groups of equal structure; None where the user's wishes, or a library call, make one special."""
@@ -203,11 +216,13 @@ class ProgramCosts:
         if found is None:
             like = self._key(body, roots, loads)
             alike = self.judged.get(like) if like is not None else None
-            if alike is not None and alike.verdict is None:
+            if alike is not None and alike.verdict is None and alike.number >= 0:
                 found = self._choose(body, roots, loads, alike.number)
                 if found.cost is None or found.cost.picoseconds != alike.picoseconds:
                     found = None
             found = self.choices[key] = found or self._choose(body, roots, loads)
+            if like is not None and alike is not None and alike.verdict is None and alike.number < 0:
+                self.judged[like] = self._judgement(found, roots, loads)
         return found
 
     def avoid(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], refuted: Header) -> bool:
@@ -236,6 +251,7 @@ class ProgramCosts:
         number: int | None = None,
         tiles: Tiles = MappingProxyType({}),
         strategy: str = "",
+        outlook: Outlook | None = None,
     ) -> Choice:
         if self._holds_a_call(body):
             return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
@@ -256,6 +272,7 @@ class ProgramCosts:
             avoided=self.avoided.get((body, roots), frozenset()),
             pricer=self.pricer,
             number=number,
+            outlook=outlook,
         )
         self.work += found.work
         return found

@@ -73,10 +73,12 @@ def _may_stream(situation: Situation, rows: Proposal, over: list[AxisClass]) -> 
 
 def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
     """Proposals that deal the longest reduced class to blocks; none where the user names tiles, but neither a share nor
-    how shares meet."""
+    how shares meet, nor where blocks would need the total of all before they end."""
     if situation.tiles and not {"share", ATOMIC} & situation.tiles.keys():
         return []
     long = max(over, key=lambda a: (a.size(situation.hints), -a.number))
+    if not situation.tiles and comes_back(situation, [long]):
+        return []
     found: list[Proposal | None] = []
     for waves in WAVES:
         if inner in over:
