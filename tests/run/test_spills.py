@@ -111,11 +111,27 @@ def test_spills_cost_what_every_trip_writes_and_reads() -> None:
     specs = [pf.spec(text) for text in ("f32[16384, 16384]", "f32[16384]")]
     plan = pf.jit(lambda a, x: a.T @ (a @ x)).plan(*specs, target="h200")
     launch = max(plan.launches, key=lambda launch: len(launch.schedule.rings))
-    once, twice = (spill_seconds(size, launch.schedule, plan.target, {}) for size in (100, 200))
+    once, twice = (spill_seconds(size, launch.schedule, plan.target, {}) for size in (500, 1000))
     assert twice == pytest.approx(2 * once) and launch.schedule.rings
     trips = next(d.extent.evaluate({}) for d in launch.schedule.digits if d.kind == "loop")
     blocks = math.prod(extent.evaluate({}) for extent in launch.kernel.grid)
-    assert once == pytest.approx(200 * blocks * launch.kernel.block_threads * trips / plan.target.l2_bandwidth)
+    assert once == pytest.approx(1000 * blocks * launch.kernel.block_threads * trips / plan.target.l2_bandwidth)
+
+
+def test_what_the_first_level_cache_holds_is_written_and_read_there() -> None:
+    """A line a cycle: where all that resident threads spill fits beside what else the cache holds."""
+    plan = pf.jit(softmax).plan(pf.spec("f32[4096, 32768]"), target="h200")
+    schedule, target = plan.schedules[0], plan.target
+    few, many = (spill_seconds(size, schedule, target, {}) for size in (48, 480))
+    threads = 4096 * schedule.block_threads
+    assert few == pytest.approx(2 * 48 * threads / (128 * target.processors * target.clock))
+    assert many == pytest.approx(2 * 480 * threads / target.l2_bandwidth)
+
+
+def test_a_few_words_are_no_reason_to_plan_again() -> None:
+    """What ptxas says of softmax of 4096 x 32768: a second plan took as long as the first, and ran no faster."""
+    first, best, compiled = chosen(lambda schedule: 48, spec="f32[4096, 32768]")
+    assert len(compiled) == 1 and best.plan.schedules == first.plan.schedules
 
 
 def test_notes_are_stored_with_the_plan() -> None:
