@@ -38,7 +38,7 @@ def unspilled(first: Ready, key: PlanKey, sizes: Mapping[str, int], compile: Cal
     known, tried = dict[Signature, float](), [first]
     for _ in range(ROUNDS):
         found = _spilling(tried[-1], known)
-        if sum(found.values()) < WORTH * tried[-1].plan.cost_analysis().seconds:
+        if sum(found.values()) < WORTH * _seconds(tried[-1].plan, {}):
             break
         known |= found
         plan = _planned(key, known)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -132,6 +136,20 @@ def test_a_few_words_are_no_reason_to_plan_again() -> None:
     """What ptxas says of softmax of 4096 x 32768: a second plan took as long as the first, and ran no faster."""
     first, best, compiled = chosen(lambda schedule: 48, spec="f32[4096, 32768]")
     assert len(compiled) == 1 and best.plan.schedules == first.plan.schedules
+
+
+def test_spills_are_weighed_without_the_algebra() -> None:
+    """Formulas of sizes, which nobody asked for, brought sympy along: two seconds of a first call beside an H200."""
+    code = """
+        import sys
+        from tests.run.test_spills import chosen
+        first, best, compiled = chosen(lambda schedule: 5000)
+        assert len(compiled) > 1 and best.plan.spills
+        assert "sympy" not in sys.modules, "sympy was imported"
+    """
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", dedent(code)], cwd=root, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 def test_notes_are_stored_with_the_plan() -> None:
