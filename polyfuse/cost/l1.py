@@ -137,6 +137,26 @@ def _lines(
     return per_warp * issued, issued
 
 
+SECTOR = 32  # bytes the memory system moves at least
+
+
+def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: Placed, sizes: Sizes) -> float:
+    """Bytes of the sectors that one store of a warp touches over the bytes that it stores, where lanes store single
+    elements; 1 for vectors, whose gaps were not measured but as times of whole kernels."""
+    last = store.place[-1] if store.place else ZERO
+    if not all(isinstance(e, Affine) for e in store.place) or not isinstance(last, Affine):
+        return 1.0
+    if _vector(scop, schedule, store, last, sizes)[1] > 1 or _spans(scop, schedule, target, store, sizes) is not None:
+        return 1.0
+    itemsize = scop.dtype(store.value, store.component).itemsize
+    position, starts = sizes.position(scop, store), {0}
+    for d in (d for d in schedule.of_kind("thread") if d.stride < target.warp):
+        step, count = position.coefficient(f"${d.name}") * itemsize, min(d.count, target.warp // d.stride)
+        starts = {start + step * k for start in starts for k in range(count)}
+    touched = {start // SECTOR for start in starts}
+    return SECTOR * len(touched) / (itemsize * len(starts))
+
+
 def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:
     """The share of the accesses that touch the array: of the parts of a concatenation each loads its own, and is masked
     elsewhere."""

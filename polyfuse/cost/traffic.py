@@ -13,6 +13,7 @@ from math import inf, prod
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, moved_bytes, touched_bytes
+from polyfuse.cost.l1 import SECTOR, touched_by_one
 from polyfuse.cost.phases import scanned_digits, summed_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.schedule import KernelSchedule, Placed
@@ -40,6 +41,8 @@ class Traffic:
     """As good as written beside them."""
     stored: int
     """Written through the cache."""
+    torn: int
+    """Of the sectors that stores write in parts."""
 
 
 Path = tuple[tuple[str, int], ...]
@@ -124,15 +127,18 @@ def _touched(
 
 def _stores(
     scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, summed: frozenset[str]
-) -> tuple[int, int, int]:
-    """(bytes written, bytes as good as written beside them, bytes through the cache)."""
-    written = wasted = stored = 0
+) -> tuple[int, int, int, int]:
+    """(bytes written, as good as written beside them, through the cache, of sectors written in parts)."""
+    written = wasted = stored = torn = 0
     for store in (p for p in schedule.placed if p.role == "store"):
         moved = moved_bytes(scop, store, sizes)
         written += moved
         wasted += int(moved * _scattering(scop, store, schedule, sizes, summed))
-        stored += int(moved * _waste(scop, store, schedule, target, sizes))
-    return written, wasted, stored
+        together = _waste(scop, store, schedule, target, sizes)
+        alone = touched_by_one(scop, schedule, target, store, sizes)
+        stored += int(moved * together)
+        torn += int(moved * alone) if alone > together else 0
+    return written, wasted, stored, torn
 
 
 STAYS = 0.7
@@ -189,7 +195,6 @@ LEAST_IN_FLIGHT = 8
 """Bytes per thread: one float32 result at a time reached 0.75 of the copy speed, two float16 loads 0.28."""
 
 
-SECTOR = 32  # bytes the memory system moves at least
 _DEALT = ("thread", "slot")
 
 

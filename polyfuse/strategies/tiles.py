@@ -77,24 +77,24 @@ def _transposed(
     values: list[int],
 ) -> Proposal:
     width = situation.width(inner.extent, flat=False)
-    each = max(4, width)
-    usual = TILE * each // 4
+    usual = TILE * max(4, width) // 4
     tile = max(4, power_below(situation.tiles.get("tile", usual)))
-    columns = max(each, power_below(situation.tiles.get("columns", COLUMNS * tile // usual)))
-    lanes = columns // each
-    rows = min(tile, max(1, power_below(situation.tiles.get("threads", TRANSPOSING)) // lanes))
+    columns = max(width, power_below(situation.tiles.get("columns", COLUMNS * tile // usual)))
+    threads = power_below(situation.tiles.get("threads", TRANSPOSING))
+    lanes = min(threads, columns // width)  # side by side: no cache puts together what stores leave between them
+    rows = min(tile, threads // lanes)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    q, v = slot("q", tile // rows), slot("v", each)
+    q, u, v = slot("q", tile // rows), slot("u", columns // (lanes * width)), slot("v", width)
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
     b0, b1 = block("b0", inner.extent.ceildiv(columns)), block("b1", outer.extent.ceildiv(tile))
-    splits[inner.number] = mixed((b0, columns), (tx, each), (v, 1))
+    splits[inner.number] = mixed((b0, columns), (u, lanes * width), (tx, width), (v, 1))
     splits[outer.number] = mixed((b1, tile), (q, ty.count), (ty, 1))
     for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
         b = block(f"b{k + 2}", axis.extent)
         digits.append(b)
         splits[axis.number] = mixed((b, 1))
-    ordered = [b0, b1, *digits, tx, ty, q, v]
+    ordered = [b0, b1, *digits, tx, ty, q, u, v]
     staged = width
     while staged > 1 and situation.size(outer.extent) % staged:
         staged //= 2
@@ -108,7 +108,7 @@ def _transposed(
         ),
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
-        staging={value: Staging(unless="v", vector=staged) for value in values},
+        staging={value: Staging(unless="tx" if lanes > 1 else "v", vector=staged) for value in values},
         guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
     )
 
