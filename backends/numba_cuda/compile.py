@@ -7,6 +7,7 @@ import json
 import linecache
 import re
 import struct
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -160,7 +161,16 @@ def compile_kernel(
     text = _portable(text.replace(entry[1], name), capability)
     text, shared, dynamic = _place_shared(text)
     formats = argument_formats(parameters, index_bits)
+    _BEGUN.set()
     return CompiledKernel(name, text, threads, minimum_blocks, capability, formats, shared, dynamic, cluster=cluster)
+
+
+_BEGUN = threading.Event()
+
+
+def begun() -> bool:
+    """Whether this process has compiled a kernel: what Numba makes once per process is there."""
+    return _BEGUN.is_set()
 
 
 def _execute(source: str, name: str, names: dict[str, Any]) -> Any:

@@ -88,6 +88,7 @@ class CpuJob:
     index_bits: int
     streamed: Streamed
     is_concurrent: bool = False  # Numba and LLVM hold their locks throughout
+    is_begun: bool = False  # nothing is gained by knowing
 
     @property
     def weight(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyfuse.backends.numba_cuda.assemble import assemble
-from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
+from polyfuse.backends.numba_cuda.compile import CompiledKernel, begun, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
 from polyfuse.backends.numba_cuda.resident import at_once, denser
@@ -75,6 +75,10 @@ class CudaJob:
     @property
     def weight(self) -> int:
         return len(self.source)
+
+    @property
+    def is_begun(self) -> bool:
+        return begun()
 
     def kernel(self) -> CompiledKernel:
         """Assembled where there is an assembler, or a driver."""

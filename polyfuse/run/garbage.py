@@ -1,4 +1,4 @@
-"""How often Python looks for unreachable cycles while a plan is made."""
+"""How often Python looks for unreachable cycles while a plan is made and compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 OBJECTS = 100_000
 """New objects behind which it looks for cycles.  A plan makes millions of small ones that stay, and hardly a cycle:
-behind every 700, as is usual, 11 to 20 parts in a hundred of the planning of 1,000 statements were spent looking."""
+behind every 700, as is usual, 11 to 20 parts in a hundred of the planning of 1,000 statements were spent looking.  For
+a kernel Numba makes 100,000, and one look through all objects of a process that has compiled a few takes 160 ms."""
 
 
 @contextmanager

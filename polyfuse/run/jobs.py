@@ -40,7 +40,8 @@ def run_jobs(jobs: Sequence[Job]) -> list[bytes]:
     if len(jobs) == 1:
         return [jobs[0].run()]
     work = _Work(list(jobs), deque(sorted(range(len(jobs)), key=lambda k: -jobs[k].weight)))
-    work.take_one()  # what is made once per process is not made by several threads at a time
+    if not jobs[0].is_begun:
+        work.take_one()  # what is made once per process is not made by several threads at a time
     helpers = [_Helper() for _ in range(helpers_for(len(jobs)))]
     try:
         threads = [threading.Thread(target=helper.work, args=(work,), daemon=True) for helper in helpers]

@@ -155,6 +155,7 @@ class Job(Protocol):
     """Compiling one kernel, as a value that another process of the same package can be given.
 
     `weight`: how long it takes beside others.  `is_concurrent`: whether several threads get on faster than one.
+    `is_begun`: whether this process has compiled one before.
     """
 
     @property
@@ -162,6 +163,9 @@ class Job(Protocol):
 
     @property
     def is_concurrent(self) -> bool: ...
+
+    @property
+    def is_begun(self) -> bool: ...
 
     def run(self) -> bytes:
         """What `Backend.load` reads.  Raises CompileError."""

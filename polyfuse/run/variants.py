@@ -21,6 +21,7 @@ from polyfuse.run.arguments import SCALARS, same
 from polyfuse.run.arrays import Device
 from polyfuse.run.captures import Watch, of_capture, watch
 from polyfuse.run.failure import Attempt, attempt
+from polyfuse.run.garbage import rarely_collected
 from polyfuse.run.libraries import library_of
 from polyfuse.run.prepare import Leaf, Ready
 from polyfuse.run.reach import Cell
@@ -171,7 +172,8 @@ class Variants:
         codes = [repr(replace(launch.kernel, notes=())) for launch in plan.launches]  # equality takes -0.0 for 0.0
         keys = [(code, plan.target, plan.options, backend.name) for code in codes]
         new = {key: launch for key, launch in zip(keys, plan.launches, strict=True) if key not in self._kernels}
-        self._kernels |= dict(zip(new, _compiled(list(new.values()), plan, backend), strict=True))
+        with rarely_collected():
+            self._kernels |= dict(zip(new, _compiled(list(new.values()), plan, backend), strict=True))
         self.counts.compilations += len(new)
         return Ready(plan, tuple(self._kernels[key] for key in keys), backend)
 

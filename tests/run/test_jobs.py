@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Told:
     how: str = "well"
     is_concurrent: bool = False
     marker: str = ""
+    is_begun: bool = False
 
     @property
     def weight(self) -> int:
@@ -118,6 +120,27 @@ def test_no_process_can_be_started(started: list[Any], monkeypatch: pytest.Monke
 def test_an_error_of_a_job_is_raised(is_concurrent: bool) -> None:
     with pytest.raises(LookupError, match="job 3"):
         run_jobs([Told(k, os.getpid(), "wrong" if k == 3 else "well", is_concurrent) for k in range(6)])
+
+
+@dataclass(slots=True)
+class Meeting:
+    """A job that ends once so many others run beside it."""
+
+    barrier: threading.Barrier
+    is_begun: bool
+    is_concurrent: bool = True
+    weight: int = 1
+
+    def run(self) -> bytes:
+        self.barrier.wait(20 if self.is_begun else 0.2)
+        return b""
+
+
+def test_two_kernels_are_compiled_side_by_side_unless_they_are_the_first_of_a_process() -> None:
+    met = threading.Barrier(2)
+    assert run_jobs([Meeting(met, True), Meeting(met, True)]) == [b"", b""]
+    with pytest.raises(threading.BrokenBarrierError):
+        run_jobs([Meeting(met, False), Meeting(met, False)])
 
 
 def served(monkeypatch: pytest.MonkeyPatch, *jobs: Told) -> list[Any]:
