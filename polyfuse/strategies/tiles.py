@@ -18,6 +18,12 @@ TILE, COLUMNS = 64, 64
 """Of a tile that is transposed: elements along what is read in rows, of halves twice as many, and along what is written
 in rows.  8192 x 8192 bfloat16 on an H200: 76 us in 128 x 64 with vectors of eight, 81 in 64 x 128, 84 in 64 x 64 with
 vectors of four."""
+SINGLE_ROWS, SINGLE_COLUMNS = (64, 32), (96, 128)
+"""Of a tile that is transposed in single elements: along what is read in rows, of less than a word and of words; along
+what is written in rows, whichever leaves less empty.  A row that is not aligned gains from long pieces.  On an H200, in
+32 x 96, 32 x 128 and 64 x 64: 95 million float32 to rows of 287 236, 249 and 283 us, of 517 268, 275 and 295, of 1003
+266, 262 and 293, x.T * 2 of 8191 x 8193 147, 151 and 170; of bfloat16 in 64 x 128, 32 x 128 and 64 x 64 92, 98 and 97,
+of 268 million bytes, kept in rows of whole words, 255, 279 and 279."""
 THREADS = 256
 TRANSPOSING = 512
 """Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
@@ -77,11 +83,10 @@ def _transposed(
     values: list[int],
 ) -> Proposal:
     width = situation.width(inner.extent, flat=False)
-    usual = TILE * max(4, width) // 4
-    tile = max(4, power_below(situation.tiles.get("tile", usual)))
-    columns = max(width, power_below(situation.tiles.get("columns", COLUMNS * tile // usual)))
+    tile, columns = _extents(situation, inner, width)
     threads = power_below(situation.tiles.get("threads", TRANSPOSING))
-    lanes = min(threads, columns // width)  # side by side: no cache puts together what stores leave between them
+    side_by_side = columns // width  # no cache puts together what stores leave between them
+    lanes = min(threads, side_by_side & -side_by_side)
     rows = min(tile, threads // lanes)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     q, u, v = slot("q", tile // rows), slot("u", columns // (lanes * width)), slot("v", width)
@@ -111,6 +116,17 @@ def _transposed(
         staging={value: Staging(unless="tx" if lanes > 1 else "v", vector=staged) for value in values},
         guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
     )
+
+
+def _extents(situation: Situation, inner: AxisClass, width: int) -> tuple[int, int]:
+    """Elements of a tile along what is read in rows, and along what is written in rows in vectors of `width`."""
+    asked, size = situation.tiles, situation.size(inner.extent)
+    if width > 1 or size <= TILE or asked.keys() & {"tile", "columns"}:
+        usual = TILE * max(4, width) // 4
+        tile = max(4, power_below(asked.get("tile", usual)))
+        return tile, max(width, power_below(asked.get("columns", COLUMNS * tile // usual)))
+    is_word = min(situation.long_itemsizes) >= 4
+    return SINGLE_ROWS[is_word], min(reversed(SINGLE_COLUMNS), key=lambda n: -(-size // n) * n)
 
 
 def _neighbours(situation: Situation) -> list[int]:

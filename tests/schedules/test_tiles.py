@@ -104,6 +104,28 @@ def test_stores_of_parts_of_sectors_are_dear() -> None:
     assert odd.seconds > 1.05 * even.seconds
 
 
+@pytest.mark.parametrize(
+    ("spec", "tile", "columns"),
+    [
+        ("f32[N~287, M~100001]", 32, 96),
+        ("f32[N~1003, M~100001]", 32, 128),
+        ("bf16[N~1003, M~100001]", 64, 128),
+        ("f32[N~61, M~1000001]", 64, 64),
+    ],
+)
+def test_tiles_of_single_elements_are_long_where_rows_are(spec: str, tile: int, columns: int) -> None:
+    (kernel,) = pf.jit(doubled).plan(pf.spec(spec), target="h200").kernels
+    assert kernel.strategy == "tiles"
+    found = dict(kernel.parameters)
+    assert (found["tile"], found.get("columns", found["tile"])) == (tile, columns)
+
+
+def test_tiles_take_what_is_asked_for() -> None:
+    asked = {"tile": 16, "columns": 32, "threads": 64}
+    (kernel,) = pf.jit(doubled, tiles={"multiply": asked}).plan(pf.spec("f32[N~8191, M~8193]"), target="h200").kernels
+    assert kernel.strategy == "tiles" and asked.items() <= dict(kernel.parameters).items()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_every_element_is_computed(case: str) -> None:
     function, specs, *_ = CASES[case]
