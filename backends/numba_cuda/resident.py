@@ -50,5 +50,5 @@ def _bounded(kernel: CompiledKernel, target: Target, blocks: int) -> CompiledKer
     if not count:
         return kernel
     other = assemble(replace(kernel, ptx=text, minimum_blocks=blocks, cubin=None, resources=None))
-    spills = other.resources is None or other.resources.spilled_bytes or other.resources.local_bytes
+    spills = other.resources is None or other.resources.spilled_bytes or other.resources.local_bytes > found.local_bytes
     return kernel if spills else other

@@ -80,6 +80,21 @@ def test_pointwise_moves_sixteen_bytes_an_instruction(capability: tuple[int, int
     assert_in_registers(kernel)
 
 
+def test_large_angles_have_one_reduction_however_many_elements_a_thread_has() -> None:
+    """16 elements had 16 copies of libdevice's, and took twice as long to compile as all else."""
+    source = ROW4 + (
+        "def k(x, y_):\n"
+        "    at = 4096 * block(0) + 4 * thread()\n"
+        "    store(y_, at, ROW4, sin(load(x, at, ROW4)))\n"
+    )
+    kernel = compiled(source, "x", "y_")
+    usual = kernel.ptx[kernel.ptx.index(".entry") :].partition("bra")[0]
+    assert count(kernel, r"mad\.lo\.cc\.u32") <= 6  # words of 2/pi
+    assert "st.local" not in usual, "angles of a few turns touch no memory"
+    assert count(kernel, r"ld\.global\.nc\.v4\.f32") == 4 and count(kernel, r"st\.global\.v4\.f32") == 4
+
+
+
 def test_softmax_keeps_its_row_in_registers() -> None:
     source = ROW4 + (
         "def k(x, y_):\n"
