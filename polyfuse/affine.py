@@ -184,6 +184,23 @@ class Affine:
             _SET_LINEAR(self, FloorDiv not in [type(atom) for atom, _ in self.terms])
         return bool(self._linear)
 
+    def remainders(self) -> tuple[Affine, tuple[tuple[FloorDiv, int], ...]]:
+        """The expression as a rest and multiples of remainders ``numerator mod denominator``.
+
+        8*t - 7*i + 8*floor((7*i)/8)   is   8*t   and   -1 times 7*i mod 8
+        """
+        rest, found = self, []
+        for atom, factor in self.terms:
+            if isinstance(atom, FloorDiv) and factor % atom.denominator == 0:
+                times = -(factor // atom.denominator)
+                rest = rest - (atom.numerator - Affine(((atom, atom.denominator),))) * times
+                found.append((atom, times))
+        return rest, tuple(found)
+
+    def steps(self) -> frozenset[str]:
+        """The names along which it moves on and on: not those that it depends on in remainders alone."""
+        return self.names() if self.is_linear else self.remainders()[0].names()
+
     def substitute(self, values: Mapping[str, AffineLike]) -> Affine:
         """The expression with each name in `values` replaced."""
         if not self.terms:

@@ -126,6 +126,7 @@ class Load:
     `index` has one entry per array dimension: affine in digits and sizes, or a `Ref` to an integer value (a gather).
     Where `where` does not hold nothing is read and the slot gets `other`.  `vector` > 1: that many consecutive slots of
     the last axis on which the index depends are one access (unit stride, aligned, `where` and refs independent of it).
+    `cut`: `where` depends on that axis: of a vector that it cuts elements beside are read too, inside of the array.
     `span` > 1: aligned spans of that many elements of memory are one access, from which the slots that lie in it take
     theirs; what lies between them is read as well.
     """
@@ -138,6 +139,7 @@ class Load:
     other: Const | None = None
     vector: int = 1
     span: int = 1
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class Take:
 @dataclass(frozen=True, slots=True)
 class Store:
     """``array[index] = value`` where the condition holds; as `Load`.  The value broadcasts over slots of the index.
-    Each element of a span belongs to one slot."""
+    Each element of a span belongs to one slot; of a vector that is cut no others are written."""
 
     array: str
     index: tuple[Affine | Ref, ...]
@@ -165,6 +167,7 @@ class Store:
     mask: Expr | None = None
     vector: int = 1
     span: int = 1
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ class Execution:
     def _load(self, op: Load, active: Bools | None) -> Array:
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active)
         if op.vector > 1 and self.checks:
-            self._check_vectors(op.array, op.vector, entries, used)
+            self._check_vectors(op.array, op.vector, entries, used, op.cut)
         if op.span > 1 and self.checks:
             self._check_spans(op, entries, used)
         other = op.other.value if op.other is not None else 0
@@ -259,7 +259,7 @@ class Execution:
         value = self._value(op.value)
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active, value)
         if op.vector > 1 and self.checks:
-            self._check_vectors(op.array, op.vector, entries, used)
+            self._check_vectors(op.array, op.vector, entries, used, isinstance(op, Store) and op.cut)
         if isinstance(op, Store) and op.span > 1 and self.checks:
             self._check_spans(op, entries, used)
         element = self._element(op.array, entries, used)
@@ -317,9 +317,12 @@ class Execution:
                 sentence = f"index {index[dimension]} of dimension {dimension} is outside 0 .. {extent - 1}"
                 raise self._fault(OutOfBounds, sentence, bad, array, index)
 
-    def _check_vectors(self, array: str, vector: int, entries: Sequence[Ints], used: Bools) -> None:
-        """The slots of a vector are consecutive in memory, aligned, and all accessed or none."""
-        bad = broken_vectors(self._address(array, entries, used), used, vector, self.memory[array].dtype.itemsize)
+    def _check_vectors(
+        self, array: str, vector: int, entries: Sequence[Ints], used: Bools, cut: bool = False
+    ) -> None:
+        """The slots of a vector are consecutive in memory, aligned, and all accessed or none; `cut`: or some."""
+        itemsize = self.memory[array].dtype.itemsize
+        bad = broken_vectors(self._address(array, entries, used), used, vector, itemsize, cut=cut)
         if bad.any():
             index = tuple(int(e[bad][0]) for e in entries)
             raise self._fault(MisalignedVector, BROKEN_VECTOR, bad, array, index)

@@ -121,8 +121,8 @@ def element_of(index: Sequence[Ints], strides: Sequence[int]) -> Ints:
     return total
 
 
-def broken_vectors(address: Ints, used: Bools, vector: int, itemsize: int) -> Bools:
-    """Where the slots of a vector are not consecutive, aligned, and all accessed or none.
+def broken_vectors(address: Ints, used: Bools, vector: int, itemsize: int, *, cut: bool = False) -> Bools:
+    """Where the slots of a vector are not consecutive, aligned, and all accessed or none; where it may be `cut`, some.
 
     `address` in elements and `used` have one shape ``(blocks, threads, *slots)``; vectors lie along its last slot axis
     of extent above 1.
@@ -134,7 +134,8 @@ def broken_vectors(address: Ints, used: Bools, vector: int, itemsize: int) -> Bo
     lead = (vector, *([1] * (used.ndim - axis - 1)))
     unit = min(VECTOR_BYTES, vector * itemsize)
     wrong = (grouped != first + np.arange(vector).reshape(lead)) | (first * itemsize % unit != 0)
-    return np.asarray(masks & (wrong | ~masks.all(axis=axis + 1, keepdims=True))).reshape(used.shape)
+    part = np.False_ if cut else ~masks.all(axis=axis + 1, keepdims=True)
+    return np.asarray(masks & (wrong | part)).reshape(used.shape)
 
 
 def broken_spans(address: Ints, used: Bools, span: int, first: int, whole: bool) -> Bools:

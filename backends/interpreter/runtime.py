@@ -181,6 +181,9 @@ class Runtime:
         other: Operand = 0,
     ) -> Fragment:
         element, used = self._elements(pointer, offset, tile, sizes, mask)
+        return self._loaded(pointer, element, used, other)
+
+    def _loaded(self, pointer: Pointer, element: Ints, used: Bools, other: Operand) -> Fragment:
         compute = pointer.memory.dtype.compute
         missing = float(other) if compute.is_float and isinstance(other, int) else other
         default = as_fragment(bool(missing) if compute.kind == "b" else missing, compute).array.reshape(-1)[0]
@@ -197,6 +200,57 @@ class Runtime:
     ) -> None:
         element, used = self._elements(pointer, offset, tile, sizes, mask, whole=True)
         pointer.memory.store(element, used, self._stored(pointer, value, used), self._units(used), self.clock)
+
+    def load_cut(
+        self,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        low: Operand,
+        high: Operand,
+        end: Operand = 0,
+        mask: Operand | None = None,
+        sizes: Sequence[int] = (),
+        other: Operand = 0,
+    ) -> Fragment:
+        counted = self._counted(low, high, mask, tile.shape[-1])
+        element, used = self._elements(pointer, offset, tile, sizes, counted, cut=True)
+        if int(end.array.max() if isinstance(end, Fragment) else end) != math.prod(pointer.memory.shape):
+            raise FragmentError(f"{pointer.memory.name} ends elsewhere")
+        return self._loaded(pointer, element, used, other)
+
+    def store_cut(
+        self,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        value: Operand,
+        low: Operand,
+        high: Operand,
+        mask: Operand | None = None,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        counted = self._counted(low, high, mask, tile.shape[-1])
+        element, used = self._elements(pointer, offset, tile, sizes, counted, cut=True)
+        pointer.memory.store(element, used, self._stored(pointer, value, used), self._units(used), self.clock)
+
+    def where_cut(
+        self, low: Operand, high: Operand, x: Fragment, other: Operand, mask: Operand | None = None
+    ) -> Fragment:
+        chosen = self._counted(low, high, mask, x.shape[-1])
+        condition, value, rest = lifted([chosen, x, as_fragment(other, x.dtype)], len(x.shape))
+        return Fragment(np.where(condition, value, rest), x.dtype)
+
+    def _counted(self, low: Operand, high: Operand, mask: Operand | None, extent: int) -> Fragment:
+        """Of vectors of `extent` the elements from `low` on and before `high`, where `mask` holds."""
+        ends = [as_fragment(bound, self.index) for bound in (low, high)]
+        rank = max(1, *[len(end.shape) for end in ends])
+        first, last = lifted(ends, rank)
+        if first.shape[-1] != 1 or last.shape[-1] != 1:
+            raise FragmentError("the elements of a vector that count begin or end at several places")
+        number = np.arange(extent)
+        counted = Fragment((first <= number) & (number < last), dtypes.bool_)
+        return counted if mask is None else counted & as_fragment(mask, dtypes.bool_)
 
     def atomic(
         self,
@@ -255,9 +309,10 @@ class Runtime:
         sizes: Sequence[int],
         mask: Operand | None,
         whole: bool = False,
+        cut: bool = False,
     ) -> tuple[Ints, Bools]:
         """Flat elements of the memory and which of them are accessed, of shape ``(blocks, threads, *tile.shape)``.
-        `whole`: spans have no gaps."""
+        `whole`: spans have no gaps.  `cut`: of a vector some may be."""
         memory, rank = pointer.memory, len(tile.shape)
         lead = (len(self.blocks), self.kernel.threads)
         shape = (*lead, *tile.shape)
@@ -276,12 +331,12 @@ class Runtime:
             _check_fits("a mask", chosen, tile)
             used &= chosen
         address = np.broadcast_to(address, shape)
-        self._check(pointer, tile, address, used, whole)
+        self._check(pointer, tile, address, used, whole, cut)
         if pointer.copies:
             address = address + np.arange(len(self.blocks)).reshape(-1, *([1] * (rank + 1))) * memory.shape[0]
         return address, used
 
-    def _check(self, pointer: Pointer, tile: Tile, address: Ints, used: Bools, whole: bool) -> None:
+    def _check(self, pointer: Pointer, tile: Tile, address: Ints, used: Bools, whole: bool, cut: bool) -> None:
         memory = pointer.memory
         bad = used & ((address < 0) | (address >= math.prod(memory.shape)))
         if bad.any():
@@ -289,7 +344,7 @@ class Runtime:
             sentence = f"element {element} of {memory.name} lies outside its {math.prod(memory.shape)} elements"
             raise memory.fault(OutOfBounds, sentence, unit, element, None)
         if tile.vector > 1 and self.checks:
-            broken = broken_vectors(address, used, tile.vector, memory.dtype.itemsize)
+            broken = broken_vectors(address, used, tile.vector, memory.dtype.itemsize, cut=cut)
             if broken.any():
                 unit, element = int(self._units(used)[broken][0]), int(address[broken][0])
                 raise memory.fault(MisalignedVector, BROKEN_VECTOR, unit, element, None)

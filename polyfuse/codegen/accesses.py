@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.codegen.expressions import Expressions
@@ -61,6 +62,11 @@ class Linearizer:
         index = (*index[:-1], index[-1] - first) if first and isinstance(index[-1], Affine) else index
         layout = Layout(shape, tuple(slot_strides), vector, span, first)
         return Access(self._offset(index, strides), layout, tuple(sizes.values()), self.mask(where, mask))
+
+    def end(self, memory: str) -> Node:
+        """The number of elements of an array."""
+        elements = prod([Polynomial.of(n) for n in self.memories[memory].shape], start=Polynomial.of(1))
+        return self.expressions.indices.polynomial(elements)
 
     def mask(self, where: Sequence[Affine], mask: Expr | None) -> Node | None:
         """``where`` and ``mask`` as one condition."""

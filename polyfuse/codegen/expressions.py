@@ -17,14 +17,29 @@ from polyfuse.kernel_types import Types, ValueType, expression_type
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Of vectors along the innermost slot those elements k with ``low <= k < high``, where `mask` holds."""
+
+    low: Node
+    high: Node
+    mask: Node | None
+
+    @property
+    def keywords(self) -> tuple[tuple[str, Node], ...]:
+        return (("mask", self.mask),) if self.mask is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
 class Expressions:
-    """Prints `Expr`s.  Constants and scalar parameters are weak: they print bare where they meet a fragment."""
+    """Prints `Expr`s.  Constants and scalar parameters are weak: they print bare where they meet a fragment.
+    `cuts`: the kernel has vectors that conditions cut."""
 
     kernel: Kernel
     types: Types
     indices: Indices
     names: Mapping[str, str]
     scalars: frozenset[str]
+    cuts: bool = False
 
     # ------------------------------------------------------------------------------------------ entry points
     def tree(self, expr: Expr) -> Node:
@@ -67,6 +82,24 @@ class Expressions:
             return node
         return Hoist(node, "mask", frozenset().union(*(self.indices.loops(a) for a in where)))
 
+    def cut(self, where: Sequence[Affine]) -> Cut:
+        """Conditions as bounds of the innermost slot."""
+        slot = f"${self.kernel.slots[-1].name}"
+        low = [-w.substitute({slot: 0}) for w in where if w.coefficient(slot) == 1]
+        high = [w.substitute({slot: 0}) + 1 for w in where if w.coefficient(slot) == -1]
+        rest = [w for w in where if slot not in w.names()]
+        ends = self._bound(low, "low", "maximum", 0), self._bound(high, "high", "minimum", self.kernel.slots[-1].extent)
+        return Cut(*ends, self.condition(rest) if rest else None)
+
+    def _bound(self, ends: Sequence[Affine], name: str, meet: str, default: int) -> Node:
+        nodes = [self.indices.tree(end) for end in ends]
+        if not nodes:
+            return Literal(default)
+        bound = nodes[0]
+        for node in nodes[1:]:
+            bound = Call(meet, (bound, node))
+        return Hoist(bound, name, frozenset().union(*(self.indices.loops(end) for end in ends)))
+
     def is_weak(self, expr: Expr) -> bool:
         return isinstance(expr, Const) or (isinstance(expr, Ref) and expr.name in self.scalars)
 
@@ -90,6 +123,8 @@ class Expressions:
     def _apply(self, function: str, operands: tuple[Expr, ...], dtype: DType) -> Node:
         if function in ("cast", "bitcast"):
             return Call(function, (self.fragment(operands[0]), Name(dtype_text(dtype))))
+        if function == "where" and self.cuts and self._is_cut(operands):
+            return self._where_cut(*operands)
         nodes = [self.tree(o) for o in operands]
         if function == "where":
             nodes[0] = self.fragment(operands[0])
@@ -102,6 +137,19 @@ class Expressions:
         if function in PREFIX:
             return Unary(PREFIX[function], nodes[0])
         return Call(function, tuple(nodes))
+
+
+    def _is_cut(self, operands: tuple[Expr, ...]) -> bool:
+        """Whether the condition cuts vectors of a value, and has none that others are better for."""
+        slot, (condition, value, other) = self.kernel.slots[-1].name, operands
+        if not isinstance(condition, Inside) or not self.is_weak(other) or slot not in self.type_of(value).axes:
+            return False
+        return any(f"${slot}" in w.names() for w in condition.where)
+
+    def _where_cut(self, condition: Expr, value: Expr, other: Expr) -> Node:
+        assert isinstance(condition, Inside)
+        cut = self.cut(condition.where)
+        return Call("where_cut", (cut.low, cut.high, self.tree(value), self.tree(other)), cut.keywords)
 
 
 def _widened(indices: Indices, target: Name) -> Indices:

@@ -39,10 +39,13 @@ _STRUCTURE = (
     "warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect inside scalar INF NAN"
 ).split()
 COPIES = ("copy_async", "commit_copies", "wait_copies")
-"""What runs beside the threads of a GPU alone; the runtime of CPUs has none of it."""
+CUT = ("load_cut", "store_cut", "where_cut")
+ON_DEVICES = (*COPIES, *CUT)
+"""What kernels of a GPU alone have, copies that run beside its threads and vectors that masks cut: the runtime of CPUs
+has none of it."""
 
 VOCABULARY: frozenset[str] = frozenset(
-    [*_STRUCTURE, *COPIES, *DTYPE_NAMES.values(), *FUNCTIONS]
+    [*_STRUCTURE, *ON_DEVICES, *DTYPE_NAMES.values(), *FUNCTIONS]
     + [f"{family}_{monoid}" for family in ("reduce", "threads", "scan") for monoid in MONOIDS]
 )
 """Every name that the runtimes define; no user name may hide one."""

@@ -126,6 +126,16 @@ def _cells(kernel: Kernel, cells: ThreadCells) -> Call:
     return Call("own_cells", (Name(dtype_text(cells.dtype)), Items(shape), Literal(kernel.block_threads)))
 
 
+def _has_cuts(body: Sequence[Op]) -> bool:
+    """Whether conditions cut vectors of an access."""
+    inside = [part for op in body for part in ((op.body,) if isinstance(op, For) else _branches(op))]
+    return any(isinstance(op, (Load, Store)) and op.cut for op in body) or any(map(_has_cuts, inside))
+
+
+def _branches(op: Op) -> tuple[tuple[Op, ...], ...]:
+    return (op.body, op.orelse) if isinstance(op, If) else ()
+
+
 def _operations(
     kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable, first: Node | None = None
 ) -> tuple[Statement, ...]:
@@ -134,7 +144,7 @@ def _operations(
     values = {n: names[n] for n in scalars} | {n: namer.fresh(n) for n in bound_names(kernel.body)}
     memory = memories(kernel)
     indices = with_bases(Indices(symbol_table(kernel, names, namer, first)), kernel, memory)
-    expressions = Expressions(kernel, value_types(kernel), indices, values, scalars)
+    expressions = Expressions(kernel, value_types(kernel), indices, values, scalars, _has_cuts(kernel.body))
     printer = _Printer(kernel, expressions.types, expressions, Linearizer(expressions, memory), names, tiles)
     return printer.block(kernel.body)
 
@@ -181,10 +191,11 @@ class _Printer:
                 return self._load(op)
             case Take():
                 return self._assign((op.name,), self._take(op))
-            case Store(array, index, value, where, mask, vector, span):
+            case Store(array, index, value, where, mask, vector, span, cut):
                 access = self.linearizer.access(array, index, where, mask, vector, span=span)
                 stored = self.expressions.fragment(value)
-                return Effect(self._call("store", array, access, stored))
+                function = "store_cut" if cut else "store"
+                return Effect(self._call(function, array, access, stored, cut=where if cut else ()))
             case AtomicUpdate(array, index, monoid, value, where, mask, vector):
                 axes = self.expressions.type_of(value).axes
                 access = self.linearizer.access(array, index, where, mask, vector, axes)
@@ -239,7 +250,10 @@ class _Printer:
         keywords: tuple[tuple[str, Node], ...] = ()
         if access.mask is not None and op.other is not None and op.other.value != 0:
             keywords = (("other", literal(op.other.value, op.other.dtype)),)
-        return self._assign((op.name,), self._call("load", op.array, access, None, keywords))
+        if not op.cut:
+            return self._assign((op.name,), self._call("load", op.array, access, None, keywords))
+        keywords = (("end", self.linearizer.end(op.array)), *keywords)
+        return self._assign((op.name,), self._call("load_cut", op.array, access, None, keywords, cut=op.where))
 
     def _copy(self, op: AsyncCopy) -> Call:
         """The cells, as ``buffer, offset, tile``, then what is copied into them, as a load."""
@@ -269,14 +283,21 @@ class _Printer:
         value: Node | None,
         keywords: tuple[tuple[str, Node], ...] = (),
         leading: tuple[Node, ...] = (),
+        cut: Sequence[Affine] = (),
     ) -> Call:
         arguments = [*leading, Name(self.names[array]), access.offset, Name(self.tiles.name(access.layout))]
         if value is not None:
             arguments.append(value)
-        if access.sizes:
-            arguments.append(Items(access.sizes))
-        if access.mask is not None:
+        if cut:
+            bounds = self.expressions.cut(cut)
+            arguments += [bounds.low, bounds.high]
+            keywords = (*bounds.keywords, *keywords)
+        elif access.mask is not None:
             keywords = (("mask", access.mask), *keywords)
+        if access.sizes and cut:
+            keywords = (*keywords, ("sizes", Items(access.sizes)))
+        elif access.sizes:
+            arguments.append(Items(access.sizes))
         return Call(function, tuple(arguments), keywords)
 
     # ------------------------------------------------------------------------------------------ reductions

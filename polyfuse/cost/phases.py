@@ -134,7 +134,7 @@ def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
         return frozenset()
     entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
-    return frozenset(name[1:] for e in entries for name in e.names() if name.startswith("$"))
+    return frozenset(name[1:] for e in entries for name in e.steps() if name.startswith("$"))
 
 
 def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:

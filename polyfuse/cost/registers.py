@@ -191,7 +191,8 @@ def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
     statement = scop.statements[placed.value]
     if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
         return frozenset()
-    return frozenset().union(*[_names(placed.place[d]) for d in statement.reduced])
+    entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
+    return frozenset().union(*[e.steps() for e in entries])
 
 
 def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:

@@ -26,7 +26,7 @@ def reduced_digits(scop: Scop, placed: Placed) -> frozenset[str]:
         return frozenset()
     dims = statement.reduced if statement.scanned is None else (statement.scanned,)
     entries = [e for e in (placed.place[d] for d in dims) if isinstance(e, Affine)]
-    return frozenset(n[1:] for e in entries for n in e.names() if n.startswith("$"))
+    return frozenset(n[1:] for e in entries for n in e.steps() if n.startswith("$"))
 
 
 def combine_level(scop: Scop, schedule: KernelSchedule, placed: Placed) -> str:

@@ -167,7 +167,7 @@ class Proof:
         statement = self.statement(placed)
         if statement is None or not statement.is_reduction:
             return frozenset()
-        return self.used(*(self.affine(placed.place[d]) for d in statement.reduced))
+        return self.used(*(self.affine(placed.place[d]).remainders()[0] for d in statement.reduced))
 
     def edges(self) -> Iterable[tuple[Placed, Placed, Read | None]]:
         """(provider, consumer, read) of every value handed on inside the kernel; moves have no read."""

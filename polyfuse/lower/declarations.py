@@ -92,6 +92,8 @@ def parameters(
     arrays, sizes = array_parameters(env, scratch)
     wanted = affine_names(body) | names_of(grid[:-1])  # several grid axes are decoded in the kernel
     products = {name for name, _ in env.scop.program.derived}  # which the launch evaluates, with grid and shapes
+    cut = {op.array for op in flatten(body) if isinstance(op, ir.Load) and op.cut}  # read up to the array's end
+    wanted |= names_of(n for a in arrays for n in a.shape if a.name in cut)
     wanted |= (names_of(grid) | names_of(n for a in arrays for n in a.shape)) & products
     if any(isinstance(op, ir.AtomicUpdate) and op.array == FAULT for op in flatten(body)):
         arrays.append(ir.ArrayParameter(FAULT, i32, (Affine.of(1),), readonly=False))

@@ -92,7 +92,7 @@ def summed_over(env: Environment, placed: Placed) -> frozenset[str]:
     if placed.role != "compute" or not isinstance(statement, Statement) or statement.monoid is None:
         return frozenset()
     dims = statement.reduced if statement.scanned is None else (statement.scanned,)
-    return frozenset(n[1:] for d in dims for n in affine_entry(placed.place[d]).names() if n.startswith("$"))
+    return frozenset(n[1:] for d in dims for n in affine_entry(placed.place[d]).steps() if n.startswith("$"))
 
 
 def reduced_loops(env: Environment, placed: Placed) -> tuple[str, ...]:

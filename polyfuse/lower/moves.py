@@ -22,7 +22,8 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     fill = Const(False if use.dtype.kind == "b" else 0, use.dtype.compute)
     if len(affine) == len(placed.place):
         width, span, where = wide_access(env, placed.place, use, where, whole=False)
-        return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width, span)]
+        cut = is_cut(env, width, where)
+        return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width, span, cut)]
     consumer, read = reader(env, placed)
     if read.bounds == "assume":  # of instances that exist; what padded ones compute was never promised
         where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
@@ -40,7 +41,8 @@ def store(env: Environment, placed: Placed) -> ir.Op:
     inside = (*env.context.inside(place, use.shape), *once(env, placed))
     width, span, where = wide_access(env, placed.place, use, inside, whole=True)
     held = held_name(env, env.by_name[placed.providers[0]], placed.component)
-    return ir.Store(use.name, tuple(place), Ref(held, use.dtype.compute), where, None, width, span)
+    cut = is_cut(env, width, where)
+    return ir.Store(use.name, tuple(place), Ref(held, use.dtype.compute), where, None, width, span, cut)
 
 
 def put(env: Environment, placed: Placed) -> ir.Op:
@@ -94,11 +96,23 @@ def vector_access(
     if slot is None or slot.name in varying or use.layout.alignment < min(16, width * use.dtype.itemsize):
         return 1, where
     hoisted = hoist_from_vector(where, slot, env.context)
+    if hoisted is None and not varying and is_framed(place) and slot is env.slots[-1]:
+        return width, where  # the ends of a row cut vectors
     if hoisted is None:
         return 1, where
     within = {s.name for s in env.slots[env.slots.index(slot) + 1 :]}
     conditions = frozenset(name.removeprefix("$") for name in names_of(hoisted))
     return (1, where) if within & (varying | conditions) else (width, hoisted)
+
+
+def is_framed(place: tuple[PlaceEntry, ...]) -> bool:
+    """Whether the last dimension is dealt by where its rows begin in memory, see `polyfuse.strategies.frames`."""
+    return bool(place) and isinstance(place[-1], Affine) and not place[-1].is_linear
+
+
+def is_cut(env: Environment, width: int, where: tuple[Affine, ...]) -> bool:
+    """Whether conditions vary inside of the vectors of an access, whose slots are the innermost ones then."""
+    return width > 1 and f"${env.slots[-1].name}" in names_of(where)
 
 
 def gathered(

@@ -23,7 +23,7 @@ def vector_slot(index: Sequence[PlaceEntry], slots: Sequence[Digit]) -> Digit | 
     name = f"${slot.name}"
     if index[-1].coefficient(name) != 1 or any(name in e.names() for e in affine[:-1]):
         return None
-    if any(not isinstance(a, str) and any(n.startswith("$") for n in a.numerator.names()) for a, _ in index[-1].terms):
+    if any(not isinstance(a, str) and name in a.numerator.names() for a, _ in index[-1].terms):
         return None
     return slot if slot.count > 1 and slot.count & (slot.count - 1) == 0 else None  # no access has three elements
 
@@ -50,7 +50,7 @@ def divides(width: int, expression: Affine, context: Context) -> bool:
 def vector_width(
     index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Sequence[Affine], context: Context
 ) -> tuple[int, Digit | None]:
-    """How many slots one access may take: the slot's extent when every row starts aligned, else 1."""
+    """How many slots one access may take: the slot's extent where every first element of one is aligned, else 1."""
     slot = vector_slot(index, slots)
     if slot is None:
         return 1, None
@@ -58,11 +58,37 @@ def vector_width(
     assert isinstance(last, Affine)
     width = slot.count
     start = last - digit(slot.name)
-    if not divides(width, start, context):
-        return 1, None
-    if len(index) > 1 and not divides(width, extents[-1], context):
-        return 1, None
-    return width, slot
+    if divides(width, start, context):
+        return (width, slot) if len(index) == 1 or divides(width, extents[-1], context) else (1, None)
+    address = _address(width, (*index[:-1], start), extents, context) if not last.is_linear else None
+    return (width, slot) if address is not None and divides(width, address, context) else (1, None)
+
+
+def _address(
+    width: int, index: Sequence[PlaceEntry], extents: Sequence[Affine], context: Context
+) -> Affine | None:
+    """The address of an element but for multiples of `width`; None where a size leaves it open.
+
+    x[$b0, 8*$t - 7*$b0 mod 8] of rows of 8*k + 7 elements, 8:    7*$b0 + 8*$t - 7*$b0 mod 8
+    """
+    total, stride = Affine.of(0), 1
+    for entry, extent in zip(reversed(index), reversed(extents), strict=True):
+        if not isinstance(entry, Affine) or stride < 0:
+            return None
+        total += entry * stride
+        rest = remainder(width, extent, context)
+        stride = -1 if rest is None else stride * rest % width
+    return total
+
+
+def remainder(width: int, extent: Affine, context: Context) -> int | None:
+    """What `width` leaves of a size, where the kernel's guards say."""
+    stated = [c.expression for c in context.constraints if c.kind == "mod" and c.modulus % width == 0]
+    for known in (Affine.of(0), *stated):
+        rest = extent - known
+        if all(factor % width == 0 for _, factor in rest.terms):
+            return rest.constant % width
+    return None
 
 
 def hoist_from_vector(conditions: Sequence[Affine], slot: Digit, context: Context) -> tuple[Affine, ...] | None:

@@ -19,7 +19,7 @@ def check_reduction(statement: Statement, place: Sequence[Affine], loops: Sequen
     Refused."""
     if not statement.reduced:
         return
-    over = frozenset().union(*[place[d].names() for d in statement.reduced])
+    over = frozenset().union(*[place[d].steps() for d in statement.reduced])
     _check_loops(statement, over, place, loops)
     for dim in statement.kept:
         clash = {n for n in over & place[dim].names() if n.startswith("$")}

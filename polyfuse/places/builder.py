@@ -234,7 +234,7 @@ class _Builder:
             place.append(entry)
         check_reduction(statement, place, self.passes.loops)
         check_scan(statement, place, self.digits)
-        summed = frozenset().union(*(place[d].names() for d in statement.reduced)) if statement.reduced else frozenset()
+        summed = frozenset().union(*(place[d].steps() for d in statement.reduced)) if statement.reduced else frozenset()
         path = (*self.passes.around(first.place, first.path), *self.passes.summing(value, summed))
         over_blocks = self.over_blocks.get(value)
         name = self._fresh(f"{statement.name}_share" if over_blocks else statement.name)

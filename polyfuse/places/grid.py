@@ -22,7 +22,7 @@ def dealt_over(group: Group, proposal: Proposal) -> dict[int, str]:
         if not statement.is_reduction:
             continue
         anchors = (proposal.anchors.get((statement.id, d)) for d in statement.reduced)
-        names = frozenset().union(*(a.names() for a in anchors if a is not None))
+        names = frozenset().union(*(a.steps() for a in anchors if a is not None))
         over = sorted(d for d in proposal.combines if f"${d}" in names)
         if len(over) > 1:
             sentence = f"the partial results of {statement.name} lie in blocks along {over[0]} and {over[1]}"

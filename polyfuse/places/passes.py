@@ -80,5 +80,5 @@ def _reduced_loops(statement: Statement, proposal: Proposal, loops: tuple[str, .
         return frozenset()
     dims = statement.reduced if statement.scanned is None else (statement.scanned,)
     anchors = [a for d in dims if (a := proposal.anchors.get((statement.id, d))) is not None]
-    names = frozenset().union(*[a.names() for a in anchors])
+    names = frozenset().union(*[a.steps() for a in anchors])
     return frozenset([loop for loop in loops if f"${loop}" in names])

@@ -40,7 +40,7 @@ def _is_chain(schedule: KernelSchedule, placed: Placed, statement: Statement) ->
     if not isinstance(statement.body[0], Ref):
         return False
     entries = [placed.place[d] for d in statement.reduced]
-    over = {n[1:] for e in entries if isinstance(e, Affine) for n in e.names() if n.startswith("$")}
+    over = {n[1:] for e in entries if isinstance(e, Affine) for n in e.steps() if n.startswith("$")}
     return any(loop in over for loop, _ in placed.path) or _is_in_one_thread(schedule, over)
 
 

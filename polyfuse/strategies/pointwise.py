@@ -15,7 +15,17 @@ from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.frames import frame
+from polyfuse.strategies.situation import (
+    Situation,
+    block,
+    loop,
+    mixed,
+    power_above,
+    power_below,
+    slot,
+    thread,
+)
 from polyfuse.strategies.whole import Whole, whole
 
 THREADS = 128  # small blocks: the loads of some run beside the stores of others
@@ -55,6 +65,8 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
         yield _gpu(situation, axes, taken.inner, _Way(whole=taken))
     if part := _part(situation, inner):
         yield _gpu(situation, axes, inner, _Way(part=part))
+    if (framed := _framed(situation, axes, inner)) is not None:
+        yield framed
 
 
 SHORT = 8
@@ -235,6 +247,30 @@ def _gpu(
         anchors(situation, splits | prologue_splits),
         guards=(*guards, *bounds),
         border=not others or tile.width == 1 and 2 * tile.span <= inner.size(situation.hints),
+    )
+
+
+def _framed(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass) -> Proposal | None:
+    """Rows that begin anywhere in memory, in aligned vectors; each block has a part of one."""
+    others = situation.nearest(a for a in axes if a is not inner)
+    digits = [block(f"b{k}", axis.extent) for k, axis in enumerate(others, 1)]
+    splits = {axis.number: mixed((b, 1)) for axis, b in zip(others, digits, strict=True)}
+    found = frame(situation, inner, splits)
+    if found is None:
+        return None
+    places, asked = found.padded(inner.extent), situation.tiles
+    lanes = min(power_below(asked.get("threads", THREADS)), power_above(-(-situation.size(places) // found.width)))
+    unroll = asked.get("unroll", max(1, BYTES_IN_FLIGHT // (max(situation.long_itemsizes) * found.width)))
+    b, tx = block("b0", places.ceildiv(unroll * lanes * found.width)), thread("tx", 1, lanes)
+    u, v = slot("u", unroll), slot("v", found.width)
+    parts = ((b, unroll * lanes * found.width), (u, lanes * found.width), (tx, found.width), (v, 1))
+    splits[inner.number] = mixed(*parts) - found.shift
+    return Proposal(
+        "pointwise",
+        (("threads", lanes), ("unroll", unroll), ("vector", found.width), ("frames", 1)),
+        kept_digits([*reversed(digits), b, tx, u, v], keep_threads=True),
+        anchors(situation, splits),
+        guards=found.guards,
     )
 
 

@@ -57,7 +57,11 @@ class AccessRules:
         if not wide or wide[-1].extent % width:
             self.refuse(f"a vector of {width} does not divide the last slot of the index")
         slot = wide[-1].name
-        others = slot_axes(op.where, self.kernel) | (self._type(op.mask).axes if op.mask is not None else frozenset())
+        cut = isinstance(op, (Load, Store)) and op.cut
+        others = self._type(op.mask).axes if op.mask is not None else frozenset()
+        others |= frozenset() if cut else slot_axes(op.where, self.kernel)
+        if cut and (slot != self.kernel.slots[-1].name or any(abs(w.coefficient(f"${slot}")) > 1 for w in op.where)):
+            self.refuse(f"the conditions do not cut vectors of {slot} at one place")
         for entry in op.index:
             others |= self._type(entry).axes if isinstance(entry, Ref) else frozenset()
         if slot in others:

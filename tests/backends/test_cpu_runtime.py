@@ -332,8 +332,8 @@ def test_the_standalone_source_defines_no_name_twice() -> None:
 
 
 def test_the_runtime_has_every_name_of_the_language() -> None:
-    from polyfuse.codegen.language import COPIES, VOCABULARY
+    from polyfuse.codegen.language import ON_DEVICES, VOCABULARY
 
     paired = {"scan_argmax", "scan_argmin"}
-    missing = VOCABULARY - paired - set(COPIES) - set(fragments.namespace(32)) - {"range"}
+    missing = VOCABULARY - paired - set(ON_DEVICES) - set(fragments.namespace(32)) - {"range"}
     assert not missing

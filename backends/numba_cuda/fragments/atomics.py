@@ -5,17 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from polyfuse.backends.numba_cuda.fragments.accesses import Placed, addresses, placed, predicates, space_name
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
 from polyfuse.backends.numba_cuda.fragments.elementwise import kind_of
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen
-from polyfuse.backends.numba_cuda.fragments.memory import (
-    Placed,
-    addresses,
-    placed,
-    predicates,
-    space_name,
-    stored_value,
-)
+from polyfuse.backends.numba_cuda.fragments.memory import stored_value
 from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid, accepts
 from polyfuse.backends.numba_cuda.fragments.slots import assembly, spread
 from polyfuse.backends.numba_cuda.fragments.values import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyfuse.backends.numba_cuda.fragments.accesses import addresses, placed, predicates
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
-from polyfuse.backends.numba_cuda.fragments.memory import addresses, placed, predicates
 from polyfuse.backends.numba_cuda.fragments.slots import assembly
 from polyfuse.backends.numba_cuda.fragments.values import GLOBAL, I32, I64, SHARED, Builder, Value
 from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types

@@ -1,207 +1,25 @@
-"""Loads and stores of tiles: addresses, vector accesses, predicated accesses, the read-only path."""
+"""Loads and stores of tiles: whole accesses, each plain or under one condition."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from polyfuse.backends.numba_cuda.fragments.accesses import (
+    Placed,
+    addresses,
+    fits,
+    masked_load,
+    masked_store,
+    placed,
+    plain_load,
+    plain_store,
+    predicates,
+)
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
-from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen, widest
-from polyfuse.backends.numba_cuda.fragments.slots import (
-    assembly,
-    broadcast_shape,
-    dtype_of,
-    index_of,
-    is_scalar,
-    pack,
-    shape_of,
-    spread,
-)
-from polyfuse.backends.numba_cuda.fragments.values import (
-    F32,
-    F64,
-    GLOBAL,
-    I8,
-    I16,
-    I32,
-    I64,
-    Builder,
-    Fragment,
-    Pointer,
-    Tile,
-    TileType,
-    Value,
-    boolean,
-    register_dtype,
-)
-from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
-
-_CONSTRAINT: dict[Any, str] = {I8: "h", I16: "h", I32: "r", I64: "l", F32: "f", F64: "d"}
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A tile at an offset of a pointer, with the argument types of the call: what load, store and atomic share."""
-
-    pointer: Pointer
-    tile: Tile
-    offset: Any
-    sizes: Any
-    mask: Any
-
-    @property
-    def access(self) -> Access:
-        """The instruction: vectors and spans only where offset and mask do not vary inside them."""
-        if self.tile.span > 1:
-            wide = widest(self.pointer.dtype, self.tile.span)
-            return widest(self.pointer.dtype, 1) if self._varies_in_spans(wide.width) else wide
-        axis = self.tile.vector_axis
-        varies = axis is not None and any(
-            _extent(argument, axis, len(self.tile.shape)) > 1 for argument in (self.offset, self.mask)
-        )
-        return widest(self.pointer.dtype, 1 if varies else self.tile.vector)
-
-    def _varies_in_spans(self, width: int) -> bool:
-        groups = self.tile.accesses(width)
-        chosen = [_positions(a, self.tile.shape) for a in (self.offset, self.mask) if isinstance(a, Fragment)]
-        return any(len({positions[slot] for slot, _ in group}) > 1 for positions in chosen for group in groups)
-
-    @property
-    def groups(self) -> list[list[tuple[int, int]]]:
-        """Per access: its slots, each with its element."""
-        return self.tile.accesses(self.access.width)
-
-
-def _extent(argument: Any, axis: int, rank: int) -> int:
-    """The extent of an argument along a tile axis, shapes aligned at the right."""
-    shape = shape_of(argument)
-    position = axis - (rank - len(shape))
-    return shape[position] if position >= 0 else 1
-
-
-def _positions(argument: Fragment, shape: tuple[int, ...]) -> list[int]:
-    """For every slot of `shape` the slot of the argument that broadcasts to it."""
-    return np.broadcast_to(np.arange(argument.size).reshape(argument.shape), shape).ravel().tolist()
-
-
-def placed(pointer: Any, offset: Any, tile: Any, sizes: Any, mask: Any) -> Placed | None:
-    """Check the arguments of a memory operation; raises TypingError, None when they are of another kind."""
-    if not isinstance(pointer, Pointer) or not isinstance(tile, TileType):
-        return None
-    if not (isinstance(offset, Fragment) or is_scalar(offset)) or not isinstance(dtype_of(offset), types.Integer):
-        raise TypingError(f"the offset of a memory access is an integer, not {offset}")
-    wanted = tile.tile.sizes
-    count = len(sizes) if isinstance(sizes, types.BaseTuple) else 0
-    if count != len(wanted):
-        raise TypingError(f"this tile takes the sizes {wanted}, {count} given")
-    mask = mask if given(mask) and not isinstance(mask, types.NoneType) else None
-    if mask is not None and dtype_of(mask) != boolean:
-        raise TypingError(f"a mask is boolean, not {mask}")
-    _fits(offset, tile.tile)
-    _fits(mask, tile.tile)
-    return Placed(pointer, tile.tile, offset, sizes, mask)
-
-
-def _fits(argument: Any, tile: Tile) -> None:
-    if broadcast_shape(tile.shape, shape_of(argument)) != tile.shape:
-        raise TypingError(f"{argument} does not broadcast to the tile {tile}")
-
-
-def addresses(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[Value]:
-    """One address per access; distances known at compile time stay constants, which become instruction immediates."""
-    tile, groups = where.tile, where.groups
-    offsets, firsts = tile.offsets(), [group[0] for group in groups]
-    if isinstance(where.offset, Fragment) and where.offset.size > 1:
-        spread_starts = spread(b, where.offset, offset, where.offset.dtype, tile.shape)
-        starts = [spread_starts[slot] for slot, _ in firsts]
-    else:
-        starts = [index_of(b, where.offset, offset)] * len(groups)
-    runtime = dict(zip(tile.sizes, _sizes(b, where, sizes), strict=True))
-    bases: dict[Any, Value] = {}
-    found = []
-    for start, (slot, element) in zip(starts, firsts, strict=True):
-        constant, factors = offsets[slot][0] - element, offsets[slot][1]
-        if (start, ()) not in bases:
-            bases[start, ()] = b.gep(pointer, [start])
-        if (start, factors) not in bases:
-            terms = [b.mul(runtime[name], ir.Constant(runtime[name].type, factor)) for name, factor in factors]
-            total = terms[0]
-            for term in terms[1:]:
-                total = b.add(total, term)
-            bases[start, factors] = b.gep(bases[start, ()], [total])
-        base = bases[start, factors]
-        found.append(b.gep(base, [ir.Constant(I32, constant)]) if constant else base)
-    return found
-
-
-def _sizes(b: Builder, where: Placed, sizes: Value) -> list[Value]:
-    if not where.tile.sizes:
-        return []
-    values = cgutils.unpack_tuple(b, sizes, len(where.tile.sizes))
-    return [index_of(b, kind, value) for kind, value in zip(where.sizes.types, values, strict=True)]
-
-
-def predicates(b: Builder, where: Placed, mask: Value) -> list[Value | None]:
-    """One condition per access, or None where the call has no mask."""
-    if where.mask is None:
-        return [None] * len(where.groups)
-    masks = spread(b, where.mask, mask, boolean, where.tile.shape)
-    return [masks[group[0][0]] for group in where.groups]
-
-
-def space_name(pointer: Pointer) -> str:
-    """The state space in PTX."""
-    return "global" if pointer.space == GLOBAL else "shared"
-
-
-def _plain_load(b: Builder, where: Placed, address: Value) -> list[Value]:
-    access = where.access
-    kind = ir.VectorType(access.word, access.count) if access.count > 1 else access.word
-    value = b.load(b.bitcast(address, kind.as_pointer(where.pointer.space)))
-    value.align = access.size
-    if where.pointer.readonly:
-        value.set_metadata("invariant.load", b.module.add_metadata([]))
-    if access.count == 1:
-        return [value]
-    return [b.extract_element(value, ir.Constant(I32, k)) for k in range(access.count)]
-
-
-def _braces(first: int, count: int) -> str:
-    names = ", ".join(f"${k}" for k in range(first, first + count))
-    return f"{{{names}}}" if count > 1 else names
-
-
-def _instruction(name: str, where: Placed, cached: str) -> str:
-    access = where.access
-    vector = f".v{access.count}" if access.count > 1 else ""
-    return f"{name}.{space_name(where.pointer)}{cached}{vector}.b{8 * access.size // access.count}"
-
-
-def _masked_load(b: Builder, where: Placed, address: Value, mask: Value, other: list[Value]) -> list[Value]:
-    """A predicated load, as the assembler likes it: no branch, and the words keep `other` where it is off."""
-    access = where.access
-    count, word = access.count, I16 if access.word == I8 else access.word
-    letter = _CONSTRAINT[word]
-    load = _instruction("ld", where, ".nc" if where.pointer.readonly and where.pointer.space == GLOBAL else "")
-    lines = [
-        "{",
-        ".reg .pred p;",
-        f"setp.ne.u32 p, ${count}, 0;",
-        f"@p {load} {_braces(0, count)}, [${count + 1}];",
-        "}",
-    ]
-    constraints = [f"={letter}"] * count + ["r", "l"] + [str(k) for k in range(count)]
-    result = ir.LiteralStructType([word] * count) if count > 1 else word
-    fill = [b.zext(value, I16) if access.word == I8 else value for value in other]
-    arguments = [b.zext(mask, I32), b.ptrtoint(address, I64), *fill]
-    volatile = not where.pointer.readonly
-    if volatile:
-        constraints.append("~{memory}")
-    value = assembly(b, "\n".join(lines), ",".join(constraints), result, arguments, effect=volatile)
-    words = [b.extract_value(value, k) for k in range(count)] if count > 1 else [value]
-    return [b.trunc(w, I8) if access.word == I8 else w for w in words]
+from polyfuse.backends.numba_cuda.fragments.formats import narrow, widen
+from polyfuse.backends.numba_cuda.fragments.slots import is_scalar, pack, spread
+from polyfuse.backends.numba_cuda.fragments.values import I64, Builder, Fragment, Pointer, Value, register_dtype
+from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types
 
 
 def _taken(where: Placed, elements: list[Value]) -> list[Value]:
@@ -238,35 +56,17 @@ def load(
     def emit(b: Builder, p: Value, at: Value, _: Value, n: Value, m: Value, fill: Value) -> Value:
         targets = addresses(b, where, p, at, n)
         if where.mask is None:
-            words = [word for address in targets for word in _plain_load(b, where, address)]
+            words = [word for address in targets for word in plain_load(b, where, address)]
             return pack(b, fragment, _taken(where, widen(b, access, words)))
         kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
         others = narrow(b, access, _arranged(where, spread(b, kind, value, fragment.dtype, shape)))
         words = []
         for k, (address, predicate) in enumerate(zip(targets, predicates(b, where, m), strict=True)):
             unread = others[k * access.count : (k + 1) * access.count]
-            words += _masked_load(b, where, address, predicate, unread)
+            words += masked_load(b, where, access, address, predicate, unread)
         return pack(b, fragment, _taken(where, widen(b, access, words)))
 
     return fragment, emit
-
-
-def _plain_store(b: Builder, where: Placed, address: Value, words: list[Value]) -> None:
-    value = words[0]
-    if len(words) > 1:
-        value = ir.Constant(ir.VectorType(where.access.word, len(words)), ir.Undefined)
-        for k, word in enumerate(words):
-            value = b.insert_element(value, word, ir.Constant(I32, k))
-    b.store(value, b.bitcast(address, value.type.as_pointer(where.pointer.space))).align = where.access.size
-
-
-def _masked_store(b: Builder, where: Placed, address: Value, mask: Value, words: list[Value]) -> None:
-    words = [b.zext(word, I16) if word.type == I8 else word for word in words]
-    store = f"@p {_instruction('st', where, '')} [$1], {_braces(2, len(words))};"
-    text = "\n".join(["{", ".reg .pred p;", "setp.ne.u32 p, $0, 0;", store, "}"])
-    constraints = ",".join(["r", "l"] + [_CONSTRAINT[words[0].type]] * len(words) + ["~{memory}"])
-    arguments = [b.zext(mask, I32), b.ptrtoint(address, I64), *words]
-    assembly(b, text, constraints, ir.VoidType(), arguments, effect=True)
 
 
 def stored_value(value: Any, where: Placed) -> None:
@@ -277,7 +77,7 @@ def stored_value(value: Any, where: Placed) -> None:
         raise TypingError(f"cannot store {value} through {pointer}: use cast()")
     if not isinstance(value, Fragment) and not is_scalar(value):
         raise TypingError(f"cannot store {value}")
-    _fits(value, where.tile)
+    fits(value, where.tile)
 
 
 @operation
@@ -298,9 +98,9 @@ def store(
         for k, (address, predicate) in enumerate(targets):
             part = words[k * access.count : (k + 1) * access.count]
             if predicate is None:
-                _plain_store(b, where, address, part)
+                plain_store(b, where, address, part)
             else:
-                _masked_store(b, where, address, predicate, part)
+                masked_store(b, where, access, address, predicate, part)
 
     return types.void, emit
 
