@@ -28,6 +28,7 @@ def memory_checks() -> Iterator[Check]:
                 index_bits=bits,
             )
         yield from masked(t, x)
+        yield from cut(t, x)
         yield from gathered(t, x)
         yield from through_shared(t, x)
 
@@ -51,6 +52,36 @@ store(late, at, PAIR, load(x, at, PAIR), mask=g + 8 <= n)
     tiles = "ROW = Tile((16,), (1,), vector=8)\nPAIR = Tile((2, 8), (8, 1), vector=8)"
     expected = {"whole": whole, "single": single, "stored": stored, "late": late}
     yield check(f"masked {t}", body, {"x": x}, expected, tiles, sizes={"n": n})
+
+
+def cut(t: DType, x: np.ndarray) -> Iterator[Check]:
+    """31 rows of 29 elements, the last one up to the end of the array, dealt to 8 lanes of 8 each from where memory has
+    vectors."""
+    rows, length = 31, 29
+    held = x[: rows * length]
+    row, place = np.arange(256)[:, None] // 8, 8 * (np.arange(256)[:, None] % 8) + np.arange(8)
+    element = place - length * row % 8
+    inside = (element >= 0) & (element < length) & (row < rows)
+    taken = held[np.where(inside, row * length + element, 0)]
+    one, zero = np.ones((), t.numpy), np.zeros((), t.numpy)
+    body = """
+row = thread() // 8
+shift = 29 * row % 8
+place = 8 * (thread() % 8)
+low = slots((1, 8), 0) + shift - place
+high = slots((1, 8), 0) + 29 + shift - place
+own = slots((1, 8), 0) + row < 31
+found = load_cut(x, 29 * row + place - shift, V8, low, high, end=899, mask=own, other=1)
+store(loaded, 8 * thread(), V8, found)
+store(chosen, 8 * thread(), V8, where_cut(low, high, found, 0, mask=own))
+store_cut(stored, 29 * row + place - shift, V8, found, low, high, mask=own)
+"""
+    expected = {
+        "loaded": np.where(inside, taken, one).ravel(),
+        "chosen": np.where(inside, taken, zero).ravel(),
+        "stored": held,
+    }
+    yield check(f"cut {t}", body, {"x": held}, expected, "V8 = Tile((1, 8), (0, 1), vector=8)")
 
 
 def gathered(t: DType, x: np.ndarray) -> Iterator[Check]:

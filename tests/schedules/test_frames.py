@@ -1,0 +1,179 @@
+"""Rows of 16-bit elements that begin anywhere in memory: aligned vectors, of which the ends of a row cut some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine, FloorDiv
+from polyfuse.errors import KernelError
+from polyfuse.face.interpreted import run_plan
+from polyfuse.legality import prove
+from polyfuse.lower.inspect import flatten
+from polyfuse.plan import Plan
+from polyfuse.schedule import KernelSchedule
+from polyfuse.verdict import Hazard, Kind
+from polyfuse.verify.kernel import verify_kernel
+
+ROWS = "f16[N~20001, M~8191]"
+
+
+def scaled(x, s):
+    return x * s[:, None]
+
+
+def summed(x):
+    return x.sum(axis=1, dtype=np.float32)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def cropped(x):
+    return x[1:-1, 1:-1] * 2
+
+
+def log_of_sums(x):
+    y = x.astype(np.float32)
+    m = y.max(axis=1, keepdims=True)
+    return np.log(np.exp(y - m).sum(axis=1)) + m[:, 0]
+
+
+def gained(x, g):
+    return (x * g).sum(axis=1)
+
+
+CASES = {
+    "pointwise": (scaled, (ROWS, "f16[N~20001]")),
+    "sums": (summed, (ROWS,)),
+    "sums of rows in registers": (summed, ("f16[N~60001, M~1999]",)),
+    "several passes": (log_of_sums, ("f16[N~4096, M~50257]",)),
+    "held nowhere": (softmax, ("f16[N~4096, M~50257]",)),
+    "parts of rows": (cropped, (ROWS,)),
+}
+
+
+def planned(case: str) -> Plan:
+    function, specs = CASES[case]
+    return pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+
+
+def frames(plan: Plan) -> bool:
+    (kernel,) = plan.kernels
+    return "frames" in dict(kernel.parameters)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_vectors_are_aligned_and_cut(case: str) -> None:
+    plan = planned(case)
+    assert frames(plan) and dict(plan.kernels[0].parameters)["vector"] == 8
+    accesses = [op for op in flatten(plan.launches[0].kernel.body) if isinstance(op, (ir.Load, ir.Store))]
+    assert any(op.cut and op.vector == 8 for op in accesses)
+    assert "_cut(" in plan.source() and "M - " in plan.explain()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("remainder", [1, 3, 5, 7])
+def test_results_agree_whatever_rows_begin_with(case: str, remainder: int) -> None:
+    """Few rows, the last of which ends where the array does."""
+    function, specs = CASES[case]
+    usual = int(specs[0].partition("M~")[2][:-1])
+    length = usual // 8 * 8 + remainder
+    wanted = [pf.spec(spec.replace(str(usual), str(length))) for spec in specs]
+    plan = pf.jit(function).plan(*wanted, target="h200")
+    rng = np.random.default_rng(remainder)
+    shapes = [(5, length), (5,)][: len(specs)]
+    arguments = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
+    (found,) = run_plan(plan, arguments)
+    exact = function(*[a.astype(np.float64) for a in arguments])
+    np.testing.assert_allclose(found, exact, rtol=4e-3, atol=2e-3 * np.abs(exact).max())
+    assert frames(plan)
+
+
+PLAIN = {
+    "whole vectors": (softmax, ("f16[N~4096, M~4096]",)),
+    "words": (scaled, ("f32[N~20001, M~8191]", "f32[N~20001]")),
+    "bytes": (scaled, ("u8[N~20001, M~8191]", "u8[N~20001]")),
+    "one array in memory's order": (lambda x, y: x + y, (ROWS, ROWS)),
+    "another array beside the rows": (gained, (ROWS, "f16[M~8191]")),
+    "held in registers for a second pass": (softmax, ("f16[N~20001, M~4093]",)),
+}
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_others_have_no_frames(case: str) -> None:
+    function, specs = PLAIN[case]
+    assert not frames(pf.jit(function).plan(*map(pf.spec, specs), target="h200"))
+
+
+# ---------------------------------------------------------------------------------------------- proof
+
+
+def moved(schedule: KernelSchedule, times: int, by: int) -> KernelSchedule:
+    """With the shift of rows taken `times` and moved on."""
+
+    def place(entry: object) -> object:
+        if not isinstance(entry, Affine) or entry.is_linear:
+            return entry
+        rest, ((atom, factor),) = entry.remainders()
+        assert isinstance(atom, FloorDiv)
+        return rest + (atom.numerator % atom.denominator) * (factor * times) + by
+
+    return replace(schedule, placed=tuple(p.moved(tuple(map(place, p.place))) for p in schedule.placed))
+
+
+@pytest.mark.parametrize("case", ["pointwise", "sums", "several passes"])
+def test_a_wrong_shift_is_refused(case: str) -> None:
+    plan = planned(case)
+    (schedule,) = plan.schedules
+    assert prove(plan.scop, schedule).kind is Kind.LEGAL
+    hazard = Hazard.COVERAGE if case == "pointwise" else Hazard.COMBINE
+    for times, by in ((2, 0), (1, 8), (-1, 0)):  # further than the frame is wide, past the first vector, backwards
+        verdict = prove(plan.scop, moved(schedule, times, by))
+        assert (verdict.kind, verdict.hazard) == (Kind.ILLEGAL, hazard), (times, by)
+        assert verdict.witness is not None
+
+
+def test_rows_without_room_for_the_shift_are_refused() -> None:
+    """As many places as elements: the last ones of shifted rows have none."""
+    plan = planned("pointwise")
+    (schedule,) = plan.schedules
+    short = tuple(
+        replace(d, extent=Affine.symbol("M").ceildiv(2048)) if d.name == "b0" else d for d in schedule.digits
+    )
+    verdict = prove(plan.scop, replace(schedule, digits=short))
+    assert (verdict.kind, verdict.hazard) == (Kind.ILLEGAL, Hazard.COVERAGE)
+
+
+def test_vectors_are_not_aligned_where_nothing_says_how_long_rows_are() -> None:
+    """Without its guards the kernel may run for rows of any length."""
+    from polyfuse.lower.context import kernel_context
+    from polyfuse.lower.vectors import vector_width
+
+    plan = planned("pointwise")
+    (schedule,) = plan.schedules
+    (store,) = [p for p in schedule.placed if p.role == "store"]
+    shape, slots = plan.scop.shape(store.value), [d for d in schedule.digits if d.kind == "slot"]
+    for guards, width in ((schedule.guards, 8), ((), 1)):
+        context = kernel_context(replace(schedule, guards=guards), ["M", "N"], ())
+        assert vector_width(store.place, slots, shape, context)[0] == width
+
+
+def test_conditions_that_cut_vectors_twice_are_no_kernel() -> None:
+    plan = planned("pointwise")
+    kernel = plan.launches[0].kernel
+    verify_kernel(kernel)
+    (load,) = [op for op in kernel.body if isinstance(op, ir.Load) and op.cut]
+    twice = replace(load, where=(*load.where, Affine.symbol("$v") * 2 - 3))
+    body = tuple(twice if op is load else op for op in kernel.body)
+    with pytest.raises(KernelError, match="do not cut vectors of v at one place"):
+        verify_kernel(replace(kernel, body=body))
+    plain = tuple(replace(load, cut=False) if op is load else op for op in kernel.body)
+    with pytest.raises(KernelError, match="varies over v inside a vector"):
+        verify_kernel(replace(kernel, body=plain))
