@@ -80,6 +80,14 @@ def rotated(x, c, s):
     return np.concatenate([low * c - high * s, high * c + low * s], axis=1)
 
 
+def scaled_rows(x, s):
+    return x * s[:, None]
+
+
+def row_sums(x):
+    return x.sum(axis=1, dtype=np.float32)
+
+
 S = strategies
 CORPUS = (
     Sample("polynomial", S.polynomial, ((63, 129),) * 2, "pointwise"),
@@ -94,6 +102,8 @@ CORPUS = (
     Sample("plus transposed", S.plus_transposed, ((97, 130), (130, 97)), "tiles"),
     Sample("softmax", S.softmax, ((37, 509),), "rows"),
     Sample("softmax of vectors", S.softmax, ((5, 4096),), "rows"),
+    Sample("rows in frames", scaled_rows, ((37, 1003), (37,)), "pointwise", {"frames": 1}, dtype="f2"),
+    Sample("sums of rows in frames", row_sums, ((61, 2045),), "rows", {"frames": 1}, dtype="f2"),
     Sample("lengths of points", lengths, ((1001, 3),), "in_thread"),
     Sample("distances", S.distances, ((301, 5), (1027, 5)), "pairs", {"trips": 32}),
     Sample("nearest", S.nearest, ((517, 4), (131, 4)), "pairs"),

@@ -98,6 +98,17 @@ def normalised_rows(torch: Torch) -> None:
         torch.testing.assert_close(y[part], torch.softmax(x[part].float(), 1).half(), rtol=2e-3, atol=1e-7)
 
 
+def framed_rows(torch: Torch) -> None:
+    """Odd rows of 16 bits, of which vectors lie across the 2**31st element and at the end of the array."""
+    rows, length = 42751, 50257  # 2**31 + 1.05 million elements
+    x, s = pattern(torch, rows * length).view(rows, length).half(), torch.arange(rows, device="cuda").half() / 65536
+    y, sums = pf.jit(lambda x, s: x * s[:, None])(x, s), pf.jit(lambda x: x.sum(axis=1, dtype=np.float32))(x)
+    middle = 2**31 // length
+    for part in (slice(0, 3), slice(middle - 1, middle + 3), slice(rows - 3, rows)):
+        assert torch.equal(y[part], (x[part].float() * s[part, None].float()).half())
+        torch.testing.assert_close(sums[part], x[part].double().sum(1).float(), rtol=1e-5, atol=1e-2)
+
+
 def strided(torch: Torch) -> None:
     x = matrix(torch)
     got = pf.jit(lambda x: x[::-2, 1::3] // 2)(x)
@@ -143,7 +154,7 @@ CHECKS = {
     f.__name__: f
     for f in (
         *(pointwise, just_below, everything, rows, columns, normalised_rows, strided, gathered, transposed, prefix),
-        wide_elements,
+        *(framed_rows, wide_elements),
     )
 }
 

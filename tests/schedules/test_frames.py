@@ -177,3 +177,11 @@ def test_conditions_that_cut_vectors_twice_are_no_kernel() -> None:
     plain = tuple(replace(load, cut=False) if op is load else op for op in kernel.body)
     with pytest.raises(KernelError, match="varies over v inside a vector"):
         verify_kernel(replace(kernel, body=plain))
+
+
+def test_the_end_of_a_long_array_has_more_than_32_bits() -> None:
+    pytest.importorskip("numba_cuda", reason="the cuda extra is not installed")
+    rows = 2**31 // 50257 + 21
+    lowered = pf.jit(scaled).lower(pf.spec(f"f16[{rows}, 50257]"), pf.spec(f"f16[{rows}]"), target="h200")
+    (kernel,) = lowered.compile().ready.kernels
+    assert str(2 * rows * 50257) in kernel.kernel.ptx

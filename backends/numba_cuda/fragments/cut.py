@@ -20,7 +20,6 @@ from polyfuse.backends.numba_cuda.fragments.memory import stored_value
 from polyfuse.backends.numba_cuda.fragments.slots import (
     broadcast_shape,
     dtype_of,
-    index_of,
     is_scalar,
     pack,
     shape_of,
@@ -142,7 +141,8 @@ def load_cut(
         first, last, count, chosen, n, fill = rest
         kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
         others = narrow(b, access, spread(b, kind, value, fragment.dtype, shape))
-        limit = b.ptrtoint(b.gep(p, [index_of(b, end, count)]), I64)
+        (elements,) = spread(b, end, count, types.int64, ())  # a literal may need more than 32 bits
+        limit = b.ptrtoint(b.gep(p, [elements]), I64)
         load = _Load(where, based(b, where, p, at, n), bounds.groups(b, first, last, chosen))
         return pack(b, fragment, widen(b, access, load.words(b, limit, others)))
 
