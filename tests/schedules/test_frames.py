@@ -179,8 +179,8 @@ def test_conditions_that_cut_vectors_twice_are_no_kernel() -> None:
         verify_kernel(replace(kernel, body=plain))
 
 
+@pytest.mark.ptx
 def test_the_end_of_a_long_array_has_more_than_32_bits() -> None:
-    pytest.importorskip("numba_cuda", reason="the cuda extra is not installed")
     rows = 2**31 // 50257 + 21
     lowered = pf.jit(scaled).lower(pf.spec(f"f16[{rows}, 50257]"), pf.spec(f"f16[{rows}]"), target="h200")
     (kernel,) = lowered.compile().ready.kernels
