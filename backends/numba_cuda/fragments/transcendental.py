@@ -75,7 +75,11 @@ def circular(name: str, turn: int, argument: Fragment, result: Fragment) -> Emit
             some = b.or_(some, one)
         before = b.block
         with b.if_then(some, likely=False):
-            far = _one_by_one(b, f"__nv_{name}f", slots, near, large)
+            function = _apart(b, f"__nv_{name}f")
+            far = [
+                b.select(one, b.call(function, [slot]), quick)
+                for one, slot, quick in zip(large, slots, near, strict=True)
+            ]
             inside = b.block
         joined = []
         for quick, slow in zip(near, far, strict=True):
@@ -88,33 +92,17 @@ def circular(name: str, turn: int, argument: Fragment, result: Fragment) -> Emit
     return emit
 
 
-def _one_by_one(b: Builder, name: str, slots: list[Value], near: list[Value], large: list[Value]) -> list[Value]:
-    """`near`, or libdevice's function of the slots that are `large`, in a loop: its 150 instructions stand there once,
-    which halves the time that a kernel of many sines takes to compile."""
-    if len(slots) == 1:
-        return [b.select(large[0], intrinsic(b, name, F32, slots), near[0])]
-    with b.goto_entry_block():
-        held = b.alloca(F32, len(slots))
-
-    def place(k: int) -> Value:
-        return b.gep(held, [ir.Constant(I32, k)])
-
-    for k, (one, slot, quick) in enumerate(zip(large, slots, near, strict=True)):
-        b.store(b.select(one, slot, quick), place(k))  # sines and cosines are never large
-    before, each, after = b.block, b.append_basic_block("each"), b.append_basic_block("after")
-    b.branch(each)
-    b.position_at_end(each)
-    index = b.phi(I32)
-    index.add_incoming(ir.Constant(I32, 0), before)
-    at = b.gep(held, [index])
-    value = b.load(at)
-    with b.if_then(b.fcmp_ordered(">", intrinsic(b, "__nv_fabsf", F32, [value]), constant_of(F32, LARGE))):
-        b.store(intrinsic(b, name, F32, [value]), at)
-    following = assembly(b, "add.s32 $0, $1, 1;", "=r,r", I32, [index], effect=False)  # else NVVM unrolls the loop
-    index.add_incoming(following, b.block)
-    b.cbranch(b.icmp_signed("<", following, ir.Constant(I32, len(slots))), each, after)
-    b.position_at_end(after)
-    return [b.load(place(k)) for k in range(len(slots))]
+def _apart(b: Builder, name: str) -> Value:
+    """A function of the module that calls libdevice's `name` and is called itself: its 150 instructions stand there
+    once, where copies for each element double the time that a kernel of many sines takes to compile."""
+    own = f"far_{name.strip('_')}"
+    if own not in b.module.globals:
+        function = ir.Function(b.module, ir.FunctionType(F32, [F32]), own)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        inner.ret(intrinsic(inner, name, F32, [function.args[0]]))
+    return b.module.globals[own]
 
 
 def tanh(b: Builder, t: DType, x: Value) -> Value:
