@@ -236,7 +236,23 @@ def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
         elements = 1 + sum((n - 1) * p for n, p in zip(box.extents, box.pitch, strict=True))
         total += elements * scop.dtype(box.value).compute.itemsize
     total += sum([trips * trip_bytes(scop, schedule, loop) for loop, trips in schedule.rings])
-    return total + cell_bytes(scop, schedule)
+    return total + cell_bytes(scop, schedule) + _mail_bytes(scop, schedule)
+
+
+def _mail_bytes(scop: Scop, schedule: KernelSchedule) -> int:
+    """Shared memory into which the blocks of a cluster push partial results, at least: of every thread that holds other
+    ones than its neighbours, from each block."""
+    total, threads = 0, schedule.block_threads
+    for placed in schedule.placed if schedule.cluster > 1 else ():
+        statement = scop.statements[placed.value]
+        if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
+            continue
+        over = {name[1:] for d in statement.reduced if isinstance(e := placed.place[d], Affine) for name in e.steps()}
+        bits = sum([(d.count - 1) * d.stride for d in schedule.of_kind("thread") if d.name in over])
+        peers, members = 1 << (bits // threads).bit_count(), 1 << (bits % threads).bit_count()
+        if peers > 1:
+            total += peers * (threads // members) * sum(d.compute.itemsize for d in statement.dtypes)
+    return total
 
 
 def trip_bytes(scop: Scop, schedule: KernelSchedule, loop: str) -> int:

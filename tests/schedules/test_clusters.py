@@ -152,3 +152,16 @@ def test_a_class_of_row_lengths_shares_one_kernel() -> None:
         np.testing.assert_allclose(jitted(x), softmax(x.astype(np.float64)), rtol=2e-5, atol=1e-9)
     info = jitted.cache_info()
     assert info.compilations + info.loads == 1  # made, or found on disk
+
+
+@pytest.mark.ptx
+def test_what_blocks_push_into_each_other_fits() -> None:
+    """Two long rows in a cluster of 16: 512 threads of a block combine apart, twice, beside what waits in cells."""
+
+    def flipped(x):
+        v = x - x.mean(axis=-1, keepdims=True)
+        v = np.flip(v / np.sqrt((v * v).mean(axis=-1, keepdims=True) + 0.1))
+        return 0 / v, np.min(v, axis=1, keepdims=True)
+
+    lowered = pf.jit(flipped).lower(pf.spec("f64[2, 1024]"), target="h200")
+    assert all(k.kernel.shared_bytes <= 227 * 1024 for k in lowered.compile().ready.kernels)
