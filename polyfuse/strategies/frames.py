@@ -73,7 +73,6 @@ class _Array:
     """An array that is read or written along a class: its shape, where a row begins, and its bytes."""
 
     written: bool
-
     shape: tuple[Affine, ...]
     first: tuple[Affine, ...]  # index of a row's first element, in ``%d`` of the statement
     axes: tuple[AxisClass, ...]  # of these
