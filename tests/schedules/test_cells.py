@@ -20,8 +20,10 @@ from polyfuse.backends.numba_cuda.compile import compile_kernel
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError, ScheduleError
 from polyfuse.face.interpreted import run_plan
-from polyfuse.kernel import Combine, Keep, Kept, Load, Store
+from polyfuse.kernel import Combine, Exchange, Keep, Kept, Kernel, Load, Store
+from polyfuse.kernel_types import value_types
 from polyfuse.legality import prove
+from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
 from polyfuse.planning.choose import choose
 from polyfuse.schedule import Cells
@@ -96,11 +98,23 @@ def test_both_parts_give_what_registers_alone_give(case: int) -> None:
         np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
+def pushed(kernel: Kernel) -> int:
+    """Bytes that the blocks of a cluster push into each other's shared memory where they combine: of each class of
+    threads one state from every block."""
+    total, types = 0, value_types(kernel)
+    for op in flatten(kernel.body):
+        if isinstance(op, (Combine, Exchange)) and (peers := 1 << (op.bits // kernel.block_threads).bit_count()) > 1:
+            classes = kernel.block_threads >> (op.bits % kernel.block_threads).bit_count()
+            total += peers * classes * sum(types[name].dtype.itemsize for name in op.names)
+    return total
+
+
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_the_price_knows_the_shared_memory(case: int) -> None:
     plan = planned(case)
     (kernel,), (launch,) = plan.kernels, plan.launches
-    assert kernel.cost.shared == sum(launch.kernel.cell_bytes(c) for c in launch.kernel.cells) > 0
+    cells_take = sum(launch.kernel.cell_bytes(c) for c in launch.kernel.cells)
+    assert kernel.cost.shared == cells_take + pushed(launch.kernel) and cells_take > 0
 
 
 @pytest.mark.parametrize("case", range(0, len(CASES), 2))
@@ -226,7 +240,8 @@ def test_pieces_give_what_the_whole_gives(case: int) -> None:
     extents = {slot.name: slot.extent for slot in launch.kernel.slots}
     along = [next(s for s in used(op) if s.split("_")[0] == cells.slot) for op in stores]
     assert tuple(extents[name] for name in along) == counts
-    assert kernel.cost.shared == sum(launch.kernel.cell_bytes(c) for c in launch.kernel.cells) > 0
+    cells_take = sum(launch.kernel.cell_bytes(c) for c in launch.kernel.cells)
+    assert kernel.cost.shared == cells_take + pushed(launch.kernel) and cells_take > 0
 
 
 def used(op: Store) -> list[str]:
