@@ -142,6 +142,13 @@ class Load:
     cut: bool = False
 
 
+def cuts_at_one_place(condition: Affine, slot: str) -> bool:
+    """Whether ``condition >= 0`` holds of the first places of a slot or of the last ones: it steps by one, and no
+    division takes the slot."""
+    factor = condition.coefficient(slot)
+    return abs(factor) == 1 and slot not in (condition - Affine.symbol(slot) * factor).names()
+
+
 @dataclass(frozen=True, slots=True)
 class Take:
     """``name = value[index]``: the same thread's registers of `value`, at other slots.

@@ -12,7 +12,7 @@ from polyfuse.codegen.language import INFIX, PREFIX, dtype_text
 from polyfuse.codegen.literals import literal
 from polyfuse.codegen.tree import Binary, Call, Hoist, Items, Literal, Name, Node, Unary
 from polyfuse.dtypes import DType
-from polyfuse.kernel import Apply, Const, Expr, Index, Inside, Kernel, Ref
+from polyfuse.kernel import Apply, Const, Expr, Index, Inside, Kernel, Ref, cuts_at_one_place
 from polyfuse.kernel_types import Types, ValueType, expression_type
 
 
@@ -138,13 +138,13 @@ class Expressions:
             return Unary(PREFIX[function], nodes[0])
         return Call(function, tuple(nodes))
 
-
     def _is_cut(self, operands: tuple[Expr, ...]) -> bool:
-        """Whether the condition cuts vectors of a value, and has none that others are better for."""
+        """Whether the condition cuts vectors of a value, each part of it at one place."""
         slot, (condition, value, other) = self.kernel.slots[-1].name, operands
         if not isinstance(condition, Inside) or not self.is_weak(other) or slot not in self.type_of(value).axes:
             return False
-        return any(f"${slot}" in w.names() for w in condition.where)
+        varying = [w for w in condition.where if f"${slot}" in w.names()]
+        return bool(varying) and all(cuts_at_one_place(w, f"${slot}") for w in varying)
 
     def _where_cut(self, condition: Expr, value: Expr, other: Expr) -> Node:
         assert isinstance(condition, Inside)

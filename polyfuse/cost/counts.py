@@ -239,15 +239,21 @@ def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     return total + cell_bytes(scop, schedule) + _mail_bytes(scop, schedule)
 
 
+def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits that a placed reduction sums over; none for other statements."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
+        return frozenset()
+    entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
+    return frozenset(name[1:] for e in entries for name in e.steps() if name.startswith("$"))
+
+
 def _mail_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     """Shared memory into which the blocks of a cluster push partial results, at least: of every thread that holds other
     ones than its neighbours, from each block."""
     total, threads = 0, schedule.block_threads
     for placed in schedule.placed if schedule.cluster > 1 else ():
-        statement = scop.statements[placed.value]
-        if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
-            continue
-        over = {name[1:] for d in statement.reduced if isinstance(e := placed.place[d], Affine) for name in e.steps()}
+        statement, over = scop.statements[placed.value], summed_digits(scop, placed)
         bits = sum([(d.count - 1) * d.stride for d in schedule.of_kind("thread") if d.name in over])
         peers, members = 1 << (bits // threads).bit_count(), 1 << (bits % threads).bit_count()
         if peers > 1:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Sizes, cell_bytes, element_instructions, trip_bytes
+from polyfuse.cost.counts import Sizes, cell_bytes, element_instructions, summed_digits, trip_bytes
 from polyfuse.places.products import folded_products
 from polyfuse.scalars import CASCADES, POSITION, RECURRENCE
 from polyfuse.schedule import Digit, KernelSchedule, Placed
@@ -126,15 +126,6 @@ def _dealt_to(scop: Scop, schedule: KernelSchedule, placed: Placed) -> list[Digi
     """The thread digits that share what a reduction sums over."""
     over = summed_digits(scop, placed)
     return [d for d in schedule.of_kind("thread") if d.name in over] if over else []
-
-
-def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
-    """The digits that a placed reduction sums over; none for other statements."""
-    statement = scop.statements[placed.value]
-    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
-        return frozenset()
-    entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
-    return frozenset(name[1:] for e in entries for name in e.steps() if name.startswith("$"))
 
 
 def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:

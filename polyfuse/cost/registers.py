@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Sizes
+from polyfuse.cost.counts import Sizes, summed_digits
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed, window_index
 from polyfuse.scop import Scop, Statement
@@ -84,7 +84,7 @@ def _chained(scop: Scop, schedule: KernelSchedule, folded: Mapping[str, str]) ->
             readers.setdefault(provider, set()).add(placed.name)
     found = dict[str, frozenset[str]]()
     for product, chain in folded.items():
-        over = frozenset(name[1:] for name in _summed(scop, by_name[chain]))
+        over = summed_digits(scop, by_name[chain])
         for provider in by_name[product].providers:
             if by_name[provider].role == "compute" and readers[provider] == {product}:
                 found[provider] = over
@@ -162,7 +162,8 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
     """
     by_name, slots = schedule.by_name(), {d.name: d.count for d in schedule.of_kind("slot")}
     takers = [p for p in schedule.placed if p.role == "take"]
-    summed = frozenset().union(*[_summed(scop, p) for p in schedule.placed]) if takers else frozenset()
+    sums = [summed_digits(scop, p) for p in schedule.placed] if takers else []
+    summed = frozenset([f"${name}" for found in sums for name in found])
     held: dict[str, list[tuple[int, int, int]]] = {}  # per dimension: first and last number taken, and those at once
     for taker in takers:
         (holder,) = taker.providers
@@ -186,15 +187,6 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
     return words
 
 
-def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
-    """The digits, as ``$name``, that a placed reduction sums over."""
-    statement = scop.statements[placed.value]
-    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
-        return frozenset()
-    entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
-    return frozenset().union(*[e.steps() for e in entries])
-
-
 def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:
     """The extent of the slots along the first dimension that has some."""
     for entry in placed.place:
@@ -206,7 +198,7 @@ def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:
 
 def _words(scop: Scop, placed: Placed, sizes: Sizes, without: frozenset[str] = frozenset()) -> int:
     """32-bit registers of one value: its slots, without those a reduction sums over."""
-    used = placed.digits() - {name[1:] for name in _summed(scop, placed)} - without
+    used = placed.digits() - summed_digits(scop, placed) - without
     words = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
     return sizes.product(used, ("slot",)) * words
 

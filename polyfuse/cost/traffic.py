@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Sizes, moved_bytes, touched_bytes
+from polyfuse.cost.counts import Sizes, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import SECTOR, touched_by_one
-from polyfuse.cost.phases import scanned_digits, summed_digits
+from polyfuse.cost.phases import scanned_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop

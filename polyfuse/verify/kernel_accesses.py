@@ -8,7 +8,17 @@ from typing import NoReturn
 
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.codegen.strides import element_strides
-from polyfuse.kernel import ArrayParameter, AtomicUpdate, Expr, Kernel, Load, Ref, SharedBuffer, Store
+from polyfuse.kernel import (
+    ArrayParameter,
+    AtomicUpdate,
+    Expr,
+    Kernel,
+    Load,
+    Ref,
+    SharedBuffer,
+    Store,
+    cuts_at_one_place,
+)
 from polyfuse.kernel_types import Memory, Types, ValueType, access_axes, expression_type, slot_axes
 from polyfuse.spans import Step, spans
 from polyfuse.verify.intervals import Interval, at_least_zero
@@ -60,7 +70,8 @@ class AccessRules:
         cut = isinstance(op, (Load, Store)) and op.cut
         others = self._type(op.mask).axes if op.mask is not None else frozenset()
         others |= frozenset() if cut else slot_axes(op.where, self.kernel)
-        if cut and (slot != self.kernel.slots[-1].name or any(abs(w.coefficient(f"${slot}")) > 1 for w in op.where)):
+        varying = [w for w in op.where if f"${slot}" in w.names()] if cut else []
+        if cut and (slot != self.kernel.slots[-1].name or not all(cuts_at_one_place(w, f"${slot}") for w in varying)):
             self.refuse(f"the conditions do not cut vectors of {slot} at one place")
         for entry in op.index:
             others |= self._type(entry).axes if isinstance(entry, Ref) else frozenset()

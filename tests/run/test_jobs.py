@@ -247,3 +247,4 @@ def test_a_term_is_found_in_another_process() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-c", HASHES, role]
         sent = subprocess.run(command, input=sent, env=environment, capture_output=True, check=True).stdout
+        assert bool(sent) == (role == "write")  # the reader has found it, or would have failed

@@ -10,12 +10,14 @@ import pytest
 import polyfuse as pf
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, FloorDiv
+from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
 from polyfuse.schedule import KernelSchedule
+from polyfuse.terms import rewrite
 from polyfuse.verdict import Hazard, Kind
 from polyfuse.verify.kernel import verify_kernel
 
@@ -52,7 +54,7 @@ def gained(x, g):
 CASES = {
     "pointwise": (scaled, (ROWS, "f16[N~20001]")),
     "sums": (summed, (ROWS,)),
-    "sums of rows in registers": (summed, ("f16[N~60001, M~1999]",)),
+    "sums of shorter rows": (summed, ("f16[N~60001, M~1999]",)),
     "several passes": (log_of_sums, ("f16[N~4096, M~50257]",)),
     "held nowhere": (softmax, ("f16[N~4096, M~50257]",)),
     "parts of rows": (cropped, (ROWS,)),
@@ -177,6 +179,26 @@ def test_conditions_that_cut_vectors_twice_are_no_kernel() -> None:
     plain = tuple(replace(load, cut=False) if op is load else op for op in kernel.body)
     with pytest.raises(KernelError, match="varies over v inside a vector"):
         verify_kernel(replace(kernel, body=plain))
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_what_holds_of_every_second_element_cuts_no_vectors(factor: int) -> None:
+    """A condition that steps by more than one is tested element by element: no bound says it."""
+    kernel = planned("sums").launches[0].kernel
+
+    def stricter(leaf: object) -> object:
+        extra = Affine.symbol("$v") * factor - 3
+        return ir.Inside((*leaf.where, extra)) if isinstance(leaf, ir.Inside) else leaf
+
+    def changed(op: ir.Op) -> ir.Op:
+        if isinstance(op, ir.For):
+            return replace(op, body=tuple(map(changed, op.body)))
+        return replace(op, values=tuple(rewrite(v, stricter) for v in op.values)) if isinstance(op, ir.Reduce) else op
+
+    body = tuple(map(changed, kernel.body))
+    assert body != kernel.body
+    text = print_kernel(replace(kernel, body=body))
+    assert ("where_cut(" in text) == (factor == 1) and ("where(" in text) == (factor == 2)
 
 
 @pytest.mark.ptx
