@@ -39,7 +39,8 @@ from polyfuse.terms import Ref as Ref
 class ArrayParameter:
     """A global array.  `shape` in sizes.  `strides`: None for C order, else names of the size parameters (in elements)
     that hold each stride, or an int for a stride known at compile time.  `alignment` in bytes of the base address.
-    `overwritten`: the kernel stores a result over it, so that no load may move behind a store."""
+    `overwritten`: the kernel stores a result over it, so that no load may move behind a store.  `evicted_last`: what is
+    loaded of it stays in the last-level cache of a GPU longer than what the kernel stores."""
 
     name: str
     dtype: DType
@@ -48,6 +49,7 @@ class ArrayParameter:
     readonly: bool = True
     alignment: int = 16
     overwritten: bool = False
+    evicted_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

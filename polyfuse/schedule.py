@@ -174,7 +174,8 @@ class KernelSchedule:
     in their order.  `border`: test once
     per block whether it lies inside, and leave the masks out there.  `ahead`: loops whose arrays are loaded one trip
     before they are used.  `rings`: loops whose arrays are copied to shared memory, with the trips that it holds: that
-    of now and those after it, on their way.  `cells`: what lies in shared memory rather than in registers.  `reuses`:
+    of now and those after it, on their way.  `cells`: what lies in shared memory rather than in registers.
+    `evict_last`: what is read stays in the last-level cache, and what is written leaves it first.  `reuses`:
     pairs (argument, root) where the root is stored into the argument's buffer.
     """
 
@@ -196,6 +197,7 @@ class KernelSchedule:
     ahead: tuple[str, ...] = ()
     rings: tuple[tuple[str, int], ...] = ()
     cells: Cells | None = None
+    evict_last: bool = False
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
     _threads: int = field(default=0, init=False, compare=False, repr=False)  # counted when first asked for

@@ -33,7 +33,8 @@ class Target:
     costs the device (softmax of 10 x 4398: one kernel 15 us, two 22).  call: seconds that a call of a plan costs the
     host beside its launches (softmax of 64 x 50: 15 us).  latency: seconds of one memory round trip.
     library: of matrix products.  members: kernels that one launch runs side by side at most: more take too long to
-    compile.  Sizes in bytes, counts per multiprocessor (core on a CPU); clock: cycles/s of one.
+    compile.  evict_last: whether kernels that read and write are quicker where the last-level cache lets go what they
+    write first.  Sizes in bytes, counts per multiprocessor (core on a CPU); clock: cycles/s of one.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Target:
     library: LibraryRates = LibraryRates()
     clock: float = 1.4e9
     members: int = 32
+    evict_last: bool = False
 
     @property
     def shared_on_demand(self) -> int:
@@ -85,11 +87,11 @@ class Target:
 
 H200 = Target(
     "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
-    library=LibraryRates(700e12, 50e12, 55e12, 25e-6),
+    library=LibraryRates(700e12, 50e12, 55e12, 25e-6), evict_last=True,
 )  # copy speed measured: benchmarks/results
 H100 = Target(
     "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
-    library=LibraryRates(700e12, 50e12, 55e12, 25e-6),
+    library=LibraryRates(700e12, 50e12, 55e12, 25e-6), evict_last=True,
 )
 A100 = Target(
     "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 8e-6, 0.8e-6, shared_per_processor=164 * 1024,

@@ -68,7 +68,7 @@ class Runtime:
         own = (
             "thread block slots load store atomic advance shared full take constant cast bitcast scalar contract "
             "barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
-            "inside index64 copy_async commit_copies wait_copies"
+            "inside index64 evict_last copy_async commit_copies wait_copies"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -166,6 +166,9 @@ class Runtime:
         if cells.array is None:
             raise FragmentError("cells are read before anything is kept in them")
         return Fragment(cells.array, cells.dtype)
+
+    def evict_last(self, pointer: Pointer) -> Pointer:
+        return pointer
 
     def advance(self, pointer: Pointer, offset: Operand) -> Pointer:
         step = offset.array.astype(np.int64) if isinstance(offset, Fragment) else int(offset)

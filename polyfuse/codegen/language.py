@@ -40,9 +40,9 @@ _STRUCTURE = (
 ).split()
 COPIES = ("copy_async", "commit_copies", "wait_copies")
 CUT = ("load_cut", "store_cut", "where_cut")
-ON_DEVICES = (*COPIES, *CUT)
-"""What kernels of a GPU alone have, copies that run beside its threads and vectors that masks cut: the runtime of CPUs
-has none of it."""
+ON_DEVICES = (*COPIES, *CUT, "evict_last")
+"""What kernels of a GPU alone have, copies that run beside its threads, vectors that masks cut and a policy of its
+cache: the runtime of CPUs has none of it."""
 
 VOCABULARY: frozenset[str] = frozenset(
     [*_STRUCTURE, *ON_DEVICES, *DTYPE_NAMES.values(), *FUNCTIONS]

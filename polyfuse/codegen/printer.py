@@ -39,6 +39,7 @@ from polyfuse.codegen.symbols import symbol_table, with_bases
 from polyfuse.codegen.tiles import Layout, TileTable
 from polyfuse.codegen.tree import Call, Items, Literal, Name, Node, text
 from polyfuse.kernel import (
+    ArrayParameter,
     AsyncCopy,
     AtomicUpdate,
     Barrier,
@@ -146,7 +147,13 @@ def _operations(
     indices = with_bases(Indices(symbol_table(kernel, names, namer, first)), kernel, memory)
     expressions = Expressions(kernel, value_types(kernel), indices, values, scalars, _has_cuts(kernel.body))
     printer = _Printer(kernel, expressions.types, expressions, Linearizer(expressions, memory), names, tiles)
-    return printer.block(kernel.body)
+    return (*_policies(kernel, names), *printer.block(kernel.body))
+
+
+def _policies(kernel: Kernel, names: dict[str, str]) -> list[Statement]:
+    """Of the cache; an array that results are stored over is loaded as any other memory."""
+    arrays = [p for p in kernel.parameters if isinstance(p, ArrayParameter) and p.evicted_last and not p.overwritten]
+    return [Assign((names[p.name],), Call("evict_last", (Name(names[p.name]),))) for p in arrays]
 
 
 def _side_by_side(kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable) -> list[str]:

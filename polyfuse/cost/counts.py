@@ -18,7 +18,8 @@ from polyfuse.terms import Apply, Expr
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Predicted figures of one kernel.  Bytes of main memory, operations as `scalars` counts them, registers per
-    thread, bytes of shared memory per block, resident blocks per processor, seconds; `bound` names the largest term."""
+    thread, bytes of shared memory per block, resident blocks per processor, seconds; `bound` names the largest term;
+    `evict_last`: its loads are to stay in the last-level cache longer than its stores."""
 
     bytes_read: int
     bytes_written: int
@@ -30,6 +31,7 @@ class Cost:
     blocks: int
     seconds: float
     bound: str
+    evict_last: bool = False
 
     @property
     def hbm_bytes(self) -> int:

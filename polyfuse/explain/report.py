@@ -184,6 +184,8 @@ def _kernel(plan: Plan, kernel: KernelView) -> Iterator[str]:
     yield _item("scopes", [f"{scope.value}: {', '.join(values)}" for scope, values in homes(kernel).items()])
     if early := list(_early(kernel)):
         yield _item("ahead", early)
+    if kernel.schedule.evict_last:
+        yield _item("cache", ["what it reads is evicted last, so that what it writes leaves first"])
     yield _item("uses", [_uses(kernel)])
     fill = ", with the launch that fills its results" if kernel.schedule.filled else ""
     yield _item("predicted", [f"{time_text(kernel.seconds)}{fill}, bound by {BOUNDS[kernel.bound]}"])

@@ -100,11 +100,13 @@ def random_pricer(seed: int) -> Pricer:
 
     def pricer(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> Cost:
         key = repr((seed, schedule.strategy, schedule.parameters, schedule.body, schedule.roots))
-        drawn = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest()) / 2**48
+        number = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest())
+        drawn, last = number / 2**48, target.evict_last and number % 2 == 1
         drawn *= 0.01 if schedule.strategy == favoured or schedule.filled else 1
         own = price(scop, schedule, target, hints)
         line = element * _longest_prefix(scop, schedule, hints) + passes * _has_plain_sums(scop, schedule)
-        return replace(own, seconds=launch + spread * drawn + 10 * max(0.0, own.seconds - HEAVY) + line)
+        seconds = launch + spread * drawn + 10 * max(0.0, own.seconds - HEAVY) + line
+        return replace(own, seconds=seconds, evict_last=last)
 
     return pricer
 

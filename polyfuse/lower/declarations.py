@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, names_of
@@ -116,10 +116,12 @@ def array_parameters(
             sizes |= dict.fromkeys(s for s in strides if isinstance(s, str))
         else:
             sizes |= dict.fromkeys(n for extent in use.shape[1:] for n in sorted(extent.names()))
-        found.append(ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment))
-    for own in scratch:
-        sizes |= dict.fromkeys(n for extent in own.shape[1:] for n in sorted(extent.names()))
-        found.append(ir.ArrayParameter(own.name, own.dtype, own.shape, readonly=False))
+        last = env.schedule.evict_last and use.readonly
+        own = ir.ArrayParameter(use.name, use.dtype, use.shape, strides, use.readonly, use.layout.alignment)
+        found.append(replace(own, evicted_last=True) if last else own)
+    for left in scratch:
+        sizes |= dict.fromkeys(n for extent in left.shape[1:] for n in sorted(extent.names()))
+        found.append(ir.ArrayParameter(left.name, left.dtype, left.shape, readonly=False))
     return found, sizes
 
 

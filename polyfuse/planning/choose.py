@@ -186,7 +186,8 @@ def _ordered(draft: Choice, proposal: Proposal, refusals: list[Verdict]) -> Choi
     """The schedule with its order, or None with the reason why there is none added to `refusals`."""
     assert draft.schedule is not None and draft.group is not None
     try:
-        return replace(draft, schedule=in_order(draft.schedule, draft.group, proposal))
+        last = draft.cost is not None and draft.cost.evict_last
+        return replace(draft, schedule=replace(in_order(draft.schedule, draft.group, proposal), evict_last=last))
     except Refused as reason:
         refusals.append(reason.verdict)
         return None

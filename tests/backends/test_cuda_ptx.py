@@ -80,6 +80,28 @@ def test_pointwise_moves_sixteen_bytes_an_instruction(capability: tuple[int, int
     assert_in_registers(kernel)
 
 
+def test_a_policy_of_the_cache_goes_to_every_load_of_its_array_and_to_no_other() -> None:
+    source = ROW4 + (
+        "def k(x, w, y_, N):\n"
+        "    at = 4096 * block(0) + 4 * thread()\n"
+        "    x = evict_last(x)\n"
+        "    v = load(x, at, ROW4, mask=at + 1024 * slots((4, 4), 0) + 3 < N) + load(w, at, ROW4)\n"
+        "    store(y_, at, ROW4, v + load(x, at, ROW4))\n"
+    )
+    kernel = compiled(source, "x", "w", "y_", "N")
+    assert count(kernel, r"createpolicy\.fractional\.L2::evict_last\.b64")
+    assert count(kernel, r"ld\.global\.nc\.L2::cache_hint\.v4\.b32 \{[^}]*\}, \[[^]]*\], %rd\d+;") == 8
+    assert count(kernel, r"ld\.global\.nc\.v4\.f32") == 4 and count(kernel, r"st\.global\.v4\.f32") == 4
+    assert_in_registers(kernel)
+
+
+def test_memory_that_a_kernel_writes_has_no_policy_of_the_cache() -> None:
+    source = ROW4 + "def k(y_):\n    store(y_, 0, ROW4, load(evict_last(y_), 4 * thread(), ROW4))\n"
+    with pytest.raises(CompileError, match="not to a read-only array"):
+        compiled(source, "y_")
+
+
+
 def test_large_angles_have_one_reduction_however_many_elements_a_thread_has() -> None:
     """16 elements had 16 copies of libdevice's, and took twice as long to compile as all else."""
     source = ROW4 + (

@@ -28,6 +28,7 @@ def memory_checks() -> Iterator[Check]:
                 index_bits=bits,
             )
         yield from masked(t, x)
+        yield kept_in_cache(t, x)
         yield from cut(t, x)
         yield from gathered(t, x)
         yield from through_shared(t, x)
@@ -52,6 +53,23 @@ store(late, at, PAIR, load(x, at, PAIR), mask=g + 8 <= n)
     tiles = "ROW = Tile((16,), (1,), vector=8)\nPAIR = Tile((2, 8), (8, 1), vector=8)"
     expected = {"whole": whole, "single": single, "stored": stored, "late": late}
     yield check(f"masked {t}", body, {"x": x}, expected, tiles, sizes={"n": n})
+
+
+def kept_in_cache(t: DType, x: np.ndarray) -> Check:
+    """Loads with a policy, of every width, plain and masked."""
+    n, one = 4096 - 37, np.ones((), t.numpy)
+    body = """
+x = evict_last(x)
+at = 16 * thread()
+s = slots((16,), 0)
+store(y1, at, W1, load(x, at, W1))
+store(y4, at, W4, load(x, at, W4))
+store(y16, at, W16, load(x, at, W16))
+store(some, at, W1, load(x, at, W1, mask=at + s < n, other=1))
+"""
+    tiles = "\n".join(f"W{w} = Tile((16,), (1,), vector={w})" for w in (1, 4, 16))
+    expected = {"y1": x, "y4": x, "y16": x, "some": np.where(np.arange(4096) < n, x, one)}
+    return check(f"kept in cache {t}", body, {"x": x}, expected, tiles, sizes={"n": n})
 
 
 def cut(t: DType, x: np.ndarray) -> Iterator[Check]:

@@ -90,7 +90,7 @@ def test_pieces_are_chosen_when_the_kernel_is_compiled() -> None:
     k = launch.kernel
     name = function_name(k.name)
     ptx = compile_kernel(print_kernel(k), name, k.parameters, k.threads, (9, 0), index_bits=k.index_bits).ptx
-    assert len(re.findall(r"ld\.global\.nc\.v4", ptx)) == len(re.findall(r"ld\.global", ptx)) == 4
+    assert len(re.findall(r"ld\.global\.nc(?:\.L2::cache_hint)?\.v4", ptx)) == len(re.findall(r"ld\.global", ptx)) == 4
     assert len(re.findall(r"st\.global\.v4", ptx)) == len(re.findall(r"st\.global", ptx)) == 6
     assert "selp.f32" not in ptx
 

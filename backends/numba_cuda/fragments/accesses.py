@@ -162,6 +162,8 @@ def space_name(pointer: Pointer) -> str:
 
 def plain_load(b: Builder, where: Placed, address: Value) -> list[Value]:
     access = where.access
+    if where.pointer.evicted_last:
+        return _load(b, where, access, address, None, [])
     kind = ir.VectorType(access.word, access.count) if access.count > 1 else access.word
     value = b.load(b.bitcast(address, kind.as_pointer(where.pointer.space)))
     value.align = access.size
@@ -186,26 +188,40 @@ def masked_load(
     b: Builder, where: Placed, access: Access, address: Value, mask: Value, other: list[Value]
 ) -> list[Value]:
     """A predicated load, as the assembler likes it: no branch, and the words keep `other` where it is off."""
-    count, word = access.count, I16 if access.word == I8 else access.word
+    return _load(b, where, access, address, mask, other)
+
+
+def _load(
+    b: Builder, where: Placed, access: Access, address: Value, mask: Value | None, other: list[Value]
+) -> list[Value]:
+    """One instruction: the operands are the words, the address, where the pointer has one the cache policy, and the
+    condition."""
+    count, word, pointer = access.count, I16 if access.word == I8 else access.word, where.pointer
     letter = _CONSTRAINT[word]
-    load = _instruction("ld", where, access, ".nc" if where.pointer.readonly and where.pointer.space == GLOBAL else "")
-    lines = [
-        "{",
-        ".reg .pred p;",
-        f"setp.ne.u32 p, ${count}, 0;",
-        f"@p {load} {_braces(0, count)}, [${count + 1}];",
-        "}",
-    ]
-    constraints = [f"={letter}"] * count + ["r", "l"] + [str(k) for k in range(count)]
-    result = ir.LiteralStructType([word] * count) if count > 1 else word
-    fill = [b.zext(value, I16) if access.word == I8 else value for value in other]
-    arguments = [b.zext(mask, I32), b.ptrtoint(address, I64), *fill]
-    volatile = not where.pointer.readonly
+    cached = ".nc" if pointer.readonly and pointer.space == GLOBAL else ""
+    arguments, constraints, at = [b.ptrtoint(address, I64)], ["l"], f"[${count}]"
+    if pointer.evicted_last:
+        cached, at = f"{cached}.L2::cache_hint", f"{at}, ${count + 1}"
+        arguments.append(_policy(b))
+        constraints.append("l")
+    text = f"{_instruction('ld', where, access, cached)} {_braces(0, count)}, {at};"
+    if mask is not None:
+        text = "\n".join(["{", ".reg .pred p;", f"setp.ne.u32 p, ${count + len(arguments)}, 0;", f"@p {text}", "}"])
+        arguments += [b.zext(mask, I32), *[b.zext(value, I16) if access.word == I8 else value for value in other]]
+        constraints += ["r", *[str(k) for k in range(count)]]
+    volatile = not pointer.readonly
     if volatile:
         constraints.append("~{memory}")
-    value = assembly(b, "\n".join(lines), ",".join(constraints), result, arguments, effect=volatile)
+    result = ir.LiteralStructType([word] * count) if count > 1 else word
+    value = assembly(b, text, ",".join([f"={letter}"] * count + constraints), result, arguments, effect=volatile)
     words = [b.extract_value(value, k) for k in range(count)] if count > 1 else [value]
     return [b.trunc(w, I8) if access.word == I8 else w for w in words]
+
+
+def _policy(b: Builder) -> Value:
+    """Of the last-level cache, as an operand (PTX ISA, createpolicy; sm_80): to the assembler a constant that it
+    keeps in uniform registers."""
+    return assembly(b, "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;", "=l", I64, [], effect=False)
 
 
 def plain_store(b: Builder, where: Placed, address: Value, words: list[Value]) -> None:

@@ -18,7 +18,15 @@ from polyfuse.backends.numba_cuda.fragments.accesses import (
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
 from polyfuse.backends.numba_cuda.fragments.formats import narrow, widen
 from polyfuse.backends.numba_cuda.fragments.slots import is_scalar, pack, spread
-from polyfuse.backends.numba_cuda.fragments.values import I64, Builder, Fragment, Pointer, Value, register_dtype
+from polyfuse.backends.numba_cuda.fragments.values import (
+    GLOBAL,
+    I64,
+    Builder,
+    Fragment,
+    Pointer,
+    Value,
+    register_dtype,
+)
 from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types
 
 
@@ -116,3 +124,14 @@ def advance(pointer: Any, offset: Any) -> tuple[Pointer, Emit] | None:
         return b.gep(p, [wide])
 
     return pointer, emit
+
+
+@operation
+def evict_last(pointer: Any) -> tuple[Pointer, Emit] | None:
+    """The pointer to a read-only array of global memory, whose loads ask the last-level cache to let other data go
+    first."""
+    if not isinstance(pointer, Pointer):
+        return None
+    if not pointer.readonly or pointer.space != GLOBAL:
+        raise TypingError(f"{pointer} is not to a read-only array")
+    return Pointer(pointer.dtype, pointer.space, readonly=True, evicted_last=True), lambda b, p: p

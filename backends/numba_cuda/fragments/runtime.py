@@ -26,14 +26,14 @@ from polyfuse.backends.numba_cuda.fragments.conversion import (
 from polyfuse.backends.numba_cuda.fragments.copies import commit_copies, copy_async, wait_copies
 from polyfuse.backends.numba_cuda.fragments.cut import load_cut, store_cut, where_cut
 from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
-from polyfuse.backends.numba_cuda.fragments.memory import advance, load, store
+from polyfuse.backends.numba_cuda.fragments.memory import advance, evict_last, load, store
 from polyfuse.backends.numba_cuda.fragments.reductions import REDUCTIONS, contract
 from polyfuse.backends.numba_cuda.fragments.scans import SCANS
 from polyfuse.backends.numba_cuda.fragments.threads import barrier, shared, warp_barrier
 from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 
 _NAMED = (
-    *(advance, atomic, load, load_cut, shared, store, store_cut, where_cut),
+    *(advance, atomic, evict_last, load, load_cut, shared, store, store_cut, where_cut),
     *(commit_copies, copy_async, wait_copies),
     *(get_cells, own_cells, put_cells),
     *(block, slots, thread),

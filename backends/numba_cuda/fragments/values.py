@@ -99,11 +99,13 @@ class Fragment(types.Type):
 
 class Pointer(types.Type):
     """The address of elements of `dtype` in global or shared memory; read-only data is loaded through the
-    non-coherent path."""
+    non-coherent path, and with `evicted_last` stays in the last-level cache longer than other data."""
 
-    def __init__(self, dtype: DType, space: int = GLOBAL, readonly: bool = False) -> None:
-        self.dtype, self.space, self.readonly = dtype, space, readonly
-        super().__init__(name=f"Pointer({dtype}, {space}, {readonly})")
+    def __init__(
+        self, dtype: DType, space: int = GLOBAL, readonly: bool = False, evicted_last: bool = False
+    ) -> None:
+        self.dtype, self.space, self.readonly, self.evicted_last = dtype, space, readonly, evicted_last
+        super().__init__(name=f"Pointer({dtype}, {space}, {readonly}, {evicted_last})")
 
 
 @dataclass(frozen=True)
