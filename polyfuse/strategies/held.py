@@ -33,7 +33,7 @@ OF_VECTORS = (24, 40)
 """Instead of half of 64 words in each, where rows are whole vectors.  Softmax of 4096 x 32768 on an H200, 512 threads:
 315 us with 8 vectors in registers, which spill, and 8 in shared memory, 283 with 7 and 9, 276 with 6 and 10, 288 with 4
 and 12; in 1024 threads with 8 in registers 318.  Of 4096 x 24576: 245 with 8 and 8, 208 with 6 and 6."""
-IN_ROWS = ((HELD, 0), (HELD // 2, 0), (HELD, HELD), (HELD, BESIDE))
+IN_ROWS = ((HELD, 0), (HELD // 2, 0), (HELD, HELD // 2), (HELD, HELD), (HELD, BESIDE))
 """Of rows: the longer they are, the fewer blocks of a cluster have to wait for each other."""
 THREADS = (512, 1024)
 """Of a block in a cluster; the larger where only it brings all threads that are needed into one cluster."""
@@ -83,8 +83,7 @@ def comes_back(situation: Situation, over: list[AxisClass]) -> bool:
 def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Proposal | None:
     """Rows over the threads of two blocks or more; of one, where `beside` the registers shared memory holds words."""
     size, asked = inner.size(situation.hints), situation.tiles
-    is_long = size > LONG[False]
-    width = situation.width(inner.extent, flat=False) if is_long else row_width(situation, inner.extent)
+    width = situation.width(inner.extent, flat=False) if size > LONG[False] else row_width(situation, inner.extent)
     held, waiting = most, beside
     if beside and width == situation.widest:
         held, waiting = OF_VECTORS[0], max(OF_VECTORS[1], beside)

@@ -1,6 +1,7 @@
 """Groups with scans and no reductions, where a whole block per trip would wait for itself: fewer threads, or one warp.
 
-    rows      y[i, :]: i = b0,  j = R*b1 + T*V*r + V*tx + v       T threads: other blocks work while they wait
+    rows      y[i, :]: i = b0,  j = R*b1 + T*V*r + V*tx + v       T threads: other blocks work while they wait; V are
+                                                                  a vector, or a few neighbours
     columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + 32*U*r + U*ty + u      a warp per V columns: no barrier
     columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + U*r + u                a thread per V columns: rows are whole
 
@@ -16,7 +17,7 @@ from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.reduction import run_block
-from polyfuse.strategies.row_shape import is_ragged
+from polyfuse.strategies.row_shape import is_ragged, scanned_piece
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, row_width, slot, thread
 
 ROW_THREADS = (256, 512)
@@ -62,13 +63,14 @@ def _rows(situation: Situation, axis: AxisClass, threads: int) -> Proposal:
     digits, splits = _blocks(situation, [axis], axis)
     flat = len(situation.axes) == 1 and is_ragged(situation, axis)
     width = situation.width(axis.extent, flat=True) if flat else row_width(situation, axis.extent)
-    tx, v = thread("tx", 1, threads), slot("v", width)
-    r = loop("r", _length(axis).ceildiv(threads * width))
-    splits[axis.number] += mixed((r, threads * width), (tx, width), (v, 1))
+    piece = width if flat else scanned_piece(situation, width)
+    tx, v = thread("tx", 1, threads), slot("v", piece)
+    r = loop("r", _length(axis).ceildiv(threads * piece))
+    splits[axis.number] += mixed((r, threads * piece), (tx, piece), (v, 1))
     kept = kept_digits([*digits, tx, r, v], keep_threads=True)
     return Proposal(
         "rows",
-        (("threads", threads), ("lanes", threads), ("chunks", 1), ("vector", width)),
+        (("threads", threads), ("lanes", threads), ("chunks", 1), ("vector", piece)),
         kept,
         anchors(situation, splits),
         loops=("r",) if r in kept else (),

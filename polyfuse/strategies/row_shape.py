@@ -8,7 +8,7 @@ lie outside of its lanes, and it has no chunks.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -23,14 +23,22 @@ ROWS_OF_WORDS = ((64, 8), (512, 32))
 """(longest row, lanes that hold it in registers), at most 32 elements a lane.  Few, so that many shapes share few
 kernels; longer rows loop, and the rows that are no whole vectors loop early: their second pass hits the first-level
 cache."""
-HELD_ROWS_OF_WORDS = ((1024, 32), (2048, 64), (4096, 128))
-"""The same for longer ones, where every processor has rows: what a second pass reads again takes as many accesses as
-the first.  On an H200: softmax of 65536 rows of 1003 float32 takes 304 us in a loop, 132 in 32 lanes; of 20001 rows of
-4093 bfloat16 138 and 103 in 128 lanes."""
+FULL_LANE, PADDED_LANE = 32, 28
+"""Elements that a lane holds at most of rows that have a class of their own, as most have where there is much to do:
+classes end at powers of two, at 3/4 of them, and from `FINE` elements at 5/8 of them as well.  32 elements are two
+blocks of 512 threads.  On an H200, of 268 MB, in the next power of two or of eight and in these: softmax of rows of 10
+float32 631 and 133 us, of 66 582 and 139, of 300 237 and 128, of 1100 281 and 128, of 2050 196 and 133, of 5004 264 and
+128; of rows of 101 bfloat16 713 and 181; layernorm of 1100 273 and 145; sums of 1100 146 and 63."""
+FINE = 1024
+"""Softmax of rows of 2051 float32 takes 165 us where a third of the next class is padding."""
+SHORT_LANE, PIECE = 8, 8
+"""Elements that a lane holds where few lanes would hold a short row, and lanes side by side that read whole sectors."""
+LONGEST = {True: 16384, False: 4096}
+"""Of these rows, of whole vectors and of others: beyond it shared memory holds a part, or rows loop."""
 REGULAR = 128
 """Rows of a multiple of so many elements, as most are that a model has, have classes of their own, so that little of a
 class is padding: half of it made dividing rows of 8192 by their sums take 504 us on an H200, where 270 were expected.
-Other lengths, which are many, share kernels."""
+Other lengths, which are many, share kernels: of the tables where there is little to do, else see `FULL_LANE`."""
 CHUNKS = (1, 2, 3, 4, 6, 8, 12)
 LOOPED = {True: (512, 16), False: (256, 8)}  # of vectors or of words: (lanes, elements a lane takes per trip)
 HALF = 256
@@ -55,6 +63,10 @@ LOADED = 64
 SCANNING = {False: 1024, True: 128}
 """Lanes that run through a long row, in the usual and in the second way: maxima so far of 4096 rows of 16384 on an H200
 take 267 us in 1024 lanes, 97 in 128."""
+
+
+PIECES = 4
+"""Neighbours that a lane scans by itself, where rows are no whole vectors and there is much to do."""
 
 
 class Way(Enum):
@@ -143,7 +155,7 @@ def row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) 
     width = row_width(situation, extent)
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
-        return _scan_shape(situation, inner, width, guards, way)
+        return _scan_shape(situation, inner, width, guards, way, has_rows)
     row = _Row(situation, extent, n, width, width > 1 and width == situation.widest)
     dealt = _dealt(row, way)
     if row.is_regular and n <= _usual(row).longest:
@@ -176,15 +188,15 @@ def _as_asked(row: _Row, dealt: _Class, threads: int, has_rows: bool) -> _Class:
 
 
 def _dealt(row: _Row, way: Way) -> _Class:
-    usual = _usual(row)
+    is_exact = row.is_regular or row.whole and row.extent.is_constant
+    is_padded = not is_exact and row.n <= LONGEST[row.whole] and row.situation.is_busy
+    usual = _padded(row) if is_padded else _usual(row)
     held = row.n <= usual.longest
     match way:
         case Way.FULL if held:
             return _fewer_lanes(row, usual)
-        case Way.TIGHT if held:
+        case Way.TIGHT if held and is_exact:
             return _tight(row, usual)
-        case Way.TIGHT if not row.whole and _fills(row.situation):
-            return _held_words(row, usual)
         case Way.HALF if held and usual.lanes <= HALF:
             return replace(usual, lanes=2 * usual.lanes, chunks=-(-usual.chunks // 2))
         case Way.STREAM:
@@ -235,8 +247,6 @@ def _tight(row: _Row, usual: _Class) -> _Class:
     """The lanes with the least padding for rows of about this length, the most where several have it.  On an H200, rows
     of 5120 bfloat16: softmax takes 101 us in 256 lanes of 32 elements, 86 in 128 of 40; int8 quantisation 117 and 78.
     """
-    if not row.is_regular and not (row.whole and row.extent.is_constant):
-        return usual
     found: list[tuple[int, int, int]] = []
     for few in (usual.lanes >> k for k in range(usual.lanes.bit_length())):
         most = -(-row.n // (few * row.width))
@@ -248,22 +258,32 @@ def _tight(row: _Row, usual: _Class) -> _Class:
     return _Class(lanes, chunks, max(usual.above, longest - lanes * row.width), longest, HALVES)
 
 
-def _held_words(row: _Row, usual: _Class) -> _Class:
-    """Rows of words that the table loops over, unless they are too long to be held."""
-    above = usual.longest
-    for longest, lanes in HELD_ROWS_OF_WORDS:
-        if row.n <= longest:
-            while longest // lanes * row.loaded() >= 4 * LOADED and lanes < LOOPED[False][0]:
-                lanes *= 2
-            return _Class(lanes, row.chunks(lanes, longest), above, longest, HALVES)
-        above = longest
-    return usual
+def _padded(row: _Row) -> _Class:
+    """The least class that holds a row."""
+    ends = list(_ends(row.width, -(-row.n // row.width)))
+    units, below = ends[-1], ends[-2] if len(ends) > 1 else 0
+    longest, is_power = units * row.width, units & (units - 1) == 0
+    lanes = max(power_above(-(-longest // (FULL_LANE if is_power else PADDED_LANE))), PIECE)
+    if not row.whole:  # lanes that follow each other read a line
+        lanes = max(lanes, min(row.situation.target.warp, power_below(longest // SHORT_LANE)))
+    while longest // lanes * row.loaded() >= 4 * LOADED and lanes < LOOPED[False][0]:
+        lanes *= 2
+    lanes = min(lanes, units & -units)
+    threads = 256 if longest <= FULL_LANE // 2 * lanes else HALVES
+    return _Class(lanes, row.chunks(lanes, longest), below * row.width, longest, threads)
 
 
-def _fills(situation: Situation) -> bool:
-    """Whether there is a row for every processor."""
-    rows = math.prod(a.size(situation.hints) for a in situation.axes if not a.reduced_by)
-    return rows >= situation.target.processors
+def _ends(width: int, units: int) -> Iterator[int]:
+    """Vectors of `width` elements that the longest row of a class has, up to the first class that holds `units`."""
+    power = 1
+    while True:
+        for parts in (5, 6, 8) if power * width >= 2 * FINE else (6, 8):
+            end = power * parts // 8
+            if end * 8 == power * parts:
+                yield end
+                if end >= units:
+                    return
+        power *= 2
 
 
 def is_ragged(situation: Situation, row: AxisClass) -> bool:
@@ -279,14 +299,27 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
 
 
 def _scan_shape(
-    situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...], way: Way
+    situation: Situation, inner: AxisClass, width: int, guards: tuple[AnyGuard, ...], way: Way, has_rows: bool = False
 ) -> RowShape:
+    """In the order of the row, so that a lane has one piece of it, and several rows share a block where lanes of one
+    would be idle."""
     extent = Affine.of(inner.run) if inner.run else inner.extent
-    n = situation.size(extent)
-    lanes = min(SCANNING[way is Way.FULL], max(32, power_above(-(-n // (4 * width)))))
-    lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", lanes)))
-    trips = extent.ceildiv(lanes * width)
-    if lanes * width >= n:
-        guards = (*guards, *_bucket(extent, 0, lanes * width))
+    n, asked = situation.size(extent), situation.tiles
+    piece, most = scanned_piece(situation, width), SCANNING[way is Way.FULL]
+    if situation.is_busy:
+        lanes = min(most, power_above(-(-n // piece)))
+    else:
+        lanes = min(most, max(32, power_above(-(-n // (4 * width)))))
+    lanes = power_below(asked.get("lanes", lanes if has_rows else asked.get("threads", lanes)))
+    trips = extent.ceildiv(lanes * piece)
+    rows = 1
+    if lanes * piece >= n:
+        guards = (*guards, *_bucket(extent, lanes * piece // 2 if situation.is_busy else 0, lanes * piece))
         trips = Affine.of(1)
-    return RowShape(lanes, 1, 1, width, trips, guards)
+        rows = max(1, power_below(asked.get("threads", HALVES)) // lanes) if has_rows and situation.is_busy else 1
+    return RowShape(lanes, rows, 1, piece, trips, guards)
+
+
+def scanned_piece(situation: Situation, width: int) -> int:
+    """Neighbours of a scanned row that a lane holds, in accesses of `width`: lanes meet once for all of them."""
+    return max(width, PIECES) if situation.is_busy and "vector" not in situation.tiles else width

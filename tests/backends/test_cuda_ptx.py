@@ -89,7 +89,7 @@ def test_a_policy_of_the_cache_goes_to_every_load_of_its_array_and_to_no_other()
         "    store(y_, at, ROW4, v + load(x, at, ROW4))\n"
     )
     kernel = compiled(source, "x", "w", "y_", "N")
-    assert count(kernel, r"createpolicy\.fractional\.L2::evict_last\.b64")
+    assert count(kernel, r"createpolicy\.fractional\.L2::evict_last\.b64") == 1
     assert count(kernel, r"ld\.global\.nc\.L2::cache_hint\.v4\.b32 \{[^}]*\}, \[[^]]*\], %rd\d+;") == 8
     assert count(kernel, r"ld\.global\.nc\.v4\.f32") == 4 and count(kernel, r"st\.global\.v4\.f32") == 4
     assert_in_registers(kernel)

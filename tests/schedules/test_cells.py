@@ -145,12 +145,12 @@ def test_rows_beyond_the_registers_of_half_a_processor() -> None:
     assert kinds == [Keep, Combine, Kept, Keep, Combine, Kept]
 
 
-@pytest.mark.parametrize(("length", "threads"), [(8191, 128), (16381, 256), (6002, 128)])
-def test_rows_of_words_are_read_once(length: int, threads: int) -> None:
+@pytest.mark.parametrize(("length", "threads", "vector"), [(8191, 128, 1), (16381, 256, 1), (6002, 128, 2)])
+def test_rows_of_no_whole_vectors_are_read_once(length: int, threads: int, vector: int) -> None:
     plan = pf.jit(softmax).plan(pf.spec(f"f32[N~16384, M~{length}]"), target="h200")
     (kernel,) = plan.kernels
     parameters = dict(kernel.schedule.parameters)
-    assert (kernel.strategy, parameters["vector"], kernel.schedule.threads) == ("held_rows", 1, threads)
+    assert (kernel.strategy, parameters["vector"], kernel.schedule.threads) == ("held_rows", vector, threads)
     assert len([p for p in kernel.schedule.placed if p.role == "load"]) == 1
     assert_legal(plan)
     x = np.random.default_rng(2).standard_normal((3, length)).astype(np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -218,10 +219,16 @@ def _load(
     return [b.trunc(w, I8) if access.word == I8 else w for w in words]
 
 
+_POLICIES = WeakKeyDictionary[Any, Value]()
+
+
 def _policy(b: Builder) -> Value:
-    """Of the last-level cache, as an operand (PTX ISA, createpolicy; sm_80): to the assembler a constant that it
-    keeps in uniform registers."""
-    return assembly(b, "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;", "=l", I64, [], effect=False)
+    """Of the last-level cache, as an operand (PTX ISA, createpolicy; sm_80), made once in a kernel."""
+    if b.function not in _POLICIES:
+        with b.goto_entry_block():
+            text = "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;"
+            _POLICIES[b.function] = assembly(b, text, "=l", I64, [], effect=False)
+    return _POLICIES[b.function]
 
 
 def plain_store(b: Builder, where: Placed, address: Value, words: list[Value]) -> None:
