@@ -33,8 +33,10 @@ class Target:
     costs the device (softmax of 10 x 4398: one kernel 15 us, two 22).  call: seconds that a call of a plan costs the
     host beside its launches (softmax of 64 x 50: 15 us).  latency: seconds of one memory round trip.
     library: of matrix products.  members: kernels that one launch runs side by side at most: more take too long to
-    compile.  evict_last: whether kernels that read and write are quicker where the last-level cache lets go what they
-    write first.  Sizes in bytes, counts per multiprocessor (core on a CPU); clock: cycles/s of one.
+    compile.  busy_bytes: of the longest domain of a kernel, from which more classes of sizes pay for what they take to
+    compile, 4 us of memory's time on an H200; 0: always.  evict_last: whether kernels that read and write are quicker
+    where the last-level cache lets go what they write first.  Sizes in bytes, counts per multiprocessor (core on a
+    CPU); clock: cycles/s of one.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Target:
     library: LibraryRates = LibraryRates()
     clock: float = 1.4e9
     members: int = 32
+    busy_bytes: int = 16 << 20
     evict_last: bool = False
 
     @property

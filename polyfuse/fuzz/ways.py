@@ -79,6 +79,8 @@ def jitted(written: WrittenProgram, way: Way) -> tuple[Jitted, Planned]:
     pricer = price if way.prices is None else random_pricer(way.prices)
 
     def plan(program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
+        if way.prices is not None and way.prices % 2:  # as where there is much to do
+            target = replace(target, busy_bytes=0)
         made = plan_program(program, target, options, layouts, pricer, way.effort)
         planned.plans.append(made)
         return made

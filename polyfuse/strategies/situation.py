@@ -15,9 +15,6 @@ from polyfuse.scop import Scop, Statement
 from polyfuse.strategies.classes import AxisClass, Classes, classify
 from polyfuse.target import Target
 
-MANY = 16 << 20
-"""Bytes of the longest of a group's domains from which there is much to do: 4 us of memory's time on an H200."""
-
 
 @dataclass(frozen=True)
 class Situation:
@@ -88,11 +85,12 @@ class Situation:
         """Whether there is a row for every processor, and so much to do that a launch hides little of it: kernels for
         classes of sizes pay.  On an H200, of float32, half vectors and words: group normalisation of 8,296 planes of
         14,214 228 and 249 us, layernorm of 20000 x 3002 133 and 143, softmax of 1,300,000 x 50 131 and 139."""
-        if self.target.kind == "cpu":
-            return False
+        if self.target.kind == "cpu" or not self.target.busy_bytes:
+            return self.target.kind != "cpu"
         rows = prod(axis.size(self.hints) for axis in self.axes if not axis.reduced_by)
         elements = max((self.points(s) for s in self.group.statements()), default=0)
-        return rows >= self.target.processors and elements * max(self.long_itemsizes, default=1) >= MANY
+        many = elements * max(self.long_itemsizes, default=1) >= self.target.busy_bytes
+        return many and rows >= self.target.processors
 
     def points(self, statement: Statement) -> int:
         count = 1
