@@ -82,15 +82,18 @@ class Situation:
 
     @cached_property
     def is_busy(self) -> bool:
-        """Whether there is a row for every processor, and so much to do that a launch hides little of it: kernels for
-        classes of sizes pay.  On an H200, of float32, half vectors and words: group normalisation of 8,296 planes of
-        14,214 228 and 249 us, layernorm of 20000 x 3002 133 and 143, softmax of 1,300,000 x 50 131 and 139."""
-        if self.target.kind == "cpu" or not self.target.busy_bytes:
-            return self.target.kind != "cpu"
+        """Whether there is much to do, and a row for every processor: kernels for classes of lengths pay.  On an H200,
+        of float32, half vectors and words: group normalisation of 8,296 planes of 14,214 228 and 249 us, layernorm of
+        20000 x 3002 133 and 143, softmax of 1,300,000 x 50 131 and 139."""
         rows = prod(axis.size(self.hints) for axis in self.axes if not axis.reduced_by)
+        return self.has_much and (rows >= self.target.processors or not self.target.busy_bytes)
+
+    @cached_property
+    def has_much(self) -> bool:
+        """Whether a launch hides little of what there is to do."""
         elements = max((self.points(s) for s in self.group.statements()), default=0)
         many = elements * max(self.long_itemsizes, default=1) >= self.target.busy_bytes
-        return many and rows >= self.target.processors
+        return many and self.target.kind == "cuda"
 
     def points(self, statement: Statement) -> int:
         count = 1
