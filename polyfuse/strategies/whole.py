@@ -27,7 +27,8 @@ MOST_BYTES = 64
 """The same where results are shorter."""
 COLOURS, SHORT = 4, 8
 """Neighbours in memory that a thread reads together to make planes of them, and that it writes together.  A kernel for
-an axis of no constant length is for the length at hand alone, which has to be one of few."""
+an axis of no constant length is for the length at hand alone, which has to be one of few where there is little to do.
+"""
 WORD = 4
 """Bytes of a register."""
 PIXEL_BYTES = 8
@@ -59,13 +60,18 @@ def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> 
         yield from _of_shared(situation, inner, taken)
 
 
+def _few(situation: Situation) -> int:
+    """Elements of a short axis of any length."""
+    return SHORT if situation.has_much else COLOURS
+
+
 def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     """Rows of a few elements that lie one behind the other, as the colours of pixels: a thread takes so many that they
     are wide accesses, or one.  Three floats of each of 16 million points on an H200: 101 us where a thread has one, 136
     where it has four; of 34 million made of three arrays 257 where it has two that lie apart, 195 where they do not."""
     row, hints = axes[-1], situation.hints
     others = [a for a in axes if a is not row and a.extent != ONE]
-    if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else COLOURS):
+    if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else _few(situation)):
         return
     pixels, size, count = others[-1], max(situation.long_itemsizes), row.size(hints)
     most = PIXEL_BYTES // size if size < WORD or not _is_read_along(situation, row) else 1
@@ -93,7 +99,7 @@ def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) 
             axis = of[along] if along is not None else inner
             steps = [f"%{d}" for d, a in enumerate(of) if a is inner]
             stepped = any(name in e.names() for name in steps for e in _affine(read.index[:-1]))
-            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= COLOURS:
+            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= _few(situation):
                 return axis
     return None
 
