@@ -189,8 +189,7 @@ def _as_asked(row: _Row, dealt: _Class, threads: int, has_rows: bool) -> _Class:
 
 def _dealt(row: _Row, way: Way) -> _Class:
     is_exact = row.is_regular or row.whole and row.extent.is_constant
-    is_padded = not is_exact and row.n <= LONGEST[row.whole] and row.situation.is_busy
-    usual = _padded(row) if is_padded else _usual(row)
+    usual = _padded(row) if not is_exact and _has_own_class(row) else _usual(row)
     held = row.n <= usual.longest
     match way:
         case Way.FULL if held:
@@ -256,6 +255,13 @@ def _tight(row: _Row, usual: _Class) -> _Class:
         return usual
     longest, lanes, chunks = min(found)[0], -min(found)[1], min(found)[2]
     return _Class(lanes, chunks, max(usual.above, longest - lanes * row.width), longest, HALVES)
+
+
+def _has_own_class(row: _Row) -> bool:
+    """Whether it pays, as it does where rows would loop: what a second pass reads again takes as many accesses as the
+    first."""
+    is_long = not row.whole and row.n > ROWS_OF_WORDS[-1][0]
+    return row.n <= LONGEST[row.whole] and (row.situation.is_busy or is_long and row.situation.fills)
 
 
 def _padded(row: _Row) -> _Class:
