@@ -14,16 +14,15 @@ from __future__ import annotations
 import math
 
 from polyfuse.affine import Affine
-from polyfuse.bindings import Guard
 from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Digit
 from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.frames import Frame, frame
+from polyfuse.strategies.framed_rows import framed_rows
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, framed_shape, is_ragged, row_shape
+from polyfuse.strategies.row_shape import STREAMED, Way, is_ragged, row_shape
 from polyfuse.strategies.shares import SHARES, WAVES, combination, share_of, words_of
 from polyfuse.strategies.situation import (
     Situation,
@@ -33,7 +32,6 @@ from polyfuse.strategies.situation import (
     mixed,
     power_above,
     power_below,
-    row_width,
     slot,
     thread,
 )
@@ -61,11 +59,9 @@ def reduction(situation: Situation) -> list[Proposal]:
         ways += [_rows(situation, inner, over, Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
         ways += [_rows(situation, inner, over, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({rows.parameters: rows for rows in ways}.values())
-        found += _framed(situation, inner, over) if along is inner else []
+        found += framed_rows(situation, inner, over) if along is inner else []
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over)
-        if inner in over and len(over) > 1 and situation.has_much:
-            found += [_planes(situation, inner, over, waves) for waves in (*WAVES, 0)]
     return [p for p in found if p is not None]
 
 
@@ -110,7 +106,7 @@ def _shared_rows(
         return None
     b, steps = found
     rest = [a for a in over if a is not long and a is not inner]
-    loops, loop_splits = _outer_loops(rest, digits)
+    loops, loop_splits = outer_loops(rest, digits)
     r = loop("r", Affine.of(steps) if long is inner else inner.extent.ceildiv(span))
     if long is not inner:
         k = loop(f"k{len(rest)}", Affine.of(steps))
@@ -134,58 +130,6 @@ def _shared_rows(
     )
 
 
-def _planes(situation: Situation, inner: AxisClass, over: list[AxisClass], waves: int) -> Proposal | None:
-    """Rows that are reduced together, side by side in a block where one alone would leave threads idle; their class is
-    dealt to blocks, to `waves` of them, or not (0)."""
-    outer = max((a for a in over if a is not inner), key=lambda a: (a.size(situation.hints), -a.number))
-    if waves and (comes_back(situation, [outer]) or situation.tiles and not {"share", ATOMIC} & situation.tiles.keys()):
-        return None
-    width = row_width(situation, inner.extent)
-    vectors = -(-inner.size(situation.hints) // width)
-    threads = power_below(situation.tiles.get("threads", PLANE_THREADS))
-    lanes = min(threads, power_below(situation.tiles.get("lanes", power_above(vectors))))
-    chunks = min(MOST_CHUNKS, -(-vectors // lanes))
-    rows, unroll = threads // lanes, situation.tiles.get("unroll") or max(1, AT_ONCE // (chunks * width))
-    if outer.size(situation.hints) < rows * unroll:
-        return None
-    tx, ty, c, v = thread("tx", 1, lanes), thread("ty", lanes, rows), slot("c", chunks), slot("v", width)
-    span, is_long = lanes * chunks * width, vectors > lanes * chunks
-    u, r = slot("u", unroll), loop("r", inner.extent.ceildiv(span))
-    digits, splits = block_digits(situation.nearest(a for a in situation.axes if a not in over), {})
-    rest = [a for a in over if a is not inner and a is not outer]
-    shared, steps, share = None, outer.extent.ceildiv(rows * unroll), 1
-    parameters = [("threads", threads), ("lanes", lanes), ("chunks", chunks), ("unroll", unroll), ("vector", width)]
-    combines: dict[str, Combination] = {}
-    if waves:
-        found = share_of(situation, outer, digits, rows * unroll, waves)
-        if found is None:
-            return None
-        shared, steps, share = found[0], Affine.of(found[1]), rows * unroll * found[1]
-        combines = {shared.name: combination(shared, tx if lanes >= rows else ty, situation)}
-        parameters.append(("share", share))
-        digits.append(shared)
-    loops, loop_splits = _outer_loops(rest, digits)
-    loops += [loop(f"k{len(rest)}", steps), *([r] if is_long else [])]
-    splits[outer.number] = mixed((shared, share), (loop(f"k{len(rest)}", steps), rows * unroll), (u, rows), (ty, 1))
-    splits[inner.number] = mixed((r if is_long else None, span), (c, lanes * width), (tx, width), (v, 1))
-    kept = kept_digits([*digits, tx, ty, *loops, u, c, v], keep_threads=True)
-    fits = () if is_long or inner.extent.is_constant else (Guard(Affine.of(span) - inner.extent),)
-    return Proposal(
-        "planes",
-        tuple(parameters),
-        kept,
-        anchors(situation, splits | loop_splits),
-        loops=tuple(d.name for d in loops if d in kept),
-        guards=(*situation.divisible(inner.extent, width), *fits),
-        combines=combines,
-    )
-
-
-PLANE_THREADS, MOST_CHUNKS, AT_ONCE = 256, 4, 8
-"""Of a block that adds up rows side by side: its threads, the vectors of one row that a thread holds, and the elements
-that it has on their way."""
-
-
 def _lanes_of(situation: Situation, inner: AxisClass, width: int) -> tuple[int, int]:
     """(threads along a row, vectors that each holds of it at once) where a block works through many."""
     n = inner.size(situation.hints)
@@ -199,7 +143,7 @@ def _warps(n: int, width: int) -> int:
     return max(32, power_above(-(-n // width)))
 
 
-def _outer_loops(axes: list[AxisClass], blocks: list[Digit]) -> tuple[list[Digit], dict[int, Affine]]:
+def outer_loops(axes: list[AxisClass], blocks: list[Digit]) -> tuple[list[Digit], dict[int, Affine]]:
     """A loop per class; for one that is scanned in runs, in a run of the block's own, whose digit joins `blocks`."""
     digits, splits = list[Digit](), dict[int, Affine]()
     for n, axis in enumerate(axes):
@@ -226,7 +170,7 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], way: Wa
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
     digits, splits = block_digits(parallel, {a.number: shape.rows for a in parallel[:1]}, ty)
-    loops, loop_splits = _outer_loops([a for a in over if a is not inner], digits)
+    loops, loop_splits = outer_loops([a for a in over if a is not inner], digits)
     span = shape.lanes * shape.width
     if inner.scanned_by:  # prefix order: loop, thread, slot
         run = run_block(inner, digits)
@@ -251,64 +195,6 @@ def _rows(situation: Situation, inner: AxisClass, over: list[AxisClass], way: Wa
     )
 
 
-def _framed(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
-    """Rows that begin anywhere in memory, in aligned vectors, a block each.  Where results need them again they are not
-    held in registers, whose padding costs more than accesses of single elements: softmax of 20001 rows of 4093 bfloat16
-    takes 120 us on an H200 in frames, 101 without; of 4096 rows of 50257, in a loop, 350, and 522 held in clusters.
-    Other arrays along the rows, that begin elsewhere, undo it: weighted sums of 30000 rows of 5003 take 99 and 97 us.
-    """
-    parallel = situation.nearest(a for a in situation.axes if a not in over)
-    digits, splits = block_digits(parallel, {})
-    found = frame(situation, inner, splits)
-    if found is None or not found.is_common or len(over) > 1:
-        return []
-    again = comes_back(situation, over)
-    held = () if again else (Way.FULL, Way.TIGHT)
-    ways = (Way.USUAL, *held, Way.STREAM if _in_rounds(situation) else Way.FEW)
-    shapes = dict.fromkeys([framed_shape(situation, inner, found, way) for way in ways])
-    if again:
-        shapes = dict.fromkeys([shape for shape in shapes if shape.trips != Affine.of(1)])
-    return [_framed_rows(situation, inner, found, shape, digits, splits) for shape in shapes]
-
-
-def _in_rounds(situation: Situation) -> bool:
-    """Whether what is reduced depends on another reduction: a row goes by several times."""
-    after: set[int] = set()
-    for statement in situation.group.statements():
-        if any(read.source in after for read in statement.reads) and statement.is_reduction:
-            return True
-        if statement.is_reduction or any(read.source in after for read in statement.reads):
-            after.add(statement.id)
-    return False
-
-
-def _framed_rows(
-    situation: Situation,
-    inner: AxisClass,
-    framed: Frame,
-    shape: RowShape,
-    blocks: list[Digit],
-    outer: dict[int, Affine],
-) -> Proposal:
-    tx, c = thread("tx", 1, shape.lanes), slot("c", shape.chunks)
-    v, r = slot("v", shape.width), loop("r", shape.trips)
-    looped = shape.trips != Affine.of(1)
-    span = shape.lanes * shape.width
-    parts = ((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
-    splits = outer | {inner.number: mixed(*parts) - framed.shift}
-    return Proposal(
-        "rows",
-        (
-            *(("threads", shape.lanes), ("lanes", shape.lanes), ("chunks", shape.chunks)),
-            *(("vector", shape.width), ("frames", 1)),
-        ),
-        kept_digits([*blocks, tx, *([r] if looped else []), c, v], keep_threads=True),
-        anchors(situation, splits),
-        loops=("r",) if looped else (),
-        guards=shape.guards,
-    )
-
-
 def _columns(
     situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int, waves: int = 0
 ) -> Proposal | None:
@@ -326,7 +212,7 @@ def _columns(
     r = loop("r", (Affine.of(main.run) if main.run else main.extent).ceildiv(rows * unroll))
     order = [*parallel, inner] if cpu else situation.nearest([*parallel, inner])
     digits, splits = block_digits(order, {inner.number: lanes * width})
-    loops, loop_splits = _outer_loops(rest, digits)
+    loops, loop_splits = outer_loops(rest, digits)
     splits[inner.number] += mixed((tx, width), (v, 1))
     parameters = [("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)]
     combines: dict[str, Combination] = {}
