@@ -102,6 +102,8 @@ def _read(ops: Sequence[ir.Op], read: frozenset[str]) -> tuple[ir.Op, ...]:
         match op:
             case ir.Let(name=name) | ir.Load(name=name) | ir.Take(name=name) if name not in read:
                 continue
+            case ir.Contract(name=name) if name not in read:  # nor what it adds to
+                continue
             case ir.For(body=body):
                 found.append(replace(op, body=_read(body, read)))
             case ir.If(body=body, orelse=orelse):
