@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import roofline
-from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, PROGRAMS
+from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, LENGTHS, PROGRAMS
 
-SETS = {"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST, "atomics": ATOMICS}
+SETS = {"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST, "atomics": ATOMICS, "lengths": LENGTHS}
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 
 

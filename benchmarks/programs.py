@@ -92,6 +92,10 @@ def softmax(xp: Namespace, x: Array) -> Array:
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 
+def row_sum(xp: Namespace, x: Array) -> Array:
+    return xp.sum(x, axis=-1)
+
+
 def layernorm(xp: Namespace, x: Array, gain: Array, bias: Array) -> Array:
     centred = x - xp.mean(x, axis=-1, keepdims=True)
     variance = xp.mean(centred * centred, axis=-1, keepdims=True)
@@ -317,3 +321,23 @@ ATOMICS: tuple[Program, ...] = tuple(
 )
 """Sums whose blocks meet in memory, beside those that the last block finishes: no part of any other table, for their
 results need not have the same bits twice."""
+
+SHORT_ROWS, MIDDLE_ROWS = (10, 37, 50, 66, 101, 130, 200), (300, 301, 515, 1030, 1100)
+LONG_ROWS = (1540, 2050, 2051, 3001, 5002, 5004, 10004)
+
+
+def rows_of(length: int, dtype: str = "f32") -> Input:
+    """268 MB."""
+    return matrix(268_000_000 // (length * (2 if dtype == "bf16" else 4)), length, dtype)
+
+
+LENGTHS: tuple[Program, ...] = (
+    *(Program(f"softmax of {n}", softmax, (rows_of(n),)) for n in (*SHORT_ROWS, *MIDDLE_ROWS, *LONG_ROWS)),
+    *(
+        Program(f"softmax of {n} bf16", softmax, (rows_of(n, "bf16"),), 8e-3)
+        for n in (66, 101, 300, 1100, 2051, 5004)
+    ),
+    *(Program(f"sums of {n}", row_sum, (rows_of(n),)) for n in (101, 300, 1100, 2051)),
+    *(Program(f"layernorm of {n}", layernorm, (rows_of(n), vector(n), vector(n))) for n in (300, 1100, 2051)),
+)
+"""Rows of lengths that are no model's."""

@@ -13,6 +13,7 @@ from polyfuse import kernel as ir
 from polyfuse.bindings import Layout
 from polyfuse.cost import prices
 from polyfuse.cost.counts import Cost
+from polyfuse.explain.identity import plan_key
 from polyfuse.face.interpreted import run_plan
 from polyfuse.options import Options
 from polyfuse.plan import Plan
@@ -103,10 +104,13 @@ def test_each_kernel_of_a_plan_decides_for_itself() -> None:
     assert len(flags) == 2 and flags == [False, True], written
 
 
-def test_schedules_that_differ_in_it_are_different() -> None:
-    one, other = planned(scaled, LARGE), planned(scaled, "f32[2048, 4096]")
-    assert one.kernels[0].schedule.evict_last and not other.kernels[0].schedule.evict_last
-    assert replace(one.kernels[0].schedule, evict_last=False) != one.kernels[0].schedule
+def test_plans_that_differ_in_it_are_different() -> None:
+    """As they are to whoever asks whether two plans are the same decisions."""
+    plan = planned(scaled, LARGE)
+    without = plan_program(plan.scop.program, replace(H200, evict_last=False), Options(), [Layout()])
+    assert (policies(plan), policies(without)) == (1, 0)
+    assert plan.cost_analysis().seconds == without.cost_analysis().seconds
+    assert plan_key(plan) != plan_key(without)
 
 
 def test_an_array_that_a_result_is_stored_over_is_loaded_as_any_other() -> None:
