@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import roofline
+from benchmarks.more import MORE
 from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, LENGTHS, PROGRAMS
 
-SETS = {"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST, "atomics": ATOMICS, "lengths": LENGTHS}
+SETS = {
+    **{"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST},
+    **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE},
+}
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 
 

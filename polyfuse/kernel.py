@@ -72,7 +72,7 @@ Parameter = Union[ArrayParameter, SizeParameter, ScalarParameter]
 
 @dataclass(frozen=True, slots=True)
 class ThreadDigit:
-    """``$name = (thread // stride) % extent``; stride and extent are powers of two."""
+    """``$name = (thread // stride) % extent``; stride and extent are powers of two where threads combine anything."""
 
     name: str
     stride: int
@@ -128,7 +128,9 @@ class Load:
     `index` has one entry per array dimension: affine in digits and sizes, or a `Ref` to an integer value (a gather).
     Where `where` does not hold nothing is read and the slot gets `other`.  `vector` > 1: that many consecutive slots of
     the last axis on which the index depends are one access (unit stride, aligned, `where` and refs independent of it).
-    `cut`: `where` depends on that axis: of a vector that it cuts elements beside are read too, inside of the array.
+    `cut`: `where` depends on that axis: of a vector that it cuts elements beside are read too, inside of the array, and
+    may be anything where `other` is None.
+    `across`: vectors begin anywhere, and are made of the two aligned ones that they lie in.
     `span` > 1: aligned spans of that many elements of memory are one access, from which the slots that lie in it take
     theirs; what lies between them is read as well.
     """
@@ -142,6 +144,7 @@ class Load:
     vector: int = 1
     span: int = 1
     cut: bool = False
+    across: bool = False
 
 
 def cuts_at_one_place(condition: Affine, slot: str) -> bool:

@@ -89,6 +89,12 @@ class Placed:
         return self._digits
 
 
+def in_frame(entry: Affine) -> bool:
+    """Whether a place along a row depends on where the row begins in memory, see `polyfuse.strategies.frames`."""
+    divided = [atom.numerator for atom, _ in entry.terms if not isinstance(atom, str)]
+    return any(name.startswith("$") for numerator in divided for name in numerator.names())
+
+
 def window_index(holder: Placed, taker: Placed, slots: Collection[str]) -> tuple[tuple[tuple[str, ...], Affine], ...]:
     """Where in the registers of `holder` a ``take`` finds its elements: per dimension the slots along which the holder
     runs, outermost first, and the number wanted among what they count.  A slot along which both run alike is none of

@@ -6,6 +6,7 @@ masked; barriers and collective operations check that a whole block (or warp) ta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -247,11 +248,11 @@ class Execution:
     # ------------------------------------------------------------------------------------------ memory
     def _load(self, op: Load, active: Bools | None) -> Array:
         entries, used = self._indices(op.array, op.index, op.where, op.mask, active)
-        if op.vector > 1 and self.checks:
+        if op.vector > 1 and not op.across and self.checks:
             self._check_vectors(op.array, op.vector, entries, used, op.cut)
         if op.span > 1 and self.checks:
             self._check_spans(op, entries, used)
-        other = op.other.value if op.other is not None else 0
+        other = op.other.value if op.other is not None else math.nan if op.cut or op.across else 0
         element = self._element(op.array, entries, used)
         return self.memory[op.array].load(element, used, self._units(used), self.clock, other)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -68,7 +68,7 @@ class Runtime:
         own = (
             "thread block slots load store atomic advance shared full take constant cast bitcast scalar contract "
             "barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
-            "inside index64 evict_last copy_async commit_copies wait_copies"
+            "inside index64 evict_last copy_async commit_copies wait_copies load_across load_cut store_cut where_cut"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -186,8 +186,10 @@ class Runtime:
         element, used = self._elements(pointer, offset, tile, sizes, mask)
         return self._loaded(pointer, element, used, other)
 
-    def _loaded(self, pointer: Pointer, element: Ints, used: Bools, other: Operand) -> Fragment:
+    def _loaded(self, pointer: Pointer, element: Ints, used: Bools, other: Operand | None) -> Fragment:
+        """`other`: None for anything, of which nothing that is kept may depend."""
         compute = pointer.memory.dtype.compute
+        other = math.nan if other is None else other
         missing = float(other) if compute.is_float and isinstance(other, int) else other
         default = as_fragment(bool(missing) if compute.kind == "b" else missing, compute).array.reshape(-1)[0]
         return Fragment(pointer.memory.load(element, used, self._units(used), self.clock, default), compute)
@@ -214,13 +216,16 @@ class Runtime:
         end: Operand = 0,
         mask: Operand | None = None,
         sizes: Sequence[int] = (),
-        other: Operand = 0,
+        other: Operand | None = 0,
     ) -> Fragment:
         counted = self._counted(low, high, mask, tile.shape[-1])
         element, used = self._elements(pointer, offset, tile, sizes, counted, cut=True)
         if int(end.array.max() if isinstance(end, Fragment) else end) != math.prod(pointer.memory.shape):
             raise FragmentError(f"{pointer.memory.name} ends elsewhere")
         return self._loaded(pointer, element, used, other)
+
+    def load_across(self, pointer: Pointer, offset: Operand, tile: Tile, *bounds: Any, **options: Any) -> Fragment:
+        return self.load_cut(pointer, offset, replace(tile, vector=1), *bounds, **options)
 
     def store_cut(
         self,

@@ -39,7 +39,7 @@ _STRUCTURE = (
     "warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect inside scalar INF NAN"
 ).split()
 COPIES = ("copy_async", "commit_copies", "wait_copies")
-CUT = ("load_cut", "store_cut", "where_cut")
+CUT = ("load_across", "load_cut", "store_cut", "where_cut")
 ON_DEVICES = (*COPIES, *CUT, "evict_last")
 """What kernels of a GPU alone have, copies that run beside its threads, vectors that masks cut and a policy of its
 cache: the runtime of CPUs has none of it."""

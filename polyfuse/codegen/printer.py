@@ -202,7 +202,7 @@ class _Printer:
                 access = self.linearizer.access(array, index, where, mask, vector, span=span)
                 stored = self.expressions.fragment(value)
                 function = "store_cut" if cut else "store"
-                return Effect(self._call(function, array, access, stored, cut=where if cut else ()))
+                return Effect(self._call(function, array, access, stored, cut=where if cut else None))
             case AtomicUpdate(array, index, monoid, value, where, mask, vector):
                 axes = self.expressions.type_of(value).axes
                 access = self.linearizer.access(array, index, where, mask, vector, axes)
@@ -257,10 +257,12 @@ class _Printer:
         keywords: tuple[tuple[str, Node], ...] = ()
         if access.mask is not None and op.other is not None and op.other.value != 0:
             keywords = (("other", literal(op.other.value, op.other.dtype)),)
-        if not op.cut:
+        if not (op.cut or op.across):
             return self._assign((op.name,), self._call("load", op.array, access, None, keywords))
+        keywords = keywords if op.other is not None else (("other", Literal(None)),)
         keywords = (("end", self.linearizer.end(op.array)), *keywords)
-        return self._assign((op.name,), self._call("load_cut", op.array, access, None, keywords, cut=op.where))
+        function = "load_across" if op.across else "load_cut"
+        return self._assign((op.name,), self._call(function, op.array, access, None, keywords, cut=op.where))
 
     def _copy(self, op: AsyncCopy) -> Call:
         """The cells, as ``buffer, offset, tile``, then what is copied into them, as a load."""
@@ -290,18 +292,18 @@ class _Printer:
         value: Node | None,
         keywords: tuple[tuple[str, Node], ...] = (),
         leading: tuple[Node, ...] = (),
-        cut: Sequence[Affine] = (),
+        cut: Sequence[Affine] | None = None,
     ) -> Call:
         arguments = [*leading, Name(self.names[array]), access.offset, Name(self.tiles.name(access.layout))]
         if value is not None:
             arguments.append(value)
-        if cut:
+        if cut is not None:
             bounds = self.expressions.cut(cut)
             arguments += [bounds.low, bounds.high]
             keywords = (*bounds.keywords, *keywords)
         elif access.mask is not None:
             keywords = (("mask", access.mask), *keywords)
-        if access.sizes and cut:
+        if access.sizes and cut is not None:
             keywords = (*keywords, ("sizes", Items(access.sizes)))
         elif access.sizes:
             arguments.append(Items(access.sizes))

@@ -77,13 +77,19 @@ def _thread(kernel: Kernel) -> Node:
 
 
 def _thread_digit(digit: ThreadDigit, kernel: Kernel) -> Node:
-    """``thread() >> shift & mask``, each where it does something."""
+    """``thread() >> shift & mask``, each where it does something; ``thread() // 5 % 3`` where these are no bits."""
     node = _thread(kernel)
     if digit.stride > 1:
-        node = Binary(">>", node, Literal(digit.stride.bit_length() - 1))
+        bits = _is_power(digit.stride)
+        node = Binary(">>" if bits else "//", node, Literal(digit.stride.bit_length() - 1 if bits else digit.stride))
     if digit.stride * digit.extent < kernel.threads:
-        node = Binary("&", node, Literal(digit.extent - 1))
+        bits = _is_power(digit.extent)
+        node = Binary("&" if bits else "%", node, Literal(digit.extent - 1 if bits else digit.extent))
     return node
+
+
+def _is_power(n: int) -> bool:
+    return n & (n - 1) == 0
 
 
 def _loops(body: Sequence[Op]) -> Iterator[str]:

@@ -17,12 +17,14 @@ from math import ceil, gcd, prod
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.cost.counts import Sizes
-from polyfuse.schedule import Digit, KernelSchedule, Placed
+from polyfuse.schedule import Digit, KernelSchedule, Placed, in_frame
 from polyfuse.scop import Scop
 from polyfuse.spans import Step, spans
 from polyfuse.target import Target
 
 LINE = 128  # bytes
+CUT, ACROSS = 20, 40
+"""Instructions beside a vector that the ends of rows cut, and beside one that begins anywhere and is made of two."""
 WORD, NARROW = 4, 2.0
 """Bytes below which an access of a lane to what lies beyond the cache takes it so many times as long: what a warp
 touches begins anywhere in a sector and ends anywhere in another one.  On an H200, rows of 8191 bfloat16 scaled, cropped
@@ -105,6 +107,8 @@ def _lines(
     last = move.place[-1] if move.place else Affine.of(0)
     assert isinstance(last, Affine)
     slot, most = _vector(scop, schedule, move, last, sizes)
+    across = wide is None and most == 1 and is_across(schedule, move, last, itemsize)
+    slot, most = (slot, schedule.of_kind("slot")[-1].count) if across else (slot, most)
     vector = wide.width if wide else min(most, max(1, target.vector_bytes // itemsize))
     within = wide.slots if wide else {slot: 1}
     span, apart, lanes, steps = vector * itemsize, 1, 1, list[tuple[int, int]]()
@@ -134,7 +138,21 @@ def _lines(
     if vector * itemsize < WORD and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
         per_warp *= NARROW
     issued = accesses * _inside(scop, move, sizes)
-    return per_warp * issued, issued
+    further = ACROSS if across else CUT if most > 1 and in_frame(last) else 0
+    return (2 if across else 1) * per_warp * issued, issued * (1 + further)
+
+
+def is_across(schedule: KernelSchedule, move: Placed, last: Affine, itemsize: int) -> bool:
+    """Whether a load of less than words takes the innermost slots as vectors that begin anywhere, in frames of another
+    array."""
+    slots = schedule.of_kind("slot")
+    if move.role != "load" or not in_frame(last) or not slots or not all(isinstance(e, Affine) for e in move.place):
+        return False
+    name, count = f"${slots[-1].name}", slots[-1].count
+    held = [a for a, _ in last.terms if not isinstance(a, str) and name in a.numerator.names()]
+    alone = not held and not any(name in e.names() for e in move.place[:-1] if isinstance(e, Affine))
+    fits = itemsize < WORD and count * itemsize >= 2 * WORD and count & (count - 1) == 0
+    return alone and last.coefficient(name) == 1 and fits
 
 
 SECTOR = 32  # bytes the memory system moves at least
@@ -220,8 +238,14 @@ def _vector(
     if slot is None or not slot.count or last.coefficient(f"${slot.name}") != 1:  # none: an empty dimension
         return "", 1
     width, name = slot.count, f"${slot.name}"
+    if width & (width - 1):
+        return "", 1  # no access has three elements
     rest = last.substitute({name: 0})
     shape = scop.shape(move.value)
+    if in_frame(last) and slot is schedule.of_kind("slot")[-1]:  # in frames of memory
+        place = sizes.position(scop, move) - Affine.symbol(name)
+        framed = place.constant % width == 0 and all(f % width == 0 for _, f in place.terms)
+        return (name, width) if framed else ("", 1)
     rows = len(shape) == 1 or shape[-1].evaluate(sizes.hints) % width == 0
     start = rest.substitute({a: n for a, n in sizes.hints.items() if a in rest.names()})
     aligned = start.constant % width == 0 and all(f % width == 0 for _, f in start.terms)

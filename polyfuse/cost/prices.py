@@ -23,7 +23,7 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
-from polyfuse.cost.l1 import l1_accesses
+from polyfuse.cost.l1 import WORD, l1_accesses
 from polyfuse.cost.middle import chosen, decided, of_the_middle
 from polyfuse.cost.phases import (
     PHASES,
@@ -41,7 +41,7 @@ from polyfuse.cost.phases import (
     waiting,
 )
 from polyfuse.cost.registers import least_registers, moments, register_need
-from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, Traffic, bytes_of_thread, traffic_of
+from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
@@ -58,9 +58,6 @@ READ, WRITTEN = 0.915, 1.085
 """Times that a byte takes which a kernel reads or writes, over the mean of a copy.  On an H200, beyond 8 us: sums of 1
 and 2 GB read 4.64 to 4.73 TB/s; 2 reads and a write, copies, a read and 2 writes leave 3.9 to 4.05 TB/s for writes."""
 
-TORN = 0.4
-"""Of the bandwidth of the last-level cache, what stores of parts of its sectors reach.  On an H200, of float32 16 bytes
-apart, a quarter of each sector: x.T * 2 of 8191 x 8193 297 us, x + y.T 289, 95 million turned elements 456."""
 MIXED, STREAMED, WHOLE = 3, 2, 2
 """Loads of a kernel leave the last-level cache last where it reads at most so many times what it writes, moves so many
 times what the cache holds, and has that much time for its first-level caches.  On an H200, of float32: copies of 268 MB
@@ -80,6 +77,16 @@ UNROLLED = 1.6
 AT_ONCE, MOST_UNROLLED = 16, 4
 """Loads of single elements that the compiler puts together from several trips, and the most trips: column sums of 20001
 x 4093 float32 on an H200, four loads a trip in 64 blocks of 512 threads, take 121 us."""
+CUT_ROWS, NARROW_ROWS = 1.9, 2.0
+"""Times the operations of rows that begin anywhere and are held in vectors: which elements of the first vector and the
+last one count is asked for each reduction.  On an H200, of 268 MB of bfloat16: softmax of rows of 2047, of which five
+chunks of 512 elements hold four, 191 us, of 3001, in three of 1024, 141.  And of rows that are held in elements of less
+than a word: of 2047 169, of 1555, a quarter of whose 2048 are padding, 216; in vectors 188."""
+SHARED_ROWS, DEEP = 1.35, 1024
+"""Times that products of rows with few columns take, and elements of a row for as much again: lanes read a row
+together, so that an access of a warp brings 16 bytes of each of a few rows.  On an H200, of float32: a million rows of
+64 times 16 columns 126 us, of 128 times 8 273, of 64 times 64 361; 300,000 of 256 times 32 231, 200,000 of 768 times 10
+389."""
 STORING = 0.5
 """The same in a loop of a prefix, which stores in every trip: cumsum of 64 x 4096 x 1024 along axis 1, 128 bytes at
 once in each of 16,384 threads, takes 1415 us on an H200."""
@@ -112,6 +119,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
+    slower = _in_shared_rows(schedule, sizes)
+    terms = {name: slower * seconds for name, seconds in terms.items()}
     turns = _in_turn(scop, middle, target, sizes, moved.in_flight, blocks, terms["compute"]) / max(1, occupancy)
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
     torn = moved.torn / (TORN * target.l2_bandwidth * min(1.0, blocks / target.processors))
@@ -129,7 +138,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     elif fill < 0.5 and bound in ("memory", "cache"):
         bound = "latency"
     read, written, cached = moved.read, moved.written, moved.cache_read
-    last = bound == "memory" and _leaves_reads(target, moved, terms["memory"], lines)
+    last = bound == "memory" and _leaves_reads(target, moved, terms["memory"] / slower, lines)
     return Cost(read, written, cached, flops, registers, shared, occupancy, blocks, seconds, bound, last)
 
 
@@ -182,8 +191,11 @@ def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
         return UNROLLED
     if any(p.role == "partial" for p in schedule.placed):
         return 1.0
-    loads = sum(sizes.product(p.digits(), ("slot",)) for p in schedule.placed if p.role == "load" and p.path)
-    return max(UNROLLED, min(MOST_UNROLLED, AT_ONCE / max(1, loads)))
+    inside = [p for p in schedule.placed if p.role == "load" and p.path]
+    loads = sum(sizes.product(p.digits(), ("slot",)) for p in inside)
+    trips = min((sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in inside), default=1)
+    most = min(MOST_UNROLLED, trips / MOST_UNROLLED)  # what is left over goes by one by one
+    return max(min(UNROLLED, most), min(most, AT_ONCE / max(1, loads)))
 
 
 def _terms(
@@ -215,6 +227,7 @@ def _terms(
         target.bandwidth * fill
     )
     compute = max(flops, 2 * issued) / (target.flops * busy)  # a fused multiply-add is two operations
+    compute *= _held_apart(scop, schedule)
     compute += combined_in_trips(scop, schedule, sizes) * schedule.block_threads * blocks / (target.flops * busy)
     memory += moved.again / (target.l2_bandwidth * fill)
     memory *= overlap(scop, schedule, target, sizes, occupancy) * picking(scop, schedule, target, sizes)
@@ -231,6 +244,25 @@ def _terms(
     cache = (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
     return {"memory": memory, "cache": cache, "compute": compute}
 
+
+def _in_shared_rows(schedule: KernelSchedule, sizes: Sizes) -> float:
+    """Times that products of rows with few columns take."""
+    if schedule.strategy != "row_tiles":
+        return 1.0
+    steps = sizes.product(frozenset(sizes.extent), ("loop",))
+    return SHARED_ROWS * (1 + dict(schedule.parameters)["depth"] * steps / DEEP)
+
+
+def _held_apart(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times the operations of rows that are held and are no whole vectors."""
+    tile = dict(schedule.parameters)
+    if schedule.of_kind("loop") or "chunks" not in tile:
+        return 1.0
+    if tile.get("frames"):
+        return CUT_ROWS
+    loads = [p for p in schedule.placed if p.role == "load" and p.digits()]
+    narrow = any(scop.dtype(p.value, p.component).itemsize < WORD for p in loads)
+    return NARROW_ROWS if narrow and tile.get("vector") == 1 else 1.0
 
 def _registers(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[int, int]:
     """(registers of a thread, how many values it spills in all its trips) under the bound that the launch sets for its

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, names_of
-from polyfuse.bindings import FAULT, Layout
+from polyfuse.bindings import FAULT, Guard, Layout
 from polyfuse.dtypes import DType, i32
 from polyfuse.lower.environment import ArrayUse, Environment, counter_name, election_of, summed_digit
 from polyfuse.lower.inspect import affine_names, flatten, value_references
@@ -32,6 +32,7 @@ def array_uses(
     """By (value, component, loaded)."""
     moves = [p for p in schedule.placed if p.role in ("load", "store", "atomic")]
     found: dict[tuple[int, int, bool], ArrayUse] = {}
+    known = _known_sizes(schedule)
     names: set[str] = set()  # component 1 of `a` and component 0 of `a_1` would both be a_1
     for move in sorted(moves, key=lambda p: (p.role != "load", p.value, p.component)):
         key = (move.value, move.component, move.role == "load")
@@ -43,10 +44,23 @@ def array_uses(
         while name in names:
             name = f"{name}_"
         names.add(name)
-        shape, dtype = scop.shape(move.value), scop.dtype(move.value, move.component)
+        shape = tuple([extent.substitute(known) for extent in scop.shape(move.value)])
+        dtype = scop.dtype(move.value, move.component)
         layout = layouts.get(move.value, Layout())
         found[key] = ArrayUse(name, move.value, move.component, shape, dtype, layout, move.role == "load")
     return found
+
+
+def _known_sizes(schedule: KernelSchedule) -> dict[str, int]:
+    """Sizes that the guards leave one value: what a thread takes whole lies at distances known to the compiler then."""
+    least, most = dict[str, int](), dict[str, int]()
+    for guard in schedule.guards:
+        if isinstance(guard, Guard) and not (guard.modulus or guard.advisory) and len(guard.expression.terms) == 1:
+            ((name, factor),) = guard.expression.terms
+            if isinstance(name, str) and abs(factor) == 1:
+                bounds = least if factor == 1 else most
+                bounds[name] = -factor * guard.expression.constant
+    return {name: value for name, value in least.items() if most.get(name) == value}
 
 
 def share_uses(scop: Scop, schedule: KernelSchedule) -> dict[tuple[int, int], ArrayUse]:
@@ -92,7 +106,8 @@ def parameters(
     arrays, sizes = array_parameters(env, scratch)
     wanted = affine_names(body) | names_of(grid[:-1])  # several grid axes are decoded in the kernel
     products = {name for name, _ in env.scop.program.derived}  # which the launch evaluates, with grid and shapes
-    cut = {op.array for op in flatten(body) if isinstance(op, ir.Load) and op.cut}  # read up to the array's end
+    loads = [op for op in flatten(body) if isinstance(op, ir.Load)]
+    cut = {op.array for op in loads if op.cut or op.across}  # they are read up to the array's end
     wanted |= names_of(n for a in arrays for n in a.shape if a.name in cut)
     wanted |= (names_of(grid) | names_of(n for a in arrays for n in a.shape)) & products
     if any(isinstance(op, ir.AtomicUpdate) and op.array == FAULT for op in flatten(body)):

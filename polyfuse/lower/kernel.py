@@ -32,6 +32,7 @@ from polyfuse.lower.fold import folded
 from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.moves import index_sites
+from polyfuse.lower.open_ends import with_open_ends
 from polyfuse.lower.reductions import PEERS
 from polyfuse.lower.tree import lower_body
 from polyfuse.options import Options
@@ -70,7 +71,7 @@ def lower(
     env = _environment(scop, schedule, layouts, options, first_site)
     body = folded(lower_body(env))
     body = needed(body) if env.taken else body  # the differences that exponentials were to be taken of
-    body = guarded(body, [s.name for s in env.slots])
+    body = with_open_ends(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
     grid, scratch = _grid(schedule), scratch_uses(env)
     kernel = ir.Kernel(
         name=schedule.name,

@@ -9,10 +9,12 @@ from polyfuse.dtypes import bool_, i32
 from polyfuse.expr import DataIndex
 from polyfuse.lower.environment import ArrayUse, Environment, affine_entry, held_name, once, once_threads
 from polyfuse.lower.spans import VECTOR_BYTES, span_access
-from polyfuse.lower.vectors import hoist_from_vector, vector_width
-from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, window_index
+from polyfuse.lower.vectors import hoist_from_vector, vector_slot, vector_width
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, in_frame, window_index
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Ref
+
+WORD = 4  # bytes
 
 
 def load(env: Environment, placed: Placed) -> list[ir.Op]:
@@ -21,9 +23,12 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     where = env.context.inside([e for e, _ in affine], [n for _, n in affine])
     fill = Const(False if use.dtype.kind == "b" else 0, use.dtype.compute)
     if len(affine) == len(placed.place):
-        width, span, where = wide_access(env, placed.place, use, where, whole=False)
-        cut = is_cut(env, width, where)
-        return [ir.Load(placed.name, use.name, tuple(e for e, _ in affine), where, None, fill, width, span, cut)]
+        index: tuple[Affine | Ref, ...] = tuple(e for e, _ in affine)
+        width, span, conditions = wide_access(env, placed.place, use, where, whole=False)
+        if (width, span) == (1, 1) and (across := width_across(env, placed.place, use, where)) > 1:
+            return [ir.Load(placed.name, use.name, index, where, None, fill, across, across=True)]
+        cut = is_cut(env, width, conditions)
+        return [ir.Load(placed.name, use.name, index, conditions, None, fill, width, span, cut)]
     consumer, read = reader(env, placed)
     if read.bounds == "assume":  # of instances that exist; what padded ones compute was never promised
         where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
@@ -70,7 +75,7 @@ def wide_access(
 ) -> tuple[int, int, tuple[Affine, ...]]:
     """Slots that are one vector, or else elements that are one span, and the conditions of the access.  A CPU core
     makes vectors of its own."""
-    width, conditions = vector_access(env, place, use, where)
+    width, conditions = vector_access(env, place, use, where, may_cut=True)
     itemsize = use.dtype.itemsize
     plain = use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES and env.schedule.block_threads > 1
     if width > 1 or not plain or itemsize >= VECTOR_BYTES:
@@ -84,8 +89,11 @@ def vector_access(
     use: ArrayUse,
     where: tuple[Affine, ...],
     varying: frozenset[str] = frozenset(),
+    *,
+    may_cut: bool = False,
 ) -> tuple[int, tuple[Affine, ...]]:
-    """How many slots one access takes, and its conditions: the same for all of them where it takes several.
+    """How many slots one access takes, and its conditions: the same for all of them where it takes several, unless
+    those of a vector `may_cut` it.
 
     `varying`: digits that data indices depend on.  Slots of which each has an index of its own are no vector, nor are
     those around a slot over which an index or a condition varies: a vector is the innermost slot of its access.
@@ -96,8 +104,8 @@ def vector_access(
     if slot is None or slot.name in varying or use.layout.alignment < min(16, width * use.dtype.itemsize):
         return 1, where
     hoisted = hoist_from_vector(where, slot, env.context)
-    if hoisted is None and not varying and is_framed(place) and slot is env.slots[-1]:
-        return width, where  # the ends of a row cut vectors
+    if hoisted is None and may_cut and slot is env.slots[-1] and _may_be_cut(env, place, where):
+        return width, where  # the ends of a row, or of the array, cut vectors
     if hoisted is None:
         return 1, where
     within = {s.name for s in env.slots[env.slots.index(slot) + 1 :]}
@@ -105,9 +113,28 @@ def vector_access(
     return (1, where) if within & (varying | conditions) else (width, hoisted)
 
 
+def width_across(
+    env: Environment, place: tuple[PlaceEntry, ...], use: ArrayUse, where: tuple[Affine, ...]
+) -> int:
+    """How many slots are a vector that begins anywhere, of rows in frames of another array; 1: they are none."""
+    slot, plain = vector_slot(place, env.slots), use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES
+    if slot is None or slot is not env.slots[-1] or not (plain and is_framed(place)):
+        return 1
+    fits = use.dtype.itemsize < WORD and slot.count * use.dtype.itemsize >= 2 * WORD
+    return slot.count if fits and _may_be_cut(env, place, where) else 1
+
+
+def _may_be_cut(env: Environment, place: tuple[PlaceEntry, ...], where: tuple[Affine, ...]) -> bool:
+    """Whether vectors of a device's kernel are cut, each at one place: of rows that begin anywhere, and of an array of
+    one row.  A CPU core masks vectors of its own."""
+    name = f"${env.slots[-1].name}"
+    at_one_place = all(ir.cuts_at_one_place(w, name) for w in where if name in w.names())
+    return at_one_place and env.schedule.block_threads > 1 and (is_framed(place) or len(place) == 1)
+
+
 def is_framed(place: tuple[PlaceEntry, ...]) -> bool:
     """Whether the last dimension is dealt by where its rows begin in memory, see `polyfuse.strategies.frames`."""
-    return bool(place) and isinstance(place[-1], Affine) and not place[-1].is_linear
+    return bool(place) and isinstance(place[-1], Affine) and in_frame(place[-1])
 
 
 def is_cut(env: Environment, width: int, where: tuple[Affine, ...]) -> bool:

@@ -25,7 +25,7 @@ from polyfuse.expr import DataIndex, IndexEntry
 from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan
 from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, without_floors
 from polyfuse.places.cells import waiting_in_cells
-from polyfuse.places.grid import dealt, dealt_over, finished_in
+from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
 from polyfuse.places.order import order_tree, with_barriers
 from polyfuse.places.passes import Path, passes_of
 from polyfuse.places.proposal import Group, Proposal, Staging
@@ -83,7 +83,8 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     builder = _Builder(group, proposal)
     builder.run()
     placed = tuple([builder.finished(d) for d in builder.drafts.values()])
-    digits = tuple(sorted(builder.digits.values(), key=_slot_order))
+    order = _slots_of_ends if proposal.border else _slot_order
+    digits = tuple(sorted(builder.digits.values(), key=order))
     digits, placed, boxes = refine_threads(digits, placed, tuple(builder.boxes))
     return KernelSchedule(
         name=name,
@@ -113,6 +114,12 @@ def _slot_order(digit: Digit) -> tuple[int, str]:
     if digit.kind != "slot" or not (is_window_slot(digit.name) or digit.name.startswith("w")):
         return 0, ""
     return (1, digit.name) if is_window_slot(digit.name) else (2, "")
+
+
+def _slots_of_ends(digit: Digit) -> tuple[int, str]:
+    """The same, what counts shares of blocks before all: the slots of a vector that the end of an array cuts are last.
+    """
+    return (-1, "") if digit.kind == "slot" and is_share_slot(digit.name) else _slot_order(digit)
 
 
 class _Builder:

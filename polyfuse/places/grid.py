@@ -55,6 +55,11 @@ def finished_in(group: Group, over_blocks: Mapping[int, str]) -> dict[int, str]:
     return found
 
 
+def is_share_slot(name: str) -> bool:
+    """Whether a slot counts the shares that a thread reads at once, see `dealt`."""
+    return name[:1] == "q" and name[1:].isdecimal()
+
+
 def dealt(along: str, proposal: Proposal, digits: dict[str, Digit]) -> tuple[Affine, str]:
     """The number of the block whose share a thread reads, and the loop over it, empty where there is none.  New digits
     are added to `digits`."""

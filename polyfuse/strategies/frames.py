@@ -3,7 +3,8 @@
     x[i, j] of rows of 8*k + 7 halves:   j = 8*t + v - (7*i mod 8)
 
 Lane t of row i has the elements of one aligned vector, whatever the row; the first and the last vector of a row are
-cut.  Arrays whose rows begin elsewhere, as a row of gains that all rows share, are read element by element.
+cut.  Of arrays whose rows begin elsewhere, as a row of gains that all rows share, vectors lie across two aligned ones,
+of which they are made.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ class Frame:
         return extent + (self.width - 1)
 
 
-def frame(situation: Situation, inner: AxisClass, splits: Mapping[int, Affine]) -> Frame | None:
-    """The frame of rows along `inner` in which most bytes lie in aligned vectors; None where single elements are as
-    good.  `splits`: the places of other classes."""
-    width = situation.widest
+def frame(
+    situation: Situation, inner: AxisClass, splits: Mapping[int, Affine], parts: int = 1
+) -> Frame | None:
+    """The frame of rows along `inner` in which most bytes lie in aligned vectors, or halves of vectors where `parts` is
+    2; None where single elements are as good.  `splits`: the places of other classes."""
+    width = situation.widest // parts
     if situation.target.kind == "cpu" or "vector" in situation.tiles or inner.scanned_by:
         return None
     itemsize = min(situation.long_itemsizes, default=WORD)

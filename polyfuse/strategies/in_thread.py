@@ -16,14 +16,17 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import THREADS, anchors, kept_digits, rows_first
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 
+IN_FLIGHT = 32
+"""Bytes that a thread has on its way at least, where it makes several results that lie apart."""
 MOST = 32
 """Elements that a thread reduces, for all its results together: these are a vector of neighbours where that fits."""
 
 
-FEW = 4
-"""Elements up to which their number may be a symbol, where only sums are stored: of coordinates or colours, with a
-kernel for each.  (All that is stored of short rows has a kernel among those for longer rows, which are few.)  Windows,
-reductions over several dimensions, may have `MOST`: a program has few kinds of them."""
+FEW, MANY = 4, 16
+"""Elements up to which their number may be a symbol, where only sums are stored, where there is little to do and much:
+of coordinates or colours, with a kernel for each.  (All that is stored of short rows has a kernel among those for
+longer rows, which are few.)  Windows, reductions over several dimensions, may have `MOST`: a program has few kinds of
+them."""
 
 
 def in_thread(situation: Situation) -> list[Proposal]:
@@ -37,10 +40,11 @@ def in_thread(situation: Situation) -> list[Proposal]:
     if any(a not in over and a not in kept for a in axes):
         return []
     symbolic = [a for a in over if not a.extent.is_constant]
-    if any(_is_stored(situation, a) for a in symbolic):
+    if any(is_stored_along(situation, a) for a in symbolic):
         return []
     counts = [a.size(situation.hints) for a in over]
-    most = FEW if symbolic and len(over) == 1 else MOST
+    many = MANY if situation.has_much and situation.inner not in over else FEW  # else lanes read a row side by side
+    most = many if symbolic and len(over) == 1 else MOST
     if not 1 <= prod(counts) <= most:
         return []
     found = [_proposal(situation, kept, [], over, counts)]
@@ -50,7 +54,7 @@ def in_thread(situation: Situation) -> list[Proposal]:
     return found
 
 
-def _is_stored(situation: Situation, axis: AxisClass) -> bool:
+def is_stored_along(situation: Situation, axis: AxisClass) -> bool:
     """Whether results run along a class."""
     of, roots = situation.classes.of, [s for s in situation.group.statements() if s.id in situation.group.roots]
     return any(of[root.id, d] is axis for root in roots for d in root.kept)
@@ -69,15 +73,20 @@ def _proposal(
     in accesses of 16 bytes that lie 48 apart, 99 so; in float64 135 and 95; orbits, 960 MB, 277 and 233.
     """
     inner, others = kept[-1], list(kept[:-1])
-    width = min(situation.width(inner.extent, flat=not others), power_below(max(1, MOST // prod(counts))))
+    flat = not others and situation.inner in over  # what lies along rows of results begins anywhere
+    width = min(situation.width(inner.extent, flat=flat), power_below(max(1, MOST // prod(counts))))
     odd = prod(counts) != power_below(prod(counts))
-    if rows or odd and any(_is_stored(situation, a) for a in over):
+    if rows or odd and any(is_stored_along(situation, a) for a in over):
         width = 1  # rows lie between the elements of neighbours
     threads = power_below(situation.tiles.get("threads", THREADS))
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
     tx, ty, v = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes), slot("v", width)
-    b = block("b0", inner.extent.ceildiv(lanes * width))
-    digits, splits = [b], {inner.number: mixed((b, lanes * width), (tx, width), (v, 1))}
+    loaded = prod(counts) * width * min(situation.long_itemsizes, default=1)
+    apart = situation.inner in over or rows or not situation.has_much or situation.tiles
+    u = slot("u", 1 if apart else power_below(IN_FLIGHT // loaded))
+    span = u.count * lanes * width
+    b = block("b0", inner.extent.ceildiv(span))
+    digits, splits = [b], {inner.number: mixed((b, span), (u, lanes * width), (tx, width), (v, 1))}
     for k, axis in enumerate(rows_first(situation, others, ty.count)):
         step = ty.count if k == 0 else 1
         b = block(f"b{k + 1}", axis.extent.ceildiv(step))
@@ -86,12 +95,17 @@ def _proposal(
     whole = [slot(f"o{k}", axis.size(situation.hints)) for k, axis in enumerate(rows)]
     summed = [slot(f"s{k}", count) for k, count in enumerate(counts)]
     splits |= {axis.number: mixed((s, 1)) for axis, s in zip((*rows, *over), (*whole, *summed), strict=True)}
-    slots = [v, *whole, *summed] if situation.inner in over else [*summed, v, *whole]  # neighbours in memory last
+    slots = [v, *whole, *summed] if situation.inner in over else [u, *summed, v, *whole]  # neighbours in memory last
     few = [(a, s.count) for a, s in zip((*rows, *over), (*whole, *summed), strict=True) if not a.extent.is_constant]
     exact = tuple(Guard(side) for a, count in few for side in (a.extent - count, -a.extent + count))
     return Proposal(
         "in_thread",
-        (("threads", threads), *[("columns", s.count) for s in whole], ("vector", width)),
+        (
+            ("threads", threads),
+            *[("columns", s.count) for s in whole],
+            *([("unroll", u.count)] if u.count > 1 else []),
+            ("vector", width),
+        ),
         kept_digits([*digits, tx, ty, *slots], keep_threads=True),
         anchors(situation, splits),
         guards=(*(situation.divisible(inner.extent, width) if others else ()), *exact),

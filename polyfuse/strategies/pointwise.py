@@ -61,6 +61,8 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
         yield _gpu(situation, axes, inner, _Way(most_unrolled=1))
     if _ends_short(situation, axes, inner):
         yield _gpu(situation, axes, axes[-1])
+    if len(axes) > 1 and _is_exact(situation, axes[-1]):
+        yield _gpu(situation, axes, axes[-1], _Way(exact=True))
     for taken in whole(situation, axes, inner):
         yield _gpu(situation, axes, taken.inner, _Way(whole=taken))
     if part := _part(situation, inner):
@@ -71,6 +73,17 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
 
 SHORT = 8
 """Elements of rows that neighbouring threads have one each of, whatever else runs along longer ones."""
+
+
+EXACT_THREADS, LONGEST_EXACT = 256, 16
+"""Of a block whose rows have a thread for each element, at most, and elements of such rows."""
+
+
+def _is_exact(situation: Situation, row: AxisClass) -> bool:
+    """Whether rows get a kernel of their own, whose lanes are as many as their elements and no power of two."""
+    count = row.size(situation.hints)
+    is_own = situation.has_much or row.extent.is_constant
+    return is_own and count <= LONGEST_EXACT and count != power_below(count)
 
 
 def _ends_short(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> bool:
@@ -170,6 +183,12 @@ def _tile(
         unroll, width = way.whole.unroll, way.whole.vector
     unroll = asked.get("unroll", unroll)
     lanes = min(threads, power_above(-(-max(1, way.part or size) // width)))
+    if way.exact:
+        warp = situation.target.warp
+        width, unroll, lanes = 1, in_flight // itemsize, size
+        threads = max(1, EXACT_THREADS // (size * warp)) * size * warp
+    elif others and not way.part and way.whole is None and "threads" not in asked:
+        lanes = _filled(lanes, size, width, itemsize)
     tile = _Tile(threads, width, unroll, lanes)
     near = list(others[-1:]) if others and tile.span * itemsize < LINE and size <= lanes * width else []
     if near and 1 < (count := near[0].size(hints)) < tile.rows:
@@ -188,14 +207,23 @@ def _tile(
     return (replace(tile, unroll=size // way.part) if way.part else tile), [*near, *rest]
 
 
+def _filled(lanes: int, size: int, width: int, itemsize: int) -> int:
+    """So many lanes along a row of `size`, or fewer that read whole lines of it, where a third would find nothing."""
+    found = lanes
+    while 3 * size < 2 * found * width * -(-size // (found * width)) and found * width * itemsize > LINE:
+        found //= 2
+    return found if 3 * size >= 2 * found * width * -(-size // (found * width)) else lanes
+
+
 @dataclass(frozen=True, slots=True)
 class _Way:
     """How a proposal differs from the usual one.  `part`: the threads are dealt to the elements of a part of a row, of
     which a thread takes all, see `_part`.  `whole`: classes along which a thread takes all.  `prologue`: classes that
-    every block sums first."""
+    every block sums first.  `exact`: a thread for every element of a row, no more."""
 
     most_unrolled: int = 2 * BYTES_IN_FLIGHT
     prologue: Sequence[AxisClass] = ()
+    exact: bool = False
     part: int = 0
     whole: Whole | None = None
 
@@ -224,7 +252,7 @@ def _gpu(
         step = math.prod(d.count for d, _ in parts)
         digits.append(block(f"b{k + 1}", axis.extent.ceildiv(step)))
         splits[axis.number] = mixed((digits[-1], step), *parts)
-    b = block("b0", inner.extent.ceildiv(tile.span))
+    b = block("b0", ONE if way.exact else inner.extent.ceildiv(tile.span))
     splits[inner.number] = mixed((b, tile.span), (u, tile.lanes * tile.width), (tx, tile.width), (v, 1))
     guards: tuple[AnyGuard, ...] = situation.divisible(inner.extent, tile.width) if len(axes) > 1 else ()
     guards = tuple(dict.fromkeys((*guards, *situation.aligned(inner, tile.width))))
@@ -233,6 +261,8 @@ def _gpu(
         columns.append(slot(f"o{k}" if k else "o", axis.size(situation.hints)))
         splits[axis.number] = mixed((columns[-1], 1))
         guards = (*guards, *exactly(axis.extent, columns[-1].count))
+    if way.exact:
+        guards = (*guards, *exactly(inner.extent, tile.lanes))
     summed, prologue_splits, bounds = _prologue(situation, way.prologue, tile.threads)
     return Proposal(
         "pointwise",

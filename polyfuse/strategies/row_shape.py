@@ -271,7 +271,8 @@ def _padded(row: _Row) -> _Class:
     longest, is_power = units * row.width, units & (units - 1) == 0
     lanes = max(power_above(-(-longest // (FULL_LANE if is_power else PADDED_LANE))), PIECE)
     if not row.whole:  # lanes that follow each other read a line
-        lanes = max(lanes, min(row.situation.target.warp, power_below(longest // SHORT_LANE)))
+        each = max(1, SHORT_LANE * row.itemsize // 4) if row.width == 1 else SHORT_LANE
+        lanes = max(lanes, min(row.situation.target.warp, power_below(longest // each)))
     while longest // lanes * row.loaded() >= 4 * LOADED and lanes < LOOPED[False][0]:
         lanes *= 2
     lanes = min(lanes, units & -units)

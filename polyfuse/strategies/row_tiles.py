@@ -21,12 +21,12 @@ from polyfuse.strategies.reads import loaded_along
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 THREADS = 256
-ROWS = (4, 2)
-"""Of a thread."""
-DEPTH = 4
-"""Elements of a row of `x` that a thread loads at once."""
-COLUMNS = 128
-"""Of a row that the threads of a block hold at most."""
+TILES = ((8, 4), (4, 8), (4, 4), (2, 4))
+"""Rows of a thread, and elements of each row of `x` that it loads at once."""
+COLUMNS, FEWEST, FEW_COLUMNS = 128, 5, 64
+"""Of a row that the threads of a block hold at most, and of a plain product at least and at most: tiles of a
+contraction have idle threads there.  A million rows of 64 with 16 columns take 306 us on an H200 in tiles of 32 x 32,
+126 so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ def row_tiles(situation: Situation) -> list[Proposal]:
         return []
     found = _recognise(situation)
     asked = situation.tiles.get("rows")
-    rows = ROWS if asked is None else (power_below(asked),)
+    depth = power_below(situation.tiles.get("depth", TILES[0][1]))
+    tiles = TILES if asked is None else ((power_below(asked), depth),)
     if found is None or found.columns.size(situation.hints) <= situation.width(found.columns.extent, flat=False):
         return []  # or one thread has all columns
-    return [_proposal(situation, found, count) for count in rows]
+    return [_proposal(situation, found, rows, depth) for rows, depth in tiles]
 
 
 def _recognise(situation: Situation) -> _Product | None:
@@ -65,28 +66,30 @@ def _recognise(situation: Situation) -> _Product | None:
 
 def _is_product(situation: Situation, product: _Product) -> bool:
     """Whether a reduction over the depth has results along the columns, of something that all rows share; which are
-    reduced, or meet something else that is loaded: plain products are contractions."""
+    reduced, or meet something else that is loaded, or are few: other plain products are contractions."""
     of = situation.classes.statement
     inner = [s for s in situation.reductions if s.id in product.depth.reduced_by]
     if not inner or not all(product.columns in of(s) and s.id not in product.columns.reduced_by for s in inner):
         return False
     loaded = loaded_along(situation)
+    few = FEWEST <= product.columns.size(situation.hints) <= FEW_COLUMNS
     again = bool(product.columns.reduced_by) or any({product.rows, product.columns} <= along for along in loaded)
-    return again and any({product.columns, product.depth} <= along and product.rows not in along for along in loaded)
+    shared = any({product.columns, product.depth} <= along and product.rows not in along for along in loaded)
+    return (few or again) and shared
 
 
-def _proposal(situation: Situation, product: _Product, count: int) -> Proposal:
+def _proposal(situation: Situation, product: _Product, count: int, step: int) -> Proposal:
     hints, columns, depth = situation.hints, product.columns, product.depth
     width = situation.width(columns.extent, flat=False)
     lanes = power_above(-(-columns.size(hints) // width))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, max(1, THREADS // lanes))
-    q, u, v = slot("q", count), slot("u", DEPTH), slot("v", width)
-    r = loop("r", depth.extent.ceildiv(DEPTH))
+    q, u, v = slot("q", count), slot("u", step), slot("v", width)
+    r = loop("r", depth.extent.ceildiv(step))
     blocks: list[Digit] = [block("b0", product.rows.extent.ceildiv(ty.count * count))]
     splits = {
         product.rows.number: mixed((blocks[0], ty.count * count), (q, ty.count), (ty, 1)),
         columns.number: mixed((tx, width), (v, 1)),
-        depth.number: mixed((r, DEPTH), (u, 1)),
+        depth.number: mixed((r, step), (u, 1)),
     }
     for k, axis in enumerate(a for a in situation.axes if a.number not in splits):
         blocks.append(block(f"b{k + 1}", axis.extent))
@@ -94,18 +97,18 @@ def _proposal(situation: Situation, product: _Product, count: int) -> Proposal:
     kept = kept_digits([*blocks, tx, ty, r, q, u, v], keep_threads=True)
     return Proposal(
         "row_tiles",
-        (("threads", lanes * ty.count), ("lanes", lanes), ("rows", count), ("vector", width)),
+        (("threads", lanes * ty.count), ("lanes", lanes), ("rows", count), ("depth", step), ("vector", width)),
         kept,
         anchors(situation, splits),
         loops=("r",) if r in kept else (),
-        guards=tuple(_guards(situation, product, width, lanes)),
+        guards=tuple(_guards(situation, product, width, lanes, step)),
     )
 
 
-def _guards(situation: Situation, product: _Product, width: int, lanes: int) -> Iterator[AnyGuard]:
+def _guards(situation: Situation, product: _Product, width: int, lanes: int, step: int) -> Iterator[AnyGuard]:
     yield from situation.divisible(product.columns.extent, width)
-    if product.depth.size(situation.hints) % DEPTH == 0:
-        yield from situation.divisible(product.depth.extent, DEPTH)
+    if product.depth.size(situation.hints) % step == 0:
+        yield from situation.divisible(product.depth.extent, step)
     if not product.columns.extent.is_constant:
         yield Guard(Affine.of(lanes * width) - product.columns.extent)
         yield Guard(product.columns.extent - lanes * width // 2 - 1, advisory=True)  # shorter rows leave lanes idle

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from polyfuse.affine import ONE, Affine
 from polyfuse.expr import IndexEntry
@@ -25,10 +25,14 @@ MOST_RESULTS = 32
 """Of a thread in words, along these axes and in vectors."""
 MOST_BYTES = 64
 """The same where results are shorter."""
-COLOURS, SHORT = 4, 8
-"""Neighbours in memory that a thread reads together to make planes of them, and that it writes together.  A kernel for
+COLOURS, SHORT, MOST_COLOURS = 4, 8, 16
+"""Neighbours in memory that a thread reads together to make planes of them, and that it writes together, and those that
+it reads where there is much to do.  A kernel for
 an axis of no constant length is for the length at hand alone, which has to be one of few where there is little to do.
 """
+GAPS = (5, 6, 7)
+"""Results of a pixel that lanes side by side have one each of: those of a thread leave gaps between stores.  346 MB of
+float32 in rows of five made of planes: 235 us on an H200, 164 so."""
 WORD = 4
 """Bytes of a register."""
 PIXEL_BYTES = 8
@@ -54,7 +58,7 @@ def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> 
     yield from _pixels(situation, axes)
     if colours := _colours(situation, axes, inner):
         count = colours.size(situation.hints)
-        vector = 1 if count == power_below(count) else min(4, situation.width(inner.extent, flat=False))
+        vector = min(4 // gcd(4, count), situation.width(inner.extent, flat=False))  # so that they are whole accesses
         yield Whole(inner, (colours,), power_below(MOST_RESULTS // (vector * count)), vector)
     for taken in _together(situation, _shared(situation, axes, inner)):
         yield from _of_shared(situation, inner, taken)
@@ -72,6 +76,8 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     row, hints = axes[-1], situation.hints
     others = [a for a in axes if a is not row and a.extent != ONE]
     if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else _few(situation)):
+        return
+    if row.size(hints) in GAPS and not _is_read_along(situation, row):
         return
     pixels, size, count = others[-1], max(situation.long_itemsizes), row.size(hints)
     most = PIXEL_BYTES // size if size < WORD or not _is_read_along(situation, row) else 1
@@ -92,6 +98,7 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
 def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> AxisClass | None:
     """A short class along which something is read with unit stride that `inner` steps over: pixels, in memory colour by
     colour next to each other, of which planes are made."""
+    most = MOST_COLOURS if situation.has_much else COLOURS
     for statement in situation.group.statements():
         of = situation.classes.statement(statement)
         for read in statement.reads:
@@ -99,7 +106,7 @@ def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) 
             axis = of[along] if along is not None else inner
             steps = [f"%{d}" for d, a in enumerate(of) if a is inner]
             stepped = any(name in e.names() for name in steps for e in _affine(read.index[:-1]))
-            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= _few(situation):
+            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= most:
                 return axis
     return None
 

@@ -137,8 +137,10 @@ class _Verifier:
             self.refuse(f"indices have 32 or 64 bits, not {kernel.index_bits}")
         for digit in kernel.digits:
             powers = all(n > 0 and n & (n - 1) == 0 for n in (digit.stride, digit.extent))
-            if not powers or digit.stride * digit.extent > kernel.threads:
-                self.refuse(f"the thread digit {digit.name} is no group of bits of a thread id below {kernel.threads}")
+            if not powers and _combines(kernel.body):
+                self.refuse(f"threads combine what they have by the bits of their numbers, which {digit.name} cuts")
+            if min(digit.stride, digit.extent) < 1 or digit.stride * digit.extent > kernel.threads:
+                self.refuse(f"the thread digit {digit.name} goes beyond the thread ids below {kernel.threads}")
         for slot in kernel.slots:
             if slot.extent < 1:
                 self.refuse(f"the slot {slot.name} has extent {slot.extent}")
@@ -451,3 +453,19 @@ def _described(op: Op) -> str:
 def cells_name(cells: str) -> str:
     """Under which what cells hold is known among the values: no value is called so."""
     return f"{cells}[]"
+
+
+def _combines(body: Sequence[Op]) -> bool:
+    """Whether threads combine what they have."""
+    inside = [part for op in body for part in _parts(op)]
+    return any(isinstance(op, (Combine, Exchange, Scan)) for op in body) or any(map(_combines, inside))
+
+
+def _parts(op: Op) -> tuple[tuple[Op, ...], ...]:
+    match op:
+        case For():
+            return (op.body,)
+        case If():
+            return op.body, op.orelse
+        case _:
+            return ()

@@ -23,6 +23,7 @@ from polyfuse.kernel_types import Memory, Types, ValueType, access_axes, express
 from polyfuse.spans import Step, spans
 from polyfuse.verify.intervals import Interval, at_least_zero
 
+WORD = 4  # bytes
 VECTOR_BYTES = 16
 """The widest access of one instruction; wider vectors are split."""
 
@@ -67,7 +68,8 @@ class AccessRules:
         if not wide or wide[-1].extent % width:
             self.refuse(f"a vector of {width} does not divide the last slot of the index")
         slot = wide[-1].name
-        cut = isinstance(op, (Load, Store)) and op.cut
+        across = isinstance(op, Load) and op.across
+        cut = isinstance(op, (Load, Store)) and op.cut or across
         others = self._type(op.mask).axes if op.mask is not None else frozenset()
         others |= frozenset() if cut else slot_axes(op.where, self.kernel)
         varying = [w for w in op.where if f"${slot}" in w.names()] if cut else []
@@ -87,8 +89,18 @@ class AccessRules:
             self.refuse(f"the stride of slot {slot} is not 1")
         if isinstance(memory, ArrayParameter) and memory.alignment < min(VECTOR_BYTES, width * memory.dtype.itemsize):
             self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only")
+        if across:
+            self._across(op, memory)
+            return
         width = min(width, max(1, VECTOR_BYTES // memory.dtype.itemsize))
         self._aligned(op, self._address(op, memory), frozenset([slot]), width, region)
+
+    def _across(self, op: Load | Store | AtomicUpdate, memory: Memory) -> None:
+        """Beside a vector that begins anywhere lie aligned ones of an array, of which words are moved."""
+        if not isinstance(memory, ArrayParameter) or memory.alignment < VECTOR_BYTES or op.mask is not None:
+            self.refuse(f"{op.array} is no array whose vectors are aligned")
+        if memory.dtype.itemsize >= WORD or op.vector * memory.dtype.itemsize < WORD:
+            self.refuse(f"vectors of {op.vector} elements of {memory.dtype} are not made of parts of words")
 
     def span(self, op: Load | Store, memory: Memory, region: Region) -> None:
         """Spans are aligned, conditions hold for all of one or none, and one that is stored has no gaps."""

@@ -30,6 +30,8 @@ def memory_checks() -> Iterator[Check]:
         yield from masked(t, x)
         yield kept_in_cache(t, x)
         yield from cut(t, x)
+        if t.itemsize == 2:
+            yield from across(t, x)
         yield from gathered(t, x)
         yield from through_shared(t, x)
 
@@ -100,6 +102,24 @@ store_cut(stored, 29 * row + place - shift, V8, found, low, high, mask=own)
         "stored": held,
     }
     yield check(f"cut {t}", body, {"x": held}, expected, "V8 = Tile((1, 8), (0, 1), vector=8)")
+
+
+def across(t: DType, x: np.ndarray) -> Iterator[Check]:
+    """Every beginning of a vector in an array of 893 elements, from before its first one to behind its last one."""
+    length, count = 893, 905
+    start = np.arange(count)[:, None] - 8 + np.arange(8)
+    inside = (start >= 0) & (start < length)
+    one = np.ones((), t.numpy)
+    wanted = np.where(inside, x[np.where(inside, start, 0)], one)
+    body = """
+begin = slots((4, 8), 0) + 4 * thread() - 8
+low, high = 0 - begin, 893 - begin
+store(loaded, 32 * thread(), V32, load_across(x, begin, V1, low, high, end=893, mask=begin < 897, other=1))
+"""
+    tiles = "V1 = Tile((4, 8), (0, 1), vector=8)\nV32 = Tile((4, 8), (8, 1), vector=8)"
+    rows = np.full((1024, 8), one)
+    rows[:count] = wanted
+    yield check(f"across {t}", body, {"x": x[:length]}, {"loaded": rows.ravel()}, tiles)
 
 
 def gathered(t: DType, x: np.ndarray) -> Iterator[Check]:

@@ -142,6 +142,24 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
     "shared index unbounded": (lambda: kernel(Load("a", "s", (B0, V))), r"index \$b0 .* may exceed 63"),
     "vector of three": (lambda: kernel(replace(LOAD, vector=3)), "a power of two of elements, not 3"),
     "vector too wide": (lambda: kernel(replace(LOAD, vector=8)), "does not divide the last slot"),
+    "words across vectors": (
+        lambda: kernel(Load("a", "x", (B0, 2 * T + V), vector=4, across=True)),
+        "vectors of 4 elements of f32 are not made of parts of words",
+    ),
+    "vectors of an array that begins anywhere": (
+        lambda: kernel(
+            Load("a", "x", (B0, 2 * T + V), vector=4, across=True),
+            parameters=(array("x", N, 256, dtype=dtypes.f16, alignment=2), *sizes("N")),
+        ),
+        "x is no array whose vectors are aligned|x is aligned to 2 bytes only",
+    ),
+    "mask inside a vector that begins anywhere": (
+        lambda: kernel(
+            Load("a", "x", (B0, T + V), (N - 2 * V,), vector=4, across=True),
+            parameters=(array("x", N, 256, dtype=dtypes.f16), *sizes("N")),
+        ),
+        "the conditions do not cut vectors of v at one place",
+    ),
     "vector stride": (lambda: kernel(Load("a", "x", (B0, T + 2 * V), vector=4)), "the stride of slot v is not 1"),
     "vector across rows": (lambda: kernel(Load("a", "x", (B0 + V, T), vector=4)), "the stride of slot v is not 1"),
     "vector mask": (lambda: kernel(replace(LOAD, vector=4, where=(N - V,))), "varies over v inside a vector"),
@@ -158,7 +176,20 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
         "a barrier does not reach across the blocks of a cluster",
     ),
     "shared memory of a cluster": (lambda: kernel(cluster=2), "s is shared by a block, of which the cluster has 2"),
-    "thread digit": (lambda: kernel(digits=(ThreadDigit("q", 1, 3),)), "q is no group of bits"),
+    "thread digit": (lambda: kernel(digits=(ThreadDigit("q", 1, 65),)), "q goes beyond the thread ids below 64"),
+    "thread digit of nothing": (lambda: kernel(digits=(ThreadDigit("q", 1, 0),)), "q goes beyond the thread ids"),
+    "threads that no bits tell apart": (
+        lambda: kernel(Let("a", ZERO), Combine(("m",), "sum", (ref("a"),), 31), digits=(ThreadDigit("q", 1, 3),)),
+        "combine what they have by the bits of their numbers, which q cuts",
+    ),
+    "threads that no bits tell apart in a loop": (
+        lambda: kernel(
+            Let("a", ZERO),
+            For("k", N, (Combine(("m",), "sum", (ref("a"),), 31),)),
+            digits=(ThreadDigit("q", 3, 4),),
+        ),
+        "combine what they have by the bits of their numbers, which q cuts",
+    ),
     "two names": (lambda: kernel(slots=(Slot("lane", 2),)), "two things are named lane"),
     "shared memory": (
         lambda: kernel(shared=(SharedBuffer("s", f32, (300, 300), (300, 1)),)),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import polyfuse as pf
+from benchmarks.more import MORE
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
 
 GOLDEN = Path(__file__).with_name("benchmark_plans.txt")
@@ -28,7 +29,7 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN))
+    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def test_elements_that_do_not_exist_read_nothing() -> None:
     plan = pf.jit(function).plan(pf.spec("f32[K]"), pf.spec("i64[K]"), target="h200")
     loads = [line.strip() for line in plan.source().splitlines() if "= load(x_in" in line]
     assert plan.sites == () and len(loads) == 2
-    assert ["mask=mask" in line for line in loads] == [False, True]  # the whole tile, the border
+    assert ["mask=" in line for line in loads] == [False, True]  # the whole tile, the border
     x, i = np.arange(37, dtype=np.float32), np.zeros(37, np.int64)
     checked = pf.jit(function, backend="interpreter", target="h200")  # raises for reads outside of x
     assert np.array_equal(checked(x, i), x)

@@ -80,7 +80,6 @@ PIXELS = {
     "turned around": (lambda x: x[..., ::-1].copy(), ("u8[H~2048, W~2048, 3]",), 8),
     "without the last": (lambda x: x[..., :3].copy(), ("f16[H~2048, W~2048, 4]",), 4),
     "scaled": (lambda x, s: (x * s).astype(np.uint8), ("u8[H~2048, W~2048, 3]", "f32[3]"), 8),
-    "points of floats": (lambda x: x / np.sqrt((x * x)[..., :1] + 1), ("f32[H~2048, W~2048, 3]",), 1),
 }
 
 

@@ -26,6 +26,11 @@ def farthest(x: Any, a: Any) -> Any:
     return (x @ a).max(axis=-1)
 
 
+def product(x: Any, w: Any) -> Any:
+    """Plain products with few columns: tiles of a contraction would have idle threads."""
+    return x @ w
+
+
 def planned(function: Any, *specs: str, **options: Any) -> Plan:
     return pf.jit(function, **options).plan(*map(pf.spec, specs), target="h200")
 
@@ -37,6 +42,8 @@ CASES = [
     (bilinear, (POINTS, POINTS, "f32[16, 16]"), {"N": 300}),
     (distances, (POINTS, "f32[16]", "f32[16, 16]"), {"N": 300}),
     (farthest, ("f32[N~1000000, 32]", "f32[32, 64]"), {"N": 70}),
+    (product, ("f32[N~1000000, 64]", "f32[64, 16]"), {"N": 513}),
+    (product, ("f32[N~1000001, K~50]", "f32[K, J~10]"), {"N": 65, "K": 50, "J": 10}),
 ]
 
 

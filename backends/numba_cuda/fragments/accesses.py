@@ -117,6 +117,22 @@ def addresses(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: V
 
 def based(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[tuple[Value, int]]:
     """Per access an address, and elements from there to its first one."""
+    bases: dict[Any, Value] = {}
+    found = []
+    for start, further, constant in counted(b, where, offset, sizes):
+        for distance, before in ((start, None), (further, start)):
+            if distance is not None and (start, distance) not in bases:
+                base = pointer if before is None else bases[start, start]
+                bases[start, distance] = b.gep(base, [distance])
+        found.append((bases[start, start if further is None else further], constant))
+    return found
+
+
+def counted(
+    b: Builder, where: Placed, offset: Value, sizes: Value
+) -> list[tuple[Value, Value | None, int]]:
+    """Per access the elements from the pointer to its first one, as three summands: of the offset, of sizes that are
+    not known before the launch, and of others."""
     tile, groups = where.tile, where.groups
     offsets, firsts = tile.offsets(), [group[0] for group in groups]
     if isinstance(where.offset, Fragment) and where.offset.size > 1:
@@ -125,19 +141,16 @@ def based(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value
     else:
         starts = [index_of(b, where.offset, offset)] * len(groups)
     runtime = dict(zip(tile.sizes, _sizes(b, where, sizes), strict=True))
-    bases: dict[Any, Value] = {}
+    known: dict[Any, Value] = {}
     found = []
     for start, (slot, element) in zip(starts, firsts, strict=True):
         constant, factors = offsets[slot][0] - element, offsets[slot][1]
-        if (start, ()) not in bases:
-            bases[start, ()] = b.gep(pointer, [start])
-        if (start, factors) not in bases:
+        if factors and factors not in known:
             terms = [b.mul(runtime[name], ir.Constant(runtime[name].type, factor)) for name, factor in factors]
-            total = terms[0]
+            known[factors] = terms[0]
             for term in terms[1:]:
-                total = b.add(total, term)
-            bases[start, factors] = b.gep(bases[start, ()], [total])
-        found.append((bases[start, factors], constant))
+                known[factors] = b.add(known[factors], term)
+        found.append((start, known.get(factors), constant))
     return found
 
 

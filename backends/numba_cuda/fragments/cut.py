@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.accesses import Placed, based, masked_load, masked_store, placed
+from polyfuse.backends.numba_cuda.fragments.accesses import Placed, based, masked_store, placed
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
-from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen
+from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow
 from polyfuse.backends.numba_cuda.fragments.memory import stored_value
 from polyfuse.backends.numba_cuda.fragments.slots import (
     broadcast_shape,
@@ -27,7 +27,6 @@ from polyfuse.backends.numba_cuda.fragments.slots import (
 )
 from polyfuse.backends.numba_cuda.fragments.values import (
     I32,
-    I64,
     Builder,
     Fragment,
     Value,
@@ -39,7 +38,7 @@ from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types
 
 
 @dataclass(frozen=True)
-class _Bounds:
+class Bounds:
     """What `low`, `high` and `mask` say of groups of `width` slots along the last axis of `shape`."""
 
     low: Any
@@ -48,7 +47,7 @@ class _Bounds:
     shape: tuple[int, ...]
     width: int
 
-    def groups(self, b: Builder, low: Value, high: Value, mask: Value) -> list[_Group]:
+    def groups(self, b: Builder, low: Value, high: Value, mask: Value) -> list[Group]:
         """The groups in C order."""
         wide = any(isinstance(k, Fragment) and k.dtype == types.int64 for k in (self.low, self.high))
         index = types.int64 if wide else types.int32
@@ -57,12 +56,12 @@ class _Bounds:
         extent, found = self.shape[-1], []
         for slot in range(0, len(lows), self.width):
             chosen = None if masks is None else masks[slot]
-            found.append(_Group(lows[slot], highs[slot], chosen, slot % extent, self.width))
+            found.append(Group(lows[slot], highs[slot], chosen, slot % extent, self.width))
         return found
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Slots `first` to ``first + width`` of a row of slots whose elements from `low` on and before `high` count."""
 
     low: Value
@@ -97,7 +96,7 @@ class _Group:
         return b.icmp_signed(">=", bound, ir.Constant(bound.type, number))
 
 
-def _bounds(low: Any, high: Any, mask: Any, shape: tuple[int, ...], width: int) -> _Bounds:
+def bounds_of(low: Any, high: Any, mask: Any, shape: tuple[int, ...], width: int) -> Bounds:
     """Checked.  Raises TypingError."""
     mask = mask if given(mask) and not isinstance(mask, types.NoneType) else None
     for bound in (low, high):
@@ -107,89 +106,17 @@ def _bounds(low: Any, high: Any, mask: Any, shape: tuple[int, ...], width: int) 
             raise TypingError(f"the bounds {bound} vary inside of vectors")
     if mask is not None and (dtype_of(mask) != boolean or shape_of(mask)[-1:] not in ((), (1,))):
         raise TypingError(f"a mask of vectors is boolean and the same for all of one, not {mask}")
-    return _Bounds(low, high, mask, shape, width)
+    return Bounds(low, high, mask, shape, width)
 
 
-def _cut(pointer: Any, offset: Any, tile: Any, sizes: Any) -> Placed | None:
+def cut_tile(pointer: Any, offset: Any, tile: Any, sizes: Any) -> Placed | None:
     where = placed(pointer, offset, tile, sizes, None)
     if where is not None and (where.tile.vector == 1 or where.tile.vector != where.tile.shape[-1]):
         raise TypingError(f"the last axis of {where.tile} is no vector")
     return where
 
 
-@operation
-def load_cut(
-    pointer: Any,
-    offset: Any,
-    tile: Any,
-    low: Any,
-    high: Any,
-    end: Any = 0,
-    mask: Any = None,
-    sizes: Any = (),
-    other: Any = 0,
-) -> tuple[Fragment, Emit] | None:
-    """Read a tile of vectors of which the elements from `low` on and before `high` count, where `mask` holds; the
-    others get `other`.  `end`: the elements of the array, whose first one `pointer` is."""
-    where = _cut(pointer, offset, tile, sizes)
-    if where is None:
-        return None
-    access, shape = where.access, where.tile.shape
-    fragment, bounds = Fragment(register_dtype(pointer.dtype), shape), _bounds(low, high, mask, shape, access.width)
-
-    def emit(b: Builder, p: Value, at: Value, _: Value, *rest: Value) -> Value:
-        first, last, count, chosen, n, fill = rest
-        kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
-        others = narrow(b, access, spread(b, kind, value, fragment.dtype, shape))
-        (elements,) = spread(b, end, count, types.int64, ())  # a literal may need more than 32 bits
-        limit = b.ptrtoint(b.gep(p, [elements]), I64)
-        load = _Load(where, based(b, where, p, at, n), bounds.groups(b, first, last, chosen))
-        return pack(b, fragment, widen(b, access, load.words(b, limit, others)))
-
-    return fragment, emit
-
-
-@dataclass(frozen=True)
-class _Load:
-    """The vectors of a load: per vector an address with elements from there on, and which elements count."""
-
-    where: Placed
-    bases: list[tuple[Value, int]]
-    groups: list[_Group]
-
-    def words(self, b: Builder, limit: Value, others: list[Value]) -> list[Value]:
-        """All vectors, as words of registers: all loads first."""
-        access, size = self.where.access, itemsize(self.where.pointer.dtype)
-        left = {base: b.sub(limit, b.ptrtoint(base, I64)) for base in dict.fromkeys(base for base, _ in self.bases)}
-        found, past = [], []
-        for k, ((base, constant), group) in enumerate(zip(self.bases, self.groups, strict=True)):
-            fits = b.icmp_signed("<=", ir.Constant(I64, (constant + access.width) * size), left[base])
-            address = b.gep(base, [ir.Constant(I32, constant)])
-            unread = others[k * access.count : (k + 1) * access.count]
-            found.append(masked_load(b, self.where, access, address, b.and_(group.some(b), fits), unread))
-            past.append(b.not_(fits))
-        return [word for k in range(len(found)) for word in self._inside(b, k, past[k], found[k], others)]
-
-    def _inside(self, b: Builder, k: int, past: Value, words: list[Value], others: list[Value]) -> list[Value]:
-        """The words of a vector, with others for the elements that do not count."""
-        access, group, (base, constant) = self.where.access, self.groups[k], self.bases[k]
-        alone = Access(access.dtype, 1)
-
-        def replaced() -> Iterator[Value]:
-            for number, word in enumerate(words):
-                parts = _parts(b, access, word)
-                rest = _parts(b, access, others[k * access.count + number])
-                for position, part in enumerate(parts):
-                    element = number * access.elements + position
-                    address, counts = b.gep(base, [ir.Constant(I32, constant + element)]), group.element(b, element)
-                    (read,) = masked_load(b, self.where, alone, address, b.and_(past, counts), [part])
-                    parts[position] = b.select(counts, read, rest[position])
-                yield _word(b, access, parts)
-
-        return _seldom(b, b.and_(group.some(b), b.not_(group.whole(b))), words, replaced)
-
-
-def _seldom(b: Builder, condition: Value, values: list[Value], replaced: Callable[[], Iterator[Value]]) -> list[Value]:
+def seldom(b: Builder, condition: Value, values: list[Value], replaced: Callable[[], Iterator[Value]]) -> list[Value]:
     """`values`, or behind a branch what `replaced` computes."""
     before = b.block
     with b.if_then(condition, likely=False):
@@ -204,7 +131,7 @@ def _seldom(b: Builder, condition: Value, values: list[Value], replaced: Callabl
     return found
 
 
-def _parts(b: Builder, access: Access, word: Value) -> list[Value]:
+def parts_of(b: Builder, access: Access, word: Value) -> list[Value]:
     """The elements of a word as bits."""
     if access.elements == 1:
         return [word]
@@ -212,7 +139,7 @@ def _parts(b: Builder, access: Access, word: Value) -> list[Value]:
     return [b.trunc(b.lshr(word, ir.Constant(word.type, k * part.width)), part) for k in range(access.elements)]
 
 
-def _word(b: Builder, access: Access, parts: list[Value]) -> Value:
+def word_of(b: Builder, access: Access, parts: list[Value]) -> Value:
     """The word of which these are the elements."""
     if access.elements == 1:
         return parts[0]
@@ -227,12 +154,12 @@ def store_cut(
     pointer: Any, offset: Any, tile: Any, value: Any, low: Any, high: Any, mask: Any = None, sizes: Any = ()
 ) -> tuple[Any, Emit] | None:
     """Write the elements of a tile of vectors from `low` on and before `high`, where `mask` holds."""
-    where = _cut(pointer, offset, tile, sizes)
+    where = cut_tile(pointer, offset, tile, sizes)
     if where is None:
         return None
     stored_value(value, where)
     access, alone = where.access, Access(pointer.dtype, 1)
-    bounds = _bounds(low, high, mask, where.tile.shape, access.width)
+    bounds = bounds_of(low, high, mask, where.tile.shape, access.width)
 
     def emit(b: Builder, p: Value, at: Value, _: Value, v: Value, *rest: Value) -> None:
         first, last, chosen, n = rest
@@ -258,7 +185,7 @@ def where_cut(low: Any, high: Any, x: Any, other: Any, mask: Any = None) -> tupl
         raise TypingError(f"{x} has no vectors")
     kinds = [low, high, *([mask] if given(mask) and not isinstance(mask, types.NoneType) else [])]
     shape = broadcast_shape(x.shape, *map(shape_of, kinds))
-    fragment, bounds = Fragment(x.dtype, shape), _bounds(low, high, mask, shape, shape[-1])
+    fragment, bounds = Fragment(x.dtype, shape), bounds_of(low, high, mask, shape, shape[-1])
 
     def emit(b: Builder, first: Value, last: Value, value: Value, fill: Value, chosen: Value) -> Value:
         slots, rest = spread(b, x, value, x.dtype, shape), spread(b, other, fill, x.dtype, shape)
@@ -266,11 +193,11 @@ def where_cut(low: Any, high: Any, x: Any, other: Any, mask: Any = None) -> tupl
         for k, group in enumerate(bounds.groups(b, first, last, chosen)):
             held, others = slots[k * width : (k + 1) * width], rest[k * width : (k + 1) * width]
             pairs = list(zip(held, others, strict=True))
-            found += _seldom(b, b.not_(group.whole(b)), held, _chosen(b, group, pairs))
+            found += seldom(b, b.not_(group.whole(b)), held, _chosen(b, group, pairs))
         return pack(b, fragment, found)
 
     return fragment, emit
 
 
-def _chosen(b: Builder, group: _Group, pairs: list[tuple[Value, Value]]) -> Callable[[], Iterator[Value]]:
+def _chosen(b: Builder, group: Group, pairs: list[tuple[Value, Value]]) -> Callable[[], Iterator[Value]]:
     return lambda: (b.select(group.element(b, k), value, other) for k, (value, other) in enumerate(pairs))

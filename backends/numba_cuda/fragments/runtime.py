@@ -24,7 +24,8 @@ from polyfuse.backends.numba_cuda.fragments.conversion import (
     where,
 )
 from polyfuse.backends.numba_cuda.fragments.copies import commit_copies, copy_async, wait_copies
-from polyfuse.backends.numba_cuda.fragments.cut import load_cut, store_cut, where_cut
+from polyfuse.backends.numba_cuda.fragments.cut import store_cut, where_cut
+from polyfuse.backends.numba_cuda.fragments.cut_loads import load_across, load_cut
 from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
 from polyfuse.backends.numba_cuda.fragments.memory import advance, evict_last, load, store
 from polyfuse.backends.numba_cuda.fragments.reductions import REDUCTIONS, contract
@@ -33,7 +34,7 @@ from polyfuse.backends.numba_cuda.fragments.threads import barrier, shared, warp
 from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 
 _NAMED = (
-    *(advance, atomic, evict_last, load, load_cut, shared, store, store_cut, where_cut),
+    *(advance, atomic, evict_last, load, load_across, load_cut, shared, store, store_cut, where_cut),
     *(commit_copies, copy_async, wait_copies),
     *(get_cells, own_cells, put_cells),
     *(block, slots, thread),

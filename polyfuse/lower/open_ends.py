@@ -1,0 +1,100 @@
+"""Cut vectors of which nobody sees what lies beside the row: nothing has to replace it.
+
+    x = load x[i, 8*t + v - s] where j >= 0, j < n, else 0          x = load ..., else anything
+    y = x * 2                                               ->      y = x * 2
+    store y[i, 8*t + v - s] = y where j >= 0, j < n                 store ...
+
+Replacing it is a branch that every row takes twice, and what is loaded next waits behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine, names_of
+from polyfuse.lower.inspect import flatten, parts
+from polyfuse.schedule import Digit
+from polyfuse.terms import Apply, Expr, Inside, Ref
+
+Conditions = frozenset[Affine]
+NONE: Conditions = frozenset()
+
+
+def with_open_ends(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[ir.Op, ...]:
+    """The body whose cut loads of floats get anything where their conditions do not hold and only what is dropped again
+    depends on it.  (A number that is no index harms nobody.)  `threads`: the digits of the thread index."""
+    every = list(flatten(body))
+    cut = [op for op in every if isinstance(op, ir.Load) and (op.cut or op.across)]
+    floats = [op for op in cut if op.other is not None and op.other.dtype.is_float]
+    unseen = {id(op) for op in floats if not _is_seen(every, op, threads)}
+    return _replaced(body, unseen) if unseen else body
+
+
+def _replaced(body: tuple[ir.Op, ...], unseen: set[int]) -> tuple[ir.Op, ...]:
+    found: list[ir.Op] = []
+    for op in body:
+        match op:
+            case ir.Load() if id(op) in unseen:
+                found.append(replace(op, other=None))
+            case ir.For():
+                found.append(replace(op, body=_replaced(op.body, unseen)))
+            case ir.If():
+                found.append(replace(op, body=_replaced(op.body, unseen), orelse=_replaced(op.orelse, unseen)))
+            case _:
+                found.append(op)
+    return tuple(found)
+
+
+def _is_seen(every: Sequence[ir.Op], load: ir.Load, threads: Sequence[Digit]) -> bool:
+    """Whether something that is kept depends on what `load` gives where its conditions do not hold."""
+    open_ = _Open({load.name: frozenset(load.where)})
+    for _ in range(2):  # a loop carries values around
+        for op in every:
+            match op:
+                case ir.Let(name, value):
+                    open_.add((name,), open_.of(value))
+                case ir.Store(_, index, value, where, mask):
+                    others = [part for part in (*index, mask) if isinstance(part, Ref | Apply)]
+                    if not open_.of(value) <= frozenset(where) or any(open_.of(part) for part in others):
+                        return True
+                case ir.Reduce(names, _, values, slots):
+                    if not open_.carry(names, values, frozenset(f"${slot}" for slot in slots)):
+                        return True
+                case ir.Combine(names, _, values, bits):
+                    met = {f"${d.name}" for d in threads if (d.count - 1) * d.stride & bits}
+                    if not open_.carry(names, values, frozenset(met)):
+                        return True
+                case _:
+                    if any(open_.of(part) for part in parts(op) if not isinstance(part, Affine)):
+                        return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Per value the conditions that have to hold for it to be anything in particular."""
+
+    known: dict[str, Conditions]
+
+    def of(self, term: Expr) -> Conditions:
+        match term:
+            case Ref(name):
+                return self.known.get(name, NONE)
+            case Apply("where", (Inside(condition), value, other)):
+                return self.of(value) - frozenset(condition) | self.of(other)
+            case Apply(_, operands):
+                return NONE.union(*[self.of(operand) for operand in operands])
+            case _:
+                return NONE
+
+    def add(self, names: Sequence[str], conditions: Conditions) -> None:
+        if conditions:
+            self.known.update({name: self.known.get(name, NONE) | conditions for name in names})
+
+    def carry(self, names: Sequence[str], values: Sequence[Expr], over: frozenset[str]) -> bool:
+        """What values that meet along the digits `over` become; False where a condition tells some from others."""
+        conditions = NONE.union(*[self.of(value) for value in values])
+        self.add(names, conditions)
+        return not over & names_of(conditions)
