@@ -86,16 +86,21 @@ def choose(
         usable = [(k, p) for k, p in usable if stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
         wanted = _different([(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)])
         parts = [wanted] if outlook is None else outlook.parts(situation, wanted)
+        priced: list[tuple[Proposal, Choice]] = []
         for part in parts:
-            before = len(refusals)
-            priced = _all_priced(situation, part, name, max_registers, refusals, pricer)
-            work += sum([c.work for _, c in priced])
+            before, last = len(refusals), part is parts[-1]
+            made = _all_priced(situation, part, name, max_registers, refusals, pricer)
+            work += sum([c.work for _, c in made])
             work += sum([_placed(v, len(situation.group.body)) for v in refusals[before:]])
-            if outlook is not None:
-                outlook.learn(situation, part, [(p, _seconds((p, draft))) for p, draft in priced])
-            for proposal, draft in sorted(priced, key=_seconds):  # an order costs as much as a price: for the best
+            priced = sorted([*priced, *made], key=_seconds)
+            if outlook is not None and last:
+                outlook.learn(situation, wanted, [(p, _seconds((p, draft))) for p, draft in priced])
+            if outlook is not None and not last and not outlook.suffices(situation, wanted, map(_seconds, priced)):
+                continue
+            for proposal, draft in priced:  # an order costs as much as a price: for the best
                 if (choice := _ordered(draft, proposal, refusals)) is not None:
-                    return replace(choice, work=work, is_partial=part is not parts[-1])
+                    return replace(choice, work=work, is_partial=not last)
+            priced = []
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
     return Choice(None, None, verdict, work=work)

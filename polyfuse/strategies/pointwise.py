@@ -387,10 +387,9 @@ def kept_digits(digits: list[Digit], keep_threads: bool = False) -> tuple[Digit,
 def anchors(situation: Situation, splits: dict[int, Affine]) -> dict[tuple[int, int], Affine]:
     """Places for every statement's dimensions by class; roots and reductions use them, the rest derives."""
     found: dict[tuple[int, int], Affine] = {}
-    for statement in situation.group.statements():
-        for d, axis in enumerate(situation.classes.statement(statement)):
-            if axis.extent == ONE:  # nothing runs along it, whatever other dimensions of extent 1 are called
-                found[(statement.id, d)] = ZERO
-            elif axis.number in splits:
-                found[(statement.id, d)] = splits[axis.number]
+    for key, number in situation.numbers:
+        if number is None:  # nothing runs along it, whatever other dimensions of extent 1 are called
+            found[key] = ZERO
+        elif (place := splits.get(number)) is not None:
+            found[key] = place
     return found

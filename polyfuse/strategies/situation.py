@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from polyfuse.affine import Affine, digit
+from polyfuse.affine import ONE, Affine, digit
 from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.places.proposal import Group
 from polyfuse.schedule import Digit
@@ -40,6 +40,12 @@ class Situation:
     def axes(self) -> tuple[AxisClass, ...]:
         """The classes that a proposal splits."""
         return self.classes.anchored(self.group)
+
+    @cached_property
+    def numbers(self) -> tuple[tuple[tuple[int, int], int | None], ...]:
+        """Of every dimension (statement, dimension) the number of its class, None where that has one element."""
+        keys = [(s.id, d) for s in self.group.statements() for d in range(len(s.extents))]
+        return tuple([(key, None if (axis := self.classes.of[key]).extent == ONE else axis.number) for key in keys])
 
     @cached_property
     def reductions(self) -> tuple[Statement, ...]:
