@@ -81,10 +81,14 @@ class Contraction:
         rate = {f16: rates.half, bf16: rates.half, f64: rates.double}.get(dtype, rates.single)
         tile = TILE if target.kind == "cuda" else 1
         narrow = next((t for t in NARROW if min(m, n) <= t), tile) if tile > 1 else 1
-        waves = -(-batch * -(-max(m, n) // tile) * -(-min(m, n) // narrow) // target.processors)
-        compute = waves * target.processors * 2 * tile * narrow * deep / rate
+        tiles = batch * -(-max(m, n) // tile) * -(-min(m, n) // narrow)
+        shares = max(1, min(target.processors // max(1, tiles), deep // SHARE)) if tile > 1 else 1
+        waves = -(-tiles * shares // target.processors)
+        compute = waves * target.processors * 2 * tile * narrow * (deep / shares) / rate
         if narrow < tile:
             compute = compute / NARROW_RATE + waves * NARROW_TILE
+        if shares > 1:
+            compute += target.launch + 2 * shares * batch * m * n * 4 / target.bandwidth
         moved = batch * (m * k + k * n) * dtype.itemsize + batch * m * n * self.result.itemsize
         return target.launch + max(compute, moved / target.bandwidth)
 
@@ -95,4 +99,7 @@ NARROW_RATE, NARROW_TILE = 0.65, 0.6e-6
 """Columns of a block where they are few, the share of its rate that it reaches, and the seconds that its end takes.  By
 cuBLAS on an H200, of float32: a million rows of 64 times 16 columns 147 us, of 128 times 8 247, of 64 times 64 263;
 300,000 of 256 times 32 147, 200,000 of 768 times 10 277, 4 million of 16 times 16 276, 20 million of 3 times 3 970."""
+SHARE = 1024
+"""Of a long sum with few results, that a block takes at least: libraries deal such sums to the processors that tiles
+leave idle, and add up the shares in a second kernel.  Priced as tiles are; not timed."""
 DEPTH = 8  # that it sums at a time: 10 million rows of 3 times a 3 x 3 matrix take 476 us on an H200

@@ -2,6 +2,7 @@
 
     y[i, j] = sum_k x[i, k] * w[k, j]      tile 128 x 128 x 16: x's and w's tiles through shared memory,
                                            8 x 8 results a thread, epilogue on the registers
+    g[i, j] = sum_n x[n, i] * y[n, j]      long sums of few results: every block has a share of n and all results
 
 What makes a contraction is the access relation: the reduced statement's factors each lack a kept class that the result
 has.  Whatever computes a factor is its prologue and runs when the tile is put.
@@ -9,20 +10,27 @@ has.  Whatever computes a factor is its prologue and runs when the tile is put.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isqrt
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ONE, Affine
+from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_below, slot, thread
+from polyfuse.strategies.shares import SHARES, combination, share_of
+from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
 SHAPES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 32, 32, 2, 2))
 """(rows, columns, depth, rows a thread, columns a thread): larger tiles read less, smaller ones fill the device."""
+SMALLEST, LARGEST = 16, 128
+"""Rows and columns of all results where the depth is dealt to blocks, each of which has all of them."""
+DEPTH, LONG = 16, 2048  # that a tile has of the depth, and the shortest that is dealt
+WAVES = (8, 4, 2, 1)
+"""Blocks per multiprocessor then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,9 @@ def contraction(situation: Situation) -> list[Proposal]:
     if any(a is not first.depth and not set(a.reduced_by) <= {c.statement.id for c in found} for a in over):
         return []
     factors = tuple(dict.fromkeys(v for c in found for v in c.factors))
-    return [_tiled(situation, first, factors, shape) for shape in _shapes(situation.tiles)]
+    tried = [_tiled(situation, first, factors, shape, 0) for shape in _shapes(situation.tiles)]
+    tried += [_tiled(situation, first, factors, s, n) for s in _whole_shapes(situation, first) for n in WAVES]
+    return [p for p in tried if p is not None]
 
 
 def _shapes(asked: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
@@ -64,6 +74,17 @@ def _shapes(asked: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
         return []
     per_row = min(rows, power_below(isqrt(each)))
     return [(rows, columns, depth, per_row, each // per_row)] if each // per_row <= columns else []
+
+
+def _whole_shapes(situation: Situation, c: Contraction) -> list[tuple[int, int, int, int, int]]:
+    """The shape of a tile that has all rows and columns, if one may; or those that the user asked for."""
+    if c.depth.size(situation.hints) < LONG:
+        return []
+    if situation.tiles.keys() & {"rows", "columns", "depth", "threads"}:
+        return _shapes(situation.tiles)
+    rows, columns = (max(SMALLEST, power_above(a.size(situation.hints))) for a in (c.rows, c.columns))
+    each = 2 if rows * columns < 1024 else 4 if rows * columns <= 4096 else 8
+    return [(rows, columns, DEPTH, each, each)] if rows * columns <= LARGEST * LARGEST else []
 
 
 def _parameters(shape: tuple[int, int, int, int, int]) -> tuple[tuple[str, int], ...]:
@@ -119,8 +140,10 @@ def _product(situation: Situation, statement: Statement) -> Statement | None:
 
 
 def _tiled(
-    situation: Situation, c: Contraction, factors: tuple[int, ...], shape: tuple[int, int, int, int, int]
-) -> Proposal:
+    situation: Situation, c: Contraction, factors: tuple[int, ...], shape: tuple[int, int, int, int, int], waves: int
+) -> Proposal | None:
+    """`waves`: deal the depth to blocks, each of which has all rows and columns; None where these are more than a tile
+    has, or one block would have all shares."""
     rows, columns, depth, per_row, per_column = shape
     tx = thread("tx", 1, columns // per_column)
     ty = thread("ty", tx.count, rows // per_row)
@@ -128,16 +151,16 @@ def _tiled(
     ih, jh = slot("ih", per_row // iv.count), slot("jh", per_column // jv.count)
     kk = slot("kk", 4)
     kt, kq = loop("kt", c.depth.extent.ceildiv(depth)), loop("kq", Affine.of(depth // kk.count))
-    b0, b1 = block("b0", c.columns.extent.ceildiv(columns)), block("b1", c.rows.extent.ceildiv(rows))
+    b0 = block("b0", ONE if waves else c.columns.extent.ceildiv(columns))
+    b1 = block("b1", ONE if waves else c.rows.extent.ceildiv(rows))
     splits = {
         c.rows.number: mixed((b1, rows), (ih, rows // ih.count), (ty, iv.count), (iv, 1)),
         c.columns.number: mixed((b0, columns), (jh, columns // jh.count), (tx, jv.count), (jv, 1)),
-        c.depth.number: mixed((kt, depth), (kq, kk.count), (kk, 1)),
     }
     digits: list[Digit] = []
     outer: list[Digit] = []
     for axis in situation.axes:
-        if axis.number in splits:
+        if axis.number in splits or axis is c.depth:
             continue
         if axis.reduced_by:
             d = loop(f"k{len(outer)}", axis.extent)
@@ -146,16 +169,40 @@ def _tiled(
             d = block(f"b{len(digits) + 2}", axis.extent)
             digits.append(d)
         splits[axis.number] = mixed((d, 1))
+    guards, width = list(_widths(situation, c)), _width(situation, c)
+    shares: list[tuple[Digit, int]] = []
+    if waves:
+        fits = c.rows.size(situation.hints) <= rows and c.columns.size(situation.hints) <= columns
+        found = share_of(situation, c.depth, [b0, b1, *digits], depth, waves) if fits else None
+        if found is None:
+            return None
+        kt = loop("kt", Affine.of(found[1]))
+        shares = [(found[0], found[1] * depth)]
+        if situation.inner is not c.depth:
+            width = min([situation.vector(a.extent, flat=False) for a in (c.rows, c.columns)])
+            guards += [g for a in (c.rows, c.columns) for g in situation.divisible(a.extent, width)]
+        guards += [Guard(Affine.of(n) - a.extent) for a, n in ((c.rows, rows), (c.columns, columns))]
+    splits[c.depth.number] = mixed(*shares, (kt, depth), (kq, kk.count), (kk, 1))
     pinned = tuple(d.name for d in [*outer, kt])
-    width = situation.vector(c.depth.extent, flat=False)
+    most = max(1, SHARES // (per_row * per_column))
     return Proposal(
         "contraction",
-        _parameters(shape),
-        kept_digits([b0, b1, *digits, tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], keep_threads=True),
+        (*_parameters(shape), *(("share", share) for _, share in shares)),
+        kept_digits([b0, b1, *digits, *(d for d, _ in shares), tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], True),
         anchors(situation, splits),
         loops=(*pinned, "kq"),
-        staging={value: Staging(loops=pinned, vector=min(4, width)) for value in factors},
-        guards=(*situation.divisible(c.depth.extent, width), *situation.divisible(c.columns.extent, width))
-        if situation.size(c.columns.extent) % max(1, width) == 0
-        else situation.divisible(c.depth.extent, width),
+        staging={v: Staging(loops=pinned, vector=min(4, width)) for v in factors},
+        guards=tuple(guards),
+        combines={d.name: combination(d, None, situation, most) for d, _ in shares},
     )
+
+
+def _width(situation: Situation, c: Contraction) -> int:
+    return situation.vector(c.depth.extent, flat=False)
+
+
+def _widths(situation: Situation, c: Contraction) -> Iterator[AnyGuard]:
+    width = _width(situation, c)
+    yield from situation.divisible(c.depth.extent, width)
+    if situation.size(c.columns.extent) % max(1, width) == 0:
+        yield from situation.divisible(c.columns.extent, width)

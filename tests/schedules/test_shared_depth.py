@@ -1,0 +1,97 @@
+"""Products that sum over something long and have few results: every block has all of these, and a share of the sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.bindings import Guard
+from polyfuse.plan import Plan
+from polyfuse.testing import assert_equivalent, assert_legal
+
+
+def product(a: Any, b: Any) -> Any:
+    return a.T @ b
+
+
+def rows_product(a: Any, b: Any) -> Any:
+    return a @ b.T
+
+
+def gram(x: Any) -> Any:
+    return x.T @ x
+
+
+def covariance(x: Any) -> Any:
+    d = x - x.mean(axis=0)
+    return d.T @ d / (x.shape[0] - 1)
+
+
+def weighted(x: Any, w: Any, y: Any) -> Any:
+    return (x * w[:, None]).T @ y
+
+
+def normal_equations(a: Any, y: Any) -> Any:
+    return a.T @ a, a.T @ y
+
+
+def with_epilogue(a: Any, b: Any, c: Any) -> Any:
+    return np.maximum(a.T @ b + c, 0)
+
+
+def batched(a: Any, b: Any) -> Any:
+    return np.einsum("bki,bkj->bij", a, b)
+
+
+def planned(function: Any, *specs: str, **options: Any) -> Plan:
+    return pf.jit(function, **options).plan(*map(pf.spec, specs), target="h200")
+
+
+CASES = [
+    (product, ("f32[K~1000000, 32]", "f32[K, 32]"), {"K": 3000}),
+    (product, ("f32[K~1000001, I~31]", "f32[K, J~10]"), {"K": 2001, "I": 31, "J": 10}),
+    (product, ("bf16[K~1000000, 32]", "bf16[K, 64]"), {"K": 1000}),
+    (product, ("f16[K~1000000, I~64]", "f16[K, J~128]"), {"K": 1000, "I": 64, "J": 128}),
+    (product, ("f64[K~1000000, 16]", "f64[K, 16]"), {"K": 1000}),
+    (rows_product, ("f32[32, K~1000000]", "f32[32, K]"), {"K": 1000}),
+    (gram, ("f32[K~1000000, 48]",), {"K": 1000}),
+    (covariance, ("f32[K~1000000, 24]",), {"K": 1000}),
+    (weighted, ("f32[K~1000000, 32]", "f32[K]", "f32[K, 32]"), {"K": 1000}),
+    (normal_equations, ("f32[K~1000000, 32]", "f32[K]"), {"K": 1000}),
+    (with_epilogue, ("f32[K~1000000, 32]", "f32[K, 32]", "f32[32, 32]"), {"K": 1000}),
+    (batched, ("f32[B~8, K~100000, 32]", "f32[B, K, 32]"), {"B": 3, "K": 1000}),
+]
+
+
+@pytest.mark.parametrize(("function", "specs", "sizes"), CASES, ids=lambda c: getattr(c, "__name__", ""))
+def test_blocks_have_shares_of_the_sum(function: Any, specs: tuple[str, ...], sizes: dict[str, int]) -> None:
+    """Of a million rows of 32 and 32, where one block had the sum of an element, 831 us by the price of an H200."""
+    plan = planned(function, *specs)
+    kernel = plan.kernels[-1]
+    assert kernel.strategy == "contraction" and "share" in dict(kernel.schedule.parameters)
+    assert_legal(plan)
+    assert_equivalent(planned(function, *specs, fuse=False), plan, seeds=(0,), sizes=[sizes])
+
+
+def test_all_results_are_in_one_tile() -> None:
+    """Guards say how many rows and columns there may be; the next size class has a plan of its own."""
+    plan = planned(product, "f32[K~1000000, I~32]", "f32[K, J~16]")
+    for sizes, holds in (({"I": 32, "J": 16}, True), ({"I": 36, "J": 16}, False), ({"I": 32, "J": 20}, False)):
+        firm = [g for g in plan.guards if isinstance(g, Guard) and not g.advisory]
+        assert all(g.holds({"K": 1000000, **sizes}) for g in firm) is holds
+
+
+@pytest.mark.parametrize("shapes", [("f32[512, 64]", "f32[512, 64]"), ("f32[K~100000, 2048]", "f32[K, 2048]")])
+def test_short_sums_and_many_results_are_not_shared(shapes: tuple[str, ...]) -> None:
+    (kernel,) = planned(product, *shapes).kernels
+    assert "share" not in dict(kernel.schedule.parameters) or kernel.strategy != "contraction"
+
+
+def test_a_share_may_be_asked_for() -> None:
+    tiles = {"y": {"rows": 32, "columns": 32, "depth": 16, "threads": 64, "share": 512}}
+    plan = planned(product, "f32[K~1000000, 32]", "f32[K, 32]", tiles=tiles, strategies={"y": "contraction"})
+    assert dict(plan.kernels[0].schedule.parameters) == tiles["y"]
+    assert_legal(plan)
