@@ -13,6 +13,7 @@ from polyfuse.strategies.held import held
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pairs import pairs
+from polyfuse.strategies.pixels import pixels
 from polyfuse.strategies.planes import planes
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.prefix import prefix
@@ -33,6 +34,7 @@ STRATEGIES = (
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
+    pixels,  # sums over short rows of short elements
     planes,  # rows that are reduced together, side by side
     groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have

@@ -29,6 +29,9 @@ contraction have idle threads there.  A million rows of 64 with 16 columns take 
 126 so."""
 
 
+MOST_COLUMNS = 4
+
+
 @dataclass(frozen=True, slots=True)
 class _Product:
     """`rows` are kept, `columns` kept or reduced, `depth` reduced for every column."""
@@ -46,7 +49,7 @@ def row_tiles(situation: Situation) -> list[Proposal]:
     asked = situation.tiles.get("rows")
     depth = power_below(situation.tiles.get("depth", TILES[0][1]))
     tiles = TILES if asked is None else ((power_below(asked), depth),)
-    if found is None or found.columns.size(situation.hints) <= situation.width(found.columns.extent, flat=False):
+    if found is None or found.columns.size(situation.hints) <= _width(situation, found):
         return []  # or one thread has all columns
     return [_proposal(situation, found, rows, depth) for rows, depth in tiles]
 
@@ -80,7 +83,7 @@ def _is_product(situation: Situation, product: _Product) -> bool:
 
 def _proposal(situation: Situation, product: _Product, count: int, step: int) -> Proposal:
     hints, columns, depth = situation.hints, product.columns, product.depth
-    width = situation.width(columns.extent, flat=False)
+    width = _width(situation, product)
     lanes = power_above(-(-columns.size(hints) // width))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, max(1, THREADS // lanes))
     q, u, v = slot("q", count), slot("u", step), slot("v", width)
@@ -103,6 +106,11 @@ def _proposal(situation: Situation, product: _Product, count: int, step: int) ->
         loops=("r",) if r in kept else (),
         guards=tuple(_guards(situation, product, width, lanes, step)),
     )
+
+
+def _width(situation: Situation, product: _Product) -> int:
+    """Columns of a thread, for each of which it adds up in a word: no more where elements are shorter."""
+    return min(MOST_COLUMNS, situation.width(product.columns.extent, flat=False))
 
 
 def _guards(situation: Situation, product: _Product, width: int, lanes: int, step: int) -> Iterator[AnyGuard]:
