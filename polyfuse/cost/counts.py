@@ -241,10 +241,16 @@ def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     return total + cell_bytes(scop, schedule) + _mail_bytes(scop, schedule)
 
 
+def reduces(scop: Scop, placed: Placed) -> bool:
+    """Whether a placed statement computes a reduction."""
+    statement = scop.statements[placed.value]
+    return placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction
+
+
 def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     """The digits that a placed reduction sums over; none for other statements."""
     statement = scop.statements[placed.value]
-    if placed.role != "compute" or not isinstance(statement, Statement) or not statement.is_reduction:
+    if not reduces(scop, placed) or not isinstance(statement, Statement):
         return frozenset()
     entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
     return frozenset(name[1:] for e in entries for name in e.steps() if name.startswith("$"))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Sizes, cell_bytes, element_instructions, summed_digits, trip_bytes
+from polyfuse.cost.counts import Sizes, cell_bytes, element_instructions, reduces, summed_digits, trip_bytes
 from polyfuse.places.products import folded_products
 from polyfuse.scalars import CASCADES, POSITION, RECURRENCE
 from polyfuse.schedule import Digit, KernelSchedule, Placed
@@ -210,13 +210,25 @@ def picking(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
     """By how much truths stretch the memory time of a kernel that loads all before it combines."""
     if not in_phases(scop, schedule, target, sizes):
         return 1.0
-    truths = set[str]()
+    truths, reduced = set[str](), _reduced(scop, schedule)
     for placed in schedule.placed:
         statement = scop.statements[placed.value]
         many = sizes.product(placed.digits(), ("slot",)) >= PICKED[0]
-        if many and placed.role == "compute" and isinstance(statement, Statement):
+        if many and placed.name in reduced and isinstance(statement, Statement):
             truths |= {placed.providers[k] for k in statement.truths}
     return PICKED[1] if truths and not truths.isdisjoint(_loaded(schedule)) else 1.0
+
+
+def _reduced(scop: Scop, schedule: KernelSchedule) -> set[str]:
+    """The placed statements that compute what reductions take: behind them nothing is left to load."""
+    by_name, found = schedule.by_name(), set[str]()
+    reached = [p.name for p in schedule.placed if reduces(scop, p)]
+    while reached:
+        for provider in by_name[reached.pop()].providers:
+            if provider not in found and by_name[provider].role == "compute":
+                found.add(provider)
+                reached.append(provider)
+    return found
 
 
 def _loaded(schedule: KernelSchedule) -> set[str]:

@@ -7,7 +7,8 @@ from functools import lru_cache
 from math import prod
 
 from polyfuse.affine import Affine
-from polyfuse.cost.counts import Sizes, summed_digits
+from polyfuse.cost.counts import Sizes, reduces, summed_digits
+from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed, window_index
 from polyfuse.scop import Scop, Statement
@@ -26,7 +27,7 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: f
 def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozenset[str]) -> int:
     order, seen = list(reversed(schedule.placed)), _outside_cells(schedule, sizes)
     folded = folded_products(scop, schedule)
-    chained = _chained(scop, schedule, folded)
+    chained, truths = _chained(scop, schedule, folded), predicates(scop, schedule)
     held, last, windowed = _held_by(schedule, through), dict[str, int](), _window_words(scop, schedule, sizes)
     for k, placed in enumerate(order):
         for provider in placed.providers:
@@ -36,6 +37,7 @@ def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozens
     for k, placed in enumerate(order):
         if placed.role in ("load", "get", "compute") and placed.name not in folded and placed.name not in held:
             own = windowed.get(placed.name) or _words(scop, placed, seen(placed), chained.get(placed.name, frozenset()))
+            own = 1 if placed.name in truths else own
             if not windowed and _moves_only(scop, placed):  # the registers of what it chooses from
                 sources = {held.get(provider, provider) for provider in placed.providers}
                 own = min(own, sum(alive.get(source, 0) for source in sources))
@@ -48,6 +50,21 @@ def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozens
                 if last.get(source) == k:
                     words -= alive.pop(source, 0)
     return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
+
+
+def predicates(scop: Scop, schedule: KernelSchedule) -> frozenset[str]:
+    """Truth values that elementwise statements alone read before threads combine: the compiler chooses by them one by
+    one.  ``where(x >= max(x) - 3, x, c)`` over 64 elements a thread takes 92 registers, over 32 54."""
+    order, found = list(reversed(schedule.placed)), set[str]()
+    combined = [k for k, placed in enumerate(order) if reduces(scop, placed)]
+    last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
+    summed = {provider for k in combined for provider in order[k].providers}
+    for k, placed in enumerate(order):
+        truth = placed.role == "compute" and scop.dtype(placed.value, placed.component) == bool_
+        until = last.get(placed.name, k)
+        if truth and placed.name not in summed and not any(k <= c < until for c in combined):
+            found.add(placed.name)
+    return frozenset(found)
 
 
 def _held_by(schedule: KernelSchedule, through: Container[str]) -> dict[str, str]:
@@ -122,7 +139,8 @@ def moments(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> list[tuple[in
     folded, seen = folded_products(scop, schedule), _outside_cells(schedule, sizes)
     order = _with_readers(schedule) if schedule.cells and schedule.cells.piece else list(reversed(schedule.placed))
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
-    whole = {provider for placed in order if not _sums(scop, placed) for provider in placed.providers}
+    whole = {provider for placed in order if not reduces(scop, placed) for provider in placed.providers}
+    whole -= predicates(scop, schedule)
     always = BASE_REGISTERS + _words_ahead(scop, schedule, sizes)
     alive: dict[str, int] = {}
     words, found = 0, list[tuple[int, Placed]]()
@@ -147,11 +165,6 @@ def _with_readers(schedule: KernelSchedule) -> list[Placed]:
             order += [p for p in map(by_name.__getitem__, placed.providers) if p.role == "load" and p not in order]
             order.append(placed)
     return order
-
-
-def _sums(scop: Scop, placed: Placed) -> bool:
-    statement = scop.statements[placed.value]
-    return placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction
 
 
 def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, int]:

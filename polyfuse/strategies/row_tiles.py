@@ -72,7 +72,8 @@ def _is_product(situation: Situation, product: _Product) -> bool:
     reduced, or meet something else that is loaded, or are few: other plain products are contractions."""
     of = situation.classes.statement
     inner = [s for s in situation.reductions if s.id in product.depth.reduced_by]
-    if not inner or not all(product.columns in of(s) and s.id not in product.columns.reduced_by for s in inner):
+    across = [s for s in inner if product.columns in of(s)]  # others every thread of a row makes for itself
+    if not across or any(s.id in product.columns.reduced_by for s in inner):
         return False
     loaded = loaded_along(situation)
     few = FEWEST <= product.columns.size(situation.hints) <= FEW_COLUMNS
