@@ -31,6 +31,7 @@ from polyfuse.rewrites.refinement import refine
 from polyfuse.rewrites.regions import short_regions
 from polyfuse.rewrites.scatters import ordered_scatters
 from polyfuse.rewrites.split import split_reductions
+from polyfuse.rewrites.stacks import unstacked
 from polyfuse.strategies.atomics import UNUSED
 from polyfuse.target import Target
 
@@ -53,6 +54,7 @@ def plan_program(
         fusion_log.info("%s: atomics: %s", program.name, UNUSED)
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
+    program = unstacked(program)  # reductions of a stack are operations on its arrays
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
     shorts, keys = tuple[Guard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":
