@@ -325,6 +325,7 @@ class _Builder:
     def _stage(self, value: int, needs: list[_Need], staging: Staging) -> list[_Need]:
         """One `put` writes the box that all staged needs lie in; each of them becomes a `get`; the put is a need."""
         spared = [n for n in needs if staging.unless and _runs_along(n.place, staging.unless)]
+        spared += [n for n in needs if n not in spared and self.drafts[n.consumer].placed.value in staging.apart]
         staged = [n for n in needs if n not in spared]
         if not staged:
             return needs

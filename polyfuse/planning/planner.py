@@ -24,6 +24,7 @@ from polyfuse.planning.program_costs import program_costs, size_hints
 from polyfuse.planning.proving import proved, shaken
 from polyfuse.planning.split_scans import split_scans
 from polyfuse.planning.wishes import check_wishes, grouped, refuse, settled
+from polyfuse.rewrites.factors import factors_apart
 from polyfuse.rewrites.gathers import sink_gathers
 from polyfuse.rewrites.normalise import normalise
 from polyfuse.rewrites.positions import short_positions
@@ -67,6 +68,7 @@ def plan_program(
     if target.kind == "cuda":
         program, shorts = short_positions(program, hints)  # positions of extremes are one register, not two
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
+    program = factors_apart(program, hints) if target.kind == "cuda" else program  # blocks have tiles of both
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()
     if not options.batch_invariant:
         program, runs = split_scans(program, target, hints, pricer)  # few long prefixes become scans of their parts

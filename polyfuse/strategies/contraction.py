@@ -57,8 +57,9 @@ def contraction(situation: Situation) -> list[Proposal]:
     if any(a is not first.depth and not set(a.reduced_by) <= {c.statement.id for c in found} for a in over):
         return []
     factors = tuple(dict.fromkeys(v for c in found for v in c.factors))
-    tried = [_tiled(situation, first, factors, shape, 0) for shape in _shapes(situation.tiles)]
-    tried += [_tiled(situation, first, factors, s, n) for s in _whole_shapes(situation, first) for n in WAVES]
+    tried = [_tiled(situation, first, factors, shape, None) for shape in _shapes(situation.tiles)]
+    waves = (0, *WAVES) if first.depth.size(situation.hints) >= LONG else (0,)
+    tried += [_tiled(situation, first, factors, s, n) for s in _whole_shapes(situation, first) for n in waves]
     return [p for p in tried if p is not None]
 
 
@@ -78,8 +79,6 @@ def _shapes(asked: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
 
 def _whole_shapes(situation: Situation, c: Contraction) -> list[tuple[int, int, int, int, int]]:
     """The shape of a tile that has all rows and columns, if one may; or those that the user asked for."""
-    if c.depth.size(situation.hints) < LONG:
-        return []
     if situation.tiles.keys() & {"rows", "columns", "depth", "threads"}:
         return _shapes(situation.tiles)
     rows, columns = (max(SMALLEST, power_above(a.size(situation.hints))) for a in (c.rows, c.columns))
@@ -140,10 +139,14 @@ def _product(situation: Situation, statement: Statement) -> Statement | None:
 
 
 def _tiled(
-    situation: Situation, c: Contraction, factors: tuple[int, ...], shape: tuple[int, int, int, int, int], waves: int
+    situation: Situation,
+    c: Contraction,
+    factors: tuple[int, ...],
+    shape: tuple[int, int, int, int, int],
+    waves: int | None,
 ) -> Proposal | None:
-    """`waves`: deal the depth to blocks, each of which has all rows and columns; None where these are more than a tile
-    has, or one block would have all shares."""
+    """`waves`: a tile has all rows and columns, and the depth is dealt to blocks where it is not 0; nothing where a
+    tile has fewer, or one block would have all shares."""
     rows, columns, depth, per_row, per_column = shape
     tx = thread("tx", 1, columns // per_column)
     ty = thread("ty", tx.count, rows // per_row)
@@ -151,8 +154,11 @@ def _tiled(
     ih, jh = slot("ih", per_row // iv.count), slot("jh", per_column // jv.count)
     kk = slot("kk", 4)
     kt, kq = loop("kt", c.depth.extent.ceildiv(depth)), loop("kq", Affine.of(depth // kk.count))
-    b0 = block("b0", ONE if waves else c.columns.extent.ceildiv(columns))
-    b1 = block("b1", ONE if waves else c.rows.extent.ceildiv(rows))
+    whole = waves is not None
+    if whole and (c.rows.size(situation.hints) > rows or c.columns.size(situation.hints) > columns):
+        return None
+    b0 = block("b0", ONE if whole else c.columns.extent.ceildiv(columns))
+    b1 = block("b1", ONE if whole else c.rows.extent.ceildiv(rows))
     splits = {
         c.rows.number: mixed((b1, rows), (ih, rows // ih.count), (ty, iv.count), (iv, 1)),
         c.columns.number: mixed((b0, columns), (jh, columns // jh.count), (tx, jv.count), (jv, 1)),
@@ -172,16 +178,16 @@ def _tiled(
     guards, width = list(_widths(situation, c)), _width(situation, c)
     shares: list[tuple[Digit, int]] = []
     if waves:
-        fits = c.rows.size(situation.hints) <= rows and c.columns.size(situation.hints) <= columns
-        found = share_of(situation, c.depth, [b0, b1, *digits], depth, waves) if fits else None
+        found = share_of(situation, c.depth, [b0, b1, *digits], depth, waves)
         if found is None:
             return None
-        kt = loop("kt", Affine.of(found[1]))
-        shares = [(found[0], found[1] * depth)]
+        kt, shares = loop("kt", Affine.of(found[1])), [(found[0], found[1] * depth)]
+    if whole:
+        sides = [(a, n) for a, n in ((c.rows, rows), (c.columns, columns)) if not a.extent.is_constant]
+        guards += [Guard(Affine.of(n) - a.extent) for a, n in sides]
         if situation.inner is not c.depth:
             width = min([situation.vector(a.extent, flat=False) for a in (c.rows, c.columns)])
-            guards += [g for a in (c.rows, c.columns) for g in situation.divisible(a.extent, width)]
-        guards += [Guard(Affine.of(n) - a.extent) for a, n in ((c.rows, rows), (c.columns, columns))]
+            guards += [g for a, _ in sides for g in situation.divisible(a.extent, width)]
     splits[c.depth.number] = mixed(*shares, (kt, depth), (kq, kk.count), (kk, 1))
     pinned = tuple(d.name for d in [*outer, kt])
     most = max(1, SHARES // (per_row * per_column))
@@ -191,7 +197,7 @@ def _tiled(
         kept_digits([b0, b1, *digits, *(d for d, _ in shares), tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], True),
         anchors(situation, splits),
         loops=(*pinned, "kq"),
-        staging={v: Staging(loops=pinned, vector=min(4, width)) for v in factors},
+        staging=dict.fromkeys(factors, Staging(pinned, vector=min(4, width), apart=frozenset(factors))),
         guards=tuple(guards),
         combines={d.name: combination(d, None, situation, most) for d, _ in shares},
     )
