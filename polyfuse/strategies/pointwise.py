@@ -69,6 +69,28 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
         yield _gpu(situation, axes, inner, _Way(part=part))
     if (framed := _framed(situation, axes, inner)) is not None:
         yield framed
+    if _steps_over(situation, inner) >= FAR:
+        yield _gpu(situation, axes, inner, _Way(most_unrolled=FEW, narrow=True))
+
+
+FAR, FEW = 4, 2
+"""Elements that neighbouring threads read apart, from which a thread of several neighbours reads lines of its own; and
+how many of those that lie further on it has then.  Determinants of ten million 3 x 3 matrices take 400 us by the price
+of an H200 with four of a thread, 165 so."""
+
+
+def _steps_over(situation: Situation, inner: AxisClass) -> int:
+    """By how many elements at most neighbours along `inner` are apart in an array that is read in place."""
+    most = 0
+    for statement in situation.group.statements():
+        along = [f"%{d}" for d, axis in enumerate(situation.classes.statement(statement)) if axis is inner]
+        for read in statement.reads:
+            shape = [situation.size(extent) for extent in situation.scop.shape(read.source)]
+            entries = [entry for entry in read.index if isinstance(entry, Affine)]
+            if along and read.source in situation.group.loads and len(entries) == len(shape):
+                steps = [e.coefficient(along[0]) * math.prod(shape[d + 1 :]) for d, e in enumerate(entries)]
+                most = max(most, abs(sum(steps)))
+    return most
 
 
 SHORT = 8
@@ -174,7 +196,7 @@ def _tile(
     """The tile along `inner`, and the other classes: the one of `near`, if any is, then that of `rows`, then the rest.
     """
     asked, hints, size = situation.tiles, situation.hints, inner.size(situation.hints)
-    width = situation.width(inner.extent, flat=flat)
+    width = 1 if way.narrow else situation.width(inner.extent, flat=flat)
     in_flight = 2 * BYTES_IN_FLIGHT if way.prologue else BYTES_IN_FLIGHT
     threads = power_below(asked.get("threads", SUMMING_THREADS if way.prologue else THREADS))
     itemsize = max(situation.long_itemsizes)
@@ -219,11 +241,12 @@ def _filled(lanes: int, size: int, width: int, itemsize: int) -> int:
 class _Way:
     """How a proposal differs from the usual one.  `part`: the threads are dealt to the elements of a part of a row, of
     which a thread takes all, see `_part`.  `whole`: classes along which a thread takes all.  `prologue`: classes that
-    every block sums first.  `exact`: a thread for every element of a row, no more."""
+    every block sums first.  `exact`: a thread for every element of a row, no more.  `narrow`: single elements."""
 
     most_unrolled: int = 2 * BYTES_IN_FLIGHT
     prologue: Sequence[AxisClass] = ()
     exact: bool = False
+    narrow: bool = False
     part: int = 0
     whole: Whole | None = None
 
