@@ -139,5 +139,5 @@ def _read(env: Environment, op: ir.Load, trip: Affine, trips: int) -> ir.Load:
 
 
 def _is_copied(env: Environment, op: ir.Load) -> bool:
-    """Cells of what a mask leaves out are zeros, as registers are."""
-    return is_copied(op.vector, env.arrays[_use(env, op)].dtype.itemsize)
+    """Cells of what a mask leaves out are zeros, as registers are.  A copy moves all of a vector or nothing."""
+    return not op.cut and not op.across and is_copied(op.vector, env.arrays[_use(env, op)].dtype.itemsize)
