@@ -19,7 +19,7 @@ from polyfuse.grouping.settle import settle
 from polyfuse.grouping.shake import shake
 from polyfuse.grouping.stretches import join_stretches
 from polyfuse.grouping.why import sharing, storing
-from polyfuse.verdict import Verdict
+from polyfuse.verdict import LEGAL, Verdict
 
 ROUNDS = 12  # shakes of a small program
 VAIN = 3  # rounds one after another that win less than one part in WORTH, after which no further one is shaken
@@ -211,6 +211,8 @@ def _grant(queue: Queue, wish: frozenset[int]) -> Verdict:
     """Join what the user wants together, if it may be, and keep it so."""
     state = queue.state
     members = frozenset(k for value in wish for k in state.users[value])
+    if not members:  # nothing reads what is wanted together, and nothing computes it
+        return LEGAL
     move = merged(state, members.union(*[state.hull(a, b) for a in members for b in members]))
     trial = queue.trial(move)
     verdict = queue.refusal(move, trial)

@@ -128,9 +128,10 @@ def _together(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[tuple
 def _of_shared(situation: Situation, inner: AxisClass, taken: tuple[AxisClass, ...]) -> Iterator[Whole]:
     """In vectors, and in single elements where something is read a few elements further on, where no vector begins."""
     width, count = situation.width(inner.extent, flat=False), prod(a.size(situation.hints) for a in taken)
-    unroll = IN_FLIGHT // (max(situation.long_itemsizes) * width)
+    size = max(situation.long_itemsizes)
+    unroll, most = IN_FLIGHT // (size * width), max(MOST_RESULTS, MOST_BYTES // size)
     for vector in (width, 1) if _is_shifted(situation, inner, width) else (width,):
-        yield Whole(inner, taken, power_below(min(unroll, MOST_RESULTS // (vector * count))), vector)
+        yield Whole(inner, taken, power_below(min(unroll, most // (vector * count))), vector)
 
 
 def _is_read_again(situation: Situation, axis: AxisClass, inner: AxisClass) -> bool:

@@ -128,7 +128,8 @@ class AccessRules:
         total = 0
         for entry, stride in zip(op.index, element_strides(memory), strict=True):
             if isinstance(entry, Affine) and f"${slot}" in entry.names():
-                if stride.constant is None or any(isinstance(atom, FloorDiv) for atom, _ in entry.terms):
+                divided = [atom.numerator.names() for atom, _ in entry.terms if isinstance(atom, FloorDiv)]
+                if stride.constant is None or any(f"${slot}" in names for names in divided):
                     return None
                 total += entry.coefficient(f"${slot}") * stride.constant
         return total
