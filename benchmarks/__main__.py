@@ -18,10 +18,11 @@ from typing import Any
 from benchmarks import roofline
 from benchmarks.more import MORE
 from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, LENGTHS, PROGRAMS
+from benchmarks.wide import WIDE
 
 SETS = {
     **{"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST},
-    **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE},
+    **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE, "wide": WIDE},
 }
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 

@@ -25,7 +25,10 @@ from benchmarks.peers import (
 )
 from benchmarks.programs import Input, Program
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64, "i64": torch.int64}
+DTYPES = {
+    **{"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64},
+    **{"i64": torch.int64, "u8": torch.uint8},
+}
 ROTATED_BYTES = 3 * 60 << 20
 SMALL = 16 << 20  # bytes moved, below which a call costs the host more than the device
 
@@ -49,7 +52,7 @@ class Row:
 
 def draw(given: Input) -> torch.Tensor:
     if given.below:
-        return torch.randint(0, given.below, given.shape, device="cuda")
+        return torch.randint(0, given.below, given.shape, device="cuda", dtype=DTYPES[given.dtype])
     drawn = torch.randn(given.shape, device="cuda", dtype=torch.float32)
     return (drawn.abs() + 0.1 if given.positive else drawn).to(DTYPES[given.dtype])
 
@@ -70,9 +73,9 @@ def relative_error(program: Program, tensors: Sequence[torch.Tensor], result: An
 
 
 def poison(result: Any) -> None:
-    """Leave NaN in the memory that the allocator hands out next for results of these sizes."""
+    """Leave NaN, or the largest integer, in the memory that the allocator hands out next for results of these sizes."""
     for t in as_tuple(result):
-        torch.full_like(t, float("nan") if t.is_floating_point() else -1)
+        torch.full_like(t, float("nan") if t.is_floating_point() else torch.iinfo(t.dtype).max)
 
 
 def microseconds(calls: Sequence[Callable[[], Any]], repeats: int) -> tuple[float, float]:

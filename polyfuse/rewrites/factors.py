@@ -24,6 +24,7 @@ ONE_TILE = 128
 def factors_apart(program: Program, hints: Mapping[str, int]) -> Program:
     """The program in which sums of products of two views of one value read two values.  `hints`: typical sizes."""
     made: set[bytes] = set()
+    copies: set[bytes] = set()
 
     def change(original: Node, node: Node) -> Node:
         del original
@@ -37,10 +38,11 @@ def factors_apart(program: Program, hints: Mapping[str, int]) -> Program:
         copy = expr.map_("cast", [source], source.dtype)
         turned = expr.map_("multiply", [first, expr.view(copy, second.shape, index)])
         made.update((copy.digest, turned.digest))
+        copies.add(copy.digest)
         return expr.reduce_("sum", [turned], node.axes)
 
     rebuilt = rebuild_program(program, change)
-    return replace(rebuilt, inner=rebuilt.inner | made)
+    return replace(rebuilt, inner=rebuilt.inner | made, names={**rebuilt.names, **dict.fromkeys(copies, "copy")})
 
 
 def _seen(node: Node) -> tuple[Node, tuple[Affine, ...]]:

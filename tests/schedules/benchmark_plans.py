@@ -10,6 +10,7 @@ import numpy as np
 import polyfuse as pf
 from benchmarks.more import MORE
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
+from benchmarks.wide import WIDE
 
 GOLDEN = Path(__file__).with_name("benchmark_plans.txt")
 
@@ -29,7 +30,7 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE))
+    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE))
 
 
 if __name__ == "__main__":
