@@ -3,7 +3,7 @@
 ``e[i, j] = exp(x[i, j] - m[i])`` links e's i with x's dimension 0 and with m's i.  A link that would put two dimensions
 of one statement into one class (``x + x.T``) is left out; that access is then a transposition, not an alignment.
 Links are taken in the order: identical index, identical index of a common input, index with an offset, parts of a
-dimension of a common array (``x[64*j + k]``).
+dimension of a common array (``x[64*j + k]``), equal steps along one (``x[2*j]`` and ``x[2*k + 1]``).
 """
 
 from __future__ import annotations
@@ -133,10 +133,12 @@ def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
 
 
 def _steps(entry: object) -> tuple[tuple[int, int], ...]:
-    """(dimension, factor) of ``64*%j + %k``, where each steps by another; none for anything else."""
-    if not isinstance(entry, Affine) or len(entry.terms) < 2 or not entry.is_linear:
+    """(dimension, factor) of ``64*%j + %k``, where each steps by another, and of ``2*%j + 1``; none for others."""
+    if not isinstance(entry, Affine) or not entry.is_linear:
         return ()
     terms = [(int(a[1:]), f) for a, f in entry.terms if isinstance(a, str) and a.startswith("%")]
+    if len(terms) == 1:
+        return tuple(terms)
     distinct = len(terms) == len(entry.terms) and len({f for _, f in terms}) == len(terms)
     return tuple(sorted(terms, key=lambda term: term[1])) if distinct else ()
 
