@@ -87,9 +87,10 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     while pixels.size(hints) % vector:
         vector //= 2
     again = () if _is_shifted(situation, pixels, 2) else _together(situation, _shared(situation, others, pixels))
+    loaded = size * vector * (1 if size < WORD and not _is_read_along(situation, row) else count)
     for taken in ((), *again):  # windows serve what is read a few elements further on
         held = vector * count * prod(a.size(hints) for a in taken)
-        unroll = min(IN_FLIGHT // (size * vector * count), MOST_RESULTS // held)
+        unroll = min(IN_FLIGHT // loaded, max(MOST_RESULTS, MOST_BYTES // size) // held)
         yield Whole(pixels, (*taken, row), power_below(unroll), vector)
     if vector > 1 and "vector" not in situation.tiles:
         yield Whole(pixels, (row,), 1, 1)
