@@ -303,6 +303,16 @@ def _trips(placed: Placed, sizes: Sizes) -> int:
     return sizes.product({loop for loop, _ in placed.path}, ("loop",))
 
 
+TWO = 2
+"""Blocks of 256 threads that have 128 registers each.  Of tiles of 8 x 8 results the compiler takes 128 to 190 as it
+likes, and 127 or 128 without a spill where it is told."""
+
+
+def _keeps_tiles(schedule: KernelSchedule) -> bool:
+    """Whether threads add up tiles of results in their registers, trip by trip."""
+    return bool(schedule.of_kind("loop")) and (bool(schedule.shared) or schedule.strategy == "row_tiles")
+
+
 def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> int:
     """The blocks per processor that the launch bounds should ask for: two, where the compiler would otherwise take so
     many registers that there is room for one, and where loads of the other would fill the gaps of the first.  Pieces
@@ -317,7 +327,8 @@ def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints:
     if schedule.border and (need := _in_middle(scop, schedule, sizes)) < register_need(scop, schedule, sizes):
         return max(asked, min(target.occupancy(threads, need, shared), ENOUGH_THREADS // threads))
     if not in_phases(scop, schedule, target, sizes) and not waiting(scop, schedule, target, sizes):
-        return asked
+        fits = _keeps_tiles(schedule) and target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1
+        return max(asked, TWO) if fits else asked
     is_whole = schedule.cells is None or not schedule.cells.piece
     if is_whole and target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
         return asked

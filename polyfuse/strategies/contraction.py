@@ -145,70 +145,69 @@ def _tiled(
     shape: tuple[int, int, int, int, int],
     waves: int | None,
 ) -> Proposal | None:
-    """`waves`: a tile has all rows and columns, and the depth is dealt to blocks where it is not 0; nothing where a
-    tile has fewer, or one block would have all shares."""
+    """`waves`: None where tiles cover rows and columns; else one tile has all of both, and so many blocks for each
+    multiprocessor share the depth, where that is not 0.  Nothing where a tile has fewer rows or columns, or one block
+    would have the whole depth."""
     rows, columns, depth, per_row, per_column = shape
+    whole = waves is not None
+    if whole and (c.rows.size(situation.hints) > rows or c.columns.size(situation.hints) > columns):
+        return None
     tx = thread("tx", 1, columns // per_column)
     ty = thread("ty", tx.count, rows // per_row)
     iv, jv = slot("iv", min(4, per_row)), slot("jv", min(4, per_column))
     ih, jh = slot("ih", per_row // iv.count), slot("jh", per_column // jv.count)
-    kk = slot("kk", 4)
-    kt, kq = loop("kt", c.depth.extent.ceildiv(depth)), loop("kq", Affine.of(depth // kk.count))
-    whole = waves is not None
-    if whole and (c.rows.size(situation.hints) > rows or c.columns.size(situation.hints) > columns):
-        return None
     b0 = block("b0", ONE if whole else c.columns.extent.ceildiv(columns))
     b1 = block("b1", ONE if whole else c.rows.extent.ceildiv(rows))
     splits = {
         c.rows.number: mixed((b1, rows), (ih, rows // ih.count), (ty, iv.count), (iv, 1)),
         c.columns.number: mixed((b0, columns), (jh, columns // jh.count), (tx, jv.count), (jv, 1)),
     }
-    digits: list[Digit] = []
-    outer: list[Digit] = []
-    for axis in situation.axes:
-        if axis.number in splits or axis is c.depth:
-            continue
-        if axis.reduced_by:
-            d = loop(f"k{len(outer)}", axis.extent)
-            outer.append(d)
-        else:
-            d = block(f"b{len(digits) + 2}", axis.extent)
-            digits.append(d)
-        splits[axis.number] = mixed((d, 1))
-    guards, width = list(_widths(situation, c)), _width(situation, c)
+    around = [a for a in situation.axes if a.number not in splits and a is not c.depth]
+    outer = [loop(f"k{n}", a.extent) for n, a in enumerate([a for a in around if a.reduced_by])]
+    batch = [block(f"b{n + 2}", a.extent) for n, a in enumerate([a for a in around if not a.reduced_by])]
+    left = {True: iter(outer), False: iter(batch)}
+    splits |= {a.number: mixed((next(left[bool(a.reduced_by)]), 1)) for a in around}
+    kk = slot("kk", 4)
+    kt, kq = loop("kt", c.depth.extent.ceildiv(depth)), loop("kq", Affine.of(depth // kk.count))
     shares: list[tuple[Digit, int]] = []
     if waves:
-        found = share_of(situation, c.depth, [b0, b1, *digits], depth, waves)
+        found = share_of(situation, c.depth, [b0, b1, *batch], depth, waves)
         if found is None:
             return None
         kt, shares = loop("kt", Affine.of(found[1])), [(found[0], found[1] * depth)]
-    if whole:
-        sides = [(a, n) for a, n in ((c.rows, rows), (c.columns, columns)) if not a.extent.is_constant]
-        guards += [Guard(Affine.of(n) - a.extent) for a, n in sides]
-        if situation.inner is not c.depth:
-            width = min([situation.vector(a.extent, flat=False) for a in (c.rows, c.columns)])
-            guards += [g for a, _ in sides for g in situation.divisible(a.extent, width)]
     splits[c.depth.number] = mixed(*shares, (kt, depth), (kq, kk.count), (kk, 1))
     pinned = tuple(d.name for d in [*outer, kt])
     most = max(1, SHARES // (per_row * per_column))
+    dealt = [d for d, _ in shares]
     return Proposal(
         "contraction",
         (*_parameters(shape), *(("share", share) for _, share in shares)),
-        kept_digits([b0, b1, *digits, *(d for d, _ in shares), tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], True),
+        kept_digits([b0, b1, *batch, *dealt, tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], keep_threads=True),
         anchors(situation, splits),
         loops=(*pinned, "kq"),
-        staging=dict.fromkeys(factors, Staging(pinned, vector=min(4, width), apart=frozenset(factors))),
-        guards=tuple(guards),
-        combines={d.name: combination(d, None, situation, most) for d, _ in shares},
+        staging=dict.fromkeys(factors, Staging(pinned, vector=_vector(situation, c, whole), apart=frozenset(factors))),
+        guards=tuple(_guards(situation, c, shape if whole else None)),
+        combines={d.name: combination(d, None, situation, most) for d in dealt},
     )
 
 
-def _width(situation: Situation, c: Contraction) -> int:
-    return situation.vector(c.depth.extent, flat=False)
+def _vector(situation: Situation, c: Contraction, whole: bool) -> int:
+    """Elements that a thread moves at once to shared memory: along the depth, or along rows and columns where one tile
+    has them and they lie side by side."""
+    along = (c.rows, c.columns) if whole and situation.inner is not c.depth else (c.depth,)
+    return min(4, *[situation.vector(a.extent, flat=False) for a in along])
 
 
-def _widths(situation: Situation, c: Contraction) -> Iterator[AnyGuard]:
-    width = _width(situation, c)
+def _guards(
+    situation: Situation, c: Contraction, whole: tuple[int, int, int, int, int] | None
+) -> Iterator[AnyGuard]:
+    """`whole`: the shape of a tile that has all rows and columns."""
+    width = situation.vector(c.depth.extent, flat=False)
     yield from situation.divisible(c.depth.extent, width)
     if situation.size(c.columns.extent) % max(1, width) == 0:
         yield from situation.divisible(c.columns.extent, width)
+    for axis, most in ((c.rows, whole[0]), (c.columns, whole[1])) if whole else ():
+        if not axis.extent.is_constant:
+            yield Guard(Affine.of(most) - axis.extent)
+            if situation.inner is not c.depth:
+                yield from situation.divisible(axis.extent, _vector(situation, c, True))
