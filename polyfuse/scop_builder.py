@@ -61,13 +61,15 @@ class _Builder:
             self._visit(node)
 
     def outputs(self) -> tuple[int, ...]:
-        """The statements of the outputs.  The shape of one may be finer than its output's: the same elements in the
-        same order."""
+        """The statements of the outputs.  The shape of one may be finer than its output's, the same elements in the
+        same order, but where a call reads it, which wants an array of that shape."""
         found: dict[bytes, int] = {}
         others = {node.digest for node in self.program.outputs}
+        called = {o for s in self.statements if isinstance(s, OpaqueStatement) for o in s.operands}
         for node in dict.fromkeys(self.program.outputs):
             finer = self.finer[node.digest]
             stored = finer is not node and finer.digest not in others and not isinstance(finer, _NO_STATEMENT)
+            stored = stored and self.of_node.get(finer.digest) not in called
             value = self.materialise(finer if stored else node)
             found[node.digest] = self.materialise(node) if value in found.values() else value
         return tuple(found[node.digest] for node in self.program.outputs)
