@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from math import gcd
 
 from polyfuse.affine import Affine
-from polyfuse.bindings import Guard
 from polyfuse.places.proposal import Proposal
-from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
 from polyfuse.strategies.reduction import WORD, outer_loops
 from polyfuse.strategies.shares import combination, share_of
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, power_below, slot, thread
@@ -35,14 +35,12 @@ def pixels(situation: Situation) -> list[Proposal]:
     words = gcd(count * size, WORD) == WORD
     if not lie or words or not 1 < count <= MOST_COLOURS or not situation.has_much:
         return []
-    return list(_proposals(situation, count, size))
+    return list(_proposals(situation, inner, main, size))
 
 
-def _proposals(situation: Situation, count: int, size: int) -> Iterator[Proposal]:
-    """One per number of blocks that share the rows."""
-    inner, over = situation.inner, [a for a in situation.axes if a.reduced_by]
-    assert inner is not None
-    main = max(over, key=lambda a: (a.size(situation.hints), -a.number))
+def _proposals(situation: Situation, inner: AxisClass, main: AxisClass, size: int) -> Iterator[Proposal]:
+    """One per number of blocks that share the rows, of which there are as many as `main` has elements."""
+    count, over = inner.size(situation.hints), [a for a in situation.axes if a.reduced_by]
     n = slot("n", power_below(situation.tiles.get("rows", PIXEL_BYTES // size)))
     u = slot("u", situation.tiles.get("unroll") or max(1, power_below(IN_FLIGHT // (n.count * count * size))))
     c, tx = slot("c", count), thread("tx", 1, power_below(situation.tiles.get("threads", THREADS)))
@@ -67,7 +65,7 @@ def _proposals(situation: Situation, count: int, size: int) -> Iterator[Proposal
             kept,
             anchors(situation, splits),
             loops=tuple(d.name for d in [*loops, r] if d in kept),
-            guards=() if inner.extent.is_constant else (Guard(inner.extent - count), Guard(-inner.extent + count)),
+            guards=exactly(inner.extent, count),
             combines={b.name: combination(b, tx, situation)},
             border=True,  # a mask of single elements would take apart what lies side by side
         )
