@@ -120,7 +120,8 @@ def moved_bytes(scop: Scop, move: Placed, sizes: Sizes) -> int:
 
 
 MEMORY_GRANULE = 64
-"""Bytes that memory moves at least: elements of a row that lie closer are all moved."""
+"""Bytes that memory moves at least.  On an H200, of 576 MB of float32 in rows of n elements, one of each: n = 8, 12 and
+16 take 141 to 161 us, as the whole does, 20 120, 24 100, 32 88, 48 61, 64 53."""
 
 
 def touched_bytes(scop: Scop, loads: Sequence[Placed], sizes: Sizes) -> int:
@@ -137,22 +138,44 @@ def box_of_rows(
     itemsize: int,
     extents: Mapping[str, int],
 ) -> int:
-    """Bytes of an array of `shape` at `places`, where each atom of `extents` runs from 0; others are sizes, as one."""
-    count = itemsize
-    for d, whole in enumerate(shape):
-        least = -(-MEMORY_GRANULE // itemsize) if d == len(shape) - 1 else 1
-        count *= min(whole, _positions([place[d] for place in places], least, whole, extents))
-    return count
+    """Bytes that memory moves of an array of `shape` for what is at `places`, where each atom of `extents` runs from 0;
+    others are sizes, as one.
+
+    x[:, 3] of rows of 12 float32: all of them; of 32: half of them
+    """
+    used, size = itemsize, itemsize  # bytes moved of one index of the dimensions behind, and of all of it
+    for d in range(len(shape) - 1, -1, -1):
+        first, count, step = _positions([place[d] for place in places], shape[d], extents)
+        if used < size:
+            used *= count
+        elif step > 1:
+            used = count * _granules(first * size, size, step * size)
+        else:
+            used = _granules(first * size, count * size, shape[d] * size)
+        size *= shape[d]
+        used = min(used, size)
+    return used
+
+
+def _granules(start: int, size: int, pitch: int) -> int:
+    """Bytes that memory moves for a piece of `size` bytes at `start` in every row of `pitch` bytes, on average; as many
+    as there are where other rows use the rest."""
+    if size >= pitch:
+        return pitch
+    step = gcd(pitch, MEMORY_GRANULE)
+    starts = [(start + k) % MEMORY_GRANULE for k in range(0, MEMORY_GRANULE, step)]
+    moved = sum([-(-(first + size) // MEMORY_GRANULE) for first in starts]) * MEMORY_GRANULE // len(starts)
+    return min(pitch, moved)
 
 
 def _positions(
-    entries: Sequence[PlaceEntry | IndexEntry], least: int, whole: int, extents: Mapping[str, int]
-) -> int:
-    """Positions that `entries` take along a dimension of `whole` elements: of steps below `least` all in between."""
+    entries: Sequence[PlaceEntry | IndexEntry], whole: int, extents: Mapping[str, int]
+) -> tuple[int, int, int]:
+    """(first, number, step) of the positions that `entries` take along a dimension of `whole` elements."""
     ends, step = list[tuple[Affine, int, int]](), 0
     for entry in entries:
         if not isinstance(entry, Affine) or not all(isinstance(atom, str) for atom, _ in entry.terms):
-            return whole  # data, or a division
+            return 0, whole, 1  # data, or a division
         low = high = entry.constant
         fixed = Affine.of(0)
         for atom, factor in entry.terms:
@@ -164,11 +187,13 @@ def _positions(
         ends.append((fixed, low, high))
     fixed, first, _ = ends[0]
     if any(other != fixed for other, _, _ in ends):
-        return whole  # a distance that goes with the sizes
+        return 0, whole, 1  # a distance that goes with the sizes
     for _, low, _ in ends:
         step = gcd(step, low - first)
-    reach = max(high for _, _, high in ends) - min(low for _, low, _ in ends)
-    return reach // (step if step >= least else 1) + 1
+    first = min(low for _, low, _ in ends)
+    reach = max(high for _, _, high in ends) - first
+    step = max(1, step)
+    return max(0, first), min(whole, reach // step + 1), step
 
 
 def element_operations(statement: Statement, bodies: Sequence[Expr] | None = None) -> int:

@@ -76,10 +76,13 @@ class Contraction:
         extents = [e.evaluate(sizes) for e in self.extents]
         both, rows, columns, summed = ([extents[k] for k in group] for group in self.letters())
         batch, m, n, k = prod(both), prod(rows), prod(columns), prod(summed)
+        moved = batch * (m * k + k * n) * dtype.itemsize + batch * m * n * self.result.itemsize
         deep = -(-k // DEPTH) * DEPTH if target.kind == "cuda" else k
         rates = target.library
         rate = {f16: rates.half, bf16: rates.half, f64: rates.double}.get(dtype, rates.single)
         tile = TILE if target.kind == "cuda" else 1
+        if tile > 1 and max(m, n) <= SMALL[0][0]:
+            return target.launch + max(_of_small(batch, m, n, deep, target, rate), moved / target.bandwidth)
         narrow = next((t for t in NARROW if min(m, n) <= t), tile) if tile > 1 else 1
         tiles = batch * -(-max(m, n) // tile) * -(-min(m, n) // narrow)
         shares = max(1, min(target.processors // max(1, tiles), deep // SHARE)) if tile > 1 else 1
@@ -89,8 +92,18 @@ class Contraction:
             compute = compute / NARROW_RATE + waves * NARROW_TILE
         if shares > 1:
             compute += target.launch + 2 * shares * batch * m * n * 4 / target.bandwidth
-        moved = batch * (m * k + k * n) * dtype.itemsize + batch * m * n * self.result.itemsize
         return target.launch + max(compute, moved / target.bandwidth)
+
+
+def _of_small(batch: int, m: int, n: int, deep: int, target: Target, rate: float) -> float:
+    """Seconds of the operations of products whose results fit one small tile: the sum is dealt to all processors, or
+    each has products of its own."""
+    tile, part = SMALL[0] if batch == 1 or max(m, n) > SMALL[1][0] else SMALL[1]
+    seconds = batch * 2 * tile**2 * deep / (part * rate)
+    if batch == 1:
+        shares = max(1, min(target.processors, deep // SHARE))
+        return seconds * target.processors / shares + target.launch
+    return max(seconds, -(-batch // target.processors) * SMALL_TILE)
 
 
 TILE = 128  # rows and columns of a block of the usual library kernel
@@ -99,7 +112,13 @@ NARROW_RATE, NARROW_TILE = 0.65, 0.6e-6
 """Columns of a block where they are few, the share of its rate that it reaches, and the seconds that its end takes.  By
 cuBLAS on an H200, of float32: a million rows of 64 times 16 columns 147 us, of 128 times 8 247, of 64 times 64 263;
 300,000 of 256 times 32 147, 200,000 of 768 times 10 277, 4 million of 16 times 16 276, 20 million of 3 times 3 970."""
-SHARE = 1024
+SHARE = 256
 """Of a long sum with few results, that a block takes at least: libraries deal such sums to the processors that tiles
-leave idle, and add up the shares in a second kernel.  Priced as tiles are; not timed."""
+leave idle, and add up the shares in a second kernel."""
+SMALL, SMALL_TILE = ((64, 0.65), (32, 0.4)), 0.26e-6
+"""Rows and columns of small tiles, the latter of products in batches, the share of its rate that each reaches, and the
+seconds that a small product takes at least.  By cuBLAS on an H200, of float32: sums over 2**20 rows of 8 times 8 184
+us, 16 times 16 189, 32 times 32 250, 64 times 64 256, 128 times 128 679; over 65536 rows of 32 times 32 34, 64 times 64
+35; 100,000 products of 16 x 32 with 32 x 16 346, 50,000 of 16 x 64 with 64 x 16 271, 10,000 of 64 x 64 190, a million
+of 8 x 8 2025."""
 DEPTH = 8  # that it sums at a time: 10 million rows of 3 times a 3 x 3 matrix take 476 us on an H200

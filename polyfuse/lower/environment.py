@@ -58,6 +58,12 @@ class Environment:
         return next(box for box in self.schedule.shared if box.value == value)
 
 
+def is_multiplied(env: Environment, value: int) -> bool:
+    """Whether a box holds factors of a contraction: there are zeros in it for elements that do not exist."""
+    gets = {p.name for p in env.schedule.placed if p.role == "get" and p.value == value}
+    return any(not gets.isdisjoint(env.by_name[product].providers) for product in env.folded)
+
+
 def affine_entry(entry: PlaceEntry) -> Affine:
     assert isinstance(entry, Affine)
     return entry

@@ -7,12 +7,20 @@ from polyfuse.affine import Affine, names_of
 from polyfuse.bindings import FAULT
 from polyfuse.dtypes import bool_, i32
 from polyfuse.expr import DataIndex
-from polyfuse.lower.environment import ArrayUse, Environment, affine_entry, held_name, once, once_threads
+from polyfuse.lower.environment import (
+    ArrayUse,
+    Environment,
+    affine_entry,
+    held_name,
+    is_multiplied,
+    once,
+    once_threads,
+)
 from polyfuse.lower.spans import VECTOR_BYTES, span_access
 from polyfuse.lower.vectors import hoist_from_vector, vector_slot, vector_width
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, in_frame, window_index
 from polyfuse.scop import Read, Scop, Statement
-from polyfuse.terms import Apply, Const, Expr, Index, Ref
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 
 WORD = 4  # bytes
 
@@ -54,8 +62,13 @@ def put(env: Environment, placed: Placed) -> ir.Op:
     box = env.box(placed.value)
     local = tuple(affine_entry(e) - o for e, o in zip(placed.place, box.origin, strict=True))
     where = (*env.context.inside(local, [Affine.of(n) for n in box.extents]), *once_threads(env, placed))
-    held = held_name(env, env.by_name[placed.providers[0]], 0)
-    return ir.Store(f"{box.name}_tile", local, Ref(held, env.scop.dtype(placed.value).compute), where)
+    provider, dtype = env.by_name[placed.providers[0]], env.scop.dtype(placed.value).compute
+    value: Expr = Ref(held_name(env, provider, 0), dtype)
+    place = [affine_entry(e) for e in placed.place]
+    exists = env.context.inside(place, env.scop.shape(placed.value))
+    if exists and provider.role != "load" and is_multiplied(env, placed.value):  # what is loaded is zero elsewhere
+        value = Apply("where", (Inside(exists), value, Const(0.0, dtype)), dtype)
+    return ir.Store(f"{box.name}_tile", local, value, where)
 
 
 def get(env: Environment, placed: Placed) -> ir.Op:

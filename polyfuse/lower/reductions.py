@@ -14,6 +14,7 @@ from polyfuse.lower.environment import (
     Environment,
     affine_entry,
     held_name,
+    is_multiplied,
     reduced_slots,
     result_names,
     summed_over,
@@ -253,14 +254,11 @@ def masked_operands(env: Environment, placed: Placed, statement: Statement) -> t
 
 
 def zero_outside(env: Environment, term: Expr, where: tuple[Affine, ...]) -> bool:
-    """True for a loaded value whose own mask fills it with zeros wherever `where` fails, also through a box."""
+    """True for what a load's own mask, or that of its box, fills with zeros wherever `where` fails."""
     if not isinstance(term, Ref) or term.name not in env.by_name:
         return False
     placed = env.by_name[term.name]
-    source = placed
-    if placed.role == "get":
-        source = env.by_name[env.by_name[placed.providers[0]].providers[0]]
-    if source.role != "load":
+    if placed.role != "load" and not (placed.role == "get" and is_multiplied(env, placed.value)):
         return False
     shape = env.scop.shape(placed.value)
     affine = [(e, n) for e, n in zip(placed.place, shape, strict=True) if isinstance(e, Affine)]

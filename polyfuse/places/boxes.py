@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from polyfuse.affine import Affine, Atom, FloorDiv, digit
 from polyfuse.schedule import Digit
@@ -214,10 +215,25 @@ def _power_above(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def odd_pitch(extents: Sequence[int]) -> tuple[int, ...]:
-    """Elements between neighbours: rows of an odd length, so that a walk down a column meets every bank."""
-    pitch = [1] * len(extents)
-    for d in range(len(extents) - 2, -1, -1):
-        row = extents[d + 1] * pitch[d + 1]
-        pitch[d] = row + 1 if d == len(extents) - 2 and row % 2 == 0 else row
+MOST_TOGETHER = 4  # elements of a row that one access of shared memory moves, of which its vectors have 16 bytes
+
+
+def odd_pitch(box: Box, places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit]) -> tuple[int, ...]:
+    """Elements between neighbours: rows of an odd number of vectors, so that a walk down a column meets every bank.
+    The vectors are those in which all `places` that put or get move along a row; single elements if there are none."""
+    vector = min([_together(place[-1] - box.origin[-1], digits) for place in places if place], default=1)
+    pitch = [1] * len(box.extents)
+    for d in range(len(box.extents) - 2, -1, -1):
+        row = box.extents[d + 1] * pitch[d + 1]
+        pitch[d] = (-(-row // vector) | 1) * vector if d == len(box.extents) - 2 else row
     return tuple(pitch)
+
+
+def _together(index: Affine, digits: Mapping[str, Digit]) -> int:
+    """Elements side by side that a thread moves along a row, from a multiple of their number: a power of two."""
+    slots = [atom for atom, factor in index.terms if factor == 1 and isinstance(atom, str) and atom[0] == "$"]
+    slots = [name for name in slots if digits[name[1:]].kind == "slot"]
+    if len(slots) != 1:
+        return 1
+    others = [factor for atom, factor in index.terms if atom != slots[0]]
+    return gcd(MOST_TOGETHER, digits[slots[0][1:]].count, index.constant, *others)

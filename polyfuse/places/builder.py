@@ -349,7 +349,8 @@ class _Builder:
             get = self._fresh(f"{name}_s")
             self.drafts[get] = _Draft(Placed(get, "get", value, place, at), [put])
             self._provide(same, get)
-        self.boxes.append(SharedBox(value, name, box.origin, box.extents, odd_pitch(box.extents)))
+        pitch = odd_pitch(box, [put_place, *places], self.digits)
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 
     # ---------------------------------------------------------------- windows of registers

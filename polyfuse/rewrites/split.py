@@ -18,7 +18,7 @@ from dataclasses import replace
 from math import prod
 
 from polyfuse import expr
-from polyfuse.affine import Affine, dimension
+from polyfuse.affine import Affine, dimension, names_of
 from polyfuse.bindings import Guard
 from polyfuse.expr import Node, Piece, Program
 from polyfuse.rewrites.rebuild import rebuild_program
@@ -70,7 +70,8 @@ def _split(
             return node
         assert isinstance(node, expr.Reduce)
         axis, chunk = plan
-        final = _two_stages(node, axis, chunk, hints, names, program.names.get(original.digest))
+        name = program.names.get(original.digest)
+        final = _contraction(node, axis, chunk) or _two_stages(node, axis, chunk, hints, names, name)
         users = {n.digest for n in expr.topological(node.operands)}
         below = [o for partial in final.operands for o in expr.operands_of(partial)]
         padded.update(n.digest for n in expr.topological(below) if n.digest not in users)
@@ -150,3 +151,46 @@ def _two_stages(
         names[partial[0].digest] = f"{name}_part"
     left = axis - sum(a < axis for a in inner)  # where the parts' axis lies among what the first stage keeps
     return expr.reduce_(node.monoid, partial, [*before, left], node.component)
+
+
+# ---------------------------------------------------------------------------------------------- contractions
+
+
+def _contraction(node: expr.Reduce, axis: int, chunk: int) -> expr.Reduce | None:
+    """A sum of products of two arrays, each repeated along an axis of its own, in two stages of which the first is a
+    contraction too, its parts outermost; None for other sums.  What is cut are the arrays: zero times zero is zero.
+
+    s[i, j] = sum(x[k, i] * y[k, j])
+    -> a[q, r, i] = x[4096*q + r, i] or 0;  b likewise;  p[q, i, j] = sum(a[q, r, i] * b[q, r, j], r);  s = sum(p, q)
+    """
+    if node.monoid != "sum" or len(node.operands) > 1 or not node.dtype.is_float:
+        return None
+    (product,) = node.operands
+    if not isinstance(product, expr.Map) or product.function != "multiply":
+        return None
+    extents = product.shape
+    shape = (extents[axis].ceildiv(chunk), *extents[:axis], Affine.of(chunk), *extents[axis + 1 :])
+    factors = [_cut(factor, axis, chunk, shape) for factor in product.operands]
+    if not all(f is not None and f.dtype == product.dtype for f in factors):
+        return None
+    whole = expr.map_("multiply", [f for f in factors if f is not None], product.dtype)
+    partial = expr.reduce_("sum", [whole], [a + 1 for a in node.axes])
+    return expr.reduce_("sum", [partial], [0])
+
+
+def _cut(factor: Node, axis: int, chunk: int, shape: tuple[Affine, ...]) -> Node | None:
+    """A view whose one dimension goes along `axis`, as a view of `shape` of its source in parts."""
+    if not isinstance(factor, expr.View) or len(names_of(factor.index)) == factor.rank:
+        return None
+    source, along = factor.source, [d for d, e in enumerate(factor.index) if f"%{axis}" in e.names()]
+    if len(along) != 1 or factor.index[along[0]] != dimension(axis) or source.shape[along[0]] != factor.shape[axis]:
+        return None
+    (dim,) = along
+    extent = source.shape[dim]
+    whole = (extent.ceildiv(chunk), *source.shape[:dim], Affine.of(chunk), *source.shape[dim + 1 :])
+    points = [dimension(k + 1) for k in range(source.rank)]
+    points[dim] = dimension(0) * chunk + dimension(dim + 1)
+    rest = Piece((), expr.constant(0, source.dtype), ())
+    parts = expr.region(whole, [Piece((extent - points[dim] - 1,), source, tuple(points)), rest])
+    moved = {f"%{k}": dimension(k + 1) for k in range(factor.rank)}
+    return expr.view(parts, shape, [dimension(0), *(entry.substitute(moved) for entry in factor.index)])

@@ -10,9 +10,9 @@ has.  Whatever computes a factor is its prologue and runs when the tile is put.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, prod
 
 from polyfuse.affine import ONE, Affine
 from polyfuse.bindings import AnyGuard, Guard
@@ -24,13 +24,21 @@ from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.shares import SHARES, combination, share_of
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 
-SHAPES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 32, 32, 2, 2))
-"""(rows, columns, depth, rows a thread, columns a thread): larger tiles read less, smaller ones fill the device."""
+Shape = tuple[int, int, int, int, int]
+
+LARGE: tuple[Shape, ...] = ((128, 128, 16, 8, 8), (128, 64, 16, 8, 4))
+SHAPES: tuple[Shape, ...] = ((64, 64, 16, 4, 4), (32, 32, 32, 2, 2))
+"""(rows, columns, depth, rows a thread, columns a thread): larger tiles read less, smaller ones fill the device; of the
+large ones the second where the first leave processors idle."""
 SMALLEST, LARGEST = 16, 128
 """Rows and columns of all results where the depth is dealt to blocks, each of which has all of them."""
-DEPTH, LONG = 16, 2048  # that a tile has of the depth, and the shortest that is dealt
+DEPTH, LONG = (32, 16), 2048  # that small and large tiles have of the depth, and the shortest that is dealt
 WAVES = (8, 4, 2, 1)
 """Blocks per multiprocessor then."""
+EARLY = 16
+"""Trips from which tiles are loaded one ahead, in registers, while others multiply.  On an H200, of float32: x.T @ x of
+16384 x 1024 in 128 blocks 1416 us, ahead 1086; sums over 2**20 rows in 263 blocks of 125 trips 225 and 170; products of
+64 x 1024 x 64 with themselves, in four trips, 377 and 473."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +65,21 @@ def contraction(situation: Situation) -> list[Proposal]:
     if any(a is not first.depth and not set(a.reduced_by) <= {c.statement.id for c in found} for a in over):
         return []
     factors = tuple(dict.fromkeys(v for c in found for v in c.factors))
-    tried = [_tiled(situation, first, factors, shape, None) for shape in _shapes(situation.tiles)]
     waves = (0, *WAVES) if first.depth.size(situation.hints) >= LONG else (0,)
-    tried += [_tiled(situation, first, factors, s, n) for s in _whole_shapes(situation, first) for n in waves]
-    return [p for p in tried if p is not None]
+    tried = [(shape, False, 0) for shape in _shapes(situation, first)]
+    tried += [(shape, True, n) for shape in _whole_shapes(situation, first) for n in waves]
+    made = [_tiled(situation, first, factors, *each) for each in tried]
+    return [p for p in made if p is not None]
 
 
-def _shapes(asked: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
+def _shapes(situation: Situation, c: Contraction) -> list[Shape]:
     """The shapes to try: ours that agree with what the user asked for, else one made for it."""
-    ours = [s for s in SHAPES if all(dict(_parameters(s)).get(n, size) == size for n, size in asked.items())]
+    asked = situation.tiles
+    blocks = [prod(-(-a.size(situation.hints) // LARGE[0][0]) for a in (c.rows, c.columns))]
+    blocks += [a.size(situation.hints) for a in situation.axes if a not in (c.rows, c.columns) and not a.reduced_by]
+    usual = (LARGE[prod(blocks) < situation.target.processors], *SHAPES)
+    known = [(s, dict(_parameters(s))) for s in (LARGE + SHAPES if asked else usual)]
+    ours = [s for s, has in known if all(has.get(n, size) == size for n, size in asked.items())]
     if ours:
         return ours
     rows, columns, depth = (power_below(asked.get(n, 64)) for n in ("rows", "columns", "depth"))
@@ -77,16 +91,17 @@ def _shapes(asked: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
     return [(rows, columns, depth, per_row, each // per_row)] if each // per_row <= columns else []
 
 
-def _whole_shapes(situation: Situation, c: Contraction) -> list[tuple[int, int, int, int, int]]:
+def _whole_shapes(situation: Situation, c: Contraction) -> list[Shape]:
     """The shape of a tile that has all rows and columns, if one may; or those that the user asked for."""
     if situation.tiles.keys() & {"rows", "columns", "depth", "threads"}:
-        return _shapes(situation.tiles)
+        return _shapes(situation, c)
     rows, columns = (max(SMALLEST, power_above(a.size(situation.hints))) for a in (c.rows, c.columns))
     each = 2 if rows * columns < 1024 else 4 if rows * columns <= 4096 else 8
-    return [(rows, columns, DEPTH, each, each)] if rows * columns <= LARGEST * LARGEST else []
+    depth = DEPTH[rows * columns > 4096]
+    return [(rows, columns, depth, each, each)] if rows * columns <= LARGEST * LARGEST else []
 
 
-def _parameters(shape: tuple[int, int, int, int, int]) -> tuple[tuple[str, int], ...]:
+def _parameters(shape: Shape) -> tuple[tuple[str, int], ...]:
     rows, columns, depth, per_row, per_column = shape
     threads = (rows // per_row) * (columns // per_column)
     return (("rows", rows), ("columns", columns), ("depth", depth), ("threads", threads))
@@ -142,14 +157,13 @@ def _tiled(
     situation: Situation,
     c: Contraction,
     factors: tuple[int, ...],
-    shape: tuple[int, int, int, int, int],
-    waves: int | None,
+    shape: Shape,
+    whole: bool,
+    waves: int,
 ) -> Proposal | None:
-    """`waves`: None where tiles cover rows and columns; else one tile has all of both, and so many blocks for each
-    multiprocessor share the depth, where that is not 0.  Nothing where a tile has fewer rows or columns, or one block
-    would have the whole depth."""
+    """`whole`: one tile has all rows and columns, and `waves` blocks for each multiprocessor share the depth, where
+    that is not 0.  Nothing where a tile has fewer rows or columns, or one block would have the whole depth."""
     rows, columns, depth, per_row, per_column = shape
-    whole = waves is not None
     if whole and (c.rows.size(situation.hints) > rows or c.columns.size(situation.hints) > columns):
         return None
     tx = thread("tx", 1, columns // per_column)
@@ -176,15 +190,17 @@ def _tiled(
             return None
         kt, shares = loop("kt", Affine.of(found[1])), [(found[0], found[1] * depth)]
     splits[c.depth.number] = mixed(*shares, (kt, depth), (kq, kk.count), (kk, 1))
+    early = situation.tiles.get("ahead", situation.size(kt.extent) >= EARLY)
     pinned = tuple(d.name for d in [*outer, kt])
     most = max(1, SHARES // (per_row * per_column))
     dealt = [d for d, _ in shares]
     return Proposal(
         "contraction",
-        (*_parameters(shape), *(("share", share) for _, share in shares)),
+        (*_parameters(shape), *((("ahead", 1),) if early else ()), *(("share", share) for _, share in shares)),
         kept_digits([b0, b1, *batch, *dealt, tx, ty, *outer, kt, kq, kk, ih, iv, jh, jv], keep_threads=True),
         anchors(situation, splits),
         loops=(*pinned, "kq"),
+        ahead=(kt.name,) if early else (),
         staging=dict.fromkeys(factors, Staging(pinned, vector=_vector(situation, c, whole), apart=frozenset(factors))),
         guards=tuple(_guards(situation, c, shape if whole else None)),
         combines={d.name: combination(d, None, situation, most) for d in dealt},
@@ -199,7 +215,7 @@ def _vector(situation: Situation, c: Contraction, whole: bool) -> int:
 
 
 def _guards(
-    situation: Situation, c: Contraction, whole: tuple[int, int, int, int, int] | None
+    situation: Situation, c: Contraction, whole: Shape | None
 ) -> Iterator[AnyGuard]:
     """`whole`: the shape of a tile that has all rows and columns."""
     width = situation.vector(c.depth.extent, flat=False)

@@ -56,8 +56,8 @@ def test_every_program_of_the_golden_plans_was_measured() -> None:
         (["2*%0", "%1"], 500 * 1024 * 4),
         (["%0 + 100", "%1"], 900 * 1024 * 4),
         (["-4*%0 + 999", "%1"], 250 * 1024 * 4),
-        (["%0", "2*%1"], 1000 * 1023 * 4),  # memory moves what lies between
-        (["%0", "32*%1"], 1000 * 32 * 4),
+        (["%0", "2*%1"], 1000 * 1024 * 4),  # memory moves what lies between
+        (["%0", "32*%1"], 1000 * 32 * 64),  # and no less than 64 bytes
     ],
 )
 def test_bytes_are_of_the_rows_that_are_read(places: list[str], bytes_: int) -> None:
@@ -72,6 +72,28 @@ def test_bytes_are_of_the_rows_that_are_read(places: list[str], bytes_: int) -> 
 def _affine(text: str, terms: dict[str, Affine]) -> Affine:
     found: Affine = eval(text.replace("%", "d"), {"d0": terms["%0"], "d1": terms["%1"]})
     return found
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "bytes_"),
+    [
+        ((1000, 12), ["%0", 3], 1000 * 48),
+        ((1000, 20), ["%0", 3], 1000 * 64),
+        ((1000, 24), ["%0", 15], 1000 * 64),
+        ((1000, 24), ["%0", "%1"], 1000 * 64),
+        ((1000, 32), ["%0", 3], 1000 * 64),
+        ((1000, 4, 8), ["%0", 1, 5], 1000 * 64),
+        ((1000, 4, 8), ["%0", "%1", 5], 1000 * 128),
+        ((1000, 8, 4), ["%0", 1, "%2"], 1000 * 64),
+        ((1000, 64, 4), ["2*%0", "%1", "%2"], 500 * 1024),
+    ],
+)
+def test_bytes_are_no_less_than_memory_moves(shape: tuple[int, ...], index: list[Any], bytes_: int) -> None:
+    """Of float32; measured for two dimensions: `MEMORY_GRANULE`."""
+    terms = {f"%{d}": dimension(d) for d in range(3)}
+    counts = {"%0": 1000 // (2 if index[0] == "2*%0" else 1), "%1": 8 if len(shape) == 2 else shape[1], "%2": shape[-1]}
+    entries = [Affine.of(e) if isinstance(e, int) else terms[e[-2:]] * (2 if e[0] == "2" else 1) for e in index]
+    assert box_of_rows([entries], shape, 4, counts) == bytes_
 
 
 def test_two_reads_share_the_rows_between_them_or_not() -> None:

@@ -70,10 +70,23 @@ CASES = [
 def test_blocks_have_shares_of_the_sum(function: Any, specs: tuple[str, ...], sizes: dict[str, int]) -> None:
     """Of a million rows of 32 and 32, where one block had the sum of an element, 831 us by the price of an H200."""
     plan = planned(function, *specs)
-    kernel = plan.kernels[-1]
-    assert kernel.strategy == "contraction" and "share" in dict(kernel.schedule.parameters)
+    (kernel,) = (k for k in plan.kernels if k.strategy == "contraction")
+    assert kernel.cost.blocks >= 132
     assert_legal(plan)
     assert_equivalent(planned(function, *specs, fuse=False), plan, seeds=(0,), sizes=[sizes])
+
+
+def test_many_shares_are_added_up_by_a_kernel_of_their_own() -> None:
+    """A block that adds up 528 shares of 4 KB takes longer than all that they sum: of 2**20 rows, 102 us and 139."""
+    plan = planned(product, "f32[K~1048576, 32]", "f32[K, 32]")
+    first, second = plan.kernels
+    assert first.strategy == "contraction" and second.seconds < 10e-6
+    assert_legal(plan)
+    assert_equivalent(
+        planned(product, "f32[K~1048576, 32]", "f32[K, 32]", fuse=False), plan, seeds=(0,), sizes=[{"K": 9001}]
+    )
+    (alone,) = planned(product, "f32[K~1048576, 32]", "f32[K, 32]", together=[["sum"]]).kernels
+    assert "share" in dict(alone.schedule.parameters) and alone.seconds > 1.3 * sum(k.seconds for k in plan.kernels)
 
 
 def test_all_results_are_in_one_tile() -> None:
@@ -91,7 +104,7 @@ def test_short_sums_and_many_results_are_not_shared(shapes: tuple[str, ...]) -> 
 
 
 def test_a_share_may_be_asked_for() -> None:
-    tiles = {"y": {"rows": 32, "columns": 32, "depth": 16, "threads": 64, "share": 512}}
+    tiles = {"y": {"rows": 32, "columns": 32, "depth": 16, "threads": 64, "ahead": 1, "share": 512}}
     plan = planned(product, "f32[K~1000000, 32]", "f32[K, 32]", tiles=tiles, strategies={"y": "contraction"})
     assert dict(plan.kernels[0].schedule.parameters) == tiles["y"]
     assert_legal(plan)
@@ -141,3 +154,19 @@ def test_products_of_an_array_with_itself_have_tiles_of_both(
     assert kernel.strategy == "contraction" and len(kernel.schedule.shared) == 2
     assert_legal(plan)
     assert_equivalent(planned(function, *specs, fuse=False), plan, seeds=(0,), sizes=[sizes])
+
+
+@pytest.mark.parametrize("function", [gram, covariance])
+def test_what_tiles_lack_is_put_as_zero_once(function: Any) -> None:
+    """Where the depth ends is asked when a tile is put, not when it is multiplied."""
+    source = planned(function, "f32[K~16384, N~1024]").source()
+    inner = source[source.rindex("for kq in") :]
+    assert "contract(" in inner and "where(" not in inner
+
+
+def test_tiles_are_read_in_vectors() -> None:
+    """Rows of a tile begin where vectors do: no access of four elements is taken apart."""
+    (kernel,) = planned(gram, "f32[K~16384, N~1024]").kernels
+    assert [box.pitch[-2] % 8 for box in kernel.schedule.shared] == [4, 4]
+    (turned,) = planned(lambda x: x.T + 1, "f32[M~8192, N~8192]").kernels
+    assert [box.pitch[-2] % 2 for box in turned.schedule.shared] == [1]
