@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, cell_bytes, element_instructions, reduces, summed_digits, trip_bytes
@@ -170,6 +171,13 @@ def _exposed(scop: Scop, schedule: KernelSchedule, target: Target, loop: str, tr
     """Of a wait in a trip whose loop has a ring, what memory does not need for the trips that are on their way."""
     coming = (trips - 1) * trip_bytes(scop, schedule, loop) * target.processors
     return max(0.0, WAIT - coming / target.bandwidth)
+
+
+def combining(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """Seconds in which the warps of a block wait for each other beside their loads, in loops that copy ahead: no memory
+    hides them from what is computed between.  On an H200, a backward layernorm of 32768 x 4096 bfloat16 in 128 blocks,
+    four sums one behind the other in each of 64 trips: 455 us, where memory needs 183 and its operations 161."""
+    return waiting(scop, replace(schedule, rings=(), ahead=()), target, sizes) if schedule.rings else 0.0
 
 
 def waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:

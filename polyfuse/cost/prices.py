@@ -30,6 +30,7 @@ from polyfuse.cost.phases import (
     afar,
     collective_operations,
     combined_in_trips,
+    combining,
     finish,
     in_cells,
     in_clusters,
@@ -143,6 +144,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     bound = max(terms, key=lambda k: terms[k])
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
+    if (combined := waves * combining(scop, schedule, target, sizes)) > 0:
+        together = (together**APART + (terms["compute"] + combined) ** APART) ** (1 / APART)
     if tiles:
         work = terms["compute"] / blocks * min(blocks, target.processors)
         far = min(1.0, moved.read / max(1, moved.cache_read))

@@ -188,12 +188,16 @@ def _through_cache(
         return moved
     alike = (itemsize, loads[0].path, tuple([load.place for load in loads]))
     if alike not in boxes:
-        boxes[alike] = block_bytes(schedule, loads, itemsize, sizes)
+        shape = [max(1, n.evaluate(sizes.hints)) for n in scop.shape(value)]
+        boxes[alike] = block_bytes(schedule, loads, itemsize, sizes, shape)
     return int(min(moved, boxes[alike] / REREAD))
 
 
-def block_bytes(schedule: KernelSchedule, loads: Sequence[Placed], itemsize: int, sizes: Sizes) -> float:
-    """Bytes of the boxes that blocks read in loads of an array, in whole sectors; those of each pass of a loop."""
+def block_bytes(
+    schedule: KernelSchedule, loads: Sequence[Placed], itemsize: int, sizes: Sizes, shape: Sequence[int]
+) -> float:
+    """Bytes of the boxes that blocks read in loads of an array of `shape`, in whole sectors, where whole rows follow
+    each other in memory; those of each pass of a loop."""
     load = loads[0]
     places = {tuple(e for e in p.place if isinstance(e, Affine)) for p in loads}
     if any(len(place) < len(load.place) for place in places):
@@ -204,9 +208,12 @@ def block_bytes(schedule: KernelSchedule, loads: Sequence[Placed], itemsize: int
         return inf
     if not extents:
         return inf
-    row = -(-extents[-1] * itemsize // SECTOR) * SECTOR
+    last = len(extents) - 1
+    while last and extents[last] >= shape[last]:
+        last -= 1
+    row = -(-prod(extents[last:]) * itemsize // SECTOR) * SECTOR
     trips = sizes.product({loop for loop, _ in load.path}, ("loop",))
-    return prod(extents[:-1]) * row * trips * sizes.blocks(load)
+    return prod(extents[:last]) * row * trips * sizes.blocks(load)
 
 
 def bytes_of_thread(scop: Scop, move: Placed, sizes: Sizes) -> int:

@@ -165,7 +165,7 @@ def test_updates_of_one_sector_in_turn_have_their_price() -> None:
     forced = plan_of(products, *specs, tiles={"s": wanted})
     assert forced.kernels[0].parameters == wanted
     assert forced.cost_analysis().seconds > usual.cost_analysis().seconds
-    assert plan_of(products, *specs, tiles={}).cost_analysis().seconds < usual.cost_analysis().seconds
+    assert plan_of(products, *specs, tiles={}).cost_analysis().seconds <= usual.cost_analysis().seconds
 
 
 def test_a_text_with_atomics_needs_the_option() -> None:
