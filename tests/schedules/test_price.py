@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from benchmarks.wide import WIDE
 from polyfuse.affine import Affine, dimension
 from polyfuse.cost.counts import box_of_rows
 from polyfuse.options import Options
@@ -23,14 +22,22 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 RECORDS = {
     ("h200_table", "h200_held_out", "h200_drawn"): (50, 2, 0.05),
     ("h200_more",): (58, 4, 0.08),
+    ("h200_wide",): (11, 4, 0.12),
 }
 """Programs, those of them that may be more than 20 % off, as prices miss a mechanism or the host bounds a call, and the
 median error."""
+CHANGED = {
+    *("32 columns of 1048576 times 32", "16 columns of 2097152 times 16", "100 columns of 400003 times 100"),
+    *("16384 x 1024 with itself", "covariance of 48 columns", "layernorm backward bf16"),
+    *("100000 x 32 x 16 with itself", "50000 x 16 x 64 times 64 x 16"),
+}
+"""Programs that have other kernels than those that were measured: the record says what was wrong with these."""
 
 
 def measured(names: tuple[str, ...]) -> dict[str, float]:
     records = [json.loads((RESULTS / f"{name}.json").read_text()) for name in names]
-    return {figure["name"]: figure["times"]["polyfuse"] for record in records for figure in record["figures"]}
+    figures = [figure for record in records for figure in record["figures"] if figure["name"] not in CHANGED]
+    return {figure["name"]: figure["times"]["polyfuse"] for figure in figures}
 
 
 @pytest.mark.parametrize("names", RECORDS)
@@ -44,9 +51,8 @@ def test_most_predictions_are_within_a_fifth_of_the_record(names: tuple[str, ...
 
 
 def test_every_program_of_the_golden_plans_was_measured() -> None:
-    """But for those of `WIDE`, whose predictions wait for their first run."""
     names = re.findall(r"== (.*) == predicted", GOLDEN.read_text())
-    assert set(names) == set().union(*map(measured, RECORDS), {program.name for program in WIDE})
+    assert set(names) == set().union(*map(measured, RECORDS), CHANGED)
 
 
 @pytest.mark.parametrize(
