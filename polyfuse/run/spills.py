@@ -23,8 +23,9 @@ from polyfuse.target import Target
 
 ROUNDS = 3  # plans that are tried in place of the first
 WORTH = 0.03
-"""Of the predicted time, below which spilling is no reason to plan and compile again: prices are not finer.  The 48
-bytes that softmax of 4096 x 32768 spills in each of 512 threads, 2.5 parts in a hundred, do not show on an H200."""
+"""Of the predicted time, below which spilling is no reason to plan and compile again, nor what would be gained by it:
+prices are not finer.  The 48 bytes that softmax of 4096 x 32768 spills in each of 512 threads, 2.5 parts in a hundred,
+do not show on an H200; three plans for a softmax over a middle axis took two seconds there, and the first one stayed."""
 CACHED = 0.5  # of a processor's memory for blocks, which the first-level cache shares with what they ask for
 
 _log = logging.getLogger("polyfuse.schedule")
@@ -42,7 +43,8 @@ def unspilled(first: Ready, key: PlanKey, sizes: Mapping[str, int], compile: Cal
             break
         known |= found
         plan = _planned(key, known)
-        if not hold(plan.guards, sizes) or any(_names(plan) == _names(ready.plan) for ready in tried):
+        gain = min(_seconds(ready.plan, known) for ready in tried) - _seconds(plan, known)
+        if not hold(plan.guards, sizes) or gain < WORTH * _seconds(plan, {}):
             break
         tried.append(compile(plan))
     known |= _spilling(tried[-1], known)
