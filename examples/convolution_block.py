@@ -21,9 +21,8 @@ x, weights, mean, gain, bias = (
 var = rng.uniform(0.5, 2, 16).astype(np.float32)
 y = block(x, weights, mean, var, gain, bias)
 
-plan = block.plan(
-    pf.spec("f32[B, 64, H, W]"), pf.spec("f32[64, 64, 3, 3]"), *[pf.spec("f32[64]") for _ in range(4)], target="h200"
-)
+images, filters, channels = pf.spec("f32[B~64, 64, H~56, W~56]"), pf.spec("f32[64, 64, 3, 3]"), pf.spec("f32[64]")
+plan = block.plan(images, filters, *[channels] * 4, target="h200")
 print(plan)
 assert len(plan.kernels) == 1
 

@@ -130,9 +130,13 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
     slower = _in_shared_rows(schedule, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
-    tiles = trips_of_tiles(schedule, sizes) if folded_products(scop, schedule) else 0
-    if tiles:  # what multiplies reads what it multiplies, between two barriers
-        terms["compute"] = TILED[0] * terms["compute"] + TILED[1] * lines
+    folded = folded_products(scop, schedule)
+    tiles = trips_of_tiles(schedule, sizes) if folded else 0
+    if tiles:  # what multiplies reads what it multiplies, and between barriers there is time for other operations
+        multiplying = [p for p in computed if p.name in folded or p.name in folded.values()]
+        alone = sum([placed_operations(scop, p, sizes, schedule.threads, body) for p in multiplying]) / target.flops
+        alone *= TILED[0] * max(1.0, target.processors / blocks)
+        terms["compute"] = max(alone, terms["compute"]) + TILED[1] * lines
         lines = 0.0
     turns = _in_turn(scop, middle, target, sizes, moved.in_flight, blocks, terms["compute"]) / max(1, occupancy)
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)

@@ -25,7 +25,7 @@ ROUNDS = 3  # plans that are tried in place of the first
 WORTH = 0.03
 """Of the predicted time, below which spilling is no reason to plan and compile again, nor what would be gained by it:
 prices are not finer.  The 48 bytes that softmax of 4096 x 32768 spills in each of 512 threads, 2.5 parts in a hundred,
-do not show on an H200; three plans for a softmax over a middle axis took two seconds there, and the first one stayed."""
+do not show on an H200; three plans for a softmax over a middle axis took two seconds there, and the first stayed."""
 CACHED = 0.5  # of a processor's memory for blocks, which the first-level cache shares with what they ask for
 
 _log = logging.getLogger("polyfuse.schedule")
@@ -43,7 +43,8 @@ def unspilled(first: Ready, key: PlanKey, sizes: Mapping[str, int], compile: Cal
             break
         known |= found
         plan = _planned(key, known)
-        gain = min(_seconds(ready.plan, known) for ready in tried) - _seconds(plan, known)
+        expected = {name: _expected(name, known) for name in _names(plan)}
+        gain = min(_seconds(ready.plan, known) for ready in tried) - _seconds(plan, expected)
         if not hold(plan.guards, sizes) or gain < WORTH * _seconds(plan, {}):
             break
         tried.append(compile(plan))
@@ -83,7 +84,20 @@ def _bandwidth(spilled: int, schedule: KernelSchedule, target: Target) -> float:
 
 
 def _planned(key: PlanKey, known: Mapping[Signature, float]) -> Plan:
-    return replanned(key, lambda name, seconds: seconds + known.get(name, 0.0))
+    return replanned(key, lambda name, seconds: seconds + _expected(name, known))
+
+
+def _expected(name: Signature, known: Mapping[Signature, float]) -> float:
+    """Seconds that a schedule spills, or one like it of another form of the program: most of its values are the same.
+    """
+    if name in known:
+        return known[name]
+    alike = (seconds for other, seconds in known.items() if other[1:] == name[1:] and _are_most(other[0], name[0]))
+    return max(alike, default=0.0)
+
+
+def _are_most(some: frozenset[str], others: frozenset[str]) -> bool:
+    return 2 * len(some & others) >= max(len(some), len(others))
 
 
 def _names(plan: Plan) -> frozenset[Signature]:
