@@ -18,7 +18,7 @@ from polyfuse.errors import Source
 from polyfuse.explain.levels import combine_level, scope_of
 from polyfuse.explain.traffic import Traffic, kernel_traffic, work
 from polyfuse.places.proposal import Group
-from polyfuse.planning.collapse import collapse
+from polyfuse.planning.collapse import as_scheduled
 from polyfuse.planning.program_costs import array_layouts, size_hints
 from polyfuse.schedule import Digit, KernelSchedule, Placed, Scope
 from polyfuse.scop import Scop, Statement
@@ -113,7 +113,7 @@ class KernelView:
     @cached_property
     def group(self) -> Group:
         """The statements as they were scheduled, contiguous dimensions collapsed."""
-        return collapse(self.whole_group, self.layouts)
+        return as_scheduled(self.whole_group, self.layouts, self.schedule)
 
     @property
     def whole_group(self) -> Group:

@@ -11,7 +11,7 @@ from polyfuse.cost.counts import Cost
 from polyfuse.cost.prices import price, resident_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
-from polyfuse.planning.collapse import collapse
+from polyfuse.planning.collapse import collapse, sums_apart
 from polyfuse.planning.outlook import Header, Numbered, Outlook
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
@@ -71,7 +71,11 @@ def choose(
     if (too_small := _too_small(situation)) is not None:
         return Choice(None, None, too_small)
     if flat:
-        situation = replace(situation, group=collapse(situation.group, situation.layouts))
+        collapsed = collapse(situation.group, situation.layouts, alike=situation.invariant)
+        if situation.invariant and (name_of := sums_apart(situation.group, collapsed, situation.layouts)):
+            sentence = f"{name_of} sums over dimensions that are one where it is alone: its bits would differ"
+            return Choice(None, None, illegal(Hazard.COMBINE, sentence, rule="combine"))
+        situation = replace(situation, group=collapsed)
     situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
     refusals: list[Verdict] = []  # of what the user asked for: they say more than the others
     unasked: list[Verdict] = []
@@ -138,7 +142,8 @@ def _placed(refusal: Verdict, statements: int) -> int:
 
 def rejected(situation: Situation) -> Mapping[str, Verdict]:
     """Per strategy of the first tier that proposes something, all of which is refused: the first reason."""
-    situation = replace(situation, group=collapse(situation.group, situation.layouts))
+    collapsed = collapse(situation.group, situation.layouts, alike=situation.invariant)
+    situation = replace(situation, group=collapsed)
     situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
     found: dict[str, Verdict] = {}
     name = kernel_name(situation.group)

@@ -16,20 +16,56 @@ from polyfuse.expr import IndexEntry
 from polyfuse.places.proposal import Group
 from polyfuse.planning.joining import Merge, intact, merged, position
 from polyfuse.planning.picks import picked
-from polyfuse.scop import Read, Statement
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Read, Scop, Statement
 
 
-def collapse(group: Group, layouts: Mapping[int, Layout]) -> Group:
+def collapse(group: Group, layouts: Mapping[int, Layout], *, alike: bool = False) -> Group:
     """The group over a SCoP in which its statements, and arrays of short rows, have as few dimensions as accesses
-    allow."""
+    allow.  `alike`: a reduction sums over as many as where it is with what it sums and nothing else, or more."""
+    least = {s.id: _fewest(group.scop, s, layouts) for s in group.statements() if len(s.reduced) > 1} if alike else {}
     while True:
-        pair = _mergeable(group, layouts)
+        pair = _mergeable(group, layouts, least)
         if pair is None:
             return picked(group, layouts)
         group = merged(group, pair)
 
 
-def _mergeable(group: Group, layouts: Mapping[int, Layout]) -> Merge | None:
+def sums_apart(group: Group, collapsed: Group, layouts: Mapping[int, Layout]) -> str:
+    """A reduction of `collapsed`, by name, that sums over more dimensions than where it is alone; else empty."""
+    for statement in (s for s in group.statements() if len(s.reduced) > 1):
+        found = collapsed.scop.statements[statement.id]
+        if isinstance(found, Statement) and len(found.reduced) > _fewest(group.scop, statement, layouts):
+            return statement.name
+    return ""
+
+
+def as_scheduled(group: Group, layouts: Mapping[int, Layout], schedule: KernelSchedule) -> Group:
+    """The group with the dimensions that places of `schedule` have."""
+    found = collapse(group, layouts)
+    ranks = [(p, found.scop.statements[p.value]) for p in schedule.placed if p.role == "compute"]
+    same = all(isinstance(s, Statement) and len(p.place) == len(s.extents) for p, s in ranks)
+    return found if same else collapse(group, layouts, alike=True)
+
+
+def _fewest(scop: Scop, reduction: Statement, layouts: Mapping[int, Layout]) -> int:
+    """Dimensions that a reduction sums over in a kernel with all that is computed for it alone, element by element."""
+    body, loads, todo = {reduction.id}, set[int](), [reduction]
+    while todo:
+        for read in todo.pop().reads:
+            source = scop.statements[read.source]
+            if isinstance(source, Statement) and source.monoid is None:
+                todo += [source] if source.id not in body else []
+                body.add(source.id)
+            else:
+                loads.add(read.source)
+    alone = collapse(Group(scop, frozenset(body), frozenset((reduction.id,)), frozenset(loads)), layouts)
+    found = alone.scop.statements[reduction.id]
+    assert isinstance(found, Statement)
+    return len(found.reduced)
+
+
+def _mergeable(group: Group, layouts: Mapping[int, Layout], least: Mapping[int, int]) -> Merge | None:
     """Looked for from the largest result, then from every reduction: nothing else need have the reduced dimensions."""
     lead = max(group.roots, key=lambda v: (len(group.scop.shape(v)), v))
     reductions = [s.id for s in group.statements() if s.is_reduction and s.id != lead]
@@ -38,9 +74,16 @@ def _mergeable(group: Group, layouts: Mapping[int, Layout]) -> Merge | None:
         assert isinstance(statement, Statement)
         for d in range(len(statement.extents) - 1):
             found = _spread(group, layouts, start, d)
-            if found is not None:
+            if found is not None and not _sums_too_few(group, found, least):
                 return found
     return None
+
+
+def _sums_too_few(group: Group, merge: Merge, least: Mapping[int, int]) -> bool:
+    """Whether a reduction would sum over fewer dimensions than it may."""
+    found = [(group.scop.statements[value], d) for value, d in merge.statements.items()]
+    sums = [s for s, d in found if isinstance(s, Statement) and d in s.reduced]
+    return any(len(s.reduced) <= least.get(s.id, 1) for s in sums)
 
 
 def _spread(group: Group, layouts: Mapping[int, Layout], lead: int, d: int) -> Merge | None:

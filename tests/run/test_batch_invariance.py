@@ -228,3 +228,34 @@ def test_explain_says_it() -> None:
     plan = pf.jit(softmax, batch_invariant=True).plan(pf.spec("f32[N, 1000]"), target="h200")
     assert "the order of its additions depends on what it runs over alone" in plan.explain()
     assert "depends on what it runs over" not in pf.jit(softmax).plan(pf.spec("f32[N, 1000]"), target="h200").explain()
+
+
+def summed_products(a, b):
+    return np.einsum("ij,kj->k", a, b)
+
+
+def planes_over_their_means(x, gain):
+    return x / x.mean(axis=(1, 2), keepdims=True) * gain
+
+
+@pytest.mark.parametrize("shape", [(1000, 300), (1000, 5000), (5000, 7), (5000, 5000)])
+def test_sums_over_two_dimensions_do_not_depend_on_what_is_fused(shape: tuple[int, int]) -> None:
+    """The products of one row are stored, where a price says so, and lie side by side; those of four are not."""
+    found = []
+    for rows in (1, 4):
+        specs = pf.spec(f"f64[{shape[0]}, {shape[1]}]"), pf.spec(f"f64[{rows}, {shape[1]}]")
+        plan = pf.jit(summed_products, batch_invariant=True).plan(*specs, target="h200")
+        found.append((plan.kernels[-1].strategy, plan.kernels[-1].parameters))
+    assert found[0] == found[1]
+
+
+def test_a_sum_is_dealt_alike_beside_what_keeps_its_dimensions_apart() -> None:
+    """Alone a plane is one row; beside gains of its columns it is rows of them, which is another order."""
+    specs = pf.spec("f32[B~64, 56, 60]"), pf.spec("f32[60]")
+    mean = pf.jit(lambda x: x.mean(axis=(1, 2)), batch_invariant=True).plan(specs[0], target="h200")
+    plan = pf.jit(planes_over_their_means, batch_invariant=True).plan(*specs, target="h200")
+    sums = [k for k in plan.kernels if k.strategy == "rows"]
+    assert [k.parameters for k in sums] == [mean.kernels[0].parameters] and len(plan.kernels) == 2
+    verdict = plan.why_not("sum", "y")
+    assert "its bits would differ" in str(verdict)
+    assert len(pf.jit(planes_over_their_means).plan(*specs, target="h200").kernels) == 1
