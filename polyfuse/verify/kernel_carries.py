@@ -26,14 +26,14 @@ def check_carries(kernel: Kernel, types: Types, refuse: Refuse) -> None:
     """
     if kernel.turns:
         _array(kernel, kernel.turns, dtypes.i32, refuse)
-    for op, in_loop in _passing(kernel.body):
+    for op, in_loop, given in _passing(kernel.body):
         if not kernel.turns:
             refuse("blocks wait for earlier ones, but do not begin in order", op)
         if kernel.cluster > 1:
             refuse("a prefix does not go on from cluster to cluster", op)
         if in_loop:
             refuse("a total is handed on in every trip of a loop", op)
-        _check_line(kernel, op, refuse)
+        _check_line(kernel, op, given, refuse)
         _check_memory(kernel, types, op, refuse)
     ways = _ways(kernel.body)
     everything = {(type(op), op.words) for op in ways[0]}
@@ -47,7 +47,7 @@ def check_carries(kernel: Kernel, types: Types, refuse: Refuse) -> None:
                 refuse(f"what is left in {words} is not what others take from it")
 
 
-def _check_line(kernel: Kernel, op: Passing, refuse: Refuse) -> None:
+def _check_line(kernel: Kernel, op: Passing, given: tuple[Affine, ...], refuse: Refuse) -> None:
     """The blocks of a line differ in one axis of the grid, along which their index grows; a block runs as one that is
     no later than itself."""
     axes = [k for k in range(len(kernel.grid)) if op.number.coefficient(f"$b{k}") == 1]
@@ -61,6 +61,8 @@ def _check_line(kernel: Kernel, op: Passing, refuse: Refuse) -> None:
     beyond = kernel.grid[axis] - behind
     if not beyond.is_constant or beyond.constant < 0 or (isinstance(op, Carry) and beyond.constant):
         refuse(f"{op.count} blocks are not those of a line", op)
+    if (lead.constant or beyond.constant) and _place(op) not in given:
+        refuse("blocks that are none of the line come by it", op)
     others = {f"$b{k}" for k in range(len(kernel.grid)) if k != axis and kernel.grid[k] != Affine.of(1)}
     if {name for name in op.line.names() if name.startswith("$")} != others:
         refuse(f"the line {op.line} is not one of blocks that differ in $b{axis} alone", op)
@@ -87,16 +89,20 @@ def _array(kernel: Kernel, name: str, dtype: DType, refuse: Refuse, op: Op | Non
     return found
 
 
-def _passing(body: Sequence[Op], in_loop: bool = False) -> Iterator[tuple[Passing, bool]]:
+def _passing(
+    body: Sequence[Op], in_loop: bool = False, given: tuple[Affine, ...] = ()
+) -> Iterator[tuple[Passing, bool, tuple[Affine, ...]]]:
+    """Also whether in a loop, and the conditions of the branches around."""
     for op in body:
         match op:
             case Leave() | Carry():
-                yield op, in_loop
+                yield op, in_loop, given
             case For(body=inner):
-                yield from _passing(inner, True)
-            case If(body=inner, orelse=orelse):
-                yield from _passing(inner, in_loop)
-                yield from _passing(orelse, in_loop)
+                yield from _passing(inner, True, given)
+            case If(condition=condition, body=inner, orelse=orelse):
+                where = condition.where if isinstance(condition, Inside) else ()
+                yield from _passing(inner, in_loop, (*given, *where))
+                yield from _passing(orelse, in_loop, given)
             case _:
                 pass
 
@@ -121,5 +127,9 @@ def _ways(body: Sequence[Op]) -> list[list[Passing]]:
 
 def _outside(branch: If, op: Passing) -> bool:
     """Whether a branch leaves out those blocks alone that have nothing to do with `op`."""
-    needed = op.count - 1 - op.number if isinstance(op, Leave) else op.number
-    return isinstance(branch.condition, Inside) and branch.condition.where == (needed,)
+    return isinstance(branch.condition, Inside) and branch.condition.where == (_place(op),)
+
+
+def _place(op: Passing) -> Affine:
+    """At least 0 in the blocks that leave a total, or take some."""
+    return op.count - 1 - op.number if isinstance(op, Leave) else op.number
