@@ -19,14 +19,18 @@ AGAIN = 0.7
 """Of the bandwidth of the last-level cache, what loads of what was summed a few blocks ahead reach: the same 67 million
 in 175 us, and with another array beside them in 238, of which 200 are those of the bytes."""
 CLEARED = 1.5e-6
-"""Seconds from the last store of a kernel to its end: the last block of each line clears what all have left."""
+"""Seconds from the last store of a kernel to its end, where the last block of each line clears what all have left; more
+where that is much, by what one processor writes."""
 
 
 def handed_on(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, waves: int) -> float:
     """Seconds that a kernel takes longer for what its blocks hand on."""
     if not schedule.grid_scans:
         return 0.0
-    seconds = CLEARED + sum(_read(scop, schedule, sizes, scan) for scan in schedule.grid_scans) / target.l2_bandwidth
+    scans = [(scan, _total_bytes(scop, schedule, scan)) for scan in schedule.grid_scans]
+    left = sum(each * sizes.extent[scan.digit] * (1 + 1 / scan.group) for scan, each in scans)
+    seconds = CLEARED + left * target.processors / target.l2_bandwidth
+    seconds += sum(each * _read(sizes, scan) for scan, each in scans) / target.l2_bandwidth
     if any(scan.lead for scan in schedule.grid_scans):
         return seconds + _summed(scop, schedule, sizes) / (AGAIN * target.l2_bandwidth)
     shuffles = any(_shuffles(scop, schedule, scan, target) for scan in schedule.grid_scans)
@@ -59,12 +63,17 @@ def _shuffles(scop: Scop, schedule: KernelSchedule, scan: GridScan, target: Targ
     return any(f"${d.name}" in over and d.count > 1 and d.stride < target.warp for d in schedule.of_kind("thread"))
 
 
-def _read(scop: Scop, schedule: KernelSchedule, sizes: Sizes, scan: GridScan) -> float:
-    """Bytes of totals that all blocks read: one for every group of blocks, and of the last groups one of each block."""
-    placed, count = schedule.by_name()[scan.scan], sizes.extent[scan.digit]
+def _total_bytes(scop: Scop, schedule: KernelSchedule, scan: GridScan) -> int:
+    """What a block leaves."""
+    placed = schedule.by_name()[scan.scan]
     over, statement = _over(scop, placed), scop.statements[placed.value]
     threads = prod(d.count for d in schedule.of_kind("thread") if f"${d.name}" not in over)
     slots = prod(d.count for d in schedule.of_kind("slot") if d.name in placed.digits() and f"${d.name}" not in over)
-    each = 8 * max(1, statement.dtypes[0].compute.itemsize // 4) * threads * slots
+    return 8 * max(1, statement.dtypes[0].compute.itemsize // 4) * threads * slots
+
+
+def _read(sizes: Sizes, scan: GridScan) -> float:
+    """Totals that all blocks read: one for every group of blocks, and of the last groups one of each block."""
+    count = sizes.extent[scan.digit]
     totals = min(count / 2, count / 2 / scan.group + 1.5 * scan.group)
-    return each * totals * sizes.product(frozenset(sizes.extent), ("block",))
+    return totals * sizes.product(frozenset(sizes.extent), ("block",))
