@@ -8,8 +8,8 @@ Grammar (``?`` optional, ``*`` many)::
 
     Kernel  = name, parameters*, grid*, threads, slots*, shared*, (body: Op* | Member*)
     Member  = Kernel in a range of blocks of the whole
-    Op      = Let | Load | Take | Store | Keep | Kept | Reduce | Contract | Combine | Exchange | Scan | For | If
-            | Barrier | Elect | AtomicUpdate | AsyncCopy | CommitCopies | WaitCopies
+    Op      = Let | Load | Take | Store | Keep | Kept | Reduce | Contract | Combine | Exchange | Scan | Leave | Carry
+            | For | If | Barrier | Elect | AtomicUpdate | AsyncCopy | CommitCopies | WaitCopies
     Expr    = Ref | Const | Index | Inside | Apply
     where   = Affine*   a conjunction, each >= 0, over digits and sizes
 
@@ -257,6 +257,50 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """`value`, for the blocks behind this one: in `words` as the `number`-th of `count` blocks in the `line`-th line.
+
+    Threads that differ in the thread-id `bits` alone hold the same value.  `words` (u64, zero between launches) has per
+    line `count` totals, then one for every `group` of them, each of as many words as `carry_words` says.
+    """
+
+    value: Expr
+    bits: int
+    words: str
+    line: Affine
+    number: Affine
+    count: Affine
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """``name`` = what the `number` first blocks of a line have left in `words` (`Leave`) of values like `value`, merged
+    slot by slot; neutral where there is none.
+
+    `arrived` (i32, zero between launches) counts per line who has read all that it needs; who reads last leaves zeros.
+    Only in kernels whose blocks begin in order (`Kernel.turns`): a block waits for what earlier ones leave.
+    """
+
+    name: str
+    monoid: str
+    value: Expr
+    bits: int
+    words: str
+    arrived: str
+    line: Affine
+    number: Affine
+    count: Affine
+    group: int
+
+
+def carry_words(threads: int, bits: int, slots: int, dtype: DType) -> int:
+    """Words of what a block leaves: one of 64 bits, half of which says that it is there, for every 32 bits of each
+    value of each thread among those that hold the same."""
+    return (threads >> bits.bit_count()) * slots * max(1, dtype.compute.itemsize // 4)
+
+
+@dataclass(frozen=True, slots=True)
 class For:
     """``for $digit in range(extent)``; the extent is affine in sizes and enclosing digits and equal in all threads."""
 
@@ -348,6 +392,8 @@ Op = Union[
     Combine,
     Exchange,
     Scan,
+    Leave,
+    Carry,
     For,
     If,
     Barrier,
@@ -368,8 +414,10 @@ class Kernel:
     many blocks of the device make up one block of this kernel: they run together and share the threads evenly, in their
     order; then there is no shared memory but cells, no barrier and no scan, only `Combine`, `Exchange` and `Elect`.
     `index_bits`: 32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
-    `notes`: comments by value name.  `members`: kernels side by side in one launch; then there is no body, no digit and
-    no slot, and `shared` holds the buffers of all members in order.
+    `turns`: a counter (i32, zero between launches) from which blocks take their index as they begin, so that the n-th
+    of them is block n; empty where no block depends on others.  `notes`: comments by value name.  `members`: kernels
+    side by side in one launch; then there is no body, no digit and no slot, and `shared` holds the buffers of all
+    members in order.
     """
 
     name: str
@@ -387,6 +435,7 @@ class Kernel:
     notes: tuple[tuple[str, str], ...] = field(default=())
     members: tuple[Member, ...] = ()
     cells: tuple[ThreadCells, ...] = ()
+    turns: str = ""
 
     @property
     def block_threads(self) -> int:

@@ -15,6 +15,7 @@ from polyfuse.kernel import (
     AsyncCopy,
     AtomicUpdate,
     Barrier,
+    Carry,
     Combine,
     CommitCopies,
     Const,
@@ -29,6 +30,7 @@ from polyfuse.kernel import (
     Keep,
     Kept,
     Kernel,
+    Leave,
     Let,
     Load,
     Op,
@@ -210,9 +212,13 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
                 (name, ValueType(operand.dtype, operand.axes | extra, ranked)),
                 (total, ValueType(operand.dtype, operand.axes - extra, ranked)),
             ]
+        case Carry(name, _, value):
+            return [(name, expression_type(value, types, kernel))]
         case Elect(name):
             return [(name, ValueType(dtypes.bool_))]
-        case Store() | Keep() | AtomicUpdate() | Barrier() | For() | If() | AsyncCopy() | CommitCopies() | WaitCopies():
+        case Store() | Keep() | Leave() | AtomicUpdate() | Barrier() | For() | If():
+            return []
+        case AsyncCopy() | CommitCopies() | WaitCopies():
             return []
         case _:
             assert_never(op)
@@ -223,7 +229,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
     found: dict[str, None] = {}
     for op in body:
         match op:
-            case Let(name) | Load(name) | Take(name) | Kept(name) | Contract(name) | Elect(name):
+            case Let(name) | Load(name) | Take(name) | Kept(name) | Contract(name) | Carry(name) | Elect(name):
                 found.setdefault(name)
             case Reduce(names) | Combine(names) | Exchange(names):
                 found.update(dict.fromkeys(names))
@@ -234,7 +240,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
                 found.update(dict.fromkeys(bound_names(inner)))
             case If(_, inner, orelse):
                 found.update(dict.fromkeys(bound_names(inner) + bound_names(orelse)))
-            case Store() | Keep() | AtomicUpdate() | Barrier() | AsyncCopy() | CommitCopies() | WaitCopies():
+            case Store() | Keep() | Leave() | AtomicUpdate() | Barrier() | AsyncCopy() | CommitCopies() | WaitCopies():
                 pass
             case _:
                 assert_never(op)

@@ -112,6 +112,20 @@ def window_index(holder: Placed, taker: Placed, slots: Collection[str]) -> tuple
     return tuple(found)
 
 
+def scanned_slots(at: PlaceEntry, digits: Iterable[Digit], used: Collection[str]) -> tuple[list[str], list[str]]:
+    """Those of the `used` slots that a prefix placed at `at` runs through, the slowest first: with the pieces that all
+    threads run through together, and inside of a thread's turn, which are shorter steps than those between threads.
+
+    j = 1024*c + 4*t + v:   (c,), (v,)
+    """
+    assert isinstance(at, Affine)
+    found = [(abs(at.coefficient(f"${d.name}")), d) for d in digits if d.name in used]
+    thread = min([step for step, d in found if d.kind == "thread" and d.count > 1], default=0)
+    slots = sorted([(-step, k, d.name) for k, (step, d) in enumerate(found) if d.kind == "slot"])
+    pieces = [name for step, _, name in slots if thread and -step > thread]
+    return pieces, [name for _, _, name in slots if name not in pieces]
+
+
 @dataclass(frozen=True, slots=True)
 class LoopNest:
     """One loop of the order tree: a digit and what it repeats."""
@@ -171,6 +185,19 @@ class GridCombine:
 
 
 @dataclass(frozen=True, slots=True)
+class GridScan:
+    """The prefix of the placed scan `scan` goes on through the blocks that differ in the digit `digit` alone: each
+    leaves its total, and takes those of all with a smaller digit.  Blocks of such a kernel begin in the order of their
+    index.  `group`: totals of so many blocks that follow each other are also left as one.  `lead`: so many blocks
+    before a block of the device runs as block b, it leaves the total of block b + lead: what it takes is there."""
+
+    scan: str
+    digit: str
+    group: int
+    lead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSchedule:
     """Decisions for one kernel.
 
@@ -196,6 +223,7 @@ class KernelSchedule:
     order: tuple[TreeItem, ...]
     shared: tuple[SharedBox, ...] = ()
     grid_combine: tuple[GridCombine, ...] = ()
+    grid_scans: tuple[GridScan, ...] = ()
     guards: tuple[AnyGuard, ...] = ()
     minimum_blocks: int = 1
     cluster: int = 1

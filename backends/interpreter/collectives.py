@@ -115,6 +115,33 @@ def combine_threads(monoid: str, values: Sequence[Array], bits: int, threads: in
     return state
 
 
+def carried(monoid: str, totals: Sequence[Array], like: Array, bits: int, threads: int, group: int) -> Array:
+    """The `totals` of the blocks in front, of a value like `like`: those of whole groups as one, but for the last group
+    that is whole; threads that differ in `bits` take every n-th of these, then combine."""
+    totals = [over_threads(total, threads) for total in totals]
+    like = over_threads(like, threads)
+    whole = max(0, len(totals) // group - 1)
+    groups = [_dealt(monoid, totals[k * group : (k + 1) * group], like, bits, threads) for k in range(whole)]
+    return _dealt(monoid, [*groups, *totals[whole * group :]], like, bits, threads)
+
+
+def _dealt(monoid: str, values: Sequence[Array], like: Array, bits: int, threads: int) -> Array:
+    combine, readers = operation(monoid), 1 << bits.bit_count()
+    start = neutral(monoid, like.dtype)
+    start = -start if monoid == "sum" and like.dtype.kind == "f" else start  # 0.0 + -0.0 is 0.0
+    shares = []
+    for reader in range(readers):
+        share = np.broadcast_to(start, like.shape)
+        for value in values[reader::readers]:
+            share = combine((share,), (value,))[0]
+        shares.append(share)
+    rank = np.zeros(threads, np.int64)
+    for k, bit in enumerate(b for b in range(threads.bit_length()) if bits >> b & 1):
+        rank |= (np.arange(threads) >> bit & 1) << k
+    mine = np.stack(shares)[rank, :, np.arange(threads)].swapaxes(0, 1)
+    return combine_threads(monoid, [mine], bits, threads)[0]
+
+
 def exchanged(values: Sequence[Array], axis: int, bits: int, block_threads: int, threads: int) -> State:
     """Side by side along array axis `axis`: the values of all blocks of a cluster that differ in the bits of `bits`
     that number blocks.  Raises ValueError where threads that differ in the other ones hold different values."""

@@ -18,7 +18,7 @@ from polyfuse.backends.interpreter import collectives
 from polyfuse.backends.interpreter.copies import Copies
 from polyfuse.backends.interpreter.faults import KernelFault, MisalignedVector, OutOfBounds, Witness
 from polyfuse.backends.interpreter.functions import apply
-from polyfuse.backends.interpreter.launch import Elections, shared_memories
+from polyfuse.backends.interpreter.launch import Carries, Elections, shared_memories
 from polyfuse.backends.interpreter.meeting import check_meeting
 from polyfuse.backends.interpreter.memory import (
     BROKEN_SPAN,
@@ -38,6 +38,7 @@ from polyfuse.kernel import (
     AsyncCopy,
     AtomicUpdate,
     Barrier,
+    Carry,
     Combine,
     CommitCopies,
     Const,
@@ -52,6 +53,7 @@ from polyfuse.kernel import (
     Keep,
     Kept,
     Kernel,
+    Leave,
     Let,
     Load,
     Op,
@@ -81,6 +83,7 @@ class Execution:
     memory: dict[str, Memory]
     values: dict[str, Array]
     elections: Elections
+    carries: Carries
     counts: dict[tuple[str, int], int]
     checks: bool
     first: int
@@ -157,6 +160,10 @@ class Execution:
                     self._bind(name, result, active)
             case Scan():
                 self._scan(op, active)
+            case Leave():
+                self._leave(op, active)
+            case Carry():
+                yield from self._carry(op, active)
             case For(digit, extent, body):
                 yield from self._loop(f"${digit}", extent, body, active)
             case If():
@@ -232,6 +239,22 @@ class Execution:
         )
         self._bind(op.name, prefix, active)
         self._bind(op.total, total, active)
+
+    def _leave(self, op: Leave, active: Bools | None) -> None:
+        self._gather_threads(op.bits, active)
+        line, number = int(self._affine(op.line).max()), int(self._affine(op.number).max())
+        block = self.first + int(self.blocks[0])
+        self.carries.leave(self.memory[op.words], line, number, block, self._value(op.value))
+
+    def _carry(self, op: Carry, active: Bools | None) -> Steps:
+        """Of one block, as where blocks elect: it waits for the totals of those in front."""
+        self._gather_threads(op.bits, active)
+        words, like = self.memory[op.words], self._value(op.value)
+        line, number = int(self._affine(op.line).max()), int(self._affine(op.number).max())
+        while (totals := self.carries.before(words, line, number)) is None:
+            yield
+        before = collectives.carried(op.monoid, totals, like, op.bits, self.kernel.threads, op.group)
+        self._bind(op.name, before, active)
 
     def _elect(self, op: Elect, active: Bools | None) -> None:
         """One arrival of this block; election mode runs one block at a time, so values are 0-d here."""

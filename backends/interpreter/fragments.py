@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 import numpy as np
 
 from polyfuse.backends.interpreter.launch import (
+    Carries,
     Elections,
     batches,
     check_arguments,
@@ -57,6 +58,7 @@ def run_source(
             case ScalarParameter():
                 arguments.append(p.dtype.compute.numpy.type(scalars[p.name]).item())
     code, elections = lock_step(source, name), Elections({})
+    carries = Carries({})
     counts: dict[tuple[str, int], int] = {}
     together = not communicates(kernel)
     alone = not together or "scalar(" in source
@@ -64,7 +66,7 @@ def run_source(
 
     def programs() -> Generator[Generator[None, None, None], None, None]:
         for blocks in groups:
-            runtime = Runtime(kernel, grid, blocks, elections, counts, checks)
+            runtime = Runtime(kernel, grid, blocks, elections, carries, counts, checks)
             namespace = runtime.namespace()
             exec(code, namespace)
             yield namespace[name](*arguments)

@@ -19,6 +19,7 @@ from polyfuse.kernel import (
     ArrayParameter,
     AsyncCopy,
     AtomicUpdate,
+    Carry,
     Elect,
     For,
     If,
@@ -62,6 +63,28 @@ class Elections:
                 raise CounterFault(sentence, Witness(max(members), 0, key[0], (key[1],)))
 
 
+@dataclass(slots=True)
+class Carries:
+    """What blocks that begin in order leave for those behind them, by place and by their number in the line."""
+
+    left: dict[tuple[str, int], dict[int, Array]]
+
+    def leave(self, words: Memory, line: int, number: int, block: int, total: Array) -> None:
+        """Registers the total of a block."""
+        witness = Witness(block, 0, words.name, (line, number))
+        if words.data.any():
+            raise CounterFault("what blocks leave for others is not zero at launch", witness)
+        found = self.left.setdefault((words.name, line), {})
+        if number in found:
+            raise CounterFault("a block leaves two totals", witness)
+        found[number] = total
+
+    def before(self, words: Memory, line: int, number: int) -> list[Array] | None:
+        """The totals of all blocks in front, in their order; None where one has left none yet."""
+        found = self.left.get((words.name, line), {})
+        return [found[k] for k in range(number)] if all(k in found for k in range(number)) else None
+
+
 def operations(body: Sequence[Op]) -> Iterator[Op]:
     """Every operation, in program order."""
     for op in body:
@@ -77,10 +100,10 @@ def operations(body: Sequence[Op]) -> Iterator[Op]:
 
 
 def communicates(kernel: Kernel) -> bool:
-    """True where blocks meet through an election; all others may run in lock step together."""
+    """True where blocks meet through an election or wait for each other; all others may run in lock step together."""
     if any(communicates(member.kernel) for member in kernel.members):
         return True
-    return any(isinstance(op, Elect) for op in operations(kernel.body))
+    return any(isinstance(op, (Elect, Carry)) for op in operations(kernel.body))
 
 
 def touched(kernel: Kernel) -> tuple[set[str], set[str]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyfuse.backends.interpreter.execution import Execution, Steps
 from polyfuse.backends.interpreter.launch import (
+    Carries,
     Elections,
     batches,
     check_arguments,
@@ -45,7 +46,7 @@ def run_kernel(
     """
     check_arguments(kernel, arrays, sizes, scalars)
     memory, copies = _global_memories(kernel, arrays, checks, defined or {})
-    elections = Elections({})
+    elections, carries = Elections({}), Carries({})
     counts: dict[tuple[str, int], int] = {}
     together = not communicates(kernel)
     launched = int(np.prod([n.evaluate(sizes) for n in kernel.grid]))
@@ -56,7 +57,7 @@ def run_kernel(
             groups = batches(own, grid, seed) if together else (np.array([b]) for b in range(int(np.prod(grid))))
             values = _scalars(own, part.scalars)
             for blocks in groups:
-                state = (part.memory, dict(values), elections, counts, checks)
+                state = (part.memory, dict(values), elections, carries, counts, checks)
                 yield Execution(own, part.sizes, grid, blocks, *state, part.first, launched).run()
 
     interleave(programs(), None if together and not kernel.members else seed)

@@ -78,9 +78,10 @@ class _Rewriter:
     def _assignment(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         names = [t.id for t in (target.elts if isinstance(target, ast.Tuple) else [target]) if isinstance(t, ast.Name)]
         several = isinstance(target, ast.Tuple)
-        paused = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "elect"
+        called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
+        value = ast.YieldFrom(value) if called.startswith("carry_") else value  # pauses while others have to go on
         new = _parse(f"{', '.join(names)}{'' if several else ','} = _assign({tuple(names)!r}, locals(), 0)")[0]
         assert isinstance(new, ast.Assign) and isinstance(new.value, ast.Call)
         operand: ast.expr = value if several else ast.Tuple([value], ast.Load())
         new.value.args[2] = operand
-        return [*(_parse("yield") if paused else []), new]
+        return [*(_parse("yield") if called == "elect" else []), new]

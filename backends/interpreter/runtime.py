@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from polyfuse.backends.interpreter.copies import Copies
 from polyfuse.backends.interpreter.faults import MisalignedVector, OutOfBounds
 from polyfuse.backends.interpreter.fragment import Fragment, FragmentError, Operand, as_fragment, lifted, meet, operate
 from polyfuse.backends.interpreter.functions import apply
-from polyfuse.backends.interpreter.launch import Elections, shared_memories
+from polyfuse.backends.interpreter.launch import Carries, Elections, shared_memories
 from polyfuse.backends.interpreter.layouts import Pointer, Size, Tile
 from polyfuse.backends.interpreter.meeting import check_meeting
 from polyfuse.backends.interpreter.memory import BROKEN_SPAN, BROKEN_VECTOR, broken_spans, broken_vectors
@@ -24,7 +24,7 @@ from polyfuse.backends.interpreter.special import Array
 from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints
 from polyfuse.codegen.language import DTYPE_NAMES
 from polyfuse.dtypes import DType
-from polyfuse.kernel import Kernel
+from polyfuse.kernel import Kernel, carry_words
 from polyfuse.scalars import FUNCTIONS, MONOIDS
 
 WARP = 32
@@ -47,6 +47,7 @@ class Runtime:
     grid: tuple[int, ...]
     blocks: Ints
     elections: Elections
+    carries: Carries
     counts: dict[tuple[str, int], int]
     checks: bool
     clock: Clock = field(default_factory=Clock)
@@ -65,9 +66,10 @@ class Runtime:
             names[f"reduce_{monoid}"] = partial(self.reduce, monoid)
             names[f"threads_{monoid}"] = partial(self.combine, monoid)
             names[f"scan_{monoid}"] = partial(self.scan, monoid)
+            names[f"carry_{monoid}"] = partial(self.carry, monoid)
         own = (
-            "thread block slots load store atomic advance shared full take constant cast bitcast scalar contract "
-            "barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
+            "thread block in_turn leave slots load store atomic advance shared full take constant cast bitcast scalar "
+            "contract barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
             "inside index64 evict_last copy_async commit_copies wait_copies load_across load_cut store_cut where_cut"
         ).split()
         names |= {n: getattr(self, n) for n in own}
@@ -87,6 +89,12 @@ class Runtime:
     def block(self, axis: int, blocks: int = 1) -> Fragment:
         number = self.blocks if axis == 0 else np.zeros_like(self.blocks)  # several axes launch as one
         return Fragment(number.astype(self.index.numpy).reshape(-1, 1), self.index)
+
+    def in_turn(self, turns: Pointer, blocks: int) -> Fragment:
+        """Blocks begin in the order of their index here."""
+        if turns.memory.data.any() or blocks != math.prod(self.grid):
+            raise FragmentError(f"turns for {blocks} blocks of {math.prod(self.grid)}, from {turns.memory.data}")
+        return self.block(0)
 
     def index64(self, x: Operand) -> Fragment:
         return self.cast(x if isinstance(x, Fragment) else self.constant(x, dtypes.i64), dtypes.i64)
@@ -381,6 +389,61 @@ class Runtime:
         place = None if axis is None else 2 + axis
         prefix, total = collectives.scan(monoid, x.array, place, bits, threads, exclusive, reverse)
         return Fragment(prefix, x.dtype), Fragment(total, x.dtype)
+
+    def leave(
+        self,
+        x: Fragment,
+        words: Pointer,
+        line: Operand,
+        number: Operand,
+        count: Operand,
+        group: int,
+        bits: int,
+        threads: int,
+    ) -> None:
+        """See `Carries`."""
+        place, own = self._in_line(x, words, line, number, count, group, bits, threads)
+        self.carries.leave(words.memory, place, own, int(self.blocks[0]), x.array)
+
+    def carry(
+        self,
+        monoid: str,
+        x: Fragment,
+        words: Pointer,
+        arrived: Pointer,
+        line: Operand,
+        number: Operand,
+        count: Operand,
+        group: int,
+        bits: int,
+        threads: int,
+    ) -> Generator[None, None, Fragment]:
+        """See `Carries`; pauses until all blocks in front have left their totals."""
+        place, own = self._in_line(x, words, line, number, count, group, bits, threads)
+        if place >= arrived.memory.data.size or arrived.memory.data.any():
+            raise FragmentError(f"line {place} has no counter in {arrived.memory.name}, or none that is zero")
+        while (totals := self.carries.before(words.memory, place, own)) is None:
+            yield
+        return Fragment(collectives.carried(monoid, totals, x.array, bits, threads, group), x.dtype)
+
+    def _in_line(
+        self,
+        x: Fragment,
+        words: Pointer,
+        line: Operand,
+        number: Operand,
+        count: Operand,
+        group: int,
+        bits: int,
+        threads: int,
+    ) -> tuple[int, int]:
+        """The line and the place in it of the block."""
+        self._meet(bits, threads)
+        place, own, blocks = (self.scalar(as_fragment(n, self.index)) for n in (line, number, count))
+        columns = carry_words(threads, bits, math.prod(x.shape), x.dtype)
+        if (place + 1) * (blocks - (-blocks // group)) * columns > words.memory.data.size or not 0 <= own < blocks:
+            raise FragmentError(f"block {own} of {blocks} in line {place} has no place in {words.memory.name}")
+        return place, own
 
     def contract(self, accumulator: Fragment, x: Fragment, y: Fragment, axes: tuple[int, ...]) -> Fragment:
         meet([accumulator, x, y])

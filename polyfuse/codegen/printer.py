@@ -43,6 +43,7 @@ from polyfuse.kernel import (
     AsyncCopy,
     AtomicUpdate,
     Barrier,
+    Carry,
     Combine,
     CommitCopies,
     Contract,
@@ -54,6 +55,7 @@ from polyfuse.kernel import (
     Keep,
     Kept,
     Kernel,
+    Leave,
     Let,
     Load,
     Op,
@@ -226,6 +228,10 @@ class _Printer:
                 return self._assign(names, Call("exchange", arguments))
             case Scan():
                 return self._assign((op.name, op.total), self._scan(op))
+            case Leave():
+                return Effect(self._leave(op))
+            case Carry(name):
+                return self._assign((name,), self._carry(op))
             case For(digit, extent, body):
                 return self._loop(digit, extent, body)
             case If(condition, body, orelse):
@@ -331,6 +337,18 @@ class _Printer:
             *(Literal(v) for v in (axis, op.bits, self.kernel.threads, op.exclusive, op.reverse)),
         )
         return Call(f"scan_{op.monoid}", arguments)
+
+    def _leave(self, op: Leave) -> Call:
+        return Call("leave", (self.expressions.fragment(op.value), Name(self.names[op.words]), *self._in_line(op)))
+
+    def _carry(self, op: Carry) -> Node:
+        memory = (Name(self.names[op.words]), Name(self.names[op.arrived]))
+        return Call(f"carry_{op.monoid}", (self.expressions.fragment(op.value), *memory, *self._in_line(op)))
+
+    def _in_line(self, op: Leave | Carry) -> tuple[Node, ...]:
+        """The line, the number and the count of blocks, then what every kernel knows of them."""
+        place = map(self.expressions.indices.tree, (op.line, op.number, op.count))
+        return (*place, Literal(op.group), Literal(op.bits), Literal(self.kernel.block_threads))
 
     def _tuple_state(self, values: Sequence[Expr], varying: frozenset[str], ranked: bool = False) -> list[Node]:
         """The components of a monoid's state, broadcast to one shape when there are several."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from polyfuse.affine import Affine
 from polyfuse.codegen.indices import INTEGER, SCALAR, SLOTTED, Indices, Symbol
@@ -36,7 +37,8 @@ def symbol_table(
     table = {
         p.name: Symbol(Name(names[p.name]), INTEGER, 0) for p in kernel.parameters if isinstance(p, SizeParameter)
     }
-    table |= _block_symbols(kernel, table, first)
+    turns = Name(names[kernel.turns]) if kernel.turns else None
+    table |= _block_symbols(kernel, table, first, turns)
     table["$t"] = Symbol(_thread(kernel), SCALAR, 3)
     for digit in kernel.digits:
         table[f"${digit.name}"] = Symbol(Hoist(_thread_digit(digit, kernel), digit.name), SCALAR, 3)
@@ -49,9 +51,15 @@ def symbol_table(
     return table
 
 
-def _block_symbols(kernel: Kernel, sizes: dict[str, Symbol], first: Node | None) -> dict[str, Symbol]:
+def _block_symbols(
+    kernel: Kernel, sizes: dict[str, Symbol], first: Node | None, turns: Node | None
+) -> dict[str, Symbol]:
     """Block indices.  Grids of several axes launch as one (`kernel.Kernel.grid`): axis 0 runs fastest."""
     block: Node = Call("block", (Literal(0), *([Literal(kernel.cluster)] if kernel.cluster > 1 else [])))
+    if turns is not None:
+        extents = [Indices(sizes).tree(extent) for extent in kernel.grid if extent != Affine.of(1)]
+        blocks = reduce(lambda left, right: Binary("*", left, right), extents) if extents else Literal(1)
+        block = Hoist(Call("in_turn", (turns, blocks)), "turn", always=True)
     if first is not None:
         block = Hoist(Binary("-", block, first), "b", always=True)
     if len(kernel.grid) == 1:

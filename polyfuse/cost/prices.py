@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from polyfuse.cost import cpu as cost_cpu
 from polyfuse.cost.atomics import merging
+from polyfuse.cost.carries import handed_on
 from polyfuse.cost.counts import (
     Cost,
     Sizes,
@@ -159,6 +160,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         together = (together**APART + held**APART) ** (1 / APART)
     seconds = target.launch + together + finish(scop, schedule, target, sizes, waves)
     seconds += merging(scop, schedule, target, sizes, together)
+    seconds += handed_on(scop, schedule, target, sizes, waves)
     if terms[bound] < target.launch:
         bound = "launch"
     elif fill < 0.5 and bound in ("memory", "cache"):

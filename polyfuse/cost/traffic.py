@@ -327,7 +327,7 @@ def _scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Size
         return 0.0
     rows = {name[1:] for e in store.place[:-1] if isinstance(e, Affine) for name in e.names()}
     scanned = frozenset[str]().union(*[scanned_digits(scop, p) for p in schedule.placed])
-    if rows & scanned:
+    if rows & scanned and not schedule.grid_scans:  # whose blocks are in a row of panels at a time
         return SCANNED
     return next(more for bytes_, more in SCATTERED if piece < bytes_) if rows & summed else 0.0
 

@@ -21,6 +21,7 @@ def reasons(kernel: KernelView) -> Iterator[str]:
             yield _in_registers(kernel, view, readers)
         if view.scope is Scope.SPLIT:
             yield _in_two_parts(kernel, view)
+    yield from _in_order(kernel)
     merged = [kernel.scop.statements[value].name for value in kernel.schedule.filled]
     if stored := ", ".join(name for name in kernel.stores if name not in merged):
         yield f"every element of {stored} is stored, by one thread only"
@@ -28,6 +29,20 @@ def reasons(kernel: KernelView) -> Iterator[str]:
         yield (
             f"a launch before fills {', '.join(merged)} with what changes no result; every block merges each of its "
             "shares in by one atomic update, in an order that varies from run to run"
+        )
+
+
+def _in_order(kernel: KernelView) -> Iterator[str]:
+    """Why blocks may wait for others."""
+    schedule, scop = kernel.schedule, kernel.scop
+    placed = schedule.by_name()
+    for lead in sorted({scan.lead for scan in schedule.grid_scans}):
+        scans = [scan.scan for scan in schedule.grid_scans if scan.lead == lead]
+        names = _listed(list(dict.fromkeys(scop.statements[placed[name].value].name for name in scans)))
+        ahead = f", which are left {lead} blocks ahead" if lead else ""
+        yield (
+            f"blocks begin in order, and take the totals of {names} from all in front{ahead}: those hold earlier "
+            "elements alone and wait for no later block; which of them a thread merges in which order is fixed"
         )
 
 

@@ -1,8 +1,13 @@
 """Prefix scans: legal where place and time increase along the scanned dimension.
 
-A prefix runs through loops in their order, then through threads by their index, then through one slot; each level adds
-the exclusive prefix of its predecessors' totals.  A reverse scan runs through threads and slots from the last to the
-first, so its loops must visit the last elements first.  A scan of runs starts anew in each: blocks may divide them.
+A prefix runs through loops in their order, or through slots that hold the pieces of a block, then through threads by
+their index, then through one slot; each level adds the exclusive prefix of its predecessors' totals.  A reverse scan
+runs through threads and slots from the last to the first, so its loops must visit the last elements first.  A scan of
+runs starts anew in each: blocks may divide them.
+
+Where the schedule says so (`GridScan`), the first level is that of blocks in the order in which they begin: a block
+waits for totals of blocks that have begun before it, which wait for earlier ones in turn, so the first of all that are
+not done never waits.  That every element comes into prefixes of later blocks alone is what `_increasing` proves.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from polyfuse import sets
 from polyfuse.affine import Affine
 from polyfuse.legality.combine import meeting
 from polyfuse.legality.relations import Proof, coordinates, equalities, prime, primed, within
-from polyfuse.schedule import Placed
+from polyfuse.schedule import Placed, scanned_slots
 from polyfuse.scop import Statement
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
@@ -25,7 +30,7 @@ def scanned(proof: Proof) -> Verdict:
         if statement is None or statement.scanned is None:
             continue
         over = proof.used(proof.affine(placed.place[statement.scanned]))
-        together = meeting(proof, placed, over)
+        together = meeting(proof, placed, over) | _blocks(proof, placed)
         for verdict in (
             _levels(proof, placed, together),
             _increasing(proof, placed, statement, together),
@@ -36,14 +41,30 @@ def scanned(proof: Proof) -> Verdict:
     return LEGAL
 
 
+def _blocks(proof: Proof, placed: Placed) -> frozenset[str]:
+    """The block digits through which a prefix goes on."""
+    return frozenset([scan.digit for scan in proof.schedule.grid_scans if scan.scan == placed.name])
+
+
+def _slots(proof: Proof, placed: Placed, together: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The slots that a prefix runs through, of pieces and inside of a thread's turn."""
+    statement = proof.statement(placed)
+    assert statement is not None and statement.scanned is not None
+    return scanned_slots(placed.place[statement.scanned], proof.schedule.digits, together)
+
+
 def _levels(proof: Proof, placed: Placed, together: frozenset[str]) -> Verdict:
     name = proof.name(placed)
     statement = proof.statement(placed)
     if statement is not None and statement.lags:
         return _trips(proof, placed, statement, together)
-    slots = [d.name for d in proof.schedule.of_kind("slot") if d.name in together]
-    if len(slots) > 1:
-        sentence = f"the prefix {name} runs through several register slots: {', '.join(slots)}"
+    loops = [loop for loop in proof.loops(placed) if loop in together]
+    if _blocks(proof, placed) and loops:
+        sentence = f"the prefix {name} goes on from block to block before the loop over {loops[0]} has its total"
+        return illegal(Hazard.COMBINE, sentence, rule="scan")
+    pieces, inner = _slots(proof, placed, together)
+    if max(len(pieces), len(inner)) > 1 or pieces and loops:
+        sentence = f"the prefix {name} runs through several register slots: {', '.join([*pieces, *inner])}"
         return illegal(Hazard.COMBINE, sentence, rule="scan")
     reach = 0
     for d in sorted((d for d in proof.schedule.of_kind("thread") if d.name in together), key=lambda d: d.stride):
@@ -69,10 +90,11 @@ def _sequence(
     proof: Proof, placed: Placed, statement: Statement, together: frozenset[str]
 ) -> list[tuple[str, Constraint]]:
     """The digits of a prefix from the slowest to the fastest, each with the condition that the primed execution comes
-    first: in an earlier pass, a lower thread or slot, or a higher one where the machine runs in reverse."""
-    loops = [loop for loop in proof.loops(placed) if loop in together]
+    first: in an earlier block or pass, a lower thread or slot, or a higher one where the machine runs in reverse."""
+    loops = [*sorted(_blocks(proof, placed)), *(loop for loop in proof.loops(placed) if loop in together)]
     threads = sorted((d for d in proof.schedule.of_kind("thread") if d.name in together), key=lambda d: -d.stride)
-    inner = [*(d.name for d in threads), *(d.name for d in proof.schedule.of_kind("slot") if d.name in together)]
+    pieces, slots = _slots(proof, placed, together)
+    inner = [*pieces, *(d.name for d in threads), *slots]
     found = []
     for d in (*loops, *inner):
         distance = Affine.symbol(f"${d}") - Affine.symbol(f"${d}'")

@@ -40,6 +40,9 @@ def alike(scop: Scop, members: Members) -> Verdict:
         if other.cells is not None:
             sentence = f"{other.name} keeps values in shared memory of its threads, which is a launch of its own"
             return illegal(Hazard.CAPACITY, sentence, rule="alike")
+        if other.grid_scans:
+            sentence = f"blocks of {other.name} begin in order, which is a launch of their own"
+            return illegal(Hazard.CAPACITY, sentence, rule="alike")
         if other.threads != first.threads:
             sentence = f"{first.name} has blocks of {first.threads} threads, {other.name} of {other.threads}"
             return illegal(Hazard.CAPACITY, sentence, rule="alike")

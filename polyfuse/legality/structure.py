@@ -17,8 +17,8 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 def executed(proof: Proof) -> Verdict:
     """The first fault found by the checks below, in their order.  No check is asked for a second one: behind a fault it
     takes for granted that there was none."""
-    checks = (_digits, _cluster, _ahead, _rings, apart, _tree, _paths, _finishes, _combinations, _places, _boxes)
-    for check in checks:
+    layout = (_digits, _cluster, _ahead, _rings, apart, _tree, _paths)
+    for check in (*layout, _finishes, _combinations, _prefixes, _places, _boxes):
         for hazard, sentence in check(proof):
             return illegal(hazard, sentence, rule="executed")
     return LEGAL
@@ -175,6 +175,27 @@ def _combinations(proof: Proof) -> Iterator[Fault]:
                 yield Hazard.COMBINE, f"{placed.name} hands on the share of nothing that is combined over blocks"
         elif placed.role == "total" and not proof.schedule.finish_of(placed):
             yield Hazard.COVERAGE, f"{placed.name} takes a total, but not in what an elected block finishes"
+
+
+def _prefixes(proof: Proof) -> Iterator[Fault]:
+    """What goes on from block to block is a scan along one block digit, once in every block."""
+    names = [scan.scan for scan in proof.schedule.grid_scans]
+    for scan in proof.schedule.grid_scans:
+        placed = proof.placed.get(scan.scan)
+        statement = proof.statement(placed) if placed is not None else None
+        if placed is None or statement is None or statement.scanned is None or names.count(scan.scan) > 1:
+            yield Hazard.COMBINE, f"{scan.scan} goes on from block to block, but is no prefix, or does so twice"
+            return
+        if scan.digit not in proof.names("block"):
+            yield Hazard.COMBINE, f"{scan.scan} goes on along {scan.digit}, which is not a block digit"
+        if scan.group < 1 or scan.lead < 0:
+            yield Hazard.CAPACITY, f"{scan.scan} leaves {scan.group} totals as one, {scan.lead} blocks ahead"
+        if placed.path:
+            yield Hazard.EFFECT, f"{scan.scan} goes on from block to block inside {placed.path[0][0]}, not once"
+        if election(proof.schedule.digits, scan.digit) is None:
+            yield Hazard.EFFECT, f"the prefixes {scan.scan} along {scan.digit} have no number"
+        if proof.schedule.cluster > 1:
+            yield Hazard.COMBINE, f"the prefix {scan.scan} goes on from block to block, not from cluster to cluster"
 
 
 def _places(proof: Proof) -> Iterator[Fault]:

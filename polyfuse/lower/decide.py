@@ -43,7 +43,7 @@ class _Decision:
 
     def operation(self, op: ir.Op) -> ir.Op:
         match op:
-            case ir.Let() | ir.Scan() | ir.Keep():
+            case ir.Let() | ir.Scan() | ir.Leave() | ir.Carry() | ir.Keep():
                 return replace(op, value=self.term(op.value))
             case ir.Load():
                 return replace(op, where=self.where(op.where), mask=self.mask(op.mask))

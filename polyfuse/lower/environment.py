@@ -35,7 +35,8 @@ class Environment:
     `taken`: exponentials that a sum has taken, `parts`: those
     that are divided by it (`places.exponentials`);
     `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation,
-    but for `wide`, by digest.  `bordering`: this is the body of the few blocks at a border.
+    but for `wide`, by digest.  `bordering`: this is the body of the few blocks at a border; `leading`: of
+    what is left for blocks behind.
     """
 
     scop: Scop
@@ -53,6 +54,7 @@ class Environment:
     rounds: bool
     wide: Set[bytes]
     bordering: bool = False
+    leading: bool = False
 
     def box(self, value: int) -> SharedBox:
         return next(box for box in self.schedule.shared if box.value == value)
@@ -142,6 +144,20 @@ def once_threads(env: Environment, placed: Placed) -> tuple[Affine, ...]:
 def counter_name(along: str) -> str:
     """The counter of the elections over a block digit."""
     return f"arrived_{along}"
+
+
+TURNS = "turns"
+"""The counter from which blocks that begin in order take their index."""
+
+
+def words_name(scan: str) -> str:
+    """What blocks leave of a prefix for those behind them."""
+    return f"{scan}_words"
+
+
+def arrived_name(scan: str) -> str:
+    """The counters of the blocks that have read all that they need of it."""
+    return f"{scan}_arrived"
 
 
 def leaves(nest: LoopNest | Finish) -> list[str]:

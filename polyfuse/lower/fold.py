@@ -35,7 +35,7 @@ def _operation(op: ir.Op) -> tuple[ir.Op, ...]:
             if isinstance(test, Const):
                 return folded(body if test.value else orelse)
             return (replace(op, condition=test, body=folded(body), orelse=folded(orelse)),)
-        case ir.Let() | ir.Scan() | ir.Keep():
+        case ir.Let() | ir.Scan() | ir.Leave() | ir.Carry() | ir.Keep():
             return (replace(op, value=folded_term(op.value)),)
         case ir.Reduce() | ir.Combine() | ir.Exchange():
             return (replace(op, values=tuple(map(folded_term, op.values))),)

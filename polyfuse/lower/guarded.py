@@ -113,7 +113,7 @@ def _names(op: ir.Op) -> tuple[str, ...]:
     match op:
         case ir.Let(name=name) | ir.Load(name=name) | ir.Take(name=name) | ir.Kept(name=name):
             return (name,)
-        case ir.Contract(name=name) | ir.Elect(name=name):
+        case ir.Contract(name=name) | ir.Carry(name=name) | ir.Elect(name=name):
             return (name,)
         case ir.Reduce(names=names) | ir.Combine(names=names) | ir.Exchange(names=names):
             return names

@@ -27,13 +27,14 @@ from polyfuse.lower.declarations import (
     shared_buffer,
     source_notes,
 )
-from polyfuse.lower.environment import ArrayUse, Environment
+from polyfuse.lower.environment import TURNS, ArrayUse, Environment
 from polyfuse.lower.fold import folded
 from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.moves import index_sites
 from polyfuse.lower.open_ends import with_open_ends
 from polyfuse.lower.reductions import PEERS
+from polyfuse.lower.scans import carry_uses, with_lead
 from polyfuse.lower.tree import lower_body
 from polyfuse.options import Options
 from polyfuse.places.exponentials import held_exponentials, held_shares
@@ -69,10 +70,10 @@ def lower(
     kernel's first check of data indices, which it leaves in the parameter `FAULT` where one is out of bounds; such an
     index never touches memory."""
     env = _environment(scop, schedule, layouts, options, first_site)
-    body = folded(lower_body(env))
+    body = folded(with_lead(env, lower_body))
     body = needed(body) if env.taken else body  # the differences that exponentials were to be taken of
     body = with_open_ends(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
-    grid, scratch = _grid(schedule), scratch_uses(env)
+    grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))
     kernel = ir.Kernel(
         name=schedule.name,
         parameters=parameters(env, scratch, grid, body),
@@ -86,6 +87,7 @@ def lower(
         minimum_blocks=schedule.minimum_blocks,
         cluster=schedule.cluster,
         notes=source_notes(scop, schedule),
+        turns=TURNS if schedule.grid_scans else "",
     )
     kernel = in_cells(kernel, schedule.cells) if schedule.cells is not None else kernel
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
@@ -117,7 +119,8 @@ def _environment(
 
 def _grid(schedule: KernelSchedule) -> tuple[Affine, ...]:
     """Extents of the block digits ``b0, b1, ...``, 1 where one is missing."""
-    extents = {int(d.name[1:]): d.extent for d in schedule.of_kind("block")}
+    lead = {scan.digit: scan.lead for scan in schedule.grid_scans}
+    extents = {int(d.name[1:]): d.extent + lead.get(d.name, 0) for d in schedule.of_kind("block")}
     return tuple(extents.get(k, Affine.of(1)) for k in range(max(extents, default=0) + 1))
 
 

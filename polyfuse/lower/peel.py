@@ -72,6 +72,14 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
         case ir.If():
             body, orelse = (tuple(_replaced(o, values) for o in part) for part in (op.body, op.orelse))
             return replace(op, condition=term(op.condition), body=body, orelse=orelse)
+        case ir.Leave() | ir.Carry():
+            return replace(
+                op,
+                value=term(op.value),
+                line=op.line.substitute(values),
+                number=op.number.substitute(values),
+                count=op.count.substitute(values),
+            )
         case ir.Elect():
             return replace(op, group=op.group.substitute(values), count=op.count.substitute(values))
         case ir.AsyncCopy():

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.places.refused import Refused
@@ -47,9 +47,11 @@ def _check_loops(
             raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
 
 
-def check_scan(statement: Statement, place: Sequence[Affine], digits: Mapping[str, Digit]) -> None:
-    """A prefix runs inside one block and forwards; whether it is complete and in order is for the proof to say.  Raises
-    Refused."""
+def check_scan(
+    statement: Statement, place: Sequence[Affine], digits: Mapping[str, Digit], in_order: Collection[str] = ()
+) -> None:
+    """A prefix runs inside one block, or through blocks along a digit `in_order`, and forwards; whether it is complete
+    and in order is for the proof to say.  Raises Refused."""
     if statement.scanned is None:
         return
     at = place[statement.scanned]
@@ -62,6 +64,7 @@ def check_scan(statement: Statement, place: Sequence[Affine], digits: Mapping[st
             sentence = f"the recurrence {statement.name} is needed at {at}, in several threads or slots at a time"
             raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
         apart = statement.run and factor % statement.run == 0  # a block of its own for every run
+        apart = apart or digit is not None and digit.name in in_order
         if digit is not None and (digit.kind == "block" and not apart or factor < 0):
             where = "crosses blocks" if digit.kind == "block" else "runs from the last element to the first"
             sentence = f"the prefix {statement.name} is needed at {at}, where it {where}"

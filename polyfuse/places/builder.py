@@ -32,7 +32,7 @@ from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
 from polyfuse.places.windows import MOST_REGISTERS, is_window_slot, window_place, windows
-from polyfuse.schedule import Digit, GridCombine, KernelSchedule, Placed, PlaceEntry, SharedBox
+from polyfuse.schedule import Digit, GridCombine, GridScan, KernelSchedule, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Read, Statement
 from polyfuse.verdict import Hazard, illegal, unprofitable
 
@@ -98,6 +98,7 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         order=(),
         shared=boxes,
         grid_combine=tuple(builder.grid_combine),
+        grid_scans=tuple(builder.grid_scans),
         guards=proposal.guards,
         minimum_blocks=proposal.minimum_blocks,
         cluster=proposal.cluster,
@@ -134,6 +135,7 @@ class _Builder:
         self.computed = 0  # placed statements that compute
         self.boxes: list[SharedBox] = []
         self.grid_combine: list[GridCombine] = []
+        self.grid_scans: list[GridScan] = []
         self.over_blocks = dealt_over(group, proposal)
         self.finish = finished_in(group, self.over_blocks)
         self.threads = max([d.stride * d.count for d in proposal.digits if d.kind == "thread"], default=1)
@@ -240,13 +242,16 @@ class _Builder:
                 )
             place.append(entry)
         check_reduction(statement, place, self.passes.loops)
-        check_scan(statement, place, self.digits)
+        check_scan(statement, place, self.digits, self.proposal.in_order)
         summed = frozenset().union(*(place[d].steps() for d in statement.reduced)) if statement.reduced else frozenset()
         path = (*self.passes.around(first.place, first.path), *self.passes.summing(value, summed))
         over_blocks = self.over_blocks.get(value)
         name = self._fresh(f"{statement.name}_share" if over_blocks else statement.name)
         if over_blocks:
             self.grid_combine.append(GridCombine(name, over_blocks))
+        if statement.scanned is not None:
+            along = sorted(d for d in self.proposal.in_order if f"${d}" in place[statement.scanned].names())
+            self.grid_scans += [GridScan(name, d, *self.proposal.in_order[d]) for d in along]
         draft = Placed(name, "compute", value, tuple(place), path)
         self.drafts[name] = _Draft(draft, [""] * len(statement.reads))
         self._provide(needs, name)

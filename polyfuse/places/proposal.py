@@ -71,7 +71,9 @@ class Proposal:
     reduction.  `loops`: the nest, outermost first.  Thread digits may overlap (``t`` here, ``lane`` there):
     they are refined later.  `combines`: block digits that deal reduced dimensions to blocks, with how the last block
     to arrive combines their partial results.  `finished`: anchors of what that block runs, where not those above.
-    `atomic`: nothing is elected; every block merges its partial results into the result by atomic updates."""
+    `atomic`: nothing is elected; every block merges its partial results into the result by atomic updates.
+    `in_order`: block digits along which prefixes go on from block to block, with how many totals are left as one, and
+    how many blocks ahead."""
 
     strategy: str
     parameters: tuple[tuple[str, int], ...]
@@ -85,6 +87,7 @@ class Proposal:
     combines: Mapping[str, Combination] = field(default_factory=dict)
     finished: Mapping[tuple[int, int], Affine] = field(default_factory=dict)
     atomic: bool = False
+    in_order: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     windows: Windows = field(default_factory=lambda: Windows((), {}))
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there
     ahead: tuple[str, ...] = ()  # loops whose arrays are loaded one trip before they are used

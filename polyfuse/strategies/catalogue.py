@@ -10,6 +10,7 @@ from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.groups import groups
 from polyfuse.strategies.held import held
+from polyfuse.strategies.in_order import in_order
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pairs import pairs
@@ -38,6 +39,7 @@ STRATEGIES = (
     planes,  # rows that are reduced together, side by side
     groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have
+    in_order,  # long scans of few rows, from block to block
     one_pass,  # results along both dimensions of a matrix
     row_tiles,  # products with a small matrix, and sums along their rows
     contraction,  # sums of products with reuse

@@ -18,6 +18,7 @@ from polyfuse.kernel import (
     AsyncCopy,
     AtomicUpdate,
     Barrier,
+    Carry,
     Combine,
     CommitCopies,
     Contract,
@@ -31,6 +32,7 @@ from polyfuse.kernel import (
     Keep,
     Kept,
     Kernel,
+    Leave,
     Let,
     Load,
     Op,
@@ -56,6 +58,7 @@ from polyfuse.kernel_types import (
 from polyfuse.scalars import MONOIDS
 from polyfuse.verify.intervals import Interval, interval
 from polyfuse.verify.kernel_accesses import AccessRules, Region
+from polyfuse.verify.kernel_carries import check_carries
 from polyfuse.verify.kernel_copies import check_copies, check_copy
 from polyfuse.verify.kernel_members import verify_members
 from polyfuse.verify.kernel_takes import check_take
@@ -118,6 +121,7 @@ class _Verifier:
         values = {p.name: p.dtype.compute for p in kernel.parameters if isinstance(p, ScalarParameter)}
         self._block(kernel.body, values, Region(ranges))
         check_copies(kernel, self.refuse)
+        check_carries(kernel, self.types, self.refuse)
 
     # ------------------------------------------------------------------------------------------ the frame
     def _check_frame(self) -> None:
@@ -221,6 +225,8 @@ class _Verifier:
                 self._bind(op, values, names, [scope.dtype(v) for v in operands])
             case Scan():
                 self._scan(op, scope, values, region)
+            case Leave() | Carry():
+                self._carry(op, scope, values, region)
             case For():
                 self._loop(op, scope, dict(values), region)
             case If():
@@ -295,6 +301,17 @@ class _Verifier:
             self.refuse(f"the thread bits {op.bits:#x} of a scan are not contiguous", op)
         kinds = self._state(op, scope, op.monoid, (op.value,))
         self._bind(op, values, (op.name, op.total), (kinds[0], kinds[0]))
+
+    def _carry(self, op: Leave | Carry, scope: Scope, values: dict[str, DType], region: Region) -> None:
+        self._bits(op, op.bits, region)
+        for affine in (op.line, op.number, op.count):
+            scope.affine(affine, frozenset(region.ranges) - self.per_thread)
+        if not region.uniform:
+            self.refuse("blocks wait where some threads of the block may not come", op)
+        if isinstance(op, Carry):
+            self._bind(op, values, (op.name,), self._state(op, scope, op.monoid, (op.value,)))
+        else:
+            scope.dtype(op.value)
 
     def _keep(self, op: Keep, dtype: DType) -> None:
         found = next((c for c in self.kernel.cells if c.name == op.cells), None)
@@ -430,7 +447,7 @@ def _described(op: Op) -> str:
     """``Load xv from x`` and the like."""
     kind = type(op).__name__
     match op:
-        case Let(name) | Take(name) | Kept(name) | Contract(name) | Elect(name) | Scan(name):
+        case Let(name) | Take(name) | Kept(name) | Contract(name) | Elect(name) | Scan(name) | Carry(name):
             return f"{kind} {name}"
         case Load(name, array):
             return f"{kind} {name} from {array}"
@@ -444,6 +461,8 @@ def _described(op: Op) -> str:
             return f"{kind} {digit}"
         case AsyncCopy(buffer, _, array):
             return f"{kind} from {array} to {buffer}"
+        case Leave(words=words):
+            return f"{kind} in {words}"
         case If() | Barrier() | CommitCopies() | WaitCopies():
             return kind
         case _:
@@ -458,7 +477,7 @@ def cells_name(cells: str) -> str:
 def _combines(body: Sequence[Op]) -> bool:
     """Whether threads combine what they have."""
     inside = [part for op in body for part in _parts(op)]
-    return any(isinstance(op, (Combine, Exchange, Scan)) for op in body) or any(map(_combines, inside))
+    return any(isinstance(op, (Combine, Exchange, Scan, Carry)) for op in body) or any(map(_combines, inside))
 
 
 def _parts(op: Op) -> tuple[tuple[Op, ...], ...]:

@@ -18,6 +18,8 @@ def verify_members(kernel: Kernel) -> None:
             parameter that is given where another kind is taken, a range that does not begin at a known block, or two
             members that store the same array or touch what the other stores.
     """
+    if kernel.turns or any(member.kernel.turns for member in kernel.members):
+        _refuse(kernel, "blocks that begin in order are a launch of their own")
     if kernel.body or kernel.digits or kernel.slots or kernel.cluster > 1:
         _refuse(kernel, "a kernel of members has operations, digits, slots or clusters of its own")
     if kernel.shared != tuple(b for member in kernel.members for b in member.kernel.shared):

@@ -35,6 +35,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "several kernels": (lambda x: x / np.sqrt((x * x).sum()), ((2051, 1027),)),
     "normal equations": (lambda a, x: a.T @ (a @ x), ((1031, 2053), (2053,))),
     "running sums": (lambda x: np.cumsum(x, axis=1), ((517, 3001),)),
+    "a running sum from block to block": (lambda x: np.cumsum(x), ((3000001,),)),
+    "running sums of columns from block to block": (lambda x: np.cumsum(x, axis=0), ((5003, 1031),)),
 }
 
 

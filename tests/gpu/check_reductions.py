@@ -187,6 +187,33 @@ def scan_checks(t: str) -> Iterator[Check]:
             )
 
 
+def warp_scan_checks(t: str) -> Iterator[Check]:
+    """Scans over whole warps, a lane at a time, in each slot and through all slots of a thread."""
+    x = random_values(t, 256 * 4, 15, small=True)
+    for mask in (32, 96, 224, 192):
+        low, width = (mask & -mask) // 32, mask // (mask & -mask) + 1
+        body, expected = ["v = load(x, 4 * thread(), V)"], {}
+        for axis in (None, 0):
+            lines = x.reshape(-1, width, low, 32, 4)  # which group, place in it, warp and lane of the line, slot
+            order = (0, 2, 3, 4, 1) if axis is None else (0, 2, 3, 1, 4)
+            seen = lines.transpose(order).astype(np.float64 if t == "f32" else x.dtype)
+            flat = seen if axis is None else seen.reshape(*seen.shape[:3], -1)
+            prefix = np.cumsum(flat, axis=-1, dtype=flat.dtype).astype(x.dtype).reshape(seen.shape)
+            label = "each" if axis is None else "through"
+            body += [f"{label}_p, {label}_t = scan_sum(v, {axis}, {mask}, 256, False, False)"]
+            body += [f"store({label}, 4 * thread(), V, {label}_p)"]
+            expected[label] = np.ascontiguousarray(prefix.transpose(np.argsort(order))).reshape(-1)
+        yield check(
+            f"scan of warps sum {t} bits {mask}",
+            "\n".join(body),
+            {"x": x},
+            expected,
+            "V = Tile((4,), (1,), vector=4)",
+            floor=1.0,
+            tolerance=1e-4 if t == "f32" else 0.0,
+        )
+
+
 def contract_checks() -> Iterator[Check]:
     for t in ("f32", "f64", "i32"):
         x, y = random_values(t, 256 * 8, 17, small=True), random_values(t, 256 * 12, 18, small=True)
@@ -216,4 +243,6 @@ def all_reduction_checks() -> Iterator[Check]:
     yield from loop_checks()
     for t in ("f32", "f64", "i32", "u64", "i8", "bool"):
         yield from scan_checks(t)
+    for t in ("f32", "i32"):
+        yield from warp_scan_checks(t)
     yield from contract_checks()

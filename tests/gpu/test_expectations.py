@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyfuse.backends.interpreter.collectives import neutral
-from tests.gpu.check_reductions import MASKS, over_threads, reduce_over, scan_checks
+from polyfuse.backends.interpreter.collectives import neutral, scan
+from tests.gpu.check_reductions import MASKS, over_threads, reduce_over, scan_checks, warp_scan_checks
 from tests.gpu.checks import NUMPY_MONOID, REGISTERS, Check, monoids_of, random_values
 
 SCANS = [c for t in ("f32", "f64", "i32", "u64", "i8", "bool") for c in scan_checks(t)]
@@ -31,6 +31,14 @@ def test_scans_are_folds_from_the_neutral_element(check: Check) -> None:
             want = folded(name, line[::-1] if reverse else line, exclusive)
             got = check.expected[f"p{int(exclusive)}{int(reverse)}"][: line.size]
             np.testing.assert_allclose(got[::-1] if reverse else got, want, check.tolerance, check.tolerance)
+
+
+@pytest.mark.parametrize("check", list(warp_scan_checks("i32")), ids=lambda c: c.name)
+def test_scans_of_warps_are_those_of_the_interpreter(check: Check) -> None:
+    mask = int(check.name.split()[-1])
+    for axis, label in ((None, "each"), (2, "through")):
+        prefix, _ = scan("sum", check.arrays["x"].reshape(1, 256, 4), axis, mask, 256, False, False)
+        np.testing.assert_array_equal(prefix.reshape(-1), check.expected[label])
 
 
 @pytest.mark.parametrize("t", REGISTERS)

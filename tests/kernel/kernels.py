@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from polyfuse import dtypes
 from polyfuse.affine import Affine, digit
-from polyfuse.dtypes import DType, f32, i32
+from polyfuse.dtypes import DType, f32, i32, u64
 from polyfuse.kernel import (
     Apply,
     ArrayParameter,
     AtomicUpdate,
     Barrier,
+    Carry,
     Combine,
     Const,
     Contract,
@@ -26,8 +27,10 @@ from polyfuse.kernel import (
     Index,
     Inside,
     Kernel,
+    Leave,
     Let,
     Load,
+    Op,
     Reduce,
     Ref,
     ScalarParameter,
@@ -39,11 +42,13 @@ from polyfuse.kernel import (
     Take,
     ThreadDigit,
 )
+from polyfuse.lower.peel import at_trip
 
 Arrays = dict[str, npt.NDArray]
 M, N, K = (Affine.symbol(n) for n in "MNK")
 B0, B1, T, LANE, WARP = (digit(n) for n in ("b0", "b1", "t", "lane", "warp"))
 C, V, R = (digit(n) for n in ("c", "v", "r"))
+BLOCKS = Affine.symbol("blocks")
 LOWEST = Const(float("-inf"), f32)
 
 
@@ -191,6 +196,38 @@ def cumsum(exclusive: bool = False, reverse: bool = False) -> Case:
     expected = total[:, ::-1] if reverse else total
     arrays = {"x": x, "y": np.zeros_like(x), "z": np.zeros(3, np.float32)}
     return Case(kernel, arrays, {"M": 3}, {"y": expected, "z": wide.sum(1)}, tolerance=1e-4)
+
+
+def prefix_in_order(lead: int = 0, columns: bool = False) -> Case:
+    """Rows of which each block has 64 elements, or 2 rows of 32 columns; three totals are left as one."""
+    bits, each = (32, 32) if columns else (63, 1)
+    number, at = B1 - lead, (B0, 2 * B1 + WARP, LANE) if columns else (B0, B1, T)
+    load = Load("xv", "x", at)
+    scan = Scan("part", "all", "sum", ref("xv"), None, bits)
+    leave = Leave(ref("all"), bits, "words", B0, B1, BLOCKS, 3)
+    carry = Carry("front", "sum", ref("all"), bits, "words", "arrived", B0, B1, BLOCKS, 3)
+    stored = Let("sum", add(ref("front"), ref("part"))), Store("y", at, ref("sum"))
+    body: tuple[Op, ...] = (load, scan, leave, carry, *stored)
+    if lead:
+        behind = at_trip((load, scan, carry, *stored), "b1", number)
+        body = If(Inside((BLOCKS - 1 - B1,)), (load, scan, leave)), If(Inside((number,)), behind)
+    shape = (M, 2 * BLOCKS, 32) if columns else (M, BLOCKS, 64)
+    kernel = Kernel(
+        "prefix_in_order", (
+            array("x", *shape), array("y", *shape, out=True),
+            array("words", M, BLOCKS + BLOCKS.ceildiv(3), each, dtype=u64, out=True),
+            array("arrived", M, dtype=i32, out=True), array("turns", 1, dtype=i32, out=True),
+            *sizes("M", "blocks"),
+        ),
+        (M, BLOCKS + lead), 64, (ThreadDigit("lane", 1, 32), ThreadDigit("warp", 32, 2)), (), (), body,
+        turns="turns",
+    )  # fmt: skip
+    x = normal(3, 20, 32) if columns else normal(3, 10, 64)
+    wide = x.astype(np.float64)
+    expected = np.cumsum(wide, 1) if columns else np.cumsum(wide.reshape(3, -1), 1).reshape(x.shape)
+    zeros = {"words": np.zeros((3, 14, each), np.uint64), "arrived": np.zeros(3, np.int32)}
+    arrays = {"x": x, "y": np.zeros_like(x), **zeros, "turns": np.zeros(1, np.int32)}
+    return Case(kernel, arrays, {"M": 3, "blocks": 10}, {"y": expected}, tolerance=1e-4)
 
 
 # ---------------------------------------------------------------------------------------------- shared memory
@@ -376,7 +413,7 @@ def window() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     f.__name__: f
     for f in (
-        pointwise, halves, softmax, argmax, cumsum, transpose, matmul, column_sum,
+        pointwise, halves, softmax, argmax, cumsum, prefix_in_order, transpose, matmul, column_sum,
         histogram, gather, divergent, window,
     )
 }

@@ -331,7 +331,8 @@ class Block:
     def _scan(self, placed: Placed, statement: Statement, active: Lanes, loops: tuple[str, ...]) -> None:
         machine, over = self.machine, self.machine.over(placed)
         meeting = self._meeting(placed)
-        slots = [d for d in machine.slots if d.name in over]
+        outside = machine.outside(placed, statement)
+        slots = [d for d in machine.slots if d.name in over and d not in outside]
         threads = sorted((d for d in machine.threads if d.name in over), key=lambda d: d.stride)
         if placed.name not in self.sums or not outermost(machine, placed, loops, ()):
             self.sums[placed.name] = {}
@@ -339,11 +340,15 @@ class Block:
         scanned = statement.scanned or 0
         element = self._values([placed.place[scanned]])[:, 0]  # type: ignore[list-item]
         extent = machine.shape(statement.extents)[scanned]
-        levels = [machine.lane[f"${d.name}"] for d in (*slots[::-1], *threads)]  # np.lexsort: the slowest comes last
+        inner_first = (*slots[::-1], *threads, *outside[::-1])  # np.lexsort: the slowest comes last
+        levels = [machine.lane[f"${d.name}"] for d in inner_first]
         ranked = np.lexsort(levels) if levels else np.arange(machine.lanes)
-        groups = self._groups(meeting)
+        groups, along = self._groups(meeting), machine.onwards(placed)
+        others = machine.others(along, self.env) if along else ()
         for lane in ranked[::-1] if statement.reverse else ranked:
             state = self.sums[placed.name].setdefault(groups[lane], Counter())
+            if along:  # blocks come in the order of their digits
+                state = machine.prefixes.setdefault((placed.name, others, groups[lane]), Counter())
             if 0 <= element[lane] < extent:
                 state[instances[lane]] += 1
             if active[lane]:

@@ -123,6 +123,7 @@ class _Splitter:
         self.threads = self.count = 1
         self.lanes = 1
         self.dealt: set[str] = set()  # block digits along which something is reduced
+        self.onwards: dict[str, tuple[int, int]] = {}  # and along which prefixes go on
 
     def fresh(self, kind: DigitKind, extent: Affine) -> Digit:
         stride = 0
@@ -153,6 +154,8 @@ class _Splitter:
             kind = random.choice(("loop", "block") if axis.reduced_by else ("loop", "loop", "block"))
             top = self.fresh(kind, axis.extent.ceildiv(weight))
             self.dealt |= {top.name} if kind == "block" and axis.reduced_by else set()
+            if kind == "block" and axis.scanned_by and random.random() < 0.7:
+                self.onwards[top.name] = random.choice((1, 2, 3)), random.choice((0, 0, 2))
             total += digit(top.name) * weight
         return total
 
@@ -178,7 +181,7 @@ def _proposal(random: Random, group: Group, hints: Mapping[str, int]) -> Proposa
     windows = _windows(random, splitter, [v for v in sorted(group.body | group.loads) if v not in staged])
     return Proposal(
         "random", (), tuple(splitter.digits), anchors, tuple(loops), staging, combines=combines, windows=windows,
-        atomic=atomic,
+        atomic=atomic, in_order=splitter.onwards,
     )
 
 

@@ -15,6 +15,7 @@ from tests.legality.schedules import (
     M,
     N,
     b,
+    b1,
     block,
     c,
     loop,
@@ -95,6 +96,14 @@ def prefix() -> tuple[Scop, KernelSchedule]:
     digits = [block("b", M), thread("t", 1, 16), slot("v", 4)]
     place = [b, 4 * t + v]
     return schedule(programs.prefix(M, 64, 1), digits, {"exp": place, "sum": place, "exp_1": place})
+
+
+def prefix_in_order() -> tuple[Scop, KernelSchedule]:
+    """In pieces of 16 elements, of which a block has two."""
+    digits = [block("b", M), block("b1", N.ceildiv(32)), thread("t", 1, 8), slot("c", 2), slot("v", 2)]
+    place = [b, 32 * b1 + 16 * c + 2 * t + v]
+    places = {"exp": place, "sum": place, "exp_1": place}
+    return schedule(programs.prefix(M, N, 1), digits, places, in_order={"b1": (4, 0)})
 
 
 def largest() -> tuple[Scop, KernelSchedule]:

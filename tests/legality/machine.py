@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import Affine
-from polyfuse.schedule import Finish, KernelSchedule, LoopNest, Placed, TreeItem
+from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, TreeItem
 from polyfuse.scop import Scop, Statement
 
 SHARES = ("partial", "atomic")
@@ -65,6 +65,7 @@ class Machine:
         self.merges: Counter[tuple[str, int, Element]] = Counter()
         self.parts: dict[tuple[str, Element, Element, Element], dict[int, Counter[Element]]] = {}
         self.meeting: dict[tuple[str, Element, int], Lanes] = {}
+        self.prefixes: dict[tuple[str, Element, Element], Counter[Element]] = {}
         self.memory: list[tuple[str, int, tuple[int, ...], int, tuple[int | None, ...]]] = []
         self.nests = dict(paths(schedule.order))
 
@@ -104,6 +105,18 @@ class Machine:
     def others(self, along: str, env: Mapping[str, Any]) -> tuple[int, ...]:
         """The digits of a block but for `along`."""
         return tuple(int(env[f"${d.name}"]) for d in self.blocks if d.name != along)
+
+    def onwards(self, placed: Placed) -> str:
+        """The block digit through whose blocks a scan goes on; else empty."""
+        return next((scan.digit for scan in self.schedule.grid_scans if scan.scan == placed.name), "")
+
+    def outside(self, placed: Placed, statement: Statement) -> list[Digit]:
+        """The slots of a scan whose steps are longer than that between two of its threads."""
+        entry, over = placed.place[statement.scanned or 0], self.over(placed)
+        assert isinstance(entry, Affine)
+        steps = {d: abs(entry.coefficient(f"${d.name}")) for d in (*self.threads, *self.slots) if d.name in over}
+        least = min((n for d, n in steps.items() if d.kind == "thread" and d.count > 1), default=0)
+        return [d for d in self.slots if d in steps and 0 < least < steps[d]]
 
     def over(self, placed: Placed) -> frozenset[str]:
         """Digits that a reduction, a total or a scan runs over."""

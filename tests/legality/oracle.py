@@ -125,7 +125,8 @@ def _form(machine: Machine) -> None:
 
 
 def _levels(machine: Machine, placed: Placed, statement: Statement | None) -> None:
-    """Threads meet by bits of the thread index; a prefix runs through one slot and consecutive bits."""
+    """Threads meet by bits of the thread index; a prefix runs through consecutive bits, and one slot inside of them; in
+    no loop through one outside as well."""
     over = machine.over(placed)
     threads = sorted((d for d in machine.threads if d.name in over), key=lambda d: d.stride)
     bits = all(n & (n - 1) == 0 for d in threads for n in (d.count, d.stride))
@@ -133,5 +134,10 @@ def _levels(machine: Machine, placed: Placed, statement: Statement | None) -> No
     scanned = statement is not None and statement.scanned is not None
     if not scanned and not bits:
         machine.fault("combine", f"{placed.name} combines threads that are no bits")
-    if scanned and not (bits and chained and sum(d.name in over for d in machine.slots) <= 1):
-        machine.fault("scan", f"{placed.name} runs through levels that no prefix runs through")
+    if statement is not None and scanned:
+        outside = machine.outside(placed, statement)
+        inside = [d for d in machine.slots if d.name in over and d not in outside]
+        loops = [loop for _, loop in machine.nests[placed.name] if loop in over]
+        fits = len(inside) <= 1 and len(outside) <= (0 if loops else 1)
+        if not (bits and chained and fits) or loops and machine.onwards(placed):
+            machine.fault("scan", f"{placed.name} runs through levels that no prefix runs through")

@@ -12,6 +12,7 @@ from tests.legality.legal import (
     Refusal,
     merged_rows,
     prefix,
+    prefix_in_order,
     row_sum,
     row_sums_over_blocks,
     staged_stencil,
@@ -227,11 +228,52 @@ def prefix_across_a_cluster() -> Refusal:
 
 
 def prefix_out_of_order() -> Refusal:
-    """Thread-major where neighbouring threads hold neighbouring elements."""
+    """Threads from the last element to the first."""
     scop, legal = prefix()
-    tampered = everywhere(legal, 16 * v + t, 1)
-    words = "the prefix of sum[0, 1] would take in sum[0, 16]"
-    return Refusal(scop, legal, tampered, "scan", Hazard.RAW, words, "sum[0, 16] -> sum[0, 1] at M = 1")
+    tampered = everywhere(legal, 60 - 4 * t + v, 1)
+    words = "the prefix of sum[0, 0] would take in sum[0, 4]"
+    return Refusal(scop, legal, tampered, "scan", Hazard.RAW, words, "sum[0, 4] -> sum[0, 0] at M = 1")
+
+
+def prefix_of_later_blocks() -> Refusal:
+    """Blocks begin in order, and the first has the last elements: it would wait for those that begin behind it."""
+    scop, legal = prefix_in_order()
+    tampered = everywhere(legal, 32 * (N.ceildiv(32) - 1 - b1) + 16 * c + 2 * t + v, 1)
+    words = "the prefix of sum[0, 0] would take in sum[0, 32]"
+    return Refusal(scop, legal, tampered, "scan", Hazard.RAW, words, "sum[0, 32] -> sum[0, 0] at M = 1, N = 33")
+
+
+def prefix_through_interleaved_blocks() -> Refusal:
+    """Neighbouring blocks have neighbouring elements, so that each needs elements of all."""
+    digits, place = [block("b", M), block("b1", 2), thread("t", 1, 8), slot("v", 4)], [b, 32 * b1 + 4 * t + v]
+    places = {"exp": place, "sum": place, "exp_1": place}
+    scop, legal = schedule(programs.prefix(M, 64, 1), digits, places, in_order={"b1": (4, 0)})
+    tampered = everywhere(legal, 2 * (4 * t + v) + b1, 1)
+    words = "the prefix of sum[0, 1] would take in sum[0, 2]"
+    return Refusal(scop, legal, tampered, "scan", Hazard.RAW, words, "sum[0, 2] -> sum[0, 1] at M = 1")
+
+
+def prefix_that_does_not_go_on() -> Refusal:
+    scop, legal = prefix_in_order()
+    words = "the prefix crosses blocks: sum[0, 0] does not enter the prefix sum[0, 32]"
+    tampered = replace(legal, grid_scans=())
+    return Refusal(scop, legal, tampered, "scan", Hazard.COMBINE, words, "sum[0, 0] -> sum[0, 32] at M = 1, N = 33")
+
+
+def prefix_of_another_row() -> Refusal:
+    """Blocks that wait for those of the row before."""
+    scop, legal = prefix_in_order()
+    tampered = replace(legal, grid_scans=(replace(legal.grid_scans[0], digit="b"),))
+    words = "the prefix of sum[1, 0] would take in sum[0, 0]"
+    return Refusal(scop, legal, tampered, "scan", Hazard.RAW, words, "sum[0, 0] -> sum[1, 0] at M = 2, N = 1")
+
+
+def prefix_in_order_in_a_loop() -> Refusal:
+    """Blocks go on before the loop has their totals."""
+    scop, legal = prefix_in_order()
+    tampered = reordered(resized(legal, "c", kind="loop"), nest("c", *legal.order))
+    words = "sum goes on from block to block inside c, not once"
+    return Refusal(scop, legal, tampered, "executed", Hazard.EFFECT, words, "")
 
 
 def prefix_across_blocks() -> Refusal:

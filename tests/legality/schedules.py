@@ -44,18 +44,19 @@ def schedule(
     combines: Mapping[str, Combination] | None = None,
     windowed: Mapping[str, int] | None = None,
     atomic: bool = False,
+    in_order: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[Scop, KernelSchedule]:
     """`places`: per statement name the place of each of its dimensions; `staged`: values kept in shared memory, each
     with the loops that its box is pinned to; `windowed`: values kept in windows of registers along all slots, each with
-    the width of its vectors; `atomic`: blocks merge their shares.  A program is one kernel; part of one is given as a
-    group."""
+    the width of its vectors; `atomic`: blocks merge their shares; `in_order`: of a `Proposal`.  A program is one
+    kernel; part of one is given as a group."""
     scop, group = whole(program) if isinstance(program, Program) else program
     anchors = {(statement(scop, name), d): e for name, place in places.items() for d, e in enumerate(place)}
     staging = {statement(scop, name): Staging(tuple(loops)) for name, loops in (staged or {}).items()}
     loops = tuple(d.name for d in digits if d.kind == "loop")
     slots = tuple(d.name for d in digits if d.kind == "slot")
     windows = Windows(slots, {statement(scop, name): vector for name, vector in (windowed or {}).items()})
-    more = {"combines": combines or {}, "windows": windows, "atomic": atomic}
+    more = {"combines": combines or {}, "windows": windows, "atomic": atomic, "in_order": in_order or {}}
     proposal = Proposal("by hand", (), tuple(digits), anchors, loops, staging, tuple(guards), **more)  # type: ignore[arg-type]
     return scop, build_schedule("k", group, proposal)
 

@@ -46,6 +46,10 @@ def in_clusters() -> Case:
     return scop, (first, replace(second, cluster=2))
 
 
+def in_order() -> Case:
+    return planned(lambda x, y: (np.cumsum(x), np.cumsum(y)), "f32[N~100000]", "f32[M~100000]")
+
+
 def stored_twice() -> Case:
     scop, (first, _) = planned(lambda x, y: (np.exp(x), np.sin(y)), "f32[N~100000]", "f32[M~70000]")
     return scop, (first, replace(first, name="again"))
@@ -62,6 +66,7 @@ REFUSED: list[tuple[Callable[[], Case], str, Hazard, str, str]] = [
     (needs_the_other, "independent", Hazard.RAW, "reads a, which a stores", "a[0] -> b[0] at N = 1"),
     (unequal_blocks, "alike", Hazard.CAPACITY, "blocks of 128 threads", "None"),
     (in_clusters, "alike", Hazard.CAPACITY, "clusters of 2 blocks", "None"),
+    (in_order, "alike", Hazard.CAPACITY, "begin in order, which is a launch of their own", "None"),
     (stored_twice, "disjoint", Hazard.WAW, "both store exp", "None"),
     (overwritten, "undisturbed", Hazard.WAR, "overwrites with exp", "exp[0] -> sin[0] at N = 1"),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.atomics import atomic
 from polyfuse.backends.numba_cuda.fragments.blocks import block, block64, elect, thread, thread64
+from polyfuse.backends.numba_cuda.fragments.carries import CARRIES, in_turn, in_turn64, leave
 from polyfuse.backends.numba_cuda.fragments.cells import get_cells, own_cells, put_cells
 from polyfuse.backends.numba_cuda.fragments.clusters import cluster_arrive, cluster_wait
 from polyfuse.backends.numba_cuda.fragments.combinations import THREADS, exchange
@@ -37,7 +38,7 @@ _NAMED = (
     *(advance, atomic, evict_last, load, load_across, load_cut, shared, store, store_cut, where_cut),
     *(commit_copies, copy_async, wait_copies),
     *(get_cells, own_cells, put_cells),
-    *(block, slots, thread),
+    *(block, in_turn, leave, slots, thread),
     *(barrier, cluster_arrive, cluster_wait, elect, exchange, warp_barrier),
     *(bitcast, cast, constant, contract, full, index64, inside, scalar, take, where),
 )
@@ -46,8 +47,8 @@ _NAMED = (
 def namespace(index_bits: int = 32) -> dict[str, Any]:
     """Every operation and dtype by name; with `index_bits` = 64 thread, block and slots are int64."""
     names: dict[str, Any] = {"Tile": Tile, "Size": Size, "inf": inf, "nan": nan}
-    names |= DTYPES | ELEMENTWISE | REDUCTIONS | THREADS | SCANS
+    names |= DTYPES | ELEMENTWISE | REDUCTIONS | THREADS | SCANS | CARRIES
     names |= {operation.__name__: operation for operation in _NAMED}
     if index_bits == 64:
-        names |= {"thread": thread64, "block": block64, "slots": slots64}
+        names |= {"thread": thread64, "block": block64, "in_turn": in_turn64, "slots": slots64}
     return names

@@ -16,11 +16,14 @@ from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, types
 
 
 class _Scan:
-    """One scan over the threads of groups of `width` consecutive threads."""
+    """One scan over the threads of groups of `width` threads, `step` apart: neighbours, or threads of as many warps."""
 
-    def __init__(self, b: Builder, monoid: FragmentMonoid, dtype: DType, width: int, threads: int, reverse: bool):
+    def __init__(
+        self, b: Builder, monoid: FragmentMonoid, dtype: DType, width: int, step: int, threads: int, reverse: bool
+    ):
         self.b, self.monoid, self.dtype, self.reverse, self.threads = b, monoid, dtype, reverse, threads
-        self.lanes, self.warps = min(width, 32), max(width // 32, 1)
+        self.lanes, self.warps = (min(width, 32), max(width // 32, 1)) if step == 1 else (1, width)
+        self.step = max(step // 32, 1)  # in warps
         self.thread = special_register(b, "tid.x")
         self.rank = b.and_(self.thread, i32(self.lanes - 1))  # among the lanes of the group, in scan order
         if reverse:
@@ -53,21 +56,36 @@ class _Scan:
         first = b.icmp_unsigned("==", self.rank, i32(0))
         return b.select(first, start, self.previous(value, 1)), self.last(value)
 
+    @property
+    def kept(self) -> int:
+        """Totals of one line that warps exchange: one of a warp, or one of each lane."""
+        return self.threads if self.lanes == 1 else self.threads // 32
+
     def over_warps(self, exchange: Exchange, totals: list[Value], start: Value) -> list[tuple[Value, Value]]:
         """Per value: the exclusive prefix over the warps of the group, and the total of the group."""
-        b, warps_of_block = self.b, self.threads // 32
+        b, warps_of_block, apart = self.b, self.threads // 32, self.kept
         warp = b.lshr(self.thread, i32(5))
-        local = b.and_(warp, i32(self.warps - 1))
+        local = b.and_(b.udiv(warp, i32(self.step)), i32(self.warps - 1))
+        others = i32(~((self.warps - 1) * self.step) & (warps_of_block - 1))  # constant 0 where the group is the block
+        first, lane = b.and_(warp, others), b.and_(self.thread, i32(31))
         exchange.open(b)
-        with b.if_then(b.icmp_unsigned("==", b.and_(self.thread, i32(31)), i32(0))):
+        if self.lanes == 1:
             for k, total in enumerate(totals):
-                exchange.write(b, b.add(warp, i32(k * warps_of_block)), (total,))
+                exchange.write(b, b.add(self.thread, i32(k * apart)), (total,))
+            first = b.or_(b.shl(first, i32(5)), lane)
+        else:
+            with b.if_then(b.icmp_unsigned("==", lane, i32(0))):
+                for k, total in enumerate(totals):
+                    exchange.write(b, b.add(warp, i32(k * apart)), (total,))
         emit_barrier(b)
         results = []
         for k in range(len(totals)):
-            others = i32(~(self.warps - 1) & (warps_of_block - 1))  # constant 0 where the group is the block
-            base = b.add(b.and_(warp, others), i32(k * warps_of_block))
-            found = [state[0] for state in exchange.read(b, base, self.warps)]
+            base = b.add(first, i32(k * apart))
+            if self.lanes == 1:
+                places = [b.add(base, i32(32 * self.step * m)) for m in range(self.warps)]
+                found = [exchange.read(b, place, 1)[0][0] for place in places]
+            else:
+                found = [state[0] for state in exchange.read(b, base, self.warps)]
             order = range(self.warps - 1, -1, -1) if self.reverse else range(self.warps)
             carry, running = start, found[order[0]]
             for m in order[1:]:
@@ -101,7 +119,7 @@ def _emit_scan(
         carries.append(carry)
         totals.append(total)
     if scan.warps > 1:
-        exchange = Exchange(b, (scan.dtype,), len(lines) * scan.threads // 32)
+        exchange = Exchange(b, (scan.dtype,), len(lines) * scan.kept)
         between = scan.over_warps(exchange, totals, start)
         carries = [scan.merge(before, carry) for (before, _), carry in zip(between, carries, strict=True)]
         totals = [total for _, total in between]
@@ -123,8 +141,10 @@ def _scan(monoid: FragmentMonoid) -> Rule:
             return None
         accepts(monoid, x.dtype)
         along, mask, count = literal(axis, "the axis"), literal(bits, "the bits"), literal(threads, "the threads")
-        if mask & (mask + 1) or mask >= count:
-            raise TypingError(f"the bits of a scan are contiguous from bit 0 and inside the block, not {mask:#x}")
+        low = mask & -mask or 1
+        if mask // low & (mask // low + 1) or 1 < low < 32 or mask >= count:
+            where = "contiguous from bit 0, or of whole warps, and inside the block"
+            raise TypingError(f"the bits of a scan are {where}, not {mask:#x}")
         before, backwards = literal(exclusive, "exclusive"), literal(reverse, "reverse")
         lines = _lines(x.shape, along, backwards)
         kept = tuple(1 if along is not None and k == along % len(x.shape) else n for k, n in enumerate(x.shape))
@@ -132,7 +152,7 @@ def _scan(monoid: FragmentMonoid) -> Rule:
         result = types.Tuple((prefix, total))
 
         def emit(b: Builder, value: Value, *_: Value) -> Value:
-            scan = _Scan(b, monoid, x.dtype, mask + 1, count, backwards)
+            scan = _Scan(b, monoid, x.dtype, mask // low + 1, low, count, backwards)
             slots, totals = _emit_scan(b, scan, unpack(b, x, value), lines, before)
             return cgutils.pack_struct(b, [pack(b, prefix, slots), pack(b, total, totals)])
 
