@@ -257,6 +257,18 @@ class KernelSchedule:
             found = self._kinds[kind] = tuple([d for d in self.digits if d.kind == kind])
         return found
 
+    def summed_ahead(self) -> frozenset[str]:
+        """The placed statements that totals which are left ahead are made of: they also run in another block."""
+        by_name = self.by_name()
+        todo = [scan.scan for scan in self.grid_scans if scan.lead]
+        found = set(todo)
+        while todo:
+            placed = by_name[todo.pop()]
+            fresh = {*placed.providers, *(e for e in placed.place if isinstance(e, str))} - found
+            found |= fresh
+            todo += fresh
+        return frozenset(found)
+
     @property
     def filled(self) -> tuple[int, ...]:
         """The roots that blocks merge their shares into, and which hold the neutral element before."""

@@ -39,14 +39,8 @@ def handed_on(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes
 
 def _summed(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     """Bytes of what totals are made of."""
-    by_name = schedule.by_name()
-    reached = {scan.scan for scan in schedule.grid_scans}
-    todo = list(reached)
-    while todo:
-        fresh = [name for name in by_name[todo.pop()].providers if name not in reached]
-        reached.update(fresh)
-        todo += fresh
-    arrays = {(p.value, p.component) for p in map(by_name.__getitem__, reached) if p.role == "load"}
+    reached = schedule.summed_ahead()
+    arrays = {(p.value, p.component) for p in schedule.placed if p.role == "load" and p.name in reached}
     return sum(sizes.volume(scop.shape(value)) * scop.dtype(value, component).itemsize for value, component in arrays)
 
 

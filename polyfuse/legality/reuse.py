@@ -6,6 +6,7 @@ argument forbids reuse (write after read).  A second result in the same buffer d
     y[i] = f(x[i])                 x may hold y
     y[i] = x[i] + x[i-1]           refused: thread 1 reads x[0], which thread 0 overwrites
     y[i] = x[i] * sum(x)           refused where the last block to arrive reads or stores: it may be any
+    y[i] = x[0] + ... + x[i]       refused where totals are left ahead: by blocks that read x[i] as well
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ def _reusable(proof: Proof, argument: int, root: int) -> Verdict:
         if along := proof.schedule.finish_of(move):
             sentence = f"{move.name} runs in whichever block along {along} arrives last: {source.name} keeps its memory"
             return illegal(Hazard.WAR, sentence, rule="reuse")
+    ahead = proof.schedule.summed_ahead()
+    if load := next((load for load in loads if load.name in ahead), None):
+        sentence = f"{load.name} is also read by another block, for a total left ahead: {source.name} keeps its memory"
+        return illegal(Hazard.WAR, sentence, rule="reuse")
     for load, store in product(loads, stores):
         verdict = _read_first(proof, load, store)
         if not verdict:

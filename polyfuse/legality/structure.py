@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from polyfuse.legality.apart import apart
 from polyfuse.legality.relations import BARRIER, ELECTED, SHARES, Proof
-from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, election
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, election, walk
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
@@ -196,6 +196,27 @@ def _prefixes(proof: Proof) -> Iterator[Fault]:
             yield Hazard.EFFECT, f"the prefixes {scan.scan} along {scan.digit} have no number"
         if proof.schedule.cluster > 1:
             yield Hazard.COMBINE, f"the prefix {scan.scan} goes on from block to block, not from cluster to cluster"
+    yield from _left_ahead(proof)
+
+
+def _left_ahead(proof: Proof) -> Iterator[Fault]:
+    """Totals are left ahead by a part of the kernel that takes none, stores nothing and holds no election."""
+    schedule = proof.schedule
+    scans = [scan for scan in schedule.grid_scans if scan.lead]
+    for scan in scans:
+        if any((other.digit, other.lead) != (scan.digit, scan.lead) for other in schedule.grid_scans):
+            yield Hazard.EFFECT, f"{scan.scan} is left {scan.lead} blocks ahead, and others are not"
+    first = next((scan.scan for scan in scans), "")
+    behind: set[str] = set()
+    for name in [step.name for step in walk(schedule.order) if step.name != BARRIER]:
+        placed = proof.placed[name]
+        after = any(provider in behind for provider in placed.providers)
+        if scans and after and name in schedule.summed_ahead():
+            yield Hazard.EFFECT, f"{name} needs what blocks hand on, and is summed ahead of it"
+        if after or name in {scan.scan for scan in scans}:
+            behind.add(name)
+        if scans and placed.role in (*SHARES, "total", "put", "get"):
+            yield Hazard.EFFECT, f"{name} runs in one part of a kernel whose totals {first} are left ahead by another"
 
 
 def _places(proof: Proof) -> Iterator[Fault]:

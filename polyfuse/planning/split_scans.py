@@ -7,6 +7,7 @@
 The monoid's associativity makes it legal; what comes of it are ordinary statements for everything that follows: two
 reads and a write in three launches, of which the middle one is small (Blelloch, "Prefix sums and their applications",
 1990).  `p` is a scan in runs over the domain of `y`, so whatever could be fused with the scan can be fused with it.
+Mostly one kernel is faster whose blocks begin in order and hand on their totals (`polyfuse/strategies/in_order.py`).
 A sum of floats also rounds less: its carries run through the parts of a row instead of through all of it.
 """
 

@@ -47,6 +47,12 @@ def in_order(situation: Situation) -> list[Proposal]:
     return [p for p in found if p is not None]
 
 
+def _fewer(situation: Situation, vectors: int, width: int) -> int:
+    """Vectors that a thread holds where it may hold so many of four words."""
+    words = max(max(1, s.dtypes[0].compute.itemsize // 4) for s in situation.scans)
+    return max(1, min(vectors, 4 * vectors // (width * words)))
+
+
 def _group(situation: Situation, blocks: int) -> int:
     """Totals that are left as one: a block reads one of each group in front, and up to two groups one by one."""
     return situation.tiles.get("group", min(256, max(4, power_below(isqrt(max(1, 2 * blocks // 3))))))
@@ -84,6 +90,7 @@ def _rows(
 ) -> Proposal | None:
     flat = len(situation.axes) == 1 and situation.width(axis.extent, flat=True) > row_width(situation, axis.extent)
     width = situation.width(axis.extent, flat=True) if flat else row_width(situation, axis.extent)
+    pieces = _fewer(situation, pieces, width)
     span = threads * pieces * width
     blocks = -(-axis.size(situation.hints) // span)
     digits, parallel = _parallel(situation, [axis], 0)
@@ -113,6 +120,7 @@ def _columns(
     situation: Situation, inner: AxisClass, axis: AxisClass, most: int, warps: int, steps: int, resident: int
 ) -> Proposal | None:
     width = situation.width(inner.extent, flat=False)
+    steps = _fewer(situation, steps, width)
     lanes = min(most, power_above(-(-inner.size(situation.hints) // width)))
     blocks = -(-axis.size(situation.hints) // (warps * steps))
     panels = -(-inner.size(situation.hints) // (lanes * width))

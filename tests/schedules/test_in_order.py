@@ -16,7 +16,7 @@ from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.face import interpreted
 from polyfuse.kernel import Carry, For, If, Kernel, Leave, Op
-from polyfuse.legality import prove
+from polyfuse.legality import may_reuse, prove
 from polyfuse.plan import Plan
 from polyfuse.testing import assert_equivalent, assert_legal, assert_refused, assert_schedule
 from polyfuse.verdict import Hazard
@@ -124,6 +124,26 @@ def test_a_prefix_of_a_prefix_leaves_no_total_ahead() -> None:
     plan = plan_of(twice, "f32[67108864]")
     assert len(plan.kernels) == 1
     assert [scan.lead for scan in plan.kernels[0].schedule.grid_scans] == [0, 0]
+
+
+def test_what_is_summed_ahead_is_not_overwritten() -> None:
+    """Another block reads it, which may not have done so; nobody else reads what lies beside it, or is not ahead."""
+    for function, specs, kept in ((running, ("f32[67108864]",), 1), (decayed, ("f32[67108864]",) * 2, 1)):
+        (kernel,) = plan_of(function, *specs).kernels
+        (root,) = kernel.schedule.roots
+        verdicts = [may_reuse(kernel.scop, kernel.schedule, value, root) for value in kernel.schedule.loads]
+        refused = [verdict for verdict in verdicts if not verdict]
+        assert len(refused) == kept and all(v.hazard is Hazard.WAR and "ahead" in v.sentence for v in refused)
+    (kernel,) = plan_of(running, "f32[100000]").kernels
+    assert may_reuse(kernel.scop, kernel.schedule, kernel.schedule.loads[0], kernel.schedule.roots[0])
+
+
+def test_a_total_that_needs_what_is_handed_on_is_not_left_ahead() -> None:
+    (kernel,) = plan_of(twice, "f32[67108864]").kernels
+    ahead = tuple(replace(scan, lead=5) for scan in kernel.schedule.grid_scans)
+    for scans in (ahead, (kernel.schedule.grid_scans[0], ahead[1])):
+        verdict = assert_refused(prove(kernel.scop, replace(kernel.schedule, grid_scans=scans)))
+        assert verdict.rule == "executed" and "ahead" in verdict.sentence
 
 
 def test_short_rows_and_many_rows_wait_for_nobody() -> None:
