@@ -8,10 +8,9 @@ from functools import lru_cache
 from math import gcd, prod
 
 from polyfuse.affine import Affine
-from polyfuse.expr import IndexEntry
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
-from polyfuse.scop import Scop, Statement
+from polyfuse.scop import ReadEntry, Scop, Statement
 from polyfuse.terms import Apply, Expr
 
 
@@ -132,7 +131,7 @@ def touched_bytes(scop: Scop, loads: Sequence[Placed], sizes: Sizes) -> int:
 
 
 def box_of_rows(
-    places: Sequence[Sequence[PlaceEntry | IndexEntry]],
+    places: Sequence[Sequence[PlaceEntry | ReadEntry]],
     shape: Sequence[int],
     itemsize: int,
     extents: Mapping[str, int],
@@ -146,7 +145,7 @@ def box_of_rows(
 
 
 def _positions(
-    entries: Sequence[PlaceEntry | IndexEntry], least: int, whole: int, extents: Mapping[str, int]
+    entries: Sequence[PlaceEntry | ReadEntry], least: int, whole: int, extents: Mapping[str, int]
 ) -> int:
     """Positions that `entries` take along a dimension of `whole` elements: of steps below `least` all in between."""
     ends, step = list[tuple[Affine, int, int]](), 0

@@ -35,7 +35,7 @@ class Environment:
     `taken`: exponentials that a sum has taken, `parts`: those
     that are divided by it (`places.exponentials`);
     `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation,
-    but for `wide`, by digest.  `bordering`: this is the body of the few blocks at a border.
+    but for `wide`, by digest.  `bordering`: this is the body of the few blocks at a border.  `index_bits`: of indices.
     """
 
     scop: Scop
@@ -53,6 +53,7 @@ class Environment:
     rounds: bool
     wide: Set[bytes]
     bordering: bool = False
+    index_bits: int = 32
 
     def box(self, value: int) -> SharedBox:
         return next(box for box in self.schedule.shared if box.value == value)

@@ -22,7 +22,7 @@ from tests.schedules.benchmark_plans import GOLDEN
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 RECORDS = {
     ("h200_table", "h200_held_out", "h200_drawn"): (50, 2, 0.05),
-    ("h200_more",): (58, 4, 0.08),
+    ("h200_more", "odd_rows_h200"): (58, 4, 0.08),  # of which the second has later schedules
 }
 """Programs, those of them that may be more than 20 % off, as prices miss a mechanism or the host bounds a call, and the
 median error."""
