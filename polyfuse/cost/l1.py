@@ -41,7 +41,9 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
     """(seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each; the
     instructions that all warps issue for them)."""
     lines, issued, known = 0.0, 0.0, dict[Hashable, tuple[float, float]]()
+    warps = ceil(schedule.threads / target.warp)
     taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
+    walks: set[tuple[Affine, Affine]] = set()
     for move in schedule.placed:
         if move.role in ("load", "store", "get", "put"):
             value, component = move.value, move.component
@@ -56,6 +58,9 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
                 known[alike] = _lines(scop, schedule, target, move, sizes, wide)
             lines += known[alike][0]
             issued += known[alike][1]
+            walked = {(e.flat, e.extent) for e in move.place if isinstance(e, Unravelled)}
+            issued += _accesses(schedule, move, sizes) * warps * _of_walks(schedule, len(walked - walks))
+            walks |= walked
     return lines / (target.processors * target.clock), issued
 
 
@@ -159,9 +164,13 @@ def _unravelled(
         for d in (d for d in schedule.of_kind("thread") if d.stride < target.warp and d.count > 1):
             step = last.flat.coefficient(f"${d.name}") * itemsize
             steps.append((step, min(d.count, target.warp // d.stride)))
-    passes = _passes(tuple(steps), itemsize)
+    return _passes(tuple(steps), itemsize) * each, each
+
+
+def _of_walks(schedule: KernelSchedule, count: int) -> float:
+    """Instructions for each element of so many walks through rows."""
     width = schedule.of_kind("slot")[-1].count if schedule.of_kind("slot") else 1
-    return passes * each, each * (1 + WRAPPED + DIVIDED / width)
+    return count * (WRAPPED + DIVIDED / width)
 
 
 def is_across(schedule: KernelSchedule, move: Placed, last: Affine, itemsize: int) -> bool:
