@@ -21,7 +21,9 @@ WORD = 4  # bytes
 def flat(situation: Situation) -> Iterator[Proposal]:
     """Proposals for a group over one dimension: in the widest vectors, and in narrower ones, whose single elements of
     what rows share lie in fewer lines."""
-    (axis,) = situation.axes
+    if len(situation.axes) != 1:
+        return  # results that share nothing
+    axis = situation.axes[0]
     widest, itemsize = situation.width(axis.extent, flat=True), max(situation.long_itemsizes)
     rows = _rows(situation)
     for width in (widest, widest // 2):
