@@ -36,6 +36,7 @@ from polyfuse.lower.moves import index_sites
 from polyfuse.lower.neutral import without_idle_masks
 from polyfuse.lower.open_ends import with_open_ends
 from polyfuse.lower.reductions import PEERS
+from polyfuse.lower.repeated import without_repeated_indices
 from polyfuse.lower.tree import lower_body
 from polyfuse.options import Options
 from polyfuse.places.exponentials import held_exponentials, held_shares
@@ -74,6 +75,7 @@ def lower(
     body = folded(lower_body(env))
     body = needed(body) if env.taken else body  # the differences that exponentials were to be taken of
     body = with_open_ends(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
+    body = without_repeated_indices(body)
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     grid, scratch = _grid(schedule), scratch_uses(env)
     kernel = ir.Kernel(

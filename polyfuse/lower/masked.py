@@ -115,13 +115,17 @@ def renamed(op: ir.Op, values: dict[str, Ref]) -> ir.Op:
     def term(expression: Expr) -> Expr:
         return rewrite(expression, lambda leaf: values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf)
 
+    def index(entries: tuple[Affine | Ref, ...]) -> tuple[Affine | Ref, ...]:
+        return tuple([values.get(e.name, e) if isinstance(e, Ref) else e for e in entries])
+
     match op:
         case ir.Let() | ir.Keep() | ir.Scan():
             return replace(op, value=term(op.value))
         case ir.Store() | ir.AtomicUpdate():
-            return replace(op, value=term(op.value), mask=None if op.mask is None else term(op.mask))
+            mask = None if op.mask is None else term(op.mask)
+            return replace(op, index=index(op.index), value=term(op.value), mask=mask)
         case ir.Load():
-            return replace(op, mask=None if op.mask is None else term(op.mask))
+            return replace(op, index=index(op.index), mask=None if op.mask is None else term(op.mask))
         case ir.Reduce() | ir.Combine() | ir.Exchange():
             return replace(op, values=tuple(map(term, op.values)))
         case ir.Contract():

@@ -92,6 +92,11 @@ def test_a_vector_of_the_walk_takes_one_division() -> None:
     assert "vector=" in source and "load_cut" not in inside
 
 
+def test_all_that_rows_share_takes_the_division_of_a_walk() -> None:
+    inside, _ = flat(scaled, ROWS, ROW, COLUMN).source().split("else:")
+    assert inside.count("remainder(") == inside.count("floor_divide(") == 1
+
+
 def test_columns_are_not_walked() -> None:
     """What lies across rows has no vectors to win."""
     with pytest.raises(ScheduleError, match="flat proposes nothing"):
