@@ -87,8 +87,9 @@ SHORT: dict[str, dict[str, str]] = {
     "bf16": {"divide": "divide_short", "exp": "exp_short", "tanh": "tanh_short"},
 }
 """Per 16-bit dtype, the functions that a kernel applies in place of the exact ones: a dtype with 11 or 8 significant
-bits does not see the difference.  On CUDA they are single instructions of the PTX ISA with relative errors of at most
-2^-22 (``div.full``), 2^-17 (``ex2.approx`` of a rounded multiple) and 2^-10.9 (``tanh.approx``); elsewhere exact."""
+bits does not see the difference.  On CUDA they are few instructions of the PTX ISA with relative errors of at most
+2^-22 (``div.full``, or a product with ``rcp.approx``), 2^-17 (the square of ``ex2.approx`` of a rounded multiple) and
+2^-10.9 (``tanh.approx``); elsewhere exact."""
 
 
 @dataclass(frozen=True, slots=True)

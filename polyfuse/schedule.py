@@ -16,6 +16,7 @@ from typing import Literal, Union
 
 from polyfuse.affine import Affine, digit
 from polyfuse.bindings import AnyGuard
+from polyfuse.unravelled import Unravelled
 
 DigitKind = Literal["block", "thread", "loop", "slot"]
 
@@ -47,7 +48,7 @@ class Scope(Enum):
     GLOBAL = "global"
 
 
-PlaceEntry = Union[Affine, str]  # a str names the placed statement whose value is the index (a gather)
+PlaceEntry = Union[Affine, Unravelled, str]  # a str names the placed statement whose value is the index (a gather)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Placed:
     def digits(self) -> frozenset[str]:
         """Names of the digits that the place uses."""
         if self._digits is None:
-            entries = [e.names() for e in self.place if isinstance(e, Affine)]
+            entries = [e.names() for e in self.place if not isinstance(e, str)]
             used = frozenset([n[1:] for names in entries for n in names if n.startswith("$")])
             object.__setattr__(self, "_digits", used)
             return used
@@ -92,7 +93,8 @@ class Placed:
 def in_frame(entry: Affine) -> bool:
     """Whether a place along a row depends on where the row begins in memory, see `polyfuse.strategies.frames`."""
     divided = [atom.numerator for atom, _ in entry.terms if not isinstance(atom, str)]
-    return any(name.startswith("$") for numerator in divided for name in numerator.names())
+    whole = any(atom.startswith("$") and factor < 0 for atom, factor in entry.terms if isinstance(atom, str))
+    return whole or any(name.startswith("$") for numerator in divided for name in numerator.names())
 
 
 def window_index(holder: Placed, taker: Placed, slots: Collection[str]) -> tuple[tuple[tuple[str, ...], Affine], ...]:

@@ -25,6 +25,9 @@ from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Program, Shape
 from polyfuse.scalars import monoid_named
 from polyfuse.terms import Apply, Const, Expr, Ref
+from polyfuse.unravelled import Unravelled
+
+ReadEntry = Union[IndexEntry, Unravelled]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,13 @@ class Read:
     """The access ``source.component[index]`` of one statement, made only where all of `where` are >= 0.
 
     `index` has one entry per dimension of the source: affine in the statement's dimensions and the sizes, or data (the
-    value of read number `operand`).  `checks`: data indices along dimensions that the source does not vary in (it was
-    broadcast), as (read number, extent): they choose nothing, and have to be in bounds all the same.
+    value of read number `operand`), or unravelled where the statement runs over several dimensions as one.  `checks`:
+    data indices along dimensions that the source does not vary in (it was broadcast), as (read number, extent): they
+    choose nothing, and have to be in bounds all the same.
     """
 
     source: int
-    index: tuple[IndexEntry, ...]
+    index: tuple[ReadEntry, ...]
     where: tuple[Affine, ...] = ()
     component: int = 0
     bounds: str = ""  # of data indices: "raise", "clip" or "assume"
@@ -45,7 +49,8 @@ class Read:
 
     @property
     def affine(self) -> bool:
-        return DataIndex not in map(type, self.index)
+        kinds = set(map(type, self.index))
+        return DataIndex not in kinds and Unravelled not in kinds
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PACKAGE = "polyfuse.backends.numba_cuda"
 _FRAGMENTS = (  # each below its users
-    "values slots declare arithmetic transcendental division elementwise conversion positions monoids reductions "
+    "values slots declare arithmetic transcendental division short elementwise conversion positions monoids reductions "
     "threads cells clusters dealing combinations scans carries formats accesses memory cut cut_loads copies atomics "
     "blocks runtime"
 )

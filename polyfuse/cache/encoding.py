@@ -29,7 +29,10 @@ from polyfuse.dtypes import DType
 from polyfuse.expr import Node, Program
 
 _MODULES = tuple(
-    "affine bindings errors expr kernel library_calls.contraction options plan schedule target terms verdict".split()
+    (
+        "affine bindings errors expr kernel library_calls.contraction options plan schedule target terms unravelled "
+        "verdict"
+    ).split()
 )
 
 

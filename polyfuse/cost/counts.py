@@ -8,10 +8,9 @@ from functools import lru_cache
 from math import gcd, prod
 
 from polyfuse.affine import Affine
-from polyfuse.expr import IndexEntry
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
-from polyfuse.scop import Scop, Statement
+from polyfuse.scop import ReadEntry, Scop, Statement
 from polyfuse.terms import Apply, Expr
 
 
@@ -133,7 +132,7 @@ def touched_bytes(scop: Scop, loads: Sequence[Placed], sizes: Sizes) -> int:
 
 
 def box_of_rows(
-    places: Sequence[Sequence[PlaceEntry | IndexEntry]],
+    places: Sequence[Sequence[PlaceEntry | ReadEntry]],
     shape: Sequence[int],
     itemsize: int,
     extents: Mapping[str, int],
@@ -169,7 +168,7 @@ def _granules(start: int, size: int, pitch: int) -> int:
 
 
 def _positions(
-    entries: Sequence[PlaceEntry | IndexEntry], whole: int, extents: Mapping[str, int]
+    entries: Sequence[PlaceEntry | ReadEntry], whole: int, extents: Mapping[str, int]
 ) -> tuple[int, int, int]:
     """(first, number, step) of the positions that `entries` take along a dimension of `whole` elements."""
     ends, step = list[tuple[Affine, int, int]](), 0

@@ -21,10 +21,14 @@ from polyfuse.schedule import Digit, KernelSchedule, Placed, in_frame
 from polyfuse.scop import Scop
 from polyfuse.spans import Step, spans
 from polyfuse.target import Target
+from polyfuse.unravelled import Unravelled
 
 LINE = 128  # bytes
-CUT, ACROSS = 20, 40
-"""Instructions beside a vector that the ends of rows cut, and beside one that begins anywhere and is made of two."""
+CUT, ACROSS = 0.75, 40
+"""Instructions beside each element of a vector that the ends of rows cut, and beside each vector that begins anywhere
+and is made of two."""
+WRAPPED, DIVIDED = 4, 20
+"""Instructions beside an element of a row that a flat walk goes through, and beside each vector of them."""
 WORD, NARROW = 4, 2.0
 """Bytes below which an access of a lane to what lies beyond the cache takes it so many times as long: what a warp
 touches begins anywhere in a sector and ends anywhere in another one.  On an H200, rows of 8191 bfloat16 scaled, cropped
@@ -37,7 +41,9 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
     """(seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each; the
     instructions that all warps issue for them)."""
     lines, issued, known = 0.0, 0.0, dict[Hashable, tuple[float, float]]()
+    warps = ceil(schedule.threads / target.warp)
     taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
+    walks: set[tuple[Affine, Affine]] = set()
     for move in schedule.placed:
         if move.role in ("load", "store", "get", "put"):
             value, component = move.value, move.component
@@ -52,6 +58,9 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
                 known[alike] = _lines(scop, schedule, target, move, sizes, wide)
             lines += known[alike][0]
             issued += known[alike][1]
+            walked = {(e.flat, e.extent) for e in move.place if isinstance(e, Unravelled)}
+            issued += _accesses(schedule, move, sizes) * warps * _of_walks(schedule, len(walked - walks))
+            walks |= walked
     return lines / (target.processors * target.clock), issued
 
 
@@ -98,6 +107,8 @@ def _lines(
     """(lines, instructions) of one placed access."""
     warps = ceil(schedule.threads / target.warp)
     each = float(_accesses(schedule, move, sizes) * warps)
+    if any(isinstance(e, Unravelled) for e in move.place):
+        return _unravelled(scop, schedule, target, move, sizes, each)
     if not all(isinstance(e, Affine) for e in move.place):
         return 0.0, each  # a gather: how far apart is not known
     dtype = scop.dtype(move.value, move.component)
@@ -135,11 +146,31 @@ def _lines(
         accesses = float(len(wide.numbers) * trips * warps)
     if not schedule.shared:  # a line a cycle goes to registers, the same one or not
         per_warp = max(per_warp, lanes * vector * itemsize / LINE)
-    if vector * itemsize < WORD and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
+    beside = min([step for step, _ in steps], default=0) <= itemsize  # else lanes touch as many sectors as they take
+    if beside and vector * itemsize < WORD and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
         per_warp *= NARROW
     issued = accesses * _inside(scop, move, sizes)
-    further = ACROSS if across else CUT if most > 1 and in_frame(last) else 0
+    further = ACROSS if across else CUT * most if most > 1 and in_frame(last) else 0
     return (2 if across else 1) * per_warp * issued, issued * (1 + further)
+
+
+def _unravelled(
+    scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes, each: float
+) -> tuple[float, float]:
+    """(lines, instructions) of single elements of rows that a flat walk goes through: lanes lie apart by vectors."""
+    last = move.place[-1]
+    itemsize, steps = scop.dtype(move.value, move.component).itemsize, list[tuple[int, int]]()
+    if isinstance(last, Unravelled) and last.in_row:
+        for d in (d for d in schedule.of_kind("thread") if d.stride < target.warp and d.count > 1):
+            step = last.flat.coefficient(f"${d.name}") * itemsize
+            steps.append((step, min(d.count, target.warp // d.stride)))
+    return _passes(tuple(steps), itemsize) * each, each
+
+
+def _of_walks(schedule: KernelSchedule, count: int) -> float:
+    """Instructions for each element of so many walks through rows."""
+    width = schedule.of_kind("slot")[-1].count if schedule.of_kind("slot") else 1
+    return count * (WRAPPED + DIVIDED / width)
 
 
 def is_across(schedule: KernelSchedule, move: Placed, last: Affine, itemsize: int) -> bool:
@@ -175,13 +206,22 @@ def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: 
     return SECTOR * len(touched) / (itemsize * len(starts))
 
 
+def idle_in_rows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
+    """The share of the threads of an elementwise kernel whose places no row has."""
+    stores = [p for p in schedule.placed if p.role == "store" and len(p.place) > 1]
+    if schedule.strategy != "pointwise":
+        return 0.0
+    return 1.0 - min([_inside(scop, store, sizes) for store in stores], default=1.0)
+
+
 def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:
     """The share of the accesses that touch the array: of the parts of a concatenation each loads its own, and is masked
     elsewhere."""
     share = 1.0
     for entry, extent in zip(move.place, scop.shape(move.value), strict=True):
         assert isinstance(entry, Affine)
-        digits = [(abs(f), sizes.extent.get(a[1:], 1)) for a, f in entry.terms if isinstance(a, str) and a[:1] == "$"]
+        walked = entry.remainders()[0]  # where a row begins in memory takes it no further
+        digits = [(abs(f), sizes.extent.get(a[1:], 1)) for a, f in walked.terms if isinstance(a, str) and a[:1] == "$"]
         reach = 1 + sum([f * (count - 1) for f, count in digits])
         share *= min(1.0, extent.evaluate(sizes.hints) / reach)
     return share
@@ -194,9 +234,18 @@ def _shared(steps: tuple[tuple[int, int], ...], size: int) -> float:
     for step, count in steps:
         starts = [start + step * k for start in starts for k in range(count)]
     words = {(start + byte) // 4 for start in starts for byte in range(0, size, min(4, size))}
-    lines = len({4 * word // LINE for word in words})
+    return _passes(steps, size) / len({4 * word // LINE for word in words})
+
+
+@lru_cache(maxsize=10_000)
+def _passes(steps: tuple[tuple[int, int], ...], size: int) -> int:
+    """The same in passes."""
+    starts = [0]
+    for step, count in steps:
+        starts = [start + step * k for start in starts for k in range(count)]
+    words = {(start + byte) // 4 for start in starts for byte in range(0, size, min(4, size))}
     fullest = max(sum(word % BANKS == bank for word in words) for bank in range(BANKS))
-    return max(fullest, ceil(lines / TAGS)) / lines
+    return max(fullest, ceil(len({4 * word // LINE for word in words}) / TAGS))
 
 
 def _alignment(

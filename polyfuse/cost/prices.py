@@ -24,7 +24,7 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
-from polyfuse.cost.l1 import WORD, l1_accesses
+from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.middle import chosen, decided, of_the_middle
 from polyfuse.cost.phases import (
     PHASES,
@@ -87,11 +87,15 @@ UNROLLED = 1.6
 AT_ONCE, MOST_UNROLLED = 16, 4
 """Loads of single elements that the compiler puts together from several trips, and the most trips: column sums of 20001
 x 4093 float32 on an H200, four loads a trip in 64 blocks of 512 threads, take 121 us."""
-CUT_ROWS, NARROW_ROWS = 1.9, 2.0
+CUT_ROWS, NARROW_ROWS = 1.72, 1.84
 """Times the operations of rows that begin anywhere and are held in vectors: which elements of the first vector and the
-last one count is asked for each reduction.  On an H200, of 268 MB of bfloat16: softmax of rows of 2047, of which five
-chunks of 512 elements hold four, 191 us, of 3001, in three of 1024, 141.  And of rows that are held in elements of less
-than a word: of 2047 169, of 1555, a quarter of whose 2048 are padding, 216; in vectors 188."""
+last one count is asked for.  On an H200, of 268 MB of bfloat16: softmax of rows of 777 in four chunks of 32 vectors 149
+us, of 351 in three of 16 141, of 1555 in seven of 64 half vectors 148.  And of rows that are held in elements of less
+than a word: of 777 and 1555, a quarter of which is padding, 174 and 173 us."""
+IDLE = 0.4
+"""Of the share of threads that find nothing of their row, how much longer the others take to move it.  On an H200, of
+268 MB of bfloat16 with a row that all share, elementwise: a quarter of the threads, 148 us of rows of 3001 in frames,
+157 of 300 in half vectors; flat, where none is idle, 127.  A fifth, in 1.07 GB of four arrays: 250 us, and 244 flat."""
 SHARED_ROWS, DEEP = 1.35, 1024
 """Times that products of rows with few columns take, and elements of a row for as much again: lanes read a row
 together, so that an access of a warp brings 16 bytes of each of a few rows.  On an H200, of float32: a million rows of
@@ -266,6 +270,7 @@ def _terms(
     elif schedule.of_kind("loop") and not schedule.rings and not schedule.ahead:
         slack = max(1.0, PULL * busy)  # of a processor that has no more than its share to load
         memory += compute / slack / max(1.0, resident / target.processors) ** EXPOSED
+    memory *= 1 + IDLE * idle_in_rows(scop, schedule, sizes)
     if not schedule.shared:  # what is staged is spread over trips
         compute += 2 * target.warp * accesses / (target.flops * busy)
         compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)

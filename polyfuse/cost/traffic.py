@@ -11,14 +11,15 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ZERO, Affine
 from polyfuse.cost.counts import Sizes, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import SECTOR, touched_by_one
 from polyfuse.cost.phases import scanned_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
-from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
+from polyfuse.unravelled import Unravelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ def traffic_of(
     figures: dict[Hashable, tuple[float, int, int]] = {}
     for load in (p for p in schedule.placed if p.role == "load"):
         key = (load.value, load.component)
-        steps = tuple([e.terms if isinstance(e, Affine) else None for e in load.place])  # where it begins is the same
+        places = [None if isinstance(e, str) else e for e in load.place]
+        steps = tuple([e.terms if isinstance(e, Affine) else e for e in places])  # where it begins is the same
         alike = (scop.shape(load.value), scop.dtype(*key), steps, load.path)
         if alike not in figures:
             figures[alike] = (
@@ -199,7 +201,7 @@ def block_bytes(
     """Bytes of the boxes that blocks read in loads of an array of `shape`, in whole sectors, where whole rows follow
     each other in memory; those of each pass of a loop."""
     load = loads[0]
-    places = {tuple(e for e in p.place if isinstance(e, Affine)) for p in loads}
+    places = {tuple(e for e in map(_along, p.place) if isinstance(e, Affine)) for p in loads}
     if any(len(place) < len(load.place) for place in places):
         return inf  # gathered: anywhere along that dimension
     try:
@@ -208,12 +210,21 @@ def block_bytes(
         return inf
     if not extents:
         return inf
-    last = len(extents) - 1
+    last, entry = len(extents) - 1, load.place[-1]
     while last and extents[last] >= shape[last]:
         last -= 1
-    row = -(-prod(extents[last:]) * itemsize // SECTOR) * SECTOR
+    along = prod(extents[last:])
+    along = min(along, entry.extent.evaluate(sizes.hints)) if isinstance(entry, Unravelled) else along
+    row = -(-along * itemsize // SECTOR) * SECTOR
     trips = sizes.product({loop for loop, _ in load.path}, ("loop",))
     return prod(extents[:last]) * row * trips * sizes.blocks(load)
+
+
+def _along(entry: PlaceEntry) -> PlaceEntry:
+    """Of a flat walk where it goes along a row; it goes from row to row seldom."""
+    if not isinstance(entry, Unravelled):
+        return entry
+    return entry.flat if entry.in_row else ZERO
 
 
 def bytes_of_thread(scop: Scop, move: Placed, sizes: Sizes) -> int:
@@ -233,6 +244,8 @@ _DEALT = ("thread", "slot")
 def _waste(scop: Scop, move: Placed, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """Bytes moved over bytes used: consecutive elements that a warp touches together, in sectors."""
     itemsize = scop.dtype(move.value, move.component).itemsize
+    if move.place and isinstance(move.place[-1], Unravelled):
+        return 1.0  # neighbours along a row, or the same element for a row
     if not move.place or not isinstance(move.place[-1], Affine):
         return SECTOR / itemsize / 2  # a gather: half of its neighbours are assumed to help
     position = sizes.position(scop, move)

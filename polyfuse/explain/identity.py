@@ -19,6 +19,7 @@ from polyfuse.scalars import FUNCTIONS
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import InputStatement, OpaqueStatement, Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
+from polyfuse.unravelled import Unravelled
 
 if TYPE_CHECKING:
     from polyfuse.plan import Plan
@@ -59,8 +60,10 @@ class Sizes:
         for name, factors in program.derived:
             self.names[name] = f"({'*'.join(map(self.text, factors))})"
 
-    def text(self, expression: Affine) -> str:
+    def text(self, expression: Affine | Unravelled) -> str:
         """Canonical whatever the symbols were called: terms are sorted after renaming."""
+        if isinstance(expression, Unravelled):
+            return f"{self.text(expression.flat)} {expression.in_row} {self.text(expression.extent)}"
         terms = []
         for atom, factor in expression.terms:
             if isinstance(atom, FloorDiv):
@@ -157,5 +160,5 @@ def _cells(schedule: KernelSchedule) -> tuple[str, int, int]:
 
 
 def _placed_key(placed: Placed, values: Mapping[int, bytes], sizes: Sizes) -> bytes:
-    place = tuple(sizes.text(e) if isinstance(e, Affine) else "data" for e in placed.place)
+    place = tuple("data" if isinstance(e, str) else sizes.text(e) for e in placed.place)
     return digest(placed.role, values[placed.value], place, placed.path, placed.component)

@@ -18,13 +18,13 @@ from polyfuse.errors import Source
 from polyfuse.explain.levels import combine_level, scope_of
 from polyfuse.explain.traffic import Traffic, kernel_traffic, work
 from polyfuse.places.proposal import Group
-from polyfuse.planning.collapse import as_scheduled
+from polyfuse.planning.flattening import group_of
 from polyfuse.planning.program_costs import array_layouts, size_hints
 from polyfuse.schedule import Digit, KernelSchedule, Placed, Scope
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 from polyfuse.text.bodies import body_text, dimension_names
-from polyfuse.text.sizes import derived_names, product_text, size_text
+from polyfuse.text.sizes import derived_names, entry_text, product_text
 
 if TYPE_CHECKING:
     from polyfuse.algebra import Formula
@@ -113,7 +113,7 @@ class KernelView:
     @cached_property
     def group(self) -> Group:
         """The statements as they were scheduled, contiguous dimensions collapsed."""
-        return as_scheduled(self.whole_group, self.layouts, self.schedule)
+        return group_of(self.schedule, self.whole_group, self.layouts)
 
     @property
     def whole_group(self) -> Group:
@@ -234,8 +234,7 @@ class KernelView:
 
 def _place_text(placed: Placed, rank: int) -> str:
     names = dimension_names(rank)
-    entries = (e if isinstance(e, str) else size_text(e) for e in placed.place)
-    return ", ".join(f"{names[f'%{k}']} = {entry}" for k, entry in enumerate(entries))
+    return ", ".join(f"{names[f'%{k}']} = {entry_text(entry)}" for k, entry in enumerate(placed.place))
 
 
 def _tile(placed: Placed, schedule: KernelSchedule) -> tuple[int | None, ...]:

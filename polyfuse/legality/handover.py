@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.expr import DataIndex, IndexEntry
+from polyfuse.expr import DataIndex
 from polyfuse.legality.relations import Proof, coordinates, equalities
 from polyfuse.schedule import Placed
-from polyfuse.scop import Read
+from polyfuse.scop import Read, ReadEntry
 from polyfuse.sets import Constraint
 from polyfuse.verdict import Witness
 
@@ -91,5 +91,5 @@ def _handovers(proof: Proof, provider: Placed, consumer: Placed, read: Read | No
             yield from _handovers(proof, proof.placed[at], consumer, statement.reads[entry.operand])
 
 
-def _affine(entries: Iterable[IndexEntry]) -> list[Affine]:
+def _affine(entries: Iterable[ReadEntry]) -> list[Affine]:
     return [e for e in entries if isinstance(e, Affine)]

@@ -71,7 +71,7 @@ def _side_by_side(first: KernelSchedule, second: KernelSchedule, names: Mapping[
         replace(
             p,
             name=f"{PREFIX}{p.name}",
-            place=tuple(e.substitute(values) if isinstance(e, Affine) else f"{PREFIX}{e}" for e in p.place),
+            place=tuple(f"{PREFIX}{e}" if isinstance(e, str) else e.substitute(values) for e in p.place),
             path=tuple((names[loop], number) for loop, number in p.path),
             providers=tuple(f"{PREFIX}{name}" for name in p.providers),
         )

@@ -9,6 +9,7 @@ from polyfuse.expr import DataIndex
 from polyfuse.legality.relations import Proof
 from polyfuse.schedule import Placed, PlaceEntry
 from polyfuse.scop import Read
+from polyfuse.unravelled import Unravelled
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 REGISTERS = ("compute", "load", "get", "take", "total")
@@ -83,7 +84,12 @@ def _wrong_index(proof: Proof, consumer: Placed, read: Read, name: str) -> Itera
     statement = proof.statement(consumer)
     assert statement is not None
     for entry, at in zip(read.index, provider.place, strict=True):
-        if isinstance(entry, DataIndex) is isinstance(at, Affine):
+        if isinstance(entry, Unravelled) or isinstance(at, Unravelled):
+            values = {f"%{d}": p for d, p in enumerate(consumer.place) if isinstance(p, Affine)}
+            wanted = entry if isinstance(entry, DataIndex) else entry.substitute(values)
+            if at != wanted:
+                yield f"{consumer.name} reads {proof.name(provider)} at {wanted}, but {name} is placed at {at}"
+        elif isinstance(entry, DataIndex) is isinstance(at, Affine):
             yield f"{consumer.name} gathers {proof.name(provider)}, but {name} is placed at {at}"
         elif isinstance(entry, DataIndex) and isinstance(at, str):
             index = statement.reads[entry.operand]

@@ -13,7 +13,7 @@ from polyfuse import sets
 from polyfuse.affine import Affine, names_of
 from polyfuse.bindings import Guard
 from polyfuse.constraints import size_constraints
-from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, SharedBox, TreeItem
+from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, TreeItem
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.sets import Constraint, Relation
 from polyfuse.verdict import Instance, Witness
@@ -129,7 +129,7 @@ class Proof:
         return tuple(self.affine(placed.place[d]) for d in dims)
 
     @staticmethod
-    def affine(entry: Affine | str) -> Affine:
+    def affine(entry: PlaceEntry) -> Affine:
         assert isinstance(entry, Affine)
         return entry
 

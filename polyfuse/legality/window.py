@@ -7,7 +7,7 @@ from math import prod
 from polyfuse import sets
 from polyfuse.affine import Affine
 from polyfuse.legality.handover import Handover
-from polyfuse.schedule import window_index
+from polyfuse.schedule import PlaceEntry, window_index
 from polyfuse.sets import Constraint
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
@@ -34,7 +34,7 @@ def in_window(handover: Handover) -> Verdict:
     return LEGAL
 
 
-def _counts(handover: Handover, along: tuple[str, ...], entry: Affine | str) -> bool:
+def _counts(handover: Handover, along: tuple[str, ...], entry: PlaceEntry) -> bool:
     """Slots enumerate the elements along a dimension without gap or overlap, as registers are numbered."""
     weight = 1
     for name in reversed(along):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.dtypes import bool_
-from polyfuse.lower.inspect import flatten, parts
+from polyfuse.lower.inspect import bound, flatten, parts
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 
 
@@ -45,7 +45,7 @@ class _Facts:
             varies = slots
             if isinstance(op, (ir.Let, ir.Load)):
                 varies = frozenset().union(*(_axes(part, slots, facts.axes) for part in parts(op)))
-            for name in _names(op):
+            for name in bound(op):
                 if facts.axes.setdefault(name, varies) != varies:
                     facts.assigned[name] += 1  # the branches have values of different shapes
             if isinstance(op, ir.Let) and isinstance(op.value, Ref):
@@ -74,7 +74,7 @@ def _guarded(body: tuple[ir.Op, ...], facts: _Facts, known: frozenset[str]) -> t
                 found.append(replace(op, mask=Ref(guard, bool_)))
             case _:
                 found.append(op)
-        known |= frozenset(_names(op))
+        known |= frozenset(bound(op))
     return tuple(found)
 
 
@@ -97,7 +97,7 @@ def _guard(load: ir.Load, facts: _Facts, known: frozenset[str]) -> str | None:
 def _assigned(body: Sequence[ir.Op]) -> dict[str, int]:
     found: dict[str, int] = {}
     for op in body:
-        counts = dict.fromkeys(_names(op), 1)
+        counts = dict.fromkeys(bound(op), 1)
         match op:
             case ir.For(body=inner):
                 counts = _assigned(inner)
@@ -107,20 +107,6 @@ def _assigned(body: Sequence[ir.Op]) -> dict[str, int]:
         for name, count in counts.items():
             found[name] = found.get(name, 0) + count
     return found
-
-
-def _names(op: ir.Op) -> tuple[str, ...]:
-    match op:
-        case ir.Let(name=name) | ir.Load(name=name) | ir.Take(name=name) | ir.Kept(name=name):
-            return (name,)
-        case ir.Contract(name=name) | ir.Carry(name=name) | ir.Elect(name=name):
-            return (name,)
-        case ir.Reduce(names=names) | ir.Combine(names=names) | ir.Exchange(names=names):
-            return names
-        case ir.Scan(name=name, total=total):
-            return (name, total)
-        case _:
-            return ()
 
 
 def _axes(part: Affine | Expr, slots: frozenset[str], axes: dict[str, frozenset[str]]) -> frozenset[str]:

@@ -51,6 +51,21 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
             return
 
 
+def bound(op: ir.Op) -> tuple[str, ...]:
+    """The names of the values that an operation binds, without those of nested operations."""
+    match op:
+        case ir.Let(name=name) | ir.Load(name=name) | ir.Take(name=name) | ir.Kept(name=name):
+            return (name,)
+        case ir.Contract(name=name) | ir.Carry(name=name) | ir.Elect(name=name):
+            return (name,)
+        case ir.Reduce(names=names) | ir.Combine(names=names) | ir.Exchange(names=names):
+            return names
+        case ir.Scan(name=name, total=total):
+            return (name, total)
+        case _:
+            return ()
+
+
 def flatten(ops: Sequence[ir.Op]) -> Iterator[ir.Op]:
     """Every operation, nested ones included, in order."""
     for op in ops:

@@ -8,7 +8,7 @@ m  compute  [b0, 1024*c + 4*t + v]  combine over t         Let    m = -inf      
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
@@ -31,9 +31,12 @@ from polyfuse.lower.environment import TURNS, ArrayUse, Environment
 from polyfuse.lower.fold import folded
 from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
+from polyfuse.lower.masked import with_masked_values
 from polyfuse.lower.moves import index_sites
+from polyfuse.lower.neutral import without_idle_masks
 from polyfuse.lower.open_ends import with_open_ends
 from polyfuse.lower.reductions import PEERS
+from polyfuse.lower.repeated import without_repeated_indices
 from polyfuse.lower.scans import carry_uses, with_lead
 from polyfuse.lower.tree import lower_body
 from polyfuse.options import Options
@@ -69,10 +72,12 @@ def lower(
     `options`: whether products and sums contract, and where 16-bit floats round.  `first_site`: the number of the
     kernel's first check of data indices, which it leaves in the parameter `FAULT` where one is out of bounds; such an
     index never touches memory."""
-    env = _environment(scop, schedule, layouts, options, first_site)
+    env = replace(_environment(scop, schedule, layouts, options, first_site), index_bits=index_bits)
     body = folded(with_lead(env, lower_body))
     body = needed(body) if env.taken else body  # the differences that exponentials were to be taken of
     body = with_open_ends(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
+    body = without_repeated_indices(body)
+    body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))
     kernel = ir.Kernel(
         name=schedule.name,

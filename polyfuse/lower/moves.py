@@ -17,10 +17,12 @@ from polyfuse.lower.environment import (
     once_threads,
 )
 from polyfuse.lower.spans import VECTOR_BYTES, span_access
+from polyfuse.lower.unravelled import unravelled
 from polyfuse.lower.vectors import hoist_from_vector, vector_slot, vector_width
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, in_frame, window_index
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
+from polyfuse.unravelled import Unravelled
 
 WORD = 4  # bytes
 
@@ -38,7 +40,8 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
         cut = is_cut(env, width, conditions)
         return [ir.Load(placed.name, use.name, index, conditions, None, fill, width, span, cut)]
     consumer, read = reader(env, placed)
-    if read.bounds == "assume":  # of instances that exist; what padded ones compute was never promised
+    if read.bounds == "assume" or any(isinstance(e, Unravelled) and not e.in_row for e in placed.place):
+        # of instances that exist; what padded ones compute was never promised, and they may be behind the last row
         where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
     width, where = vector_access(env, placed.place, use, where, index_digits(env, placed))
     before, index, inside = gathered(env, placed, use.shape, consumer, read)
@@ -169,6 +172,11 @@ def gathered(
         if isinstance(entry, Affine):
             index.append(entry)
             continue
+        if isinstance(entry, Unravelled):
+            ops, place = unravelled(env, f"{placed.name}.at{k}", entry)
+            before += ops
+            index.append(place)
+            continue
         at = data_index(env, consumer, read, k)
         if read.bounds != "assume":
             low, high = Const(0, at.dtype), Index(extent - 1, at.dtype)
@@ -205,7 +213,8 @@ def in_range(at: Ref, extent: Affine) -> Expr:
 def index_digits(env: Environment, placed: Placed) -> frozenset[str]:
     """Digits on which the data indices of a gather depend; an index may itself have been gathered."""
     indices = [env.by_name[entry] for entry in placed.place if isinstance(entry, str)]
-    return frozenset().union(*(index.digits() | index_digits(env, index) for index in indices))
+    flat = [name[1:] for e in placed.place if isinstance(e, Unravelled) for name in e.names() if name.startswith("$")]
+    return frozenset(flat).union(*(index.digits() | index_digits(env, index) for index in indices))
 
 
 def data_index(env: Environment, consumer: Placed, read: Read, axis: int) -> Ref:

@@ -9,7 +9,7 @@ Replacing it is a branch that every row takes twice, and what is loaded next wai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse import kernel as ir
@@ -28,7 +28,7 @@ def with_open_ends(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[i
     every = list(flatten(body))
     cut = [op for op in every if isinstance(op, ir.Load) and (op.cut or op.across)]
     floats = [op for op in cut if op.other is not None and op.other.dtype.is_float]
-    unseen = {id(op) for op in floats if not _is_seen(every, op, threads)}
+    unseen = {id(op) for op in floats if not is_seen(every, {op.name: frozenset(op.where)}, threads)}
     return _replaced(body, unseen) if unseen else body
 
 
@@ -47,9 +47,9 @@ def _replaced(body: tuple[ir.Op, ...], unseen: set[int]) -> tuple[ir.Op, ...]:
     return tuple(found)
 
 
-def _is_seen(every: Sequence[ir.Op], load: ir.Load, threads: Sequence[Digit]) -> bool:
-    """Whether something that is kept depends on what `load` gives where its conditions do not hold."""
-    open_ = _Open({load.name: frozenset(load.where)})
+def is_seen(ops: Sequence[ir.Op], unsure: Mapping[str, Conditions], threads: Sequence[Digit]) -> bool:
+    """Whether something that is kept depends on what values are where their conditions do not hold."""
+    open_, every = _Open(dict(unsure)), list(flatten(ops))
     for _ in range(2):  # a loop carries values around
         for op in every:
             match op:

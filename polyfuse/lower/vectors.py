@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from polyfuse import sets
 from polyfuse.affine import Affine, digit, names_of
 from polyfuse.lower.context import Context
-from polyfuse.schedule import Digit, PlaceEntry
+from polyfuse.schedule import Digit, PlaceEntry, in_frame
 from polyfuse.sets import Constraint
 
 
@@ -60,7 +60,7 @@ def vector_width(
     start = last - digit(slot.name)
     if divides(width, start, context):
         return (width, slot) if len(index) == 1 or divides(width, extents[-1], context) else (1, None)
-    address = _address(width, (*index[:-1], start), extents, context) if not last.is_linear else None
+    address = _address(width, (*index[:-1], start), extents, context) if in_frame(last) else None
     return (width, slot) if address is not None and divides(width, address, context) else (1, None)
 
 

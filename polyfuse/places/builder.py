@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError
 
 from polyfuse.affine import Affine
-from polyfuse.expr import DataIndex, IndexEntry
+from polyfuse.expr import DataIndex
 from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan
 from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, without_floors
 from polyfuse.places.cells import waiting_in_cells
@@ -33,10 +33,11 @@ from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
 from polyfuse.places.windows import MOST_REGISTERS, is_window_slot, window_place, windows
 from polyfuse.schedule import Digit, GridCombine, GridScan, KernelSchedule, Placed, PlaceEntry, SharedBox
-from polyfuse.scop import Read, Statement
+from polyfuse.scop import Read, ReadEntry, Statement
+from polyfuse.unravelled import Unravelled
 from polyfuse.verdict import Hazard, illegal, unprofitable
 
-Access = tuple[tuple[Affine, ...], tuple[IndexEntry, ...]]
+Access = tuple[tuple[Affine, ...], tuple[ReadEntry, ...]]
 """Where a read is made, and what of its source it takes."""
 
 COPIES, ALWAYS = 16, 256
@@ -232,7 +233,7 @@ class _Builder:
         place: list[Affine] = []
         for dim in range(len(statement.extents)):
             entry = kept[dim] if dim in kept else self._anchor(statement, dim)
-            if isinstance(entry, str):
+            if not isinstance(entry, Affine):
                 raise Refused(
                     illegal(
                         Hazard.SCOPE,
@@ -273,14 +274,16 @@ class _Builder:
         where = at
         if read.where and (decided := self._decided(tuple([w.substitute(at) for w in read.where]))):
             where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
-        return tuple(
-            [
-                f"{name}?{entry.operand}"
-                if isinstance(entry, DataIndex)
-                else without_floors(entry.substitute(where), self.digits)
-                for entry in read.index
-            ]
-        )
+        found: list[PlaceEntry] = []
+        for entry in read.index:
+            match entry:
+                case DataIndex():
+                    found.append(f"{name}?{entry.operand}")
+                case Unravelled():
+                    found.append(entry.substitute(where))
+                case _:
+                    found.append(without_floors(entry.substitute(where), self.digits))
+        return tuple(found)
 
     def _decided(self, conditions: tuple[Affine, ...]) -> dict[str, int]:
         """The slots that conditions settle: nothing is computed elsewhere.  Reads of one region share them."""
@@ -334,7 +337,7 @@ class _Builder:
         staged = [n for n in needs if n not in spared]
         if not staged:
             return needs
-        if any(isinstance(entry, str) for need in staged for entry in need.place):
+        if any(not isinstance(entry, Affine) for need in staged for entry in need.place):
             raise Refused(illegal(Hazard.SCOPE, "a gathered value cannot be staged", rule="stored"))
         places = [tuple(e for e in need.place if isinstance(e, Affine)) for need in staged]
         name = self.scop.statements[value].name
@@ -362,7 +365,7 @@ class _Builder:
     def _windowed(self, value: int, needs: list[_Need]) -> list[_Need]:
         """Needs at neighbouring elements become takes out of one place that holds all of them: the window is the need.
         Along a vector it may begin before and end after what is needed."""
-        found = [n for n in needs if any(isinstance(entry, str) for entry in n.place)]
+        found = [n for n in needs if any(not isinstance(entry, Affine) for entry in n.place)]
         groups: dict[tuple[Path, int], dict[tuple[Affine, ...], list[_Need]]] = {}
         for need in needs:
             if need not in found:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from polyfuse.affine import Affine, digit
-from polyfuse.schedule import Digit, Placed, SharedBox
+from polyfuse.schedule import Digit, Placed, PlaceEntry, SharedBox
 
 
 def refine_threads(
@@ -49,5 +49,5 @@ def _expand(thread: Digit, refined: list[Digit]) -> Affine:
     return total
 
 
-def _substitute(entry: Affine | str, values: dict[str, Affine]) -> Affine | str:
-    return entry.substitute(values) if isinstance(entry, Affine) else entry
+def _substitute(entry: PlaceEntry, values: dict[str, Affine]) -> PlaceEntry:
+    return entry if isinstance(entry, str) else entry.substitute(values)

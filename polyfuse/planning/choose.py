@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 
 from polyfuse.cost.counts import Cost
 from polyfuse.cost.prices import price, resident_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.planning.collapse import collapse, sums_apart
+from polyfuse.planning.flattening import FLAT, flattened
 from polyfuse.planning.outlook import Header, Numbered, Outlook
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.catalogue import propose
+from polyfuse.strategies.flat import flat as walked_flat
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target
 from polyfuse.verdict import Hazard, Verdict, illegal, unprofitable
@@ -76,15 +78,17 @@ def choose(
             sentence = f"{name_of} sums over dimensions that are one where it is alone: its bits would differ"
             return Choice(None, None, illegal(Hazard.COMBINE, sentence, rule="combine"))
         situation = replace(situation, group=collapsed)
-    situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
+    situation = _with_hints(situation)
+    walked = _flattened(situation) if flat else None
     refusals: list[Verdict] = []  # of what the user asked for: they say more than the others
     unasked: list[Verdict] = []
     others: dict[str, None] = {}
     numbers, work = count(), 0
     name = name or kernel_name(situation.group)
     refuted = Counter(strategy for strategy, _ in avoided)
+    more = iter(walked_flat(walked)) if walked is not None else iter(())
     for tier in propose(situation):
-        numbered = _numbered(tier, numbers, number)
+        numbered = _numbered(chain(tier, more), numbers, number)
         usable = [(k, p) for k, p in numbered if (p.strategy, p.parameters) not in avoided and number in (None, k)]
         usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
         usable = [(k, p) for k, p in usable if stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
@@ -93,7 +97,7 @@ def choose(
         priced: list[tuple[Proposal, Choice]] = []
         for part in parts:
             before, last = len(refusals), part is parts[-1]
-            made = _all_priced(situation, part, name, max_registers, refusals, pricer)
+            made = _all_priced(situation, walked, part, name, max_registers, refusals, pricer)
             work += sum([c.work for _, c in made])
             work += sum([_placed(v, len(situation.group.body)) for v in refusals[before:]])
             priced = sorted([*priced, *made], key=_seconds)
@@ -108,6 +112,22 @@ def choose(
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
     return Choice(None, None, verdict, work=work)
+
+
+def _with_hints(situation: Situation) -> Situation:
+    """With those of the sizes that joined dimensions have."""
+    return replace(situation, hints={**situation.scop.program.hints, **situation.hints})
+
+
+def _flattened(situation: Situation) -> Situation | None:
+    """Over one dimension, where there is much to do and rows are no whole vectors."""
+    inner = situation.inner
+    if inner is None or not situation.has_much:
+        return None
+    if situation.vector(inner.extent, flat=False) == situation.vector(inner.extent, flat=True):
+        return None
+    group = flattened(situation.group, situation.layouts)
+    return None if group is None else _with_hints(replace(situation, group=group))
 
 
 def _numbered(tier: Iterator[Proposal], numbers: Iterator[int], last: int | None) -> list[tuple[int, Proposal]]:
@@ -143,8 +163,7 @@ def _placed(refusal: Verdict, statements: int) -> int:
 def rejected(situation: Situation) -> Mapping[str, Verdict]:
     """Per strategy of the first tier that proposes something, all of which is refused: the first reason."""
     collapsed = collapse(situation.group, situation.layouts, alike=situation.invariant)
-    situation = replace(situation, group=collapsed)
-    situation = replace(situation, hints={**situation.scop.program.hints, **situation.hints})
+    situation = _with_hints(replace(situation, group=collapsed))
     found: dict[str, Verdict] = {}
     name = kernel_name(situation.group)
     for proposal in next(iter(propose(situation))):
@@ -205,18 +224,20 @@ def _ordered(draft: Choice, proposal: Proposal, refusals: list[Verdict]) -> Choi
 
 def _all_priced(
     situation: Situation,
+    walked: Situation | None,
     proposals: Numbered,
     name: str,
     max_registers: int,
     refusals: list[Verdict],
     pricer: Pricer,
 ) -> list[tuple[Proposal, Choice]]:
-    """Those that can be placed and fit, as priced drafts."""
+    """Those that can be placed and fit, as priced drafts.  `walked`: the situation that flat proposals are for."""
     found: list[tuple[Proposal, Choice]] = []
     for k, proposal in proposals:
         if any("placed" in v.numbers for v in refusals) and _shares_nothing(proposal):
             continue
-        draft = _priced(situation, proposal, k, name, max_registers, refusals, pricer)
+        scheduled = walked if walked is not None and proposal.strategy == FLAT else situation
+        draft = _priced(scheduled, proposal, k, name, max_registers, refusals, pricer)
         found += [(proposal, draft)] if draft is not None else []
     return found
 

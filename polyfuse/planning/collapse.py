@@ -12,12 +12,11 @@ from collections.abc import Mapping
 
 from polyfuse.affine import Affine, dimension
 from polyfuse.bindings import Layout
-from polyfuse.expr import IndexEntry
 from polyfuse.places.proposal import Group
 from polyfuse.planning.joining import Merge, intact, merged, position
 from polyfuse.planning.picks import picked
 from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import Read, Scop, Statement
+from polyfuse.scop import Read, ReadEntry, Scop, Statement
 
 
 def collapse(group: Group, layouts: Mapping[int, Layout], *, alike: bool = False) -> Group:
@@ -143,7 +142,7 @@ def _read_side_by_side(group: Group, source: int, q: int, statements: dict[int, 
     return True
 
 
-def _plain_pair(index: tuple[IndexEntry, ...], q: int) -> int | None:
+def _plain_pair(index: tuple[ReadEntry, ...], q: int) -> int | None:
     """d such that ``index[q], index[q+1]`` are ``%d, %(d+1)``."""
     first = index[q]
     if not isinstance(first, Affine) or len(first.terms) != 1 or first.constant or first.terms[0][1] != 1:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse.affine import Affine, dimension
-from polyfuse.expr import IndexEntry, Program, Shape
+from polyfuse.expr import Program, Shape
 from polyfuse.places.proposal import Group
-from polyfuse.scop import AnyStatement, InputStatement, Read, Scop, Statement
+from polyfuse.scop import AnyStatement, InputStatement, Read, ReadEntry, Scop, Statement
 from polyfuse.terms import Expr, Index, Inside, Leaf, affines, rewrite
 
 
@@ -46,11 +46,11 @@ def position(read: Read, d: int) -> int:
 
 def merged(group: Group, merge: Merge) -> Group:
     scop = group.scop
-    program, extent = _product(scop.program, merge.extents)
+    program, extent = product(scop.program, merge.extents)
     statements: list[AnyStatement] = list(scop.statements)
     for value, q in merge.arrays.items():
         source = scop.statements[value]
-        statements[value] = _array(source, _shape(source.shape, q, extent))
+        statements[value] = array(source, _shape(source.shape, q, extent))
     for value, d in merge.statements.items():
         statement = scop.statements[value]
         assert isinstance(statement, Statement)
@@ -59,7 +59,7 @@ def merged(group: Group, merge: Merge) -> Group:
     return Group(local, group.body, group.roots, group.loads)
 
 
-def _product(program: Program, extents: tuple[Affine, Affine]) -> tuple[Program, Affine]:
+def product(program: Program, extents: tuple[Affine, Affine]) -> tuple[Program, Affine]:
     first, second = extents
     if first.is_constant or second.is_constant:
         constant, other = (first, second) if first.is_constant else (second, first)
@@ -94,7 +94,7 @@ def _shape(shape: Shape, q: int, extent: Affine) -> Shape:
     return (*shape[:q], extent, *shape[q + 2 :])
 
 
-def _array(source: AnyStatement, shape: Shape) -> AnyStatement:
+def array(source: AnyStatement, shape: Shape) -> AnyStatement:
     if isinstance(source, Statement):  # stored by another kernel: here it is an array
         return InputStatement(source.id, source.name, shape, source.dtypes, -1)
     return replace(source, shape=shape)
@@ -124,6 +124,6 @@ def _statement(statement: Statement, d: int, extent: Affine, merge: Merge, scop:
 
 def _read(read: Read, d: int, values: Mapping[str, Affine], merge: Merge, scop: Scop) -> Read:
     q = position(read, d)
-    entries: Sequence[IndexEntry] = read.index if q < 0 else (*read.index[: q + 1], *read.index[q + 2 :])
+    entries: Sequence[ReadEntry] = read.index if q < 0 else (*read.index[: q + 1], *read.index[q + 2 :])
     index = tuple(e.substitute(values) if isinstance(e, Affine) else e for e in entries)
     return replace(read, index=index, where=tuple(w.substitute(values) for w in read.where))

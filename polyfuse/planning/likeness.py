@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import Layout
-from polyfuse.expr import IndexEntry
-from polyfuse.scop import OpaqueStatement, Read, Scop, Statement
+from polyfuse.scop import OpaqueStatement, Read, ReadEntry, Scop, Statement
 from polyfuse.terms import Const, Expr, Index, Inside, Ref, rewrite
 
 Offset = tuple[int, int, int]
@@ -136,7 +135,7 @@ def _is_offset(read: Read, dim: int, entry: object) -> bool:
     return isinstance(entry, Affine) and entry.is_constant and dim < len(read.index) - 1
 
 
-def _without_offsets(read: Read) -> tuple[IndexEntry | None, ...]:
+def _without_offsets(read: Read) -> tuple[ReadEntry | None, ...]:
     return tuple([None if _is_offset(read, d, e) else e for d, e in enumerate(read.index)])
 
 

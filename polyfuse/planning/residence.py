@@ -19,7 +19,7 @@ from polyfuse.legality.reuse import may_reuse
 from polyfuse.legality.side_by_side import prove_side_by_side
 from polyfuse.places.proposal import Group
 from polyfuse.plan import Launch, Plan, Step
-from polyfuse.planning.collapse import as_scheduled
+from polyfuse.planning.flattening import group_of
 from polyfuse.planning.program_costs import array_layouts
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, Scop
@@ -106,7 +106,7 @@ class Residence:
         """The statements as a kernel was scheduled, contiguous dimensions collapsed."""
         if s.roots not in self.scops:
             group = Group(self.scop, frozenset(s.body), frozenset(s.roots), frozenset(s.loads))
-            self.scops[s.roots] = as_scheduled(group, array_layouts(self.scop, self.plan.layouts), s).scop
+            self.scops[s.roots] = group_of(s, group, array_layouts(self.scop, self.plan.layouts)).scop
         return self.scops[s.roots]
 
     def _read_later(self, first: int, second: int, number: int) -> Verdict:

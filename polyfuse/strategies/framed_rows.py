@@ -11,7 +11,7 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import frame
 from polyfuse.strategies.in_thread import is_stored_along
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.row_shape import RowShape, Way, framed_shape
+from polyfuse.strategies.row_shape import RowShape, Way, close_shapes, framed_shape
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, slot, thread
 
 THREADS = 128
@@ -32,10 +32,12 @@ def framed_rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -
         return []  # ends of short rows cost sums more than single elements do: of rows of 85 169 us, and 87
     ways = (Way.USUAL, Way.FULL, Way.TIGHT, Way.STREAM if _in_rounds(situation) else Way.FEW)
     found: list[Proposal | None] = []
-    for parts in (1, 2) if short else (1,):
+    for parts in (1, 2):
         framed = frame(situation, inner, block_digits(parallel, {})[1], parts)
         if framed is not None and framed.is_common:
-            shapes = dict.fromkeys([framed_shape(situation, inner, framed, way) for way in ways])
+            usual = [framed_shape(situation, inner, framed, way) for way in ways] if short or parts == 1 else []
+            shapes = dict.fromkeys([*usual, *close_shapes(situation, inner, framed)])
+            shapes = {s: None for s in shapes if s.lanes * s.width != THREADS}  # what begins where is the thread's row
             found += [_framed_rows(situation, inner, parallel, shape, parts) for shape in shapes]
     return found
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from polyfuse.affine import ONE, Affine
-from polyfuse.expr import IndexEntry
-from polyfuse.scop import Read
+from polyfuse.scop import Read, ReadEntry
 from polyfuse.strategies.classes import AxisClass, unit_dimension
 from polyfuse.strategies.situation import Situation, power_below
 
@@ -177,5 +176,5 @@ def _indexed(read: Read) -> frozenset[str]:
     return frozenset().union(*(entry.names() for entry in _affine(read.index)))
 
 
-def _affine(index: Sequence[IndexEntry]) -> list[Affine]:
+def _affine(index: Sequence[ReadEntry]) -> list[Affine]:
     return [e for e in index if isinstance(e, Affine)]

@@ -15,10 +15,9 @@ from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
-from polyfuse.expr import IndexEntry
 from polyfuse.places.proposal import Proposal, Windows
 from polyfuse.schedule import Digit
-from polyfuse.scop import Read
+from polyfuse.scop import Read, ReadEntry
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
@@ -146,11 +145,11 @@ def _moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
     return {a for a in found if not a.reduced_by}
 
 
-def _dims(entry: IndexEntry) -> list[int]:
+def _dims(entry: ReadEntry) -> list[int]:
     return [int(n[1:]) for n in entry.names() if n.startswith("%")] if isinstance(entry, Affine) else []
 
 
-def _moved(entry: IndexEntry) -> list[int]:
+def _moved(entry: ReadEntry) -> list[int]:
     """Dimensions by which an index is shifted, reversed or strided, or which make it up together."""
     dims = _dims(entry)
     plain = len(dims) < 2 and isinstance(entry, Affine) and not entry.constant and all(f == 1 for _, f in entry.terms)

@@ -10,9 +10,9 @@ from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.library_calls import contraction
 from polyfuse.scalars import FUNCTIONS
-from polyfuse.scop import InputStatement, OpaqueStatement, Read, Scop, Statement
+from polyfuse.scop import InputStatement, OpaqueStatement, Read, ReadEntry, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, lag_and_component
-from polyfuse.text.sizes import bound_text, size_text
+from polyfuse.text.sizes import bound_text, entry_text, size_text
 
 LETTERS = "ijklpqrs"
 
@@ -116,13 +116,13 @@ class _Writer:
             return name
         return f"{name}[{', '.join(self.entry(e) for e in read.index)}]"
 
-    def entry(self, entry: Affine | DataIndex) -> str:
+    def entry(self, entry: ReadEntry) -> str:
         if isinstance(entry, DataIndex):
             return self.read(self.statement.reads[entry.operand])
-        return size_text(entry, self.names)
+        return entry_text(entry, self.names)
 
 
-def _is_plain(index: Sequence[Affine | DataIndex]) -> bool:
+def _is_plain(index: Sequence[ReadEntry]) -> bool:
     """Dimensions of the statement in rising order: read as it lies, perhaps broadcast."""
     seen: list[int] = []
     for entry in index:

@@ -17,7 +17,7 @@ from polyfuse.schedule import Digit, LoopNest, Placed, TreeItem
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.text.bodies import body_text, dimension_names
 from polyfuse.text.guards import guard_text
-from polyfuse.text.sizes import bound_text, derived_names, size_text
+from polyfuse.text.sizes import bound_text, derived_names, entry_text, size_text
 
 # ---------------------------------------------------------------------------------------------- tensor DAG
 
@@ -140,8 +140,7 @@ def _digit_text(digit: Digit, names: dict[str, str]) -> str:
 
 def _placed_text(placed: Placed) -> str:
     names = dimension_names(len(placed.place))
-    entries = (e if isinstance(e, str) else size_text(e) for e in placed.place)
-    place = ", ".join(f"{names[f'%{k}']} = {entry}" for k, entry in enumerate(entries))
+    place = ", ".join(f"{names[f'%{k}']} = {entry_text(entry)}" for k, entry in enumerate(placed.place))
     source = f" from {', '.join(placed.providers)}" if placed.providers else ""
     return f"{placed.role} {placed.name}: {place or 'everywhere'}{source}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.expr import Program
+from polyfuse.unravelled import Unravelled
 
 
 def size_text(expression: Affine, rename: Mapping[str, str] | None = None) -> str:
@@ -20,6 +21,18 @@ def size_text(expression: Affine, rename: Mapping[str, str] | None = None) -> st
         parts.append(f"{' - ' if expression.constant < 0 else ' + '}{abs(expression.constant)}")
     text = "".join(parts)
     return text[3:] if text.startswith(" + ") else f"-{text[3:]}"
+
+
+def entry_text(entry: Affine | Unravelled | str, rename: Mapping[str, str] | None = None) -> str:
+    """One entry of a place or an index; a name is what it says."""
+    match entry:
+        case str():
+            return entry
+        case Unravelled(flat, extent, in_row):
+            names = rename or {}
+            return f"{_operand(flat, names)} {'mod' if in_row else '//'} {_operand(extent, names)}"
+        case _:
+            return size_text(entry, rename)
 
 
 def _floor_text(atom: FloorDiv, names: Mapping[str, str]) -> str:

@@ -245,34 +245,6 @@ def emit_fma(b: Builder, t: DType, x: Value, y: Value, z: Value) -> Value:
     return intrinsic(b, f"llvm.fma.f{8 * itemsize(t)}", x.type, [x, y, z])
 
 
-# ------------------------------------------------------------------------------------------ for 16-bit results
-
-
-def _short(exact: Op, instruction: str, operands: int) -> Op:
-    """One instruction in single precision; exact in double precision, where nothing asks for it."""
-    text = f"{instruction} {', '.join(f'${k}' for k in range(operands + 1))};"
-    constraints = ",".join(["=f", *["f"] * operands])
-
-    def op(b: Builder, t: DType, *slots: Value) -> Value:
-        if t != float32:
-            return exact(b, t, *slots)
-        return assembly(b, text, constraints, slots[0].type, list(slots), effect=False)
-
-    return op
-
-
-LOG2_E = 1.4426950408889634
-
-divide_short = _short(by_kind("fdiv", "sdiv"), "div.full.f32", 2)
-tanh_short = _short(libdevice("tanh"), "tanh.approx.f32", 1)
-_exp2_short = _short(libdevice("exp2"), "ex2.approx.f32", 1)
-
-
-def exp_short(b: Builder, t: DType, x: Value) -> Value:
-    """``2**(x log2 e)`` without the correction for the rounding of the product."""
-    return _exp2_short(b, t, b.fmul(x, constant_of(x.type, LOG2_E)))
-
-
 # ------------------------------------------------------------------------------------------ extrema
 
 

@@ -115,7 +115,7 @@ def _pairs(words: int) -> list[tuple[int, int]]:
     return [(k, step) for k in range(0, words, step)]
 
 
-def _load(b: Builder, address: Value, words: int) -> list[Value]:
+def _load_words(b: Builder, address: Value, words: int) -> list[Value]:
     found: list[Value] = []
     for start, count in _pairs(words):
         at = b.add(address, i64(8 * start))
@@ -129,7 +129,7 @@ def _load(b: Builder, address: Value, words: int) -> list[Value]:
     return found
 
 
-def _store(b: Builder, address: Value, words: list[Value]) -> None:
+def _store_words(b: Builder, address: Value, words: list[Value]) -> None:
     for start, count in _pairs(len(words)):
         at, some = b.add(address, i64(8 * start)), words[start : start + count]
         if count == 1:
@@ -173,7 +173,7 @@ class _Line:
         b = self.b
         with b.if_then(b.icmp_unsigned("==", self.reader, i32(0))):
             words = [word for total in totals for word in _to_words(b, self.dtype, total)]
-            _store(b, self.row(number), words)
+            _store_words(b, self.row(number), words)
 
     def wait(self, number: Value) -> list[Value]:
         """The total of a row, as soon as it is there."""
@@ -181,7 +181,7 @@ class _Line:
         waiting, done = b.append_basic_block("waiting"), b.append_basic_block("there")
         b.branch(waiting)
         b.position_at_end(waiting)
-        words = _load(b, address, self.each)
+        words = _load_words(b, address, self.each)
         marks = words[0]
         for word in words[1:]:
             marks = b.and_(marks, word)
@@ -242,7 +242,7 @@ class _Line:
         lanes = min(self.threads, 32)
         low = b.mul(b.sext(self.thread, I64), i64(step))
         with cgutils.for_range_slice(b, low, self.words, i64(step * lanes), I64) as (k, _):
-            _store(b, b.add(self.base, b.mul(k, i64(8))), [i64(0)] * step)
+            _store_words(b, b.add(self.base, b.mul(k, i64(8))), [i64(0)] * step)
 
 
 # ------------------------------------------------------------------------------------------ the operation

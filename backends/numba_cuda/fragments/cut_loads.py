@@ -149,7 +149,7 @@ class _Load:
         access, found = self.where.access, []
         parts = [others[k : k + access.count] for k in range(0, len(others), access.count)]
         for words, group, rest in zip(self.vectors(b, parts), self.groups, parts, strict=True):
-            found += seldom(b, b.not_(group.whole(b)), words, _counted(b, access, group, words, rest))
+            found += seldom(b, b.not_(group.whole(b)), words, _with_rest(b, access, group, words, rest))
         return found
 
     def open_words(self, b: Builder) -> list[Value]:
@@ -248,7 +248,7 @@ def _ended(
     return words
 
 
-def _counted(
+def _with_rest(
     b: Builder, access: Access, group: Group, words: list[Value], rest: list[Value]
 ) -> Callable[[], Iterator[Value]]:
     """The words, with the rest for elements that do not count."""

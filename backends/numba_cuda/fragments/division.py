@@ -42,20 +42,20 @@ QUOTIENT = {F32: 2.0**120, F64: 2.0**1000}
 MANY = 32
 """Slots from which a fragment divides in float64 there: softmax of 98304 rows of 1024 with elements below 2^-100 takes
 361 us so on an H200, 739 by IEEE's.  Fewer are those of pieces, which have no registers for it."""
-SHARED = 4
+SHARING = 4
 """Slots per divisor from which one reciprocal for all of them is cheaper than a division for each."""
 
 
 def shares_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
-    """Whether the operands of a division are floats of one kind with `SHARED` dividends to a divisor or more; a number
+    """Whether the operands of a division are floats of one kind with `SHARING` dividends to a divisor or more; a number
     in the text is one divisor, whose reciprocal the compiler knows."""
     left, right = arguments
     if isinstance(left, Fragment) and not isinstance(right, Fragment):
-        return left.dtype == result.dtype and result.dtype in (float32, float64) and result.size >= SHARED
+        return left.dtype == result.dtype and result.dtype in (float32, float64) and result.size >= SHARING
     fragments = isinstance(left, Fragment) and isinstance(right, Fragment)
     if not fragments or result.dtype not in (float32, float64) or {left.dtype, right.dtype} != {result.dtype}:
         return False
-    return bool(left.size == result.size and right.size * SHARED <= result.size)
+    return bool(left.size == result.size and right.size * SHARING <= result.size)
 
 
 def shared_quotients(left: Fragment, right: Any, result: Fragment) -> Emit:

@@ -10,7 +10,6 @@ from polyfuse.backends.numba_cuda.fragments.arithmetic import (
     Op,
     by_kind,
     compare,
-    divide_short,
     emit_absolute,
     emit_floor_divide,
     emit_fma,
@@ -22,14 +21,12 @@ from polyfuse.backends.numba_cuda.fragments.arithmetic import (
     emit_remainder,
     emit_right_shift,
     emit_sign,
-    exp_short,
     extremum,
     is_finite,
     is_infinite,
     is_nan,
     libdevice,
     sign_bit,
-    tanh_short,
 )
 from polyfuse.backends.numba_cuda.fragments.declare import (
     Emit,
@@ -41,6 +38,7 @@ from polyfuse.backends.numba_cuda.fragments.declare import (
     slotwise,
 )
 from polyfuse.backends.numba_cuda.fragments.division import shared_quotients, shares_divisors
+from polyfuse.backends.numba_cuda.fragments.short import divide_short, exp_short, shared_short_quotients, tanh_short
 from polyfuse.backends.numba_cuda.fragments.transcendental import circular, tanh
 from polyfuse.backends.numba_cuda.fragments.values import DType, Fragment, boolean, float32, is_float
 from polyfuse.backends.numba_cuda.numba_api import TypingError
@@ -134,6 +132,8 @@ def _rule(name: str, arity: int, kinds: str, op: Op, result: DType | None) -> Ru
             return fragment, circular(name, _CIRCULAR[name], arguments[0], fragment)
         if name == "divide" and shares_divisors(arguments, fragment):
             return fragment, shared_quotients(arguments[0], arguments[1], fragment)
+        if name == "divide_short" and fragment.dtype == float32 and shares_divisors(arguments, fragment):
+            return fragment, shared_short_quotients(arguments[0], arguments[1], fragment)
         return fragment, slotwise(arguments, fragment, meet.dtype, op)
 
     by_arity: dict[int, Rule] = {

@@ -13,11 +13,10 @@ from collections.abc import Callable
 
 from polyfuse.backends.numba_cuda.fragments.arithmetic import compare, extremum, is_nan
 from polyfuse.backends.numba_cuda.fragments.slots import assembly
-from polyfuse.backends.numba_cuda.fragments.values import Builder, DType, Value, is_float
+from polyfuse.backends.numba_cuda.fragments.values import I32, Builder, DType, Value, is_float
 from polyfuse.backends.numba_cuda.numba_api import ir
 
 Pair = tuple[Value, ...]  # a value and its position, a signed integer
-I32 = ir.IntType(32)
 
 
 def best(b: Builder, name: str, dtypes: tuple[DType, ...], states: list[Pair]) -> Pair:

@@ -5,8 +5,8 @@ sine and the cosine of one value share nothing.  Here they are computed in a str
 among functions of the same value; one branch takes the fragments with a large angle to libdevice.
 
 Angles are reduced by pi/2 in three parts (Cody and Waite), polynomials of Cephes' sinf.c: errors below 1.6 units in
-the last place up to `LARGE`, over random angles and over the neighbours of all multiples of pi/2.  tanh is a minimax
-polynomial of this project near zero and ``1 - 2/(exp(2x) + 1)`` beyond: errors below 3.1 units.
+the last place up to `LARGE_ANGLE`, over random angles and over the neighbours of all multiples of pi/2.  tanh is a
+minimax polynomial of this project near zero and ``1 - 2/(exp(2x) + 1)`` beyond: errors below 3.1 units.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.57079601287841796875, 3.1391647326017846e-7, 5.390302529957765e-15)
 # 1.5 * 2^23: added to a float below 2^22 in magnitude, it leaves the nearest integer in the low bits of the sum.
 ROUNDING = 12582912.0
-LARGE = 105615.0
+LARGE_ANGLE = 105615.0
 SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1.0)
 
@@ -69,7 +69,7 @@ def circular(name: str, turn: int, argument: Fragment, result: Fragment) -> Emit
         slots = spread(b, argument, value, float32, result.shape)
         near = [_circular(b, slot, turn) for slot in slots]
         sizes = [intrinsic(b, "__nv_fabsf", F32, [slot]) for slot in slots]
-        large = [b.fcmp_ordered(">", size, constant_of(F32, LARGE)) for size in sizes]
+        large = [b.fcmp_ordered(">", size, constant_of(F32, LARGE_ANGLE)) for size in sizes]
         some = large[0]
         for one in large[1:]:
             some = b.or_(some, one)

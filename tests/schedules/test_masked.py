@@ -1,0 +1,154 @@
+"""Values that a reduction masked are used as it left them, and sums mask no terms that are 0 already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import kernel as ir
+from polyfuse.affine import Affine, digit
+from polyfuse.dtypes import f32
+from polyfuse.face.interpreted import run_plan
+from polyfuse.lower.masked import with_masked_values
+from polyfuse.lower.neutral import without_idle_masks
+from polyfuse.schedule import Digit
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref
+
+V, C, ROW, N = digit("v"), digit("c"), digit("ty"), Affine.symbol("N")
+COUNTS = (N - 1 - V,)
+WHERE = (*COUNTS, 4 - ROW)
+LOAD = ir.Load("x", "a", (ROW, V), WHERE, None, Const(0.0, f32))
+CUT = replace(LOAD, vector=8, cut=True)
+THREADS = (Digit("tx", "thread", Affine.of(32)), Digit("ty", "thread", Affine.of(4), 32))
+X = Ref("x", f32)
+LOWEST = Const(float("-inf"), f32)
+
+
+def masked(value: Expr, other: Const = LOWEST) -> Apply:
+    return Apply("where", (Inside(COUNTS), value, other), f32)
+
+
+def maximum(value: Expr) -> ir.Reduce:
+    return ir.Reduce(("m",), "max", (value,), ("v",))
+
+
+def total(value: Expr, *slots: str) -> ir.Reduce:
+    return ir.Reduce(("s",), "sum", (value,), slots or ("v",))
+
+
+def store(value: Expr, *where: Affine) -> ir.Store:
+    return ir.Store("y", (ROW, V), value, where or WHERE)
+
+
+def shifted(value: Expr) -> ir.Let:
+    return ir.Let("d", Apply("subtract", (value, Ref("m", f32)), f32))
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+# ---------------------------------------------------------------------------------------------- what reductions leave
+
+
+def test_a_load_gives_what_the_reduction_wants() -> None:
+    found = with_masked_values((LOAD, maximum(masked(X)), shifted(X), store(Ref("d", f32))), THREADS)
+    assert found == (replace(LOAD, other=LOWEST), maximum(X), shifted(X), store(Ref("d", f32)))
+
+
+def test_cut_vectors_are_masked_behind_all_loads_and_once() -> None:
+    kept = Ref("x.kept", f32)
+    found = with_masked_values((CUT, maximum(masked(X)), shifted(X), store(Ref("d", f32))), THREADS)
+    assert found == (CUT, ir.Let("x.kept", masked(X)), maximum(kept), shifted(kept), store(Ref("d", f32)))
+
+
+SEEN = {
+    "stored in all elements": (store(X, WHERE[1]),),
+    "summed as it is": (total(X), store(Ref("s", f32))),
+    "an index": (ir.Store("y", (X,), Const(1.0, f32), WHERE),),
+    "a mask": (ir.Store("y", (ROW, V), Const(1.0, f32), WHERE, X),),
+}
+
+
+@pytest.mark.parametrize("load", [LOAD, CUT])
+@pytest.mark.parametrize("case", SEEN)
+def test_what_somebody_sees_stays(load: ir.Load, case: str) -> None:
+    body = (load, maximum(masked(X)), *SEEN[case])
+    assert with_masked_values(body, THREADS) == body
+
+
+def test_a_load_keeps_what_other_rows_see() -> None:
+    """Rows that do not exist are combined with others, as zeros."""
+    body = (LOAD, maximum(masked(X)), ir.Combine(("t",), "sum", (X,), 127), store(Ref("t", f32)))
+    assert with_masked_values(body, THREADS)[0] == LOAD
+
+
+def test_what_is_used_outside_of_a_branch_stays() -> None:
+    body = (LOAD, ir.If(X, (maximum(masked(X)), shifted(X), store(Ref("d", f32)))))
+    assert with_masked_values(body, THREADS) == body
+
+
+# ---------------------------------------------------------------------------------------------- masks of zeros
+
+TOP = (replace(LOAD, other=LOWEST), maximum(X), ir.Combine(("m",), "max", (Ref("m", f32),), 31), shifted(X))
+POWER = ir.Let("e", Apply("exp", (Ref("d", f32),), f32))
+TERM = masked(Ref("e", f32), Const(0.0, f32))
+JOINED = ir.Combine(("s",), "sum", (Ref("s", f32),), 31)
+
+
+def test_exponentials_of_padding_are_zero() -> None:
+    assert without_idle_masks((*TOP, POWER, total(TERM), JOINED)) == (*TOP, POWER, total(Ref("e", f32)), JOINED)
+
+
+def test_what_was_masked_in_front_takes_its_own_name() -> None:
+    kept = Ref("e.kept", f32)
+    body = (*TOP, POWER, ir.Let("e.kept", TERM), total(kept), JOINED, store(kept))
+    e = Ref("e", f32)
+    assert without_idle_masks(body) == (*TOP, POWER, total(e), JOINED, store(e))
+
+
+NEEDED = {
+    "of other slots": (*TOP, POWER, total(TERM, "v", "c"), JOINED),
+    "of other threads": (*TOP, POWER, total(TERM), replace(JOINED, bits=127)),
+    "of another maximum": (*TOP, ir.Let("m", Const(1.0, f32)), shifted(X), POWER, total(TERM), JOINED),
+    "of no exponential": (*TOP, total(masked(Ref("d", f32), Const(0.0, f32))), JOINED),
+    "of padding that is no maximum's": (LOAD, *TOP[1:], POWER, total(TERM), JOINED),
+    "of other elements": (
+        *TOP,
+        POWER,
+        total(Apply("where", (Inside((N - 2 - V,)), Ref("e", f32), Const(0.0, f32)), f32)),
+        JOINED,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEEDED)
+def test_masks_that_are_needed_stay(case: str) -> None:
+    assert without_idle_masks(NEEDED[case]) == NEEDED[case]
+
+
+# ---------------------------------------------------------------------------------------------- programs
+
+
+@pytest.mark.parametrize("length", [777, 1000, 3001])
+def test_softmax_masks_its_rows_once(length: int) -> None:
+    plan = pf.jit(softmax).plan(pf.spec(f"f16[N~100000, M~{length}]"), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "rows" and plan.source().count("where") <= 1
+
+
+@pytest.mark.parametrize("length", [777, 3001])
+@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
+def test_rows_without_numbers_are_what_numpy_makes_of_them(length: int, value: float) -> None:
+    plan = pf.jit(softmax).plan(pf.spec(f"f16[N~100000, M~{length}]"), target="h200")
+    x = np.random.default_rng(0).standard_normal((6, length)).astype(np.float16)
+    x[1, 5], x[2, length - 1], x[3] = value, value, value
+    (found,) = run_plan(plan, (x,))
+    with np.errstate(invalid="ignore"):
+        exact = softmax(x.astype(np.float64))
+    np.testing.assert_allclose(found, exact, rtol=4e-3, atol=1e-5)
