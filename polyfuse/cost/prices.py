@@ -55,6 +55,10 @@ from polyfuse.terms import Expr
 OVERLAP = 4
 """Passes of the first-level cache hide behind the rest while they are few: the norm in which the two times add up."""
 
+AGAIN = 2
+"""The power of the registers that a loop over a ring wants, over those that there are, by which its operations take
+longer: what finds no register is read from the ring again (`combining`)."""
+
 TILED = (1.3, 0.4)
 """Of a contraction, how much longer its operations take between barriers and masks than at their rate, and the part of
 the passes of shared memory that nothing hides.  On an H200, of float32: products of 4096 x 4096 in tiles of 128 x 128
@@ -154,7 +158,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
     if (combined := waves * combining(scop, schedule, target, sizes)) > 0:
-        together = (together**APART + (terms["compute"] + combined) ** APART) ** (1 / APART)
+        work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
+        together = max(together, work + combined)
     if tiles:
         work = terms["compute"] / blocks * min(blocks, target.processors)
         far = min(1.0, moved.read / max(1, moved.cache_read))
