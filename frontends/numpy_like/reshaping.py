@@ -201,7 +201,11 @@ def _connect(
 
 
 def ravel(x: ArrayLike, order: str = "C") -> Tracer:
-    return reshape(x, -1, order="C" if order in ("A", "K") else order)
+    """A view of what lies side by side; a copy of anything else, also of one axis."""
+    (x,) = lift_all(x)
+    seen = x.T if order == "F" else x
+    shares = seen.path is None or seen.path.contiguous or all(n == ONE for n in x.sizes)
+    return reshape(x, -1, order="C" if order in ("A", "K") else order, copy=not shares)
 
 
 def flatten(x: ArrayLike, order: str = "C") -> Tracer:

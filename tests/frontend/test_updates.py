@@ -72,6 +72,16 @@ def reshaped_views_share_memory(x: Any) -> Any:
     return a, flat, folded
 
 
+@case((6, 4))
+def ravelled_steps_are_copies(x: Any) -> Any:
+    a = x * 1
+    steps, turned, part, whole = a.reshape(-1)[::2], a.T, a[:, 1:], a[2:4]
+    flat = [steps.ravel(), steps.reshape(-1), turned.ravel(), turned.ravel("F"), part.ravel(), whole.ravel()]
+    steps[:] = 0
+    a[:, 1] = 9
+    return (*flat, a)
+
+
 @case((6, 5))
 def copies_do_not(x: Any) -> Any:
     a = x * 1
