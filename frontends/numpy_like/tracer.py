@@ -82,6 +82,7 @@ class Path:
         back = {f"%{k}": e for k, e in enumerate(self.inverse)}
         inverse = tuple(e.substitute(back) for e in other.inverse)
         where = self.where + tuple(c.substitute(back) for c in other.where)
+        contiguous = contiguous or index == inverse == dimensions(len(other.shape)) and not where  # turned twice
         return Path(other.shape, index, inverse, where, contiguous)
 
 
