@@ -282,30 +282,6 @@ def in_clusters(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
     return once * (CLUSTER[2] if several else 1.0)
 
 
-NEAR = 0.3e-6
-"""Seconds of a round trip to the last-level cache."""
-
-
-def trips_of_tiles(schedule: KernelSchedule, sizes: Sizes) -> int:
-    """Trips of a block that put tiles into shared memory; 0 where nothing does in a loop."""
-    puts = [p for p in schedule.placed if p.role == "put"]
-    loops = {loop for p in puts for loop, _ in p.path if sizes.kind[loop] == "loop"}
-    return sizes.product(loops) if loops else 0
-
-
-def in_trips(
-    schedule: KernelSchedule, target: Target, far: float, trips: int, work: float, beside: float
-) -> float:
-    """Seconds that a block takes for `trips` in each of which it loads, puts and computes, with so many blocks `beside`
-    it that compute in turn; `far`: the part of what it loads that comes from memory, `work`: seconds of its operations
-    on a processor of its own.  On an H200, tiles of 32 x 32 x 32 of two
-    arrays of 2**20 x 32: 1.25 us a trip in 132 and in 264 blocks of 64 threads, 0.8 where each loads a trip ahead."""
-    load = NEAR + (target.latency - NEAR) * far
-    each = work / trips * max(1.0, SCHEDULERS * target.warp / schedule.block_threads)
-    alone = max(load, each) if schedule.ahead or schedule.rings else load + each
-    return target.latency + trips * max(alone, beside * work / trips)
-
-
 ADDING = 0.55e-6
 """Seconds of a round trip in which an elected block reads as many shares as its threads do at once.  On an H200, by the
 number of blocks: 0.09 us for each that leaves 4 KB to 256 threads which read 32 words at once, 0.27 to 64 threads."""

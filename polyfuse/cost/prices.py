@@ -36,15 +36,14 @@ from polyfuse.cost.phases import (
     in_cells,
     in_clusters,
     in_phases,
-    in_trips,
     overlap,
     picking,
     runs_in_threads,
     stalls,
-    trips_of_tiles,
     waiting,
 )
 from polyfuse.cost.registers import least_registers, moments, register_need
+from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed
@@ -58,12 +57,6 @@ OVERLAP = 4
 AGAIN = 2
 """The power of the registers that a loop over a ring wants, over those that there are, by which its operations take
 longer: what finds no register is read from the ring again (`combining`)."""
-
-TILED = (1.3, 0.4)
-"""Of a contraction, how much longer its operations take between barriers and masks than at their rate, and the part of
-the passes of shared memory that nothing hides.  On an H200, of float32: products of 4096 x 4096 in tiles of 128 x 128
-4411 us, 128 x 64 4924, 64 x 64 5114, where operations alone take 2290; x.T @ x of 16384 x 1024, whose tiles are read as
-they lie, 1811, 1086 and 1237, where they take 1185, 591 and 591."""
 
 APART = 8
 """Turns of blocks hide behind memory, and memory behind them, but for where both take about as long."""
@@ -139,13 +132,9 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
     slower = _in_shared_rows(schedule, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
-    folded = folded_products(scop, schedule)
-    tiles = trips_of_tiles(schedule, sizes) if folded else 0
-    if tiles:  # what multiplies reads what it multiplies, and between barriers there is time for other operations
-        multiplying = [p for p in computed if p.name in folded or p.name in folded.values()]
-        alone = sum([placed_operations(scop, p, sizes, schedule.threads, body) for p in multiplying]) / target.flops
-        alone *= TILED[0] * max(1.0, target.processors / blocks)
-        terms["compute"] = max(alone, terms["compute"]) + TILED[1] * lines
+    tiles = trips_of_tiles(scop, schedule, sizes)
+    if tiles:
+        terms["compute"] = multiplying(scop, middle, target, sizes, blocks, terms["compute"], lines, body)
         lines = 0.0
     turns = _in_turn(scop, middle, target, sizes, moved.in_flight, blocks, terms["compute"]) / max(1, occupancy)
     together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
@@ -161,11 +150,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
         together = max(together, work + combined)
     if tiles:
-        work = terms["compute"] / blocks * min(blocks, target.processors)
-        far = min(1.0, moved.read / max(1, moved.cache_read))
-        stored = WRITTEN * moved.written / blocks * min(blocks, target.processors) / target.bandwidth
-        together_on = max(1.0, resident / target.processors)
-        held = waves * (in_trips(schedule, target, far, tiles, work, together_on) + together_on * stored)
+        held = waves * in_trips(schedule, target, moved, tiles, terms["compute"], blocks, resident)
         together = (together**APART + held**APART) ** (1 / APART)
     seconds = target.launch + together + finish(scop, schedule, target, sizes, waves)
     seconds += merging(scop, schedule, target, sizes, together)
