@@ -5,30 +5,55 @@ processor holds are there.  Blocks that share a reduction are as many as the dev
 fit runs alone, in a second wave.  ptxas takes registers as it likes, up to the bound that the PTX sets; only the
 figures of the finished kernel tell whether a tighter bound makes it spill.  Layernorm of rows of 4096 in blocks of 256
 on an H200: 141 us in 3 blocks, 133 to 135 in 4, 135 in 5 and 6, and 218 in 5 with 112 bytes spilled.
+
+ptxas is a process of its own and takes 30 to 180 ms, as long as all that comes before it: bounds that will probably be
+asked for are assembled beside the first version, on processors that are free.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
-from polyfuse.backends.numba_cuda.assemble import assemble
+from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
 from polyfuse.backends.numba_cuda.compile import CompiledKernel
 from polyfuse.target import Target
 
+AHEAD = 3  # versions begun beside the first; the registers that ptxas will take are known to a third
 
-def denser(kernel: CompiledKernel, target: Target) -> CompiledKernel:
-    """`kernel`, which is assembled, or the same with fewer registers and room for one more block."""
+Bounded = Callable[[int], CompiledKernel]
+
+
+def assembled(kernel: CompiledKernel, target: Target, *, waits: bool, blocks: int, registers: int) -> CompiledKernel:
+    """`kernel` as machine code, with room for as many blocks as it profits from.
+
+    `waits`: its threads wait for each other.  `blocks`: of a processor that are to run at once, 0 where that does not
+    matter.  `registers`: of a thread as predicted.  Raises as `assemble` does.
+    """
+    versions = Versions(kernel)
+    if find_ptxas():  # the driver assembles in this process, for its current device
+        versions.begin(_likely(kernel, target, waits, blocks, registers))
+    found = assemble(kernel)
+    if waits:
+        found = denser(found, target, versions)
+    return at_once(found, target, blocks, versions)
+
+
+def denser(kernel: CompiledKernel, target: Target, bounded: Bounded) -> CompiledKernel:
+    """`kernel`, which is assembled, or the same with fewer registers and room for one more block.  `bounded`: it with
+    room for so many blocks, assembled."""
     blocks = _resident(kernel, target)
-    enough = 2 * blocks * kernel.threads >= target.threads_per_processor
-    return kernel if enough else _bounded(kernel, target, blocks + 1)
+    return kernel if _are_enough(blocks, kernel, target) else _with_room(kernel, target, blocks + 1, bounded)
 
 
-def at_once(kernel: CompiledKernel, target: Target, blocks: int) -> CompiledKernel:
+def at_once(kernel: CompiledKernel, target: Target, blocks: int, bounded: Bounded) -> CompiledKernel:
     """`kernel`, which is assembled, or the same with fewer registers and room for `blocks`, or for as many of them as
     spill nothing."""
     for wanted in range(blocks, _resident(kernel, target), -1):
-        other = _bounded(kernel, target, wanted)
+        other = _with_room(kernel, target, wanted, bounded)
         if other is not kernel:
             return other
     return kernel
@@ -40,15 +65,80 @@ def _resident(kernel: CompiledKernel, target: Target) -> int:
     return target.occupancy(kernel.threads, registers, kernel.shared_bytes)
 
 
-def _bounded(kernel: CompiledKernel, target: Target, blocks: int) -> CompiledKernel:
+def _are_enough(blocks: int, kernel: CompiledKernel, target: Target) -> bool:
+    return 2 * blocks * kernel.threads >= target.threads_per_processor
+
+
+def _with_room(kernel: CompiledKernel, target: Target, blocks: int, bounded: Bounded) -> CompiledKernel:
     """`kernel` with registers for so many blocks; itself where that makes it spill, or nothing makes room for them."""
     found = kernel.resources
-    full = blocks > target.occupancy(kernel.threads, 1, kernel.shared_bytes)
-    if full or found is None or found.spilled_bytes:
+    if found is None or found.spilled_bytes or blocks > _most(kernel, target) or not _BOUND.search(kernel.ptx):
         return kernel
-    text, count = re.subn(r"^\.minnctapersm \d+$", f".minnctapersm {blocks}", kernel.ptx, flags=re.MULTILINE)
-    if not count:
-        return kernel
-    other = assemble(replace(kernel, ptx=text, minimum_blocks=blocks, cubin=None, resources=None))
+    other = bounded(blocks)
     spills = other.resources is None or other.resources.spilled_bytes or other.resources.local_bytes > found.local_bytes
     return kernel if spills else other
+
+
+def _most(kernel: CompiledKernel, target: Target) -> int:
+    """Blocks per processor, whatever registers they take."""
+    return target.occupancy(kernel.threads, 1, kernel.shared_bytes)
+
+
+def _likely(kernel: CompiledKernel, target: Target, waits: bool, blocks: int, registers: int) -> list[int]:
+    """Bounds that may be asked for, the likeliest first: for all blocks at once, for one more than is expected."""
+    most = _most(kernel, target)
+    found = [wanted for wanted in range(blocks, 1, -1) if wanted <= most]
+    if waits:
+        expected = target.occupancy(kernel.threads, max(1, registers), kernel.shared_bytes)
+        more = [n + 1 for n in range(kernel.minimum_blocks, most) if not _are_enough(n, kernel, target)]
+        found += sorted(more, key=lambda n: (n <= expected, n))  # ptxas mostly takes fewer registers than expected
+    return list(dict.fromkeys(found))[:AHEAD] if _BOUND.search(kernel.ptx) else []
+
+
+_BOUND = re.compile(r"^\.minnctapersm \d+$", re.MULTILINE)
+_FREE = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1))  # processors beside the one that waits
+
+
+@dataclass(slots=True)
+class _Version:
+    """One assembly on a thread of its own."""
+
+    thread: threading.Thread
+    made: list[CompiledKernel] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A kernel by the blocks per processor that it has registers for, assembled when asked for or before."""
+
+    kernel: CompiledKernel
+    begun: dict[int, _Version] = field(default_factory=dict)
+
+    def begin(self, bounds: Iterable[int]) -> None:
+        """Assemble these on processors that are free."""
+        for blocks in bounds:
+            if not _FREE.acquire(blocking=False):
+                return
+            thread = threading.Thread(target=self._run, args=(blocks,), daemon=True)
+            self.begun[blocks] = _Version(thread)
+            thread.start()
+
+    def __call__(self, blocks: int) -> CompiledKernel:
+        version = self.begun.get(blocks)
+        if version is not None:
+            version.thread.join()
+            if version.made:
+                return version.made[0]
+        return self._assembled(blocks)  # raises what a thread left to this one
+
+    def _run(self, blocks: int) -> None:
+        try:
+            self.begun[blocks].made.append(self._assembled(blocks))
+        except Exception:  # said by the call that asks for this version, if any does
+            return
+        finally:
+            _FREE.release()
+
+    def _assembled(self, blocks: int) -> CompiledKernel:
+        text = _BOUND.sub(f".minnctapersm {blocks}", self.kernel.ptx)
+        return assemble(replace(self.kernel, ptx=text, minimum_blocks=blocks, cubin=None, resources=None))

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, begun, compile_kernel
 from polyfuse.backends.numba_cuda.driver import capability, check, current_context, driver, shared_page
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
-from polyfuse.backends.numba_cuda.resident import at_once, denser
+from polyfuse.backends.numba_cuda.resident import assembled
 from polyfuse.bindings import FromBlocks, FromProduct
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
@@ -60,8 +59,8 @@ class CudaKernel:
 
 @dataclass(frozen=True, slots=True)
 class CudaJob:
-    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`: whether its
-    threads wait for each other; see `denser`.  `blocks`: of a processor that are to run at once; see `at_once`."""
+    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`, `blocks` and
+    `registers`: keywords of `assembled`."""
 
     source: str
     name: str
@@ -70,6 +69,7 @@ class CudaJob:
     target: Target
     waits: bool = False
     blocks: int = 0
+    registers: int = 0
     is_concurrent: bool = True
 
     @property
@@ -84,10 +84,9 @@ class CudaJob:
         """Assembled where there is an assembler, or a driver."""
         compiled = compile_kernel(self.source, self.name, self.parameters, **self.settings)
         with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
-            compiled = assemble(compiled)
-            if self.waits:
-                compiled = denser(compiled, self.target)
-            compiled = at_once(compiled, self.target, self.blocks)
+            compiled = assembled(
+                compiled, self.target, waits=self.waits, blocks=self.blocks, registers=self.registers
+            )
         return compiled
 
     def run(self) -> bytes:
@@ -109,7 +108,8 @@ def _job(launch: Launch, plan: Plan) -> CudaJob:
     if kernel.cluster > 1:
         return CudaJob(source, name, kernel.parameters, settings, plan.target)
     waits, blocks = combines_once(kernel), _sharing_blocks(launch, plan)
-    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks)
+    registers = max(v.registers for v in plan.kernels if v.launch is launch) if waits else 0
+    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks, registers)
 
 
 def _sharing_blocks(launch: Launch, plan: Plan) -> int:

@@ -4,6 +4,8 @@ spills nothing."""
 from __future__ import annotations
 
 import math
+import re
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -51,27 +53,29 @@ def test_layernorm_has_four_blocks_on_a_processor_and_spills_nothing() -> None:
 
 
 def test_a_tighter_bound_is_kept_where_nothing_spills() -> None:
-    from polyfuse.backends.numba_cuda.resident import denser
+    from polyfuse.backends.numba_cuda.resident import Versions, denser
 
     kernel = compiled(softmax, "f32[N~16384, 4096]")
+    versions = Versions(kernel)
     greedy = replace(kernel, resources=Resources(80, 0, 0))  # as if 3 blocks fitted
-    other = denser(greedy, H200)
+    other = denser(greedy, H200, versions)
     assert other.resources is not None and other.resources.registers <= 64 and not other.resources.spilled_bytes
     assert other.minimum_blocks == 4 and ".minnctapersm 4" in other.ptx
     half = replace(kernel, resources=Resources(64, 0, 0))
-    assert denser(half, H200) is half  # 4 blocks of 256 threads are half of what a processor holds
+    assert denser(half, H200, versions) is half  # 4 blocks of 256 threads are half of what a processor holds
 
 
 def test_what_would_spill_stays_as_it_is() -> None:
-    from polyfuse.backends.numba_cuda.resident import denser
+    from polyfuse.backends.numba_cuda.resident import Versions, denser
 
     kernel = compiled(softmax, "f32[N~16384, 4096]")
+    versions = Versions(kernel)
     spilling = replace(kernel, resources=Resources(64, 8, 8))
-    assert denser(spilling, H200) is spilling
+    assert denser(spilling, H200, versions) is spilling
     unassembled = replace(kernel, resources=None)
-    assert denser(unassembled, H200) is unassembled
+    assert denser(unassembled, H200, versions) is unassembled
     full = replace(kernel, resources=Resources(32, 0, 0))
-    assert denser(full, H200) is full  # 8 blocks of 256 threads are all that a processor holds
+    assert denser(full, H200, versions) is full  # 8 blocks of 256 threads are all that a processor holds
 
 
 def column_sum(x: Any) -> Any:
@@ -98,20 +102,68 @@ def test_blocks_that_share_a_reduction_run_at_once(function: Any) -> None:
     assert H200.occupancy(kernel.threads, kernel.resources.registers, kernel.shared_bytes) >= 4
 
 
-def test_as_many_blocks_as_spill_nothing_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyfuse.backends.numba_cuda import resident
+class Asked:
+    """Kernels that spill in more than two blocks, and the bounds asked for, in order."""
+
+    def __init__(self, kernel: CompiledKernel) -> None:
+        self.kernel = kernel
+        self.bounds: list[int] = []
+
+    def __call__(self, blocks: int) -> CompiledKernel:
+        self.bounds.append(blocks)
+        return replace(
+            self.kernel, minimum_blocks=blocks, resources=Resources(256 // blocks, 0, 8 * (blocks > 2))
+        )
+
+
+def test_as_many_blocks_as_spill_nothing_run_at_once() -> None:
+    from polyfuse.backends.numba_cuda.resident import at_once
 
     kernel = replace(compiled(column_sum, "f32[200000, 1024]"), resources=Resources(200, 0, 0))
-    tried = []
+    asked = Asked(kernel)
+    assert at_once(kernel, H200, 4, asked).minimum_blocks == 2 and asked.bounds == [4, 3, 2]
+    assert at_once(kernel, H200, 1, asked) is kernel
+    assert at_once(kernel, H200, 0, asked) is kernel
 
-    def assembled(given: CompiledKernel) -> CompiledKernel:
-        tried.append(given.minimum_blocks)
-        return replace(given, resources=Resources(256 // given.minimum_blocks, 0, 8 * (given.minimum_blocks > 2)))
 
-    monkeypatch.setattr(resident, "assemble", assembled)
-    assert resident.at_once(kernel, H200, 4).minimum_blocks == 2 and tried == [4, 3, 2]
-    assert resident.at_once(kernel, H200, 1) is kernel
-    assert resident.at_once(kernel, H200, 0) is kernel
+def test_bounds_that_may_be_asked_for_are_assembled_beside_the_first_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The result is that of one assembly behind the other; what is begun is not begun again."""
+    from polyfuse.backends.numba_cuda import resident
+
+    plain = replace(compiled(column_sum, "f32[200000, 1024]"), cubin=None, resources=None, minimum_blocks=1)
+    plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
+    began, done = list[int](), threading.Event()
+
+    def stand_in(given: CompiledKernel) -> CompiledKernel:
+        began.append(given.minimum_blocks)
+        if given.minimum_blocks == 1:
+            assert done.wait(20)  # until another version was assembled, on a thread beside this one
+            return replace(given, resources=Resources(200, 0, 0))
+        done.set()
+        return Asked(given)(given.minimum_blocks)
+
+    monkeypatch.setattr(resident, "assemble", stand_in)
+    monkeypatch.setattr(resident, "_FREE", threading.BoundedSemaphore(2))
+    found = resident.assembled(plain, H200, waits=False, blocks=4, registers=40)
+    assert found.minimum_blocks == 2 and sorted(began) == [1, 2, 3, 4]
+
+
+def test_a_bound_whose_thread_failed_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyfuse.backends.numba_cuda import resident
+    from polyfuse.errors import CompileError
+
+    plain = compiled(column_sum, "f32[200000, 1024]")
+
+    def stand_in(given: CompiledKernel) -> CompiledKernel:
+        if given.minimum_blocks != plain.minimum_blocks:
+            raise CompileError("refused")
+        return replace(given, resources=Resources(200, 0, 0))
+
+    monkeypatch.setattr(resident, "assemble", stand_in)
+    with pytest.raises(CompileError, match="refused"):
+        resident.assembled(plain, H200, waits=False, blocks=4 + plain.minimum_blocks, registers=40)
 
 
 @pytest.mark.parametrize(
