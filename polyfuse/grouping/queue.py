@@ -13,6 +13,7 @@ from enum import IntEnum
 from zlib import crc32
 
 from polyfuse.grouping.allowance import CLOSE, MEMORY, OFFERS, PATIENT, SPENT, TRIAL, Allowance
+from polyfuse.grouping.least import Least
 from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
@@ -56,7 +57,7 @@ class Queue:
 
     __slots__ = (
         "state", "judge", "log", "window", "salt", "origin", "allowance", "unweighed", "tried", "offered", "_bounds",
-        "_came_true", "_heap", "_launch", "_trials",
+        "_came_true", "_heap", "_launch", "_least", "_trials",
     )  # fmt: skip
 
     def __init__(self, state: Partition, judge: Judge, allowed: Allowance) -> None:
@@ -73,6 +74,7 @@ class Queue:
         self._came_true = 1.0  # how much of what was hoped for, of moves that take no kernel away: a moving average
         self._heap: list[Entry] = []
         self._launch = max(1, state.costs.floor(frozenset(), frozenset()))
+        self._least = Least(state.costs)
         self._trials: dict[tuple[Move, frozenset[int]], Trial] = {}
         self._bounds: dict[tuple[Move, frozenset[int]], int] = {}
 
@@ -117,14 +119,24 @@ class Queue:
     def _tried(self, move: Move) -> Trial:
         """The outcome of a move; rules are asked before the price, because they cost nothing."""
         state, price = self.state, self.state.costs.price
+        if not (verdict := self._allowed(move)):
+            return Trial(0, (), verdict)
         parts, kept = self._parts(move), self._kept(move)
-        for roots, body, _ in parts:
+        kernels = tuple([KernelGroup(roots, body, loads, price(body, roots, loads)) for roots, body, loads in parts])
+        for kernel in kernels:
+            if (kernel.body, kernel.roots) not in kept:
+                self._least.learn(kernel)
+        return Trial(sum([state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels]), kernels)
+
+    def _allowed(self, move: Move) -> Verdict:
+        """Whether the user's wishes let a move make its kernels."""
+        kept = self._kept(move)
+        for roots, body, _ in self._parts(move):
             if (body, roots) not in kept:
                 verdict = self.judge.rules.allows(body, roots)
                 if not verdict:
-                    return Trial(0, (), verdict)
-        kernels = tuple([KernelGroup(roots, body, loads, price(body, roots, loads)) for roots, body, loads in parts])
-        return Trial(sum([state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels]), kernels)
+                    return verdict
+        return LEGAL
 
     def _kept(self, move: Move) -> set[Identity]:
         """Kernels that stand already need no second proof."""
@@ -176,6 +188,15 @@ class Queue:
         if sum([len(body) for body, _ in parts]) > sum([len(k.body) for k in old]) + RECOMPUTED:
             return 0
         return before - sum([floor(s.roots, loads) for s, (_, loads) in zip(move.new, parts, strict=True)])
+
+    def hoped(self, move: Move) -> int:
+        """What a move can win by the prices of what its kernels contain: less than its bound, and dearer to learn."""
+        known = self._trials.get(self._key(move))
+        if known is not None:
+            return known.gain
+        return sum([self.state.kernels[k].time for k in move.old]) - sum(
+            [self._least.time(*part) for part in self._parts(move)]
+        )
 
     # ------------------------------------------------------------------------------------------------ offers
     def offer(self, kind: Kind, *arguments: int) -> None:
@@ -267,7 +288,8 @@ class Queue:
             move = self._move(kind, arguments)
             if move is None:
                 continue
-            trial = self.weighed(move, gain)
+            hoped = gain if self._key(move) in self._trials else self.hoped(move)
+            trial = self.weighed(move, gain) if hoped > 0 else Trial(hoped, (), self._allowed(move))
             verdict = trial.forbidden
             if verdict == SPENT:
                 continue

@@ -36,8 +36,7 @@ def _best(queue: Queue, number: int) -> tuple[Move, Trial] | None:
     best: tuple[Move, Trial] | None = None
     for move in _shifts(queue, number):
         least = best[1].gain if best else 0
-        hoped = queue.bound(move)
-        if hoped > least:
+        if queue.bound(move) > least and (hoped := queue.hoped(move)) > least:
             trial = queue.weighed(move, hoped)
             if trial.gain > least and queue.refusal(move, trial):
                 best = move, trial

@@ -1,0 +1,108 @@
+"""What a kernel takes at least, by the prices of what it contains."""
+
+from __future__ import annotations
+
+import pytest
+
+from polyfuse.grouping.allowance import allowance
+from polyfuse.grouping.least import FASTER, LAUNCHES, MARGIN, SLOWER, Least
+from polyfuse.grouping.moves import join
+from polyfuse.grouping.partition import KernelGroup, Partition
+from polyfuse.grouping.queue import Queue
+from polyfuse.grouping.rules import Judge, Rules
+from polyfuse.grouping.search import search
+from polyfuse.verdict import Hazard
+from polyfuse.verdict import Kind as Answer
+from tests.grouping.invariants import check
+from tests.grouping.model import LAUNCH, Model, Op, Program, Values
+
+
+def rows_and_columns(maps: int) -> Program:
+    """Sums of rows and of columns of one array, and arrays that read the sums of the rows, each the one before."""
+    ops = [Op("input", (), "ij"), Op("sum", (0,), "i", over="j"), Op("sum", (0,), "j", over="i")]
+    for k in range(maps):
+        ops.append(Op("map", (0 if k == 0 else len(ops) - 1, 1), "ij", tag=f"m{k}"))
+    return Program(tuple(ops), frozenset((2, *range(3, len(ops)))))
+
+
+class Crowded(Model):
+    """Rows and columns of one array in a kernel take `factor` times what its bytes do."""
+
+    factor = 1.9
+
+    def price(self, body: Values, roots: Values, loads: Values) -> int:
+        plain = super().price(body, roots, loads)
+        kinds = {self.program.ops[v].axes for v in body if self.program.ops[v].kind == "sum"}
+        return int(self.factor * plain) if len(kinds) == 2 else plain
+
+
+def kernel(model: Model, body: set[int], roots: set[int], loads: set[int], slowness: float) -> KernelGroup:
+    sets = frozenset(roots), frozenset(body), frozenset(loads)
+    return KernelGroup(*sets, int(slowness * model.floor(sets[0], sets[2])))
+
+
+def learned(model: Model, known: KernelGroup) -> Least:
+    least = Least(model)
+    least.learn(known)
+    return least
+
+
+def test_what_contains_a_slow_kernel_is_as_slow_for_the_bytes_that_are_left() -> None:
+    model = Model(rows_and_columns(2))
+    body, roots, loads = frozenset({1, 2, 3, 4}), frozenset({2, 3, 4}), frozenset({0})
+    least = learned(model, kernel(model, {1, 3}, {1, 3}, {0}, 1.8))
+    kept = model.floor(frozenset({3}), loads)  # what the slow one moved, but for the sums, which stay inside
+    assert 1.8 * MARGIN * kept > model.floor(roots, loads)
+    assert least.time(roots, body, loads) == pytest.approx(1.8 * MARGIN * kept, rel=1e-6)
+    assert least.time(roots, body - {3}, loads) == model.floor(roots, loads)  # it does not contain the slow one
+
+
+def test_kernels_at_the_speed_of_memory_and_far_slower_ones_teach_nothing() -> None:
+    model = Model(rows_and_columns(2))
+    sets = frozenset({2, 3}), frozenset({1, 2, 3, 4}), frozenset({0})
+    for slowness in (0.9 * FASTER, 1.1 * SLOWER):
+        assert learned(model, kernel(model, {1, 3}, {1, 3}, {0}, slowness)).time(*sets) == model.floor(sets[0], sets[2])
+
+
+def test_what_takes_little_more_than_its_launch_teaches_nothing() -> None:
+    model = Model(rows_and_columns(2))
+    light = KernelGroup(frozenset({1}), frozenset({1, 3}), frozenset(), LAUNCHES * LAUNCH)
+    sets = frozenset({2, 3}), frozenset({1, 2, 3}), frozenset({0})
+    assert learned(model, light).time(*sets) == model.floor(sets[0], sets[2])
+
+
+def test_kernels_that_contain_a_slow_one_are_not_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is the same, and a refusal has its reason."""
+    program = rows_and_columns(6).canonical()
+    model, unlearned = Crowded(program), Crowded(program)
+    grouping = search(model)
+    check(model, grouping)
+    monkeypatch.setattr(Least, "learn", lambda least, kernel: None)
+    assert {k.body for k in grouping.kernels} == {k.body for k in search(unlearned).kernels}
+    assert model.asked["price"] < unlearned.asked["price"]
+    sums = [v for v, op in enumerate(program.ops) if op.kind == "sum"]
+    verdict = grouping.why_not(*sums)
+    assert not verdict and verdict.kind is Answer.UNPROFITABLE and verdict.numbers["loss_us"] > 0
+
+
+def test_what_the_user_wants_apart_is_the_reason_given() -> None:
+    """A move that cannot win is refused for the wish where there is one."""
+    program = rows_and_columns(3).canonical()
+    model = Crowded(program)
+    sums = [v for v, op in enumerate(program.ops) if op.kind == "sum"]
+    grouping = search(model, apart=[sums])
+    verdict = grouping.why_not(*sums)
+    assert not verdict and verdict.hazard is Hazard.STEERING
+
+
+def test_a_queue_hopes_for_no_more_than_its_bound() -> None:
+    model = Crowded(rows_and_columns(3).canonical())
+    state = Partition.unfused(model)
+    queue = Queue(state, Judge(model, Rules()), allowance(len(state.kernels)))
+    numbers = sorted(state.kernels)
+    pairs = [join(state, a, b) for k, a in enumerate(numbers) for b in numbers[k + 1 :]]
+    for move in filter(None, pairs):
+        assert queue.hoped(move) <= queue.bound(move)
+        queue.trial(move)
+    for move in filter(None, pairs):
+        assert queue.hoped(move) == queue.trial(move).gain
