@@ -25,12 +25,14 @@ kernels; longer rows loop, and the rows that are no whole vectors loop early: th
 cache."""
 FULL_LANE, PADDED_LANE = 32, 28
 """Elements that a lane holds at most of rows that have a class of their own, as most have where there is much to do:
-classes end at powers of two, at 3/4 of them, and from `FINE` elements at 5/8 of them as well.  32 elements are two
+classes end at powers of two, at 3/4 of them, and from `FINE` elements at 5/8 and 7/8 as well.  32 elements are two
 blocks of 512 threads.  On an H200, of 268 MB, in the next power of two or of eight and in these: softmax of rows of 10
 float32 631 and 133 us, of 66 582 and 139, of 300 237 and 128, of 1100 281 and 128, of 2050 196 and 133, of 5004 264 and
 128; of rows of 101 bfloat16 713 and 181; layernorm of 1100 273 and 145; sums of 1100 146 and 63."""
 FINE = 1024
-"""Softmax of rows of 2051 float32 takes 165 us where a third of the next class is padding."""
+"""Softmax of rows of 2051 float32 takes 165 us where a third of the next class is padding.  Weighted norms of rows of
+1555 bfloat16 take 116 us in 32 elements a lane, of which 24 or 25 are of the row, and 62 by their bytes: each costs 15
+instructions."""
 SHORT_LANE, PIECE = 8, 8
 """Elements that a lane holds where few lanes would hold a short row, and lanes side by side that read whole sectors."""
 LONGEST = {True: 16384, False: 4096}
@@ -309,7 +311,7 @@ def _ends(width: int, units: int) -> Iterator[int]:
     """Vectors of `width` elements that the longest row of a class has, up to the first class that holds `units`."""
     power = 1
     while True:
-        for parts in (5, 6, 8) if power * width >= 2 * FINE else (6, 8):
+        for parts in (5, 6, 7, 8) if power * width >= 2 * FINE else (6, 8):
             end = power * parts // 8
             if end * 8 == power * parts:
                 yield end

@@ -21,7 +21,7 @@ from tests.schedules.benchmark_plans import GOLDEN
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 RECORDS = {
     ("h200_table", "h200_held_out", "h200_drawn"): (50, 2, 0.05),
-    ("h200_more", "odd_rows_h200"): (57, 4, 0.08),  # of which the second has later schedules
+    ("h200_more", "odd_rows_h200"): (55, 4, 0.08),  # of which the second has later schedules
     ("h200_wide",): (11, 4, 0.12),
 }
 """Programs, those of them that may be more than 20 % off, as prices miss a mechanism or the host bounds a call, and the
@@ -30,6 +30,7 @@ CHANGED = {
     *("32 columns of 1048576 times 32", "16 columns of 2097152 times 16", "100 columns of 400003 times 100"),
     *("16384 x 1024 with itself", "covariance of 48 columns", "layernorm backward bf16"),
     *("100000 x 32 x 16 with itself", "50000 x 16 x 64 times 64 x 16", "prefix of 67 million"),
+    *("weighted norms of 1555 bf16", "sums of channels of 3136"),
 }
 """Programs that have other kernels than those that were measured: docs/performance.md has what there is."""
 

@@ -94,15 +94,15 @@ def held_of(spec: str, n: int) -> tuple[dict[str, int], int]:
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_rows_of_any_length_are_padded_little_where_there_is_much_to_do(dtype: str) -> None:
-    """A third at most is padding, a quarter beyond 1,024 elements: softmax of rows of 66 float32 took 582 us on an H200
+    """A third at most is padding, a fifth beyond 1,024 elements: softmax of rows of 66 float32 took 582 us on an H200
     where half of a class was, 139 now; of 1100 281 and 128."""
-    for n in (10, 37, 50, 66, 101, 130, 200, 300, 301, 515, 1030, 1100, 1540, 2050, 2051, 3001, 5002):
+    for n in (10, 37, 50, 66, 101, 130, 200, 300, 301, 515, 1030, 1100, 1540, 1555, 2050, 2051, 3001, 3400, 5002):
         tile, held = held_of(dtype, n)
         places = n + tile["vector"] if "frames" in tile else n  # which begin anywhere in a vector
-        assert n <= held <= (places * 4 / 3 if n > 1024 else places * 3 / 2), (n, tile)
-    for n in (5004, 10004, 15996):  # whole vectors
+        assert n <= held <= (places * 5 / 4 if n > 1024 else places * 3 / 2), (n, tile)
+    for n in (5004, 6324, 10004, 15996):  # whole vectors
         tile, held = held_of("f32", n)
-        assert n <= held <= n * 4 / 3, (n, tile)
+        assert n <= held <= n * 5 / 4, (n, tile)
 
 
 @pytest.mark.parametrize(("dtype", "n", "vector"), [("f32", 50, 2), ("f32", 51, 1), ("f16", 2052, 4), ("f16", 2054, 2)])
@@ -111,7 +111,7 @@ def test_rows_have_the_widest_accesses_that_divide_them_where_there_is_much_to_d
 
 
 def test_classes_of_busy_rows_are_a_few_dozen() -> None:
-    """Each is compiled when it is first met: two or three to every power of two, by how many elements an access has.  A
+    """Each is compiled when it is first met: two to four to every power of two, by how many elements an access has.  A
     function has 24 plans at most, and then runs the most similar one."""
     random = np.random.default_rng(3)
     lengths = np.exp(random.uniform(np.log(8), np.log(4096), 150)).astype(int)
