@@ -8,6 +8,7 @@ from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, reduces, summed_digits
+from polyfuse.cost.l1 import SECTOR
 from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed, window_index
@@ -21,7 +22,59 @@ def register_need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: f
     """The widest moment: values alive between their definition and last use, in order of the placed statements.
     `through`: those that are the registers of what they read."""
     what = "registers", tuple(sizes.hints.items()), through
-    return schedule.figure(what, lambda: _widest(scop, schedule, sizes, through))
+    return schedule.figure(what, lambda: _need(scop, schedule, sizes, through))
+
+
+def _need(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozenset[str]) -> int:
+    widest = _widest(scop, schedule, sizes, through)
+    return min(widest, _one_by_one(scop, schedule, sizes)) if _is_elementwise(scop, schedule, sizes) else widest
+
+
+AT_HAND = 8
+"""Registers for what is computed of a few elements, where each result needs its own elements alone.  By ptxas, of 32
+bytes a thread: nibbles 40 registers, where 116 values are alive statement by statement; 255 - x 16 for 84; a table of
+bytes read by 64-bit indices 48 for 214."""
+
+
+def _is_elementwise(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> bool:
+    """Whether a thread computes its results one by one from what it loads, all of which it uses, and once.  Kernels of
+    16-bit floats, of which this is as true, are not among them: of ways whose prices lie within one part in a hundred
+    others would be taken."""
+    if schedule.shared or schedule.of_kind("loop") or schedule.cells is not None:
+        return False
+    dtypes = [scop.dtype(placed.value, placed.component) for placed in schedule.placed]
+    if any(dtype.compute != dtype for dtype in dtypes):
+        return False
+    loads = [p for p in schedule.placed if p.role == "load"]
+    if len({p.value for p in loads}) < len(loads) or any(_leaves_gaps(scop, schedule, p, sizes) for p in loads):
+        return False
+    return all(p.role in ("load", "store") or p.role == "compute" and _is_map(scop, p) for p in schedule.placed)
+
+
+def _leaves_gaps(scop: Scop, schedule: KernelSchedule, load: Placed, sizes: Sizes) -> bool:
+    """Whether a thread uses some elements of what it loads alone, as of one colour of pixels."""
+    if not all(isinstance(entry, Affine) for entry in load.place):
+        return False
+    position = sizes.position(scop, load)
+    steps = [abs(position.coefficient(f"${d.name}")) for d in schedule.of_kind("slot")]
+    least = min([step for step in steps if step], default=1)
+    return least > 1 and least * scop.dtype(load.value, load.component).itemsize < SECTOR
+
+
+def _is_map(scop: Scop, placed: Placed) -> bool:
+    statement = scop.statements[placed.value]
+    return isinstance(statement, Statement) and not statement.is_reduction and statement.scanned is None
+
+
+def _one_by_one(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """What is loaded, as it lies in memory, until it is used; and results in the place of what they are made of."""
+
+    def words(role: str) -> int:
+        moved = [p for p in schedule.placed if p.role == role]
+        bytes_ = [sizes.product(p.digits(), ("slot",)) * scop.dtype(p.value, p.component).itemsize for p in moved]
+        return sum([max(1, count // 4) for count in bytes_])
+
+    return BASE_REGISTERS + max(words("load"), words("store")) + AT_HAND
 
 
 def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozenset[str]) -> int:
