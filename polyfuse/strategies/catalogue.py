@@ -24,6 +24,7 @@ from polyfuse.strategies.serial import serial
 from polyfuse.strategies.situation import Situation
 from polyfuse.strategies.tiles import tiles
 from polyfuse.strategies.tiles_cpu import tiles_cpu
+from polyfuse.strategies.window_sums import window_sums
 from polyfuse.strategies.windows import windows
 
 STRATEGIES = (
@@ -37,6 +38,7 @@ STRATEGIES = (
     reduction,  # rows and columns of one or several reductions
     pixels,  # sums over short rows of short elements
     planes,  # rows that are reduced together, side by side
+    window_sums,  # all of what neighbouring elements give, as the residual of a stencil
     groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have
     in_order,  # long scans of few rows, from block to block
