@@ -14,6 +14,7 @@ from polyfuse.strategies.in_order import in_order
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pairs import pairs
+from polyfuse.strategies.pixel_tiles import pixel_tiles
 from polyfuse.strategies.pixels import pixels
 from polyfuse.strategies.planes import planes
 from polyfuse.strategies.pointwise import pointwise
@@ -32,6 +33,7 @@ STRATEGIES = (
     windows,  # neighbouring elements of one array: stencils, shifted, reversed and strided reads
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
+    pixel_tiles,  # the same for rows of a few elements
     in_thread,  # reductions over a few elements: windows of a pooling
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
