@@ -8,6 +8,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
+from polyfuse.strategies.few_results import few_results
 from polyfuse.strategies.groups import groups
 from polyfuse.strategies.held import held
 from polyfuse.strategies.in_order import in_order
@@ -39,6 +40,7 @@ STRATEGIES = (
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
     pixels,  # sums over short rows of short elements
+    few_results,  # sums over one long class with few results, each thread with all of them
     planes,  # rows that are reduced together, side by side
     window_sums,  # all of what neighbouring elements give, as the residual of a stencil
     groups,  # short rows side by side, reduced with what lies behind them
