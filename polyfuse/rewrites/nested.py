@@ -1,13 +1,14 @@
 """Totals of what is summed along fewer axes already are sums of those sums.
 
-    r = sum(x, axis=1);  t = sum(x, axis=(0, 1))      ->     t = sum(r, axis=0)
+    r = sum(x, axis=1);  t = sum(x, axis=(0, 1))              ->     t = sum(r, axis=0)
+    s = sum(x, axis=(0, 2));  t = sum(x, axis=(1, 2))         ->     r = sum(x, axis=2);  s = sum(r, axis=0);  ...
 
 Only the association of sums changes; extremes have the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -30,17 +31,29 @@ class Nesting:
 
 def nestings(program: Program) -> tuple[Nesting, ...]:
     """Of every reduction over elements that another one reduces along some of the same axes, the one with the fewest
-    results."""
+    results; where there is none, one along the axes that several have in common."""
     reductions = [n for n in expr.topological(program.outputs) if isinstance(n, Reduce) and _is_exact(n)]
     found: list[Nesting] = []
     for total in reductions:
         source, kept = _kept(total)
         parts = [p for p in reductions if p.monoid == total.monoid and p.dtype == total.dtype and p is not total]
-        inside = [p for p in parts if _kept(p)[0] is source and set(kept) < set(_kept(p)[1])]
+        parts = [p for p in parts if _kept(p)[0] is source]
+        inside = [p for p in parts if set(kept) < set(_kept(p)[1])] or _common(total, parts)
         if inside:
             size = {p.digest: prod(n.evaluate(program.hints) for n in p.shape) for p in inside}
             found.append(Nesting(total, min(inside, key=lambda p: (size[p.digest], p.digest))))
     return tuple(found)
+
+
+def _common(total: Reduce, others: Sequence[Reduce]) -> list[Reduce]:
+    """What `total` and most of the others run over, if that is less than each of them does."""
+    source, kept = _kept(total)
+    axes = [frozenset(range(source.rank)) - set(_kept(r)[1]) for r in (total, *others)]
+    shared = {axes[0] & a for a in axes[1:]} - {frozenset(), *axes}
+    if not shared:
+        return []
+    most = max(shared, key=lambda a: (sum(a < b for b in axes), len(a), sorted(a)))
+    return [expr.reduce_(total.monoid, [source], sorted(most))]
 
 
 def nested(program: Program, chosen: tuple[Nesting, ...]) -> Program:

@@ -41,7 +41,17 @@ def shares(x):
     return y.sum(0), y.sum(1), y.sum()
 
 
+def margins_of_three(x):
+    return x.sum((0, 1)), x.sum((0, 2)), x.sum((1, 2))
+
+
+def two_margins(x):
+    return x.max((0, 2)), x.max((1, 2))
+
+
 CASES = (
+    (margins_of_three, "f32[500, 600, 400]", 245e-6, (7, 12, 33)),
+    (two_margins, "f32[500, 600, 400]", 130e-6, (7, 12, 33)),
     (margins, "f32[12000, 12000]", 155e-6, (30, 47)),
     (centred, "f32[12000, 12000]", 435e-6, (30, 47)),
     (planes, "f32[500, 600, 400]", 127e-6, (7, 12, 33)),
@@ -66,7 +76,10 @@ def test_elements_are_read_once_for_all_their_sums(
         np.testing.assert_allclose(mine, exact, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize(("function", "shape"), [(transposed, (5, 6, 7)), (shares, (30, 47)), (planes, (4, 5, 6))])
+ORDERS = ((transposed, (5, 6, 7)), (shares, (30, 47)), (planes, (4, 5, 6)), (margins_of_three, (4, 5, 6)))
+
+
+@pytest.mark.parametrize(("function", "shape"), ORDERS)
 def test_sums_of_sums_in_any_order(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     plan = pf.jit(function).plan(pf.spec(f"f32[{', '.join(map(str, shape))}]"), target="h200")
     found = nestings(plan.program)
