@@ -160,9 +160,16 @@ def _torn_ends(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes
     if not schedule.shared or len(store.place) < 2 or not isinstance(store.place[-1], Affine):
         return 0.0
     itemsize = scop.dtype(store.value, store.component).itemsize
-    pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints)) * itemsize
-    piece = min(pitch, _run(store.place[-1], schedule, schedule.threads) * itemsize)
-    return GRANULE / piece if pitch % SECTOR else 0.0
+    if not all(isinstance(entry, Affine) for entry in store.place):
+        return 0.0
+    run = _run(sizes.position(scop, store), schedule, schedule.threads)
+    pitch = 1
+    for extent in reversed(scop.shape(store.value)):  # whole rows follow each other in memory
+        pitch *= max(1, extent.evaluate(sizes.hints))
+        if pitch >= run:
+            break
+    piece = min(pitch, run) * itemsize
+    return GRANULE / piece if pitch * itemsize % SECTOR else 0.0
 
 
 TORN = 0.4

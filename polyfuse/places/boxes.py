@@ -155,6 +155,10 @@ def enclosing_box(places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Dig
     return Box(tuple(origin), tuple(extents))
 
 
+FEW = 8
+"""Elements of a row of which, where they are no power of two, lanes would leave many unused."""
+
+
 def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple[Affine, ...]:
     """How the block's threads run over a box, per dimension from 0: vectors and lanes along the last dimension, the
     remaining threads along the ones before, slots for the rest.  New digits are added to `digits`."""
@@ -169,6 +173,7 @@ def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple
             width = _width(box, vector)
             count = -(-extent // width)
             lanes = min(left, _power_below(max(1, extent // width)))
+            lanes = 1 if count < FEW and lanes < count else lanes  # as colours: lanes side by side have a row each
         else:
             count, lanes = extent, min(left, _power_above(extent))
         lanes = left if d == 0 else lanes  # no thread is left over: it would put what another one does

@@ -1,4 +1,4 @@
-"""Other forms of a program that a price may prefer once its kernels are known: sums in one pass, sums in two stages."""
+"""Other forms of a program that may be cheaper once its kernels are known: sums in one pass, in two stages, nested."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from polyfuse.planning.proving import proved
 from polyfuse.planning.wishes import granted, grouped
 from polyfuse.rewrites import split
 from polyfuse.rewrites.cascades import cascaded, sites
+from polyfuse.rewrites.nested import nested, nestings
 from polyfuse.scop import Statement
 
 fusion_log = logging.getLogger("polyfuse.fusion")
@@ -26,6 +27,8 @@ GAIN = 0.9
 """Of the predicted time, above which a program's own sums stay, and where less than a launch is won: prices are not
 finer than that (softmax of 512 x 262144 in two passes 401 us, held by clusters 404, predicted 374 and 414), and every
 other form of a kernel is one more to compile.  What would wait in shared memory is no simpler than what need not."""
+LONG = 4
+"""Launches that a program takes at least for which totals of their own are worth a further kernel."""
 STAGES = 0.97
 """The same for sums in two stages, whose forms read the same (A^T (A x) of 65536 x 4096 on an H200, in one: 279 us,
 predicted 272; of 16384 x 16384 in two: 254, predicted 250)."""
@@ -68,6 +71,21 @@ def in_two_stages(
     program = split.in_two_stages(costs.scop.program, cuts)
     others = other_form(costs, program, layouts)
     return _cheaper(costs, grouping, others, f"{len(cuts)} sums in two stages", STAGES)
+
+
+def in_nested_sums(
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]
+) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one in which totals are sums of sums along fewer axes that there are; proved."""
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+        return costs, grouping
+    found = nestings(costs.scop.program)
+    if not found or _time(costs, grouping) < LONG * costs.target.launch * 1e12:
+        return costs, grouping
+    if granted(costs.options, grouping.spent) == 0:
+        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
+    program = nested(costs.scop.program, found)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), f"{len(found)} sums of sums", STAGES)
 
 
 def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:

@@ -16,7 +16,7 @@ from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.planning.assembly import assemble
 from polyfuse.planning.choose import Pricer
-from polyfuse.planning.forms import in_one_pass, in_two_stages
+from polyfuse.planning.forms import in_nested_sums, in_one_pass, in_two_stages
 from polyfuse.planning.index_ranges import settle_bounds
 from polyfuse.planning.library_contractions import give_to_library
 from polyfuse.planning.members import packed
@@ -31,6 +31,7 @@ from polyfuse.rewrites.positions import short_positions
 from polyfuse.rewrites.refinement import refine
 from polyfuse.rewrites.regions import short_regions
 from polyfuse.rewrites.scatters import ordered_scatters
+from polyfuse.rewrites.short_sums import short_sums
 from polyfuse.rewrites.split import split_reductions
 from polyfuse.rewrites.stacks import unstacked
 from polyfuse.strategies.atomics import UNUSED
@@ -57,7 +58,7 @@ def plan_program(
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = unstacked(program)  # reductions of a stack are operations on its arrays
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
-    shorts, keys = tuple[Guard, ...](), tuple[AnyGuard, ...]()
+    shorts, keys, sums = tuple[Guard, ...](), tuple[AnyGuard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":
         program, keys = ordered_scatters(  # updates are sorted by their place, or merged as they come
             program, hints, layouts, options, partial(way_seconds, target=target)
@@ -67,6 +68,7 @@ def plan_program(
     program = short_regions(program)  # arrays written element by element are computed a few elements at a time
     if target.kind == "cuda":
         program, shorts = short_positions(program, hints)  # positions of extremes are one register, not two
+        program, sums = short_sums(program, hints)  # and so are counts, and sums of small integers
     program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     program = factors_apart(program, hints) if target.kind == "cuda" else program  # blocks have tiles of both
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()
@@ -77,12 +79,13 @@ def plan_program(
     grouping = grouped(costs)  # the cheapest partition of stored values
     grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
+    costs, grouping = in_nested_sums(costs, grouping, tuple(layouts))  # totals of what is summed anyway, likewise
     costs, grouping = in_two_stages(costs, grouping, tuple(layouts))  # sums of many shares, if that is cheaper
     grouping = shaken(costs, grouping, effort)  # what a greedy search cannot undo; proved where that changes kernels
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
-    guards = (*plan.guards, *keys, *shorts, *runs, *split, *size_classes(program, hints))
+    guards = (*plan.guards, *keys, *shorts, *sums, *runs, *split, *size_classes(program, hints))
     return replace(plan, guards=tuple(dict.fromkeys(guards)))
 
 

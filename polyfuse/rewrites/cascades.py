@@ -116,7 +116,7 @@ def _elements(operand: Node, axes: tuple[int, ...]) -> bytes:
     if isinstance(operand, View) and set(operand.index) == set(index) and operand.source.rank == operand.rank:
         order = [index.index(at) for at in operand.index]
         if operand.source.shape == tuple(operand.shape[k] for k in order):  # all of it, dimensions permuted
-            source, index = operand.source, operand.index
+            source, index = _narrow(operand.source), operand.index
     kept = [dimension(k) for k in range(operand.rank) if k not in axes]
     return expr.digest_of(source, tuple(kept.index(at) if at in kept else -1 for at in index))
 

@@ -8,12 +8,14 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
+from polyfuse.strategies.few_results import few_results
 from polyfuse.strategies.groups import groups
 from polyfuse.strategies.held import held
 from polyfuse.strategies.in_order import in_order
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pairs import pairs
+from polyfuse.strategies.pixel_tiles import pixel_tiles
 from polyfuse.strategies.pixels import pixels
 from polyfuse.strategies.planes import planes
 from polyfuse.strategies.pointwise import pointwise
@@ -24,6 +26,7 @@ from polyfuse.strategies.serial import serial
 from polyfuse.strategies.situation import Situation
 from polyfuse.strategies.tiles import tiles
 from polyfuse.strategies.tiles_cpu import tiles_cpu
+from polyfuse.strategies.window_sums import window_sums
 from polyfuse.strategies.windows import windows
 
 STRATEGIES = (
@@ -31,12 +34,15 @@ STRATEGIES = (
     windows,  # neighbouring elements of one array: stencils, shifted, reversed and strided reads
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
+    pixel_tiles,  # the same for rows of a few elements
     in_thread,  # reductions over a few elements: windows of a pooling
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
     pixels,  # sums over short rows of short elements
+    few_results,  # sums over one long class with few results, each thread with all of them
     planes,  # rows that are reduced together, side by side
+    window_sums,  # all of what neighbouring elements give, as the residual of a stencil
     groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have
     in_order,  # long scans of few rows, from block to block

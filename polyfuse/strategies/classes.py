@@ -3,7 +3,8 @@
 ``e[i, j] = exp(x[i, j] - m[i])`` links e's i with x's dimension 0 and with m's i.  A link that would put two dimensions
 of one statement into one class (``x + x.T``) is left out; that access is then a transposition, not an alignment.
 Links are taken in the order: identical index, identical index of a common input, index with an offset, parts of a
-dimension of a common array (``x[64*j + k]``), equal steps along one (``x[2*j]`` and ``x[2*k + 1]``).
+dimension of a common array (``x[64*j + k]``), equal steps along one (``x[2*j]`` and ``x[2*k + 1]``), and what runs
+along a prefix from the last element to the first (``c[-j + n - 1]``), whose places are those of the prefix mirrored.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, dimension
 from polyfuse.places.proposal import Group
 from polyfuse.scop import Read, Statement
 
@@ -76,6 +77,8 @@ class Classes:
 
     axes: tuple[AxisClass, ...]
     of: Mapping[Key, AxisClass]
+    mirrored: Mapping[Key, Affine] = field(default_factory=dict)
+    """Of dimensions that run against the rest of their class, what both indices add up to."""
 
     def anchored(self, group: Group) -> tuple[AxisClass, ...]:
         """The classes that need a split: those of roots and those that something reduces or scans.  The places of all
@@ -160,6 +163,7 @@ def classify(group: Group, hints: Mapping[str, int]) -> Classes:
     for _, _, reader, source in _links(group):
         union.add(source)
         union.join(reader, source)
+    mirrored = _mirrored(group, union)
     weights = _weights(group, union, hints)
     by_root: dict[Key, list[Key]] = defaultdict(list)
     for key in union.parent:
@@ -183,7 +187,45 @@ def classify(group: Group, hints: Mapping[str, int]) -> Classes:
             )
             axes.append(axis)
             of.update((k, axis) for k in keys)
-    return Classes(tuple(axes), of)
+    return Classes(tuple(axes), of, mirrored)
+
+
+def _mirrored(group: Group, union: _Union) -> dict[Key, Affine]:
+    """Join what reads a prefix backwards with it: a block that has the prefix has its mirror image, too."""
+    found: dict[Key, Affine] = {}
+    if all(statement.scanned is None for statement in group.statements()):
+        return found
+    for statement in group.statements():
+        for read in statement.reads:
+            kept = _kept(group, read) if read.source in group.body else ()
+            for entry, d in zip(read.index, kept, strict=False):
+                backwards = _backwards(entry)
+                if backwards is None:
+                    continue
+                reader, source = (statement.id, backwards[0]), (read.source, d)
+                ours, theirs = _along(group, union, reader), _along(group, union, source)
+                roles = {_role(group, key) for key in ours}
+                if roles != {"kept"} or "scanned" not in {_role(group, key) for key in theirs}:
+                    continue
+                if found.keys().isdisjoint([*ours, *theirs]) and union.join(reader, source):
+                    found |= dict.fromkeys(ours, backwards[1])
+    return found
+
+
+def _along(group: Group, union: _Union, key: Key) -> list[Key]:
+    """The dimensions of statements in the class of one."""
+    return [(owner, d) for owner, d in union.members[union.find(key)].items() if owner in group.body]
+
+
+def _backwards(entry: object) -> tuple[int, Affine] | None:
+    """(dimension, c) of ``-%k + c``, where no dimension is in c; else None."""
+    if not isinstance(entry, Affine) or not entry.is_linear:
+        return None
+    along = [(a, f) for a, f in entry.terms if isinstance(a, str) and a.startswith("%")]
+    if len(along) != 1 or along[0][1] != -1:
+        return None
+    name = along[0][0]
+    return int(name[1:]), entry + dimension(int(name[1:]))
 
 
 def _extent(group: Group, keys: list[Key], hints: Mapping[str, int]) -> Affine:

@@ -410,9 +410,10 @@ def kept_digits(digits: list[Digit], keep_threads: bool = False) -> tuple[Digit,
 def anchors(situation: Situation, splits: dict[int, Affine]) -> dict[tuple[int, int], Affine]:
     """Places for every statement's dimensions by class; roots and reductions use them, the rest derives."""
     found: dict[tuple[int, int], Affine] = {}
+    mirrored = situation.classes.mirrored
     for key, number in situation.numbers:
         if number is None:  # nothing runs along it, whatever other dimensions of extent 1 are called
             found[key] = ZERO
         elif (place := splits.get(number)) is not None:
-            found[key] = place
+            found[key] = mirrored[key] - place if key in mirrored else place
     return found

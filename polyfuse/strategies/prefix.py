@@ -23,6 +23,7 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 ROW_THREADS = (256, 512)
 COLUMN_LANES = (4, 8, 16)  # warps of a block, side by side along the kept class
 COLUMN_STEPS = (4, 1)  # consecutive elements of a prefix that a thread holds
+THREAD_LANES = (128, 256)  # threads of a block, each with columns of its own: more where they are single elements
 THREAD_STEPS = 8  # the same where a thread runs through whole columns: enough loads at once
 
 
@@ -38,7 +39,8 @@ def prefix(situation: Situation) -> list[Proposal]:
         found = [_rows(situation, axis, threads) for threads in ROW_THREADS]
         return [p for p in found if p.loops]  # else one trip serves, which `reduction` proposes
     found = [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in COLUMN_STEPS]
-    return [*_in_threads(situation, inner, axis), *found]
+    alone = [_in_threads(situation, inner, axis, lanes) for lanes in THREAD_LANES]
+    return [*{p.parameters: p for p in alone if p is not None}.values(), *found]
 
 
 def _blocks(
@@ -102,14 +104,14 @@ def _columns(situation: Situation, inner: AxisClass, axis: AxisClass, most: int,
     )
 
 
-def _in_threads(situation: Situation, inner: AxisClass, axis: AxisClass) -> list[Proposal]:
+def _in_threads(situation: Situation, inner: AxisClass, axis: AxisClass, most: int) -> Proposal | None:
     """A thread runs through its columns: no warp meets, and each row that a block reads is one long piece."""
     width, columns = situation.width(inner.extent, flat=False), inner.size(situation.hints)
     while width > 1 and columns < width * situation.target.warp:
         width //= 2
-    lanes = min(128, power_above(-(-columns // width)))
+    lanes = min(most, power_above(-(-columns // width)))
     if lanes < situation.target.warp:
-        return []
+        return None
     tx, u, v = thread("tx", 1, lanes), slot("u", THREAD_STEPS), slot("v", width)
     r = loop("r", _length(axis).ceildiv(THREAD_STEPS))
     panel = block("b0", inner.extent.ceildiv(lanes * width))  # neighbouring blocks share rows
@@ -117,13 +119,11 @@ def _in_threads(situation: Situation, inner: AxisClass, axis: AxisClass) -> list
     splits[inner.number] = mixed((panel, lanes * width), (tx, width), (v, 1))
     splits[axis.number] += mixed((r, THREAD_STEPS), (u, 1))
     kept = kept_digits([*digits, tx, r, u, v], keep_threads=True)
-    return [
-        Proposal(
-            "columns",
-            (("threads", lanes), ("lanes", lanes), ("unroll", THREAD_STEPS), ("vector", width)),
-            kept,
-            anchors(situation, splits),
-            loops=("r",) if r in kept else (),
-            guards=situation.divisible(inner.extent, width),
-        )
-    ]
+    return Proposal(
+        "columns",
+        (("threads", lanes), ("lanes", lanes), ("unroll", THREAD_STEPS), ("vector", width)),
+        kept,
+        anchors(situation, splits),
+        loops=("r",) if r in kept else (),
+        guards=situation.divisible(inner.extent, width),
+    )

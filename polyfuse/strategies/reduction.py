@@ -43,6 +43,8 @@ COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 FEW_ROWS, ALONE = 128, (32, 128)
 """Rows up to which a thread may sum all of a column: sums of 2000 x 50 x 671 float32 along the middle take 82 us on an
 H200 in two threads a column, 72 in one."""
+RUNNING, STEPS = (128, 128), 8
+"""The same where a thread runs through whole columns, and rows that it loads at once."""
 IN_FLIGHT, MOST_ROWS = 32, 8
 """Bytes of short rows that a lane has on its way, and rows at most."""
 
@@ -59,6 +61,7 @@ def reduction(situation: Situation) -> list[Proposal]:
     if inner not in over:
         few = max(a.size(situation.hints) for a in over) <= FEW_ROWS
         shapes = (*COLUMN_SHAPES, *([ALONE] if few else []))
+        shapes = (*shapes, *([RUNNING] if situation.scans and situation.reductions else []))
         shapes = ((1, 1),) if situation.target.kind == "cpu" else shapes
         columns = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
         found = list({p.parameters: p for p in columns if p is not None}.values())
@@ -313,7 +316,8 @@ def _column_shape(
     threads = power_below(situation.tiles.get("threads", threads))
     lanes = min(power_below(situation.tiles.get("lanes", lanes)), threads)
     if main.scanned_by:
-        return lanes, 1, 1
+        alone = situation.target.kind == "cpu" or not situation.reductions or length < STEPS  # `prefix` has the others
+        return lanes, 1, 1 if alone else STEPS
     rows = threads // lanes
     while rows > 1 and length <= rows // 2:
         rows //= 2

@@ -53,7 +53,7 @@ def windows(situation: Situation) -> list[Proposal]:
     inner = _inner(situation, axes)
     if inner is None or not _is_small(situation, kept, over):
         return []
-    moved = _moved_axes(situation, inner) - set(short)
+    moved = {a for a in moved_axes(situation, inner) if not a.reduced_by} - set(short)
     if not moved:
         return []
     others = [a for a in axes if a is not inner]
@@ -125,7 +125,7 @@ class _Tile:
     flat: bool
 
 
-def _moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
+def moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
     """Classes along which some array is read at several elements, or, of the inner one, at other than its own."""
     found: set[AxisClass] = set()
     reads: dict[int, list[tuple[tuple[AxisClass, ...], Read]]] = {}
@@ -142,7 +142,7 @@ def _moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
                 dims = _dims(entry)
                 if differ or len(dims) > 1:
                     found |= {axes[k] for k in dims}
-    return {a for a in found if not a.reduced_by}
+    return found
 
 
 def _dims(entry: ReadEntry) -> list[int]:
@@ -173,7 +173,7 @@ def _width(situation: Situation, inner: AxisClass, flat: bool) -> int:
     return width
 
 
-def _vector(situation: Situation, value: int) -> int:
+def vector_of(situation: Situation, value: int) -> int:
     """The widest vector in which all rows of an array can be loaded."""
     shape, layout = situation.scop.shape(value), situation.layouts.get(value)
     itemsize = max(d.itemsize for d in situation.scop.statements[value].dtypes)
@@ -228,7 +228,7 @@ def _proposal(
     behind = [s for axis, s in zip(whole, taken, strict=True) if _lies_behind(situation, axis, inner)]
     before = [s for s in taken if s not in behind]
     values = situation.group.loads | situation.group.body - situation.group.roots
-    vectors = {n: _vector(situation, n) if n in situation.group.loads else 1 for n in values}
+    vectors = {n: vector_of(situation, n) if n in situation.group.loads else 1 for n in values}
     planes = (("planes", tile.planes),) if len(outer) == 2 else ()
     return Proposal(
         "windows",
@@ -236,7 +236,7 @@ def _proposal(
         kept_digits([*digits, tx, ty, u, p, q, *before, v, *behind], keep_threads=True),
         anchors(situation, splits),
         guards=tuple(dict.fromkeys((
-            *_guards(situation, _extent(situation, inner), tile.vector, vectors, flat=tile.flat),
+            *row_guards(situation, _extent(situation, inner), tile.vector, vectors, flat=tile.flat),
             *situation.aligned(inner, tile.vector),
         ))),  # fmt: skip
         windows=Windows(("p", "q", "v", *[s.name for s in taken]), vectors),
@@ -244,7 +244,7 @@ def _proposal(
     )
 
 
-def _guards(
+def row_guards(
     situation: Situation, extent: Affine, width: int, vectors: Mapping[int, int], *, flat: bool
 ) -> tuple[AnyGuard, ...]:
     """That the rows of results and of each loaded array are whole vectors, and that no wider one of results is."""

@@ -221,6 +221,17 @@ def test_what_is_read_twice_otherwise_is_read_once() -> None:
         assert kernel.schedule.of_kind("loop") and kernel.schedule.cluster == 1 and kernel.occupancy > 1 and load.path
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_variances_of_columns_of_16_bit_floats_read_them_once(dtype: str) -> None:
+    plan = pf.jit(lambda x: x.astype(np.float32).var(axis=0)).plan(pf.spec(f"{dtype}[N~20000, M~5001]"), target="h200")
+    (kernel,) = plan.kernels
+    (load,) = (p for p in kernel.schedule.placed if p.role == "load")
+    assert "moments(" in str(plan) and load.path
+    assert_legal(plan)
+    x = draw(f"{dtype}[]", pf.jit(standardise).plan(pf.spec(f"{dtype}[300, 71]"), target="h200"), 4)
+    np.testing.assert_allclose(run_plan(plan, [x])[0], x.astype(np.float64).var(axis=0), rtol=1e-4)
+
+
 def test_rows_in_registers_stay_as_they_are_written() -> None:
     plan = pf.jit(softmax).plan(pf.spec("f32[65536, 4096]"), target="h200")
     assert "max_sumexp" not in str(plan)

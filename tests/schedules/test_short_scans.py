@@ -44,3 +44,35 @@ def test_lanes_of_long_rows_hold_neighbours(n: int, piece: int) -> None:
     x = np.random.default_rng(n).integers(-9, 9, (2, n)).astype(np.float32)
     (found,) = run_plan(plan, [x])
     np.testing.assert_array_equal(found, np.cumsum(x, axis=1))
+
+
+def columns(x):
+    return np.cumsum(x, axis=1)
+
+
+def drawdown(x):
+    return (1 - x / np.maximum.accumulate(x, axis=0)).max(axis=0)
+
+
+def test_a_block_that_runs_through_odd_columns_stores_long_pieces_of_rows() -> None:
+    plan = pf.jit(columns).plan(pf.spec("f32[L~500, N~601, M~403]"), target="h200")
+    (kernel,) = plan.kernels
+    tile = dict(kernel.schedule.parameters)
+    assert (tile["lanes"], tile["vector"], tile["unroll"]) == (256, 1, 8), tile
+    assert_legal(plan)
+    x = np.random.default_rng(3).integers(-9, 9, (2, 21, 403)).astype(np.float32)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_array_equal(found, columns(x))
+
+
+@pytest.mark.parametrize(("columns", "vector"), [(200_001, 1), (200_000, 4)])
+def test_a_prefix_that_is_reduced_where_it_is_made_loads_several_rows_at_once(columns: int, vector: int) -> None:
+    plan = pf.jit(drawdown).plan(pf.spec(f"f32[N~365, M~{columns}]"), target="h200")
+    (kernel,) = plan.kernels
+    tile = dict(kernel.schedule.parameters)
+    assert (tile["unroll"], tile["vector"]) == (8, vector), tile
+    assert plan.cost_analysis().seconds < 100e-6  # memory's time is 76
+    assert_legal(plan)
+    x = np.random.default_rng(3).uniform(1, 2, (37, 132 if vector > 1 else 133)).astype(np.float32)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found, drawdown(x), rtol=1e-5, atol=1e-6)

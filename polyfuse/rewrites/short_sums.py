@@ -1,0 +1,93 @@
+"""Sums of small integers are 32-bit numbers inside a kernel where they fit, and as wide as NumPy's in memory.
+
+    y = sum(i64(m), axis=1)    ->    y = i64(sum(i32(m), axis=1))    where m is of booleans: at most 2**31 - 1 a row
+
+The bits are the same: no sum of any part leaves the range.  A 64-bit number is two registers, and two instructions
+wherever it is added, selected or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from polyfuse import expr
+from polyfuse.bindings import AnyGuard, VolumeGuard
+from polyfuse.dtypes import bool_, i32, i64, integer_limits, u64
+from polyfuse.expr import Map, Node, Program, Reduce, Scan, Shape
+from polyfuse.rewrites.rebuild import rebuild_program
+
+LONG = (i64, u64)
+LAST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The same values as 32-bit integers, from `least` to `most`."""
+
+    node: Node
+    least: int
+    most: int
+
+
+def short_sums(program: Program, hints: Mapping[str, int]) -> tuple[Program, tuple[AnyGuard, ...]]:
+    """The program with short sums, and guards for the sizes for which they fit.  `hints`: typical sizes."""
+    guards: dict[AnyGuard, None] = {}
+    inner: set[bytes] = set()
+
+    def change(original: Node, node: Node) -> Node:
+        del original
+        match node:
+            case Reduce(monoid="sum", operands=(operand,), axes=axes) if node.dtype in LONG:
+                over: Shape = tuple(operand.shape[a] for a in axes)
+            case Scan(monoid="sum", operand=operand, axis=axis) if node.dtype in LONG:
+                over = (operand.shape[axis],)
+            case _:
+                return node
+        short = _short(operand)
+        if short is None or short.least < 0 and node.dtype == u64 or not _fits(short, over, hints, guards):
+            return node
+        if isinstance(node, Reduce):
+            total: Node = expr.reduce_(node.monoid, [short.node], node.axes)
+        else:
+            total = expr.scan(node.monoid, short.node, node.axis, node.exclusive, node.reverse, node.run)
+        inner.add(total.digest)
+        return expr.map_("cast", [total], node.dtype)
+
+    rebuilt = rebuild_program(program, change)
+    return replace(rebuilt, inner=rebuilt.inner | inner), tuple(guards)
+
+
+def _short(node: Node) -> Short | None:
+    """The values of a node of a long type in a short one; None where they are not known to be small."""
+    match node:
+        case expr.Constant() if node.dtype in LONG and abs(int(node.value)) <= LAST:
+            value = int(node.value)
+            return Short(expr.constant(value, i32), value, value)
+        case expr.View(source=source):
+            short = _short(source)
+            return short and replace(short, node=expr.view(short.node, node.shape, node.index))
+        case Map(function="cast", operands=(source,)) if source.dtype.kind in "iub" and source.dtype.itemsize <= 2:
+            least, most = 0, 1
+            if source.dtype != bool_:
+                limits = integer_limits(source.dtype)
+                least, most = int(limits.min), int(limits.max)
+            return Short(expr.map_("cast", [source], i32), least, most)
+        case Map(function="where", operands=(condition, chosen, other)):
+            left, right = _short(chosen), _short(other)
+            if left is None or right is None:
+                return None
+            both = expr.map_("where", [condition, left.node, right.node], i32)
+            return Short(both, min(left.least, right.least), max(left.most, right.most))
+    return None
+
+
+def _fits(short: Short, over: Shape, hints: Mapping[str, int], guards: dict[AnyGuard, None]) -> bool:
+    """Whether a sum of so many elements is known to fit, for the sizes of a guard where they are symbols."""
+    limit = LAST // max(1, -short.least, short.most)
+    if prod(max(1, extent.evaluate(hints)) for extent in over) > limit:
+        return False
+    if not all(extent.is_constant for extent in over):
+        guards[VolumeGuard(over, limit)] = None
+    return True

@@ -1,0 +1,87 @@
+"""Sums over all that neighbouring elements give, as the residual of a stencil: its windows, and a share of every block.
+
+    s = sum of f(x[i, j], x[i+1, j], x[i, j+1], ...)     i = 16*b1 + 4*ty + q,  j = 128*r + 4*tx + v
+
+A thread has its rows and a vector of each in windows of registers (`windows.py`), goes on along the row in a loop, and
+sums what it finds.  Blocks share the outermost dimension; the last to arrive adds up their shares.  What is stored of
+the same elements, as the next step of the stencil, is stored on the way.
+"""
+
+from __future__ import annotations
+
+from polyfuse.places.proposal import Proposal, Windows
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.held import comes_back
+from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.shares import combination
+from polyfuse.strategies.situation import Situation, block, loop, mixed, slot, thread
+from polyfuse.strategies.windows import moved_axes, row_guards, vector_of
+
+LANES, THREADS = 32, (128, 256)
+TILES = {2: ((1, 4), (1, 8)), 3: ((1, 4), (2, 4), (4, 4), (4, 2))}
+"""(planes, rows) of a thread, by how many dimensions there are."""
+BESIDE = 2
+"""Blocks of a processor at least: a block loads its windows, then computes, and only others load meanwhile."""
+
+
+def window_sums(situation: Situation) -> list[Proposal]:
+    """Proposals for groups whose reductions all run over two or three dimensions, along which some array is read at
+    neighbouring elements."""
+    axes, inner = situation.axes, situation.inner
+    if not situation.reductions or situation.scans or not situation.has_much or inner is None or situation.tiles:
+        return []
+    order = _order(situation)
+    if len(order) not in TILES or set(order) != set(axes) or order[-1] is not inner or comes_back(situation, order):
+        return []
+    if not moved_axes(situation, inner):
+        return []
+    found = [_proposal(situation, order, *tile, threads) for tile in TILES[len(order)] for threads in THREADS]
+    enough = BESIDE * situation.target.processors
+    return [proposal for proposal in found if situation.size(proposal.digits[0].extent) >= enough]
+
+
+def _order(situation: Situation) -> list[AxisClass]:
+    """The classes that every reduction runs over, outermost first; none where they differ."""
+    found: list[AxisClass] = []
+    for statement in situation.reductions:
+        along = [situation.classes.of[statement.id, d] for d in statement.reduced]
+        if statement.kept or found and set(found) != set(along):
+            return []
+        found = found or along
+    return found
+
+
+def _proposal(situation: Situation, order: list[AxisClass], planes: int, rows: int, threads: int) -> Proposal:
+    inner, outermost = order[-1], order[0]
+    stored = [v for v in situation.group.roots if situation.scop.shape(v)]
+    columns = situation.width(inner.extent, flat=False) if stored else situation.widest
+    tx, ty = thread("tx", 1, LANES), thread("ty", LANES, threads // LANES)
+    p, q, v = slot("p", planes), slot("q", rows), slot("v", columns)
+    span = ty.count * rows
+    dealt = planes if len(order) > 2 else span
+    b = block("b0", outermost.extent.ceildiv(dealt))
+    r = loop("r", inner.extent.ceildiv(LANES * columns))
+    loops = [r]
+    splits = {inner.number: mixed((r, LANES * columns), (tx, columns), (v, 1))}
+    if len(order) > 2:
+        k = loop("k0", order[1].extent.ceildiv(span))
+        loops.insert(0, k)
+        splits[outermost.number] = mixed((b, planes), (p, 1))
+        splits[order[1].number] = mixed((k, span), (ty, rows), (q, 1))
+    else:
+        splits[outermost.number] = mixed((b, span), (ty, rows), (q, 1))
+    values = situation.group.loads | situation.group.body - situation.group.roots
+    vectors = {n: vector_of(situation, n) if n in situation.group.loads else 1 for n in values}
+    kept = kept_digits([b, tx, ty, *loops, p, q, v], keep_threads=True)
+    several = (("planes", planes),) if len(order) > 2 else ()
+    return Proposal(
+        "window_sums",
+        (("threads", threads), *several, ("rows", rows), ("columns", columns)),
+        kept,
+        anchors(situation, splits),
+        loops=tuple(d.name for d in loops if d in kept),
+        guards=row_guards(situation, inner.extent, columns if stored else 1, vectors, flat=False),
+        combines={b.name: combination(b, tx, situation)},
+        windows=Windows(("p", "q", "v"), vectors),
+        border=True,
+    )

@@ -1,0 +1,93 @@
+"""Sums over all that neighbouring elements give take windows of registers and one pass, whatever else is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.face.interpreted import run_plan
+from polyfuse.testing import assert_legal
+
+
+def jacobi(x):
+    return 0.2 * (x[1:-1, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[2:, 1:-1] + x[:-2, 1:-1])
+
+
+def residual(x):
+    d = jacobi(x) - x[1:-1, 1:-1]
+    return (d * d).sum()
+
+
+def step_and_residual(x):
+    u = jacobi(x)
+    return u, np.abs(u - x[1:-1, 1:-1]).max()
+
+
+def total_variation(x):
+    return np.abs(x[1:] - x[:-1]).sum() + np.abs(x[:, 1:] - x[:, :-1]).sum()
+
+
+def laplace(x):
+    c = x[1:-1, 1:-1, 1:-1]
+    planes, rows = x[2:, 1:-1, 1:-1] + x[:-2, 1:-1, 1:-1], x[1:-1, 2:, 1:-1] + x[1:-1, :-2, 1:-1]
+    return planes + rows + x[1:-1, 1:-1, 2:] + x[1:-1, 1:-1, :-2] - 6 * c
+
+
+def energy(x):
+    return (laplace(x) ** 2).sum()
+
+
+def step_and_energy(x):
+    u = laplace(x)
+    return u, (u * u).sum()
+
+
+def edges(x):
+    across = x[:-2, 2:] - x[:-2, :-2] + 2 * (x[1:-1, 2:] - x[1:-1, :-2]) + x[2:, 2:] - x[2:, :-2]
+    down = x[2:, :-2] - x[:-2, :-2] + 2 * (x[2:, 1:-1] - x[:-2, 1:-1]) + x[2:, 2:] - x[:-2, 2:]
+    return np.sqrt(across * across + down * down).mean(), np.abs(across).max()
+
+
+CASES = (
+    (residual, "f32[N~8192, M~8192]", 1.1, ((40, 64), (35, 132), (3, 1028))),
+    (residual, "f32[N~8001, M~8003]", 1.7, ((40, 65), (35, 133), (3, 1027))),
+    (residual, "f16[N~16384, M~16384]", 1.4, ((40, 64), (35, 136), (4, 1024))),
+    (step_and_residual, "f32[N~8192, M~8190]", 1.2, ((40, 66), (35, 134))),
+    (total_variation, "f32[N~8192, M~8192]", 1.1, ((40, 64), (1, 64), (37, 132))),
+    (energy, "f32[L~300, N~300, M~400]", 2.2, ((9, 20, 64), (6, 35, 132))),
+    (step_and_energy, "f32[L~300, N~300, M~400]", 1.3, ((9, 20, 64), (6, 35, 132))),
+    (edges, "f32[N~8192, M~8192]", 1.6, ((40, 64), (35, 132))),
+)
+
+
+@pytest.mark.parametrize(("function", "spec", "most", "shapes"), CASES)
+def test_what_stencils_leave_is_summed_where_it_is_made(
+    function: Callable[..., Any], spec: str, most: float, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    plan = pf.jit(function).plan(pf.spec(spec), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "window_sums"
+    cost = plan.cost_analysis()
+    assert cost.seconds < most * (plan.target.launch + cost.hbm_bytes.at(**cost.sizes) / plan.target.bandwidth)
+    assert_legal(plan)
+    for shape in shapes:
+        x = np.random.default_rng(shape[0]).integers(-3, 4, shape).astype(pf.spec(spec).dtype.numpy)
+        expected = function(x.astype(np.float64))
+        found = run_plan(plan, [x])
+        for mine, exact in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+            np.testing.assert_allclose(mine.astype(np.float64), exact, rtol=2e-3 if spec[1] == "1" else 1e-5, atol=1e-5)
+
+
+def test_blocks_too_few_to_fill_a_device_are_not_proposed() -> None:
+    plan = pf.jit(residual).plan(pf.spec("f32[256, 262144]"), target="h200")
+    assert all(kernel.strategy != "window_sums" for kernel in plan.kernels)
+
+
+def test_what_comes_back_to_its_elements_is_left_alone() -> None:
+    plan = pf.jit(lambda x: laplace(x) / np.abs(laplace(x)).max()).plan(pf.spec("f32[300, 300, 400]"), target="h200")
+    assert [kernel.strategy for kernel in plan.kernels] == ["window_sums", "windows"]
+    assert_legal(plan)
