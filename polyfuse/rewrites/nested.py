@@ -8,7 +8,8 @@ Only the association of sums changes; extremes have the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -33,11 +34,13 @@ def nestings(program: Program) -> tuple[Nesting, ...]:
     """Of every reduction over elements that another one reduces along some of the same axes, the one with the fewest
     results; where there is none, one along the axes that several have in common."""
     reductions = [n for n in expr.topological(program.outputs) if isinstance(n, Reduce) and _is_exact(n)]
+    alike: dict[Hashable, list[Reduce]] = defaultdict(list)
+    for node in reductions:
+        alike[node.monoid, node.dtype, _kept(node)[0].digest].append(node)
     found: list[Nesting] = []
     for total in reductions:
         source, kept = _kept(total)
-        parts = [p for p in reductions if p.monoid == total.monoid and p.dtype == total.dtype and p is not total]
-        parts = [p for p in parts if _kept(p)[0] is source]
+        parts = [p for p in alike[total.monoid, total.dtype, source.digest] if p is not total]
         inside = [p for p in parts if set(kept) < set(_kept(p)[1])] or _common(total, parts)
         if inside:
             size = {p.digest: prod(n.evaluate(program.hints) for n in p.shape) for p in inside}
