@@ -119,7 +119,7 @@ class Versions:
         for blocks in bounds:
             if not _FREE.acquire(blocking=False):
                 return
-            thread = threading.Thread(target=self._run, args=(blocks,), daemon=True)
+            thread = threading.Thread(target=self._run, args=(blocks,))  # a process that ends waits: files are removed
             self.begun[blocks] = _Version(thread)
             thread.start()
 
