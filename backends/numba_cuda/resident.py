@@ -6,8 +6,8 @@ fit runs alone, in a second wave.  ptxas takes registers as it likes, up to the 
 figures of the finished kernel tell whether a tighter bound makes it spill.  Layernorm of rows of 4096 in blocks of 256
 on an H200: 141 us in 3 blocks, 133 to 135 in 4, 135 in 5 and 6, and 218 in 5 with 112 bytes spilled.
 
-ptxas is a process of its own and takes 30 to 180 ms, as long as all that comes before it: bounds that will probably be
-asked for are assembled beside the first version, on processors that are free.
+ptxas is a process of its own, and takes about as long as all that comes before it: bounds that will probably be asked
+for are assembled beside the first version, on processors that are free.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
 from polyfuse.backends.numba_cuda.compile import CompiledKernel
 from polyfuse.target import Target
 
-AHEAD = 3  # versions begun beside the first; the registers that ptxas will take are known to a third
+AHEAD = 3  # versions begun beside the first: how many registers ptxas takes is known to a factor of two or so
 
 Bounded = Callable[[int], CompiledKernel]
 
@@ -99,45 +100,26 @@ _BOUND = re.compile(r"^\.minnctapersm \d+$", re.MULTILINE)
 _FREE = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1))  # processors beside the one that waits
 
 
-@dataclass(slots=True)
-class _Version:
-    """One assembly on a thread of its own."""
-
-    thread: threading.Thread
-    made: list[CompiledKernel] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class Versions:
     """A kernel by the blocks per processor that it has registers for, assembled when asked for or before."""
 
     kernel: CompiledKernel
-    begun: dict[int, _Version] = field(default_factory=dict)
+    begun: dict[int, Future[CompiledKernel]] = field(default_factory=dict)
 
     def begin(self, bounds: Iterable[int]) -> None:
         """Assemble these on processors that are free."""
+        threads = ThreadPoolExecutor(AHEAD)  # of this kernel alone: a fork would leave a shared one without its threads
         for blocks in bounds:
             if not _FREE.acquire(blocking=False):
-                return
-            thread = threading.Thread(target=self._run, args=(blocks,))  # a process that ends waits: files are removed
-            self.begun[blocks] = _Version(thread)
-            thread.start()
+                break
+            self.begun[blocks] = threads.submit(self._assembled, blocks)
+            self.begun[blocks].add_done_callback(lambda _: _FREE.release())
+        threads.shutdown(wait=False)
 
     def __call__(self, blocks: int) -> CompiledKernel:
-        version = self.begun.get(blocks)
-        if version is not None:
-            version.thread.join()
-            if version.made:
-                return version.made[0]
-        return self._assembled(blocks)  # raises what a thread left to this one
-
-    def _run(self, blocks: int) -> None:
-        try:
-            self.begun[blocks].made.append(self._assembled(blocks))
-        except Exception:  # said by the call that asks for this version, if any does
-            return
-        finally:
-            _FREE.release()
+        begun = self.begun.get(blocks)
+        return self._assembled(blocks) if begun is None else begun.result()
 
     def _assembled(self, blocks: int) -> CompiledKernel:
         text = _BOUND.sub(f".minnctapersm {blocks}", self.kernel.ptx)

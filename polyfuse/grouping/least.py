@@ -1,7 +1,7 @@
 """What a kernel takes at least, learned from the prices of kernels that it contains.
 
-    rows and columns of one array in one pass     283 us, 1.5 times what its bytes take
-    the same, and a value more of every row       1.5 times what is left of those bytes, at least: not priced
+    rows and columns of one array in one pass     s times what its bytes take
+    the same, and a value more of every row       s times what is left of those bytes, at least: not priced for less
 
 Where a body makes a kernel slow (values held of whole rows, shares of columns, recomputation), so does a larger body:
 only the bytes that it does not move any more are saved.  Prices know exceptions, a product that its sum folds being
@@ -20,13 +20,6 @@ FASTER, SLOWER = 1.1, 2.0
 and 17 kinds of programs of 100 statements, 274 kernels contain such a one, and 257 of them take as much or more; where
 kernels of any slowness teach, 1,397 of 2,129."""
 
-MARGIN = 0.95
-"""Of what is learned: prices of larger kernels are a few parts in a hundred less where blocks fit a little better."""
-
-LAUNCHES = 4
-"""That a kernel takes at least, to teach anything: what takes a launch and waits for its operands is not slow by what
-it moves."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Known:
@@ -42,9 +35,8 @@ class Least:
     known: dict[int, list[_Known]] = field(default_factory=dict)
 
     def learn(self, kernel: KernelGroup) -> None:
-        none, floor = frozenset[int](), self.costs.floor
-        slowness = kernel.time / max(1, floor(kernel.roots, kernel.loads))
-        if len(kernel.body) > 1 and FASTER <= slowness <= SLOWER and kernel.time >= LAUNCHES * floor(none, none):
+        slowness = kernel.time / max(1, self.costs.floor(kernel.roots, kernel.loads))
+        if len(kernel.body) > 1 and FASTER <= slowness <= SLOWER:
             self.known.setdefault(min(kernel.body), []).append(_Known(kernel, slowness))
 
     def time(self, roots: frozenset[int], body: frozenset[int], loads: frozenset[int]) -> int:
@@ -55,5 +47,5 @@ class Least:
             for part in self.known.get(value, ()):
                 if part.kernel.body <= body:
                     kept = floor(part.kernel.roots & roots, part.kernel.loads & loads)
-                    least = max(least, int(MARGIN * part.slowness * kept))
+                    least = max(least, int(part.slowness * kept))
         return least

@@ -45,6 +45,9 @@ class Trial:
     forbidden: Verdict = LEGAL
 
 
+Part = tuple[frozenset[int], frozenset[int], frozenset[int]]
+"""Roots, body and loads of a kernel that a move makes."""
+
 Entry = tuple[int, int, tuple[int, ...], Kind, tuple[int, ...], int, bool]
 
 
@@ -119,19 +122,18 @@ class Queue:
     def _tried(self, move: Move) -> Trial:
         """The outcome of a move; rules are asked before the price, because they cost nothing."""
         state, price = self.state, self.state.costs.price
-        if not (verdict := self._allowed(move)):
-            return Trial(0, (), verdict)
         parts, kept = self._parts(move), self._kept(move)
+        if not (verdict := self._allowed(parts, kept)):
+            return Trial(0, (), verdict)
         kernels = tuple([KernelGroup(roots, body, loads, price(body, roots, loads)) for roots, body, loads in parts])
         for kernel in kernels:
             if (kernel.body, kernel.roots) not in kept:
                 self._least.learn(kernel)
         return Trial(sum([state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels]), kernels)
 
-    def _allowed(self, move: Move) -> Verdict:
+    def _allowed(self, parts: list[Part], kept: set[Identity]) -> Verdict:
         """Whether the user's wishes let a move make its kernels."""
-        kept = self._kept(move)
-        for roots, body, _ in self._parts(move):
+        for roots, body, _ in parts:
             if (body, roots) not in kept:
                 verdict = self.judge.rules.allows(body, roots)
                 if not verdict:
@@ -142,7 +144,7 @@ class Queue:
         """Kernels that stand already need no second proof."""
         return {(k.body, k.roots) for k in map(self.state.kernels.__getitem__, move.old)}
 
-    def _parts(self, move: Move) -> list[tuple[frozenset[int], frozenset[int], frozenset[int]]]:
+    def _parts(self, move: Move) -> list[Part]:
         """Roots, body and loads of the kernels that a move makes, less the roots that nobody loads any more."""
         state = self.state
         gone = frozenset().union(*[state.kernels[k].roots for k in move.old])
@@ -197,6 +199,10 @@ class Queue:
         return sum([self.state.kernels[k].time for k in move.old]) - sum(
             [self._least.time(*part) for part in self._parts(move)]
         )
+
+    def _vain(self, move: Move, hoped: int) -> Trial:
+        """Of a move that cannot win: what is `hoped`, or the wish against it."""
+        return Trial(hoped, (), self._allowed(self._parts(move), self._kept(move)))
 
     # ------------------------------------------------------------------------------------------------ offers
     def offer(self, kind: Kind, *arguments: int) -> None:
@@ -288,8 +294,8 @@ class Queue:
             move = self._move(kind, arguments)
             if move is None:
                 continue
-            hoped = gain if self._key(move) in self._trials else self.hoped(move)
-            trial = self.weighed(move, gain) if hoped > 0 else Trial(hoped, (), self._allowed(move))
+            hoped = self.hoped(move)
+            trial = self.weighed(move, gain) if hoped > 0 else self._vain(move, hoped)
             verdict = trial.forbidden
             if verdict == SPENT:
                 continue
