@@ -17,8 +17,8 @@ from polyfuse.grouping.partition import KernelGroup
 
 FASTER, SLOWER = 1.1, 2.0
 """Times what its bytes take, between which a kernel teaches what those take that contain it.  Of the benchmark programs
-and 17 kinds of programs of 100 statements, 274 kernels contain such a one, and 257 of them take as much or more; where
-kernels of any slowness teach, 1,397 of 2,129."""
+and 17 kinds of programs of 100 statements, 1,519 kernels contain such a one, and 1,323 of them take as much or more;
+where kernels of any slowness teach, 2,345 of 3,216."""
 
 
 @dataclass(frozen=True, slots=True)
