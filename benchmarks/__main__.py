@@ -17,12 +17,13 @@ from typing import Any
 
 from benchmarks import roofline
 from benchmarks.more import MORE
+from benchmarks.one_read import ONE_READ
 from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, LENGTHS, PROGRAMS
 from benchmarks.wide import WIDE
 
 SETS = {
     **{"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST},
-    **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE, "wide": WIDE},
+    **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE, "wide": WIDE, "one-read": ONE_READ},
 }
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import polyfuse as pf
 from benchmarks.more import MORE
+from benchmarks.one_read import ONE_READ
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
 from benchmarks.wide import WIDE
 
@@ -30,7 +31,7 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE))
+    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ))
 
 
 if __name__ == "__main__":
