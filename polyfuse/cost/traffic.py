@@ -6,6 +6,7 @@ Each constant names the measurement that set it.
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def traffic_of(
     passes: dict[Array, dict[Path, list[Placed]]] = defaultdict(dict)
     touched: dict[tuple[Array, Path], int] = defaultdict(int)
     stretch: dict[Array, float] = defaultdict(lambda: 1.0)
-    in_flight: dict[Path, int] = defaultdict(int)  # passes follow each other
+    in_flight: dict[tuple[Array, Path], int] = defaultdict(int)
     figures: dict[Hashable, tuple[float, int, int]] = {}
     for load in (p for p in schedule.placed if p.role == "load"):
         key = (load.value, load.component)
@@ -75,7 +76,10 @@ def traffic_of(
         stretch[key] = max(stretch[key], granules)
         touched[key, load.path] += moved
         passes[key].setdefault(load.path, []).append(load)
-        in_flight[load.path] += of_thread
+        in_flight[key, load.path] += of_thread
+    coming: dict[Path, int] = defaultdict(int)  # passes follow each other
+    for (key, path), of_thread in in_flight.items():
+        coming[path] += min(of_thread, _of_its_own(scop, schedule, sizes, passes[key][path]))
     boxes: dict[Hashable, float] = {}
     cached = sum(
         [_through_cache(scop, schedule, sizes, passes[key][path], n, boxes) for (key, path), n in touched.items()]
@@ -94,7 +98,20 @@ def traffic_of(
         read += moved
         wasted += int(moved * (stretch[key] - 1.0))
         again += sum(others) if stays else 0
-    return Traffic(read, wasted, again, cached, max(in_flight.values(), default=0), *stores)
+    return Traffic(read, wasted, again, cached, max(coming.values(), default=0), *stores)
+
+
+def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed]) -> int:
+    """Bytes of one array that a thread has on its way in one trip, where others of its block ask for the same."""
+    places = sorted({tuple(e for e in map(_along, p.place) if isinstance(e, Affine)) for p in loads}, key=str)
+    if not places or any(len(place) < len(loads[0].place) for place in places):
+        return sys.maxsize
+    try:
+        extents = enclosing_box(places, sizes.digit, sizes.loops).extents
+    except Unbounded:
+        return sys.maxsize
+    itemsize = scop.dtype(loads[0].value, loads[0].component).itemsize
+    return -(-prod(extents) * itemsize // schedule.threads)
 
 
 def _sweeps(

@@ -19,10 +19,11 @@ from polyfuse.terms import Const, Expr, Index, Inside, Ref, rewrite
 
 
 def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Affine | None:
-    """How many trips of `loop` need no mask of `ops` that speaks of it; None where blocks or masks disagree."""
+    """How many trips of `loop` need no mask of `ops` that speaks of it; None where blocks disagree, or masks by more
+    than a number of elements."""
     inner = {f"${d.name}": d for d in digits if d.kind != "block" and d.name != loop and d.extent.is_constant}
     name = f"${loop}"
-    found: set[Affine] = set()
+    least: dict[tuple[object, int], Affine] = {}
     for condition in masks(ops):
         step = -condition.coefficient(name)
         if step <= 0:
@@ -33,8 +34,17 @@ def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Aff
                 worst = worst.substitute({atom: inner[atom].count - 1 if factor < 0 else 0})
         if any(n.startswith("$") for n in worst.names()):
             return None
-        found.add(worst // step + 1)
-    return found.pop() if len(found) == 1 else None
+        known = least.setdefault((worst.terms, step), worst)
+        least[worst.terms, step] = min(known, worst, key=lambda w: w.constant)
+    if len(least) != 1:
+        return None
+    ((_, step), worst) = least.popitem()
+    return worst // step + 1
+
+
+def disagree(ops: Sequence[ir.Op], loop: str) -> bool:
+    """Whether masks of `ops` that speak of the loop are of several places, as those of neighbours."""
+    return len({condition for condition in masks(ops) if condition.coefficient(f"${loop}")}) > 1
 
 
 def at_trip(ops: Sequence[ir.Op], loop: str, trip: Affine) -> tuple[ir.Op, ...]:

@@ -16,7 +16,7 @@ from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.decide import decided, needed
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
-from polyfuse.lower.peel import at_trip, whole_trips
+from polyfuse.lower.peel import at_trip, disagree, whole_trips
 from polyfuse.lower.reductions import (
     accumulate,
     combine,
@@ -81,7 +81,7 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
         return in_ring(env, nest.digit, extent, body, trips)
-    masks_cost = env.schedule.threads == 1 or _is_narrow(env, nest)
+    masks_cost = env.schedule.threads == 1 or _is_narrow(env, nest) or not env.bordering and disagree(body, nest.digit)
     whole = whole_trips(body, nest.digit, env.schedule.digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]

@@ -25,10 +25,10 @@ from polyfuse.strategies.situation import Situation, loop, mixed, power_above, p
 THREADS = 256
 PAIR = 2
 """Short classes at least: results along one of them, as sums of columns, read each element once in any case."""
-MOST_WORDS, MOST_SHARED, MOST_SHORT = 64, 192, 16
+MOST_WORDS, MOST_SHARED, MOST_SHORT = 96, 192, 16
 """Registers that a thread has for results, that a few threads have for theirs, and elements of a class beside the long
 one.  By the price of an H200, 300 MB of 12 columns take 105 us, 197 in tiles in shared memory; of 16, 213 and 154."""
-IN_FLIGHT = 64
+IN_FLIGHT = 256
 """Bytes that a thread has on its way, where registers are left."""
 
 

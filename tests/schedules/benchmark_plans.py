@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import polyfuse as pf
+from benchmarks.everyday import EVERYDAY
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
@@ -31,7 +32,7 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ))
+    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY))
 
 
 if __name__ == "__main__":

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.everyday import EVERYDAY
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
 from benchmarks.wide import WIDE
 from tests.schedules.benchmark_plans import GOLDEN, plan_of
 
+ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY)
 KNOWN = dict(part.split(" == ", 1) for part in ("\n" + GOLDEN.read_text()).split("\n== ")[1:])
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ], ids=lambda p: p.name)
+@pytest.mark.parametrize("program", ALL, ids=lambda p: p.name)
 def test_a_benchmark_keeps_its_plan(program: Program) -> None:
     """Regenerate with `python -m tests.schedules.benchmark_plans tests/schedules/benchmark_plans.txt`, look at the
     difference, and measure it."""
@@ -22,4 +24,4 @@ def test_a_benchmark_keeps_its_plan(program: Program) -> None:
 
 
 def test_every_plan_has_a_program() -> None:
-    assert set(KNOWN) == {p.name for p in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ)}
+    assert set(KNOWN) == {p.name for p in ALL}
