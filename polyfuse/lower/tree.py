@@ -38,7 +38,7 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
     """The masked body, or several: without masks where the block lies inside, masked at the border."""
     body = lower_items(env, env.schedule.order, ())
     found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
-    if found and env.schedule.threads > 1:
+    if found and env.schedule.block_threads > 1:
         body = needed(lower_items(replace(env, bordering=True), env.schedule.order, ()))
     for inside in reversed(found):
         context = env.context.assuming(at_least_zero(inside))
@@ -81,7 +81,7 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
         return in_ring(env, nest.digit, extent, body, trips)
-    masks_cost = env.schedule.threads == 1 or _is_narrow(env, nest)
+    masks_cost = env.schedule.block_threads == 1 or _is_narrow(env, nest)
     whole = whole_trips(body, nest.digit, env.schedule.digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]
