@@ -100,11 +100,12 @@ class KernelView:
 
     @property
     def grid_text(self) -> str:
-        return product_text(self.grid, derived_names(self.group.scop.program))
+        blocks = product_text(self.grid, derived_names(self.group.scop.program))
+        return f"ceil({blocks} / {self.schedule.packed})" if self.schedule.packed > 1 else blocks
 
     @property
     def threads(self) -> int:
-        return self.schedule.threads
+        return self.schedule.threads * self.schedule.packed
 
     @property
     def guards(self) -> tuple[AnyGuard, ...]:

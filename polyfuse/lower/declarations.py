@@ -104,7 +104,8 @@ def parameters(
 ) -> tuple[ir.Parameter, ...]:
     """Arrays, what blocks leave each other, the flag of faults, then the sizes and the scalars that the body names."""
     arrays, sizes = array_parameters(env, scratch)
-    decoded = grid if env.schedule.grid_scans else grid[:-1]  # several axes are decoded in the kernel; turns wrap
+    counted = env.schedule.grid_scans or env.schedule.packed > 1  # turns wrap, and the last threads have no block
+    decoded = grid if counted else grid[:-1]  # several axes are decoded in the kernel
     wanted = affine_names(body) | names_of(decoded)
     products = {name for name, _ in env.scop.program.derived}  # which the launch evaluates, with grid and shapes
     loads = [op for op in flatten(body) if isinstance(op, ir.Load)]
