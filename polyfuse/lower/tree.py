@@ -74,8 +74,8 @@ def elected(env: Environment, last: Finish) -> list[ir.Op]:
 
 def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
     """The loop; its last trip apart where only that one needs masks and they cost: on a CPU core, where loads are
-    narrow, and where neighbours are read, each with a mask of its own: truths live in a few registers, and the assembler
-    waits for one load before it asks for the next."""
+    narrow, and where neighbours are read, each with a mask of its own: truths live in a few registers, so that the
+    assembler waits for one load before it asks for the next."""
     extent = env.schedule.digit(nest.digit).extent
     body = lower_items(env, nest.items, (*loops, nest.digit))
     if nest.digit in env.schedule.ahead:
