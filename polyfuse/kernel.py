@@ -19,7 +19,6 @@ Digits in `Affine` expressions: ``$b0 $b1 $b2`` are block indices, ``$t`` the th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Union
@@ -414,8 +413,6 @@ class Kernel:
     because hardware limits all axes but the first to 65,535 blocks.  `threads` per block (1 on a CPU).  `cluster`: that
     many blocks of the device make up one block of this kernel: they run together and share the threads evenly, in their
     order; then there is no shared memory but cells, no barrier and no scan, only `Combine`, `Exchange` and `Elect`.
-    `packed`: above 1, blocks have one thread and no memory in common, and so many of them are the threads of one block
-    of the device; threads beyond the last of them do nothing.
     `index_bits`: 32 when every offset was proved to fit.  `header`: lines of the comment that opens the printed kernel.
     `turns`: a counter (i32, zero between launches) from which blocks take their index as they begin, so that the n-th
     of them is block n; empty where no block depends on others.  `notes`: comments by value name.  `members`: kernels
@@ -439,16 +436,11 @@ class Kernel:
     members: tuple[Member, ...] = ()
     cells: tuple[ThreadCells, ...] = ()
     turns: str = ""
-    packed: int = 1
 
     @property
     def block_threads(self) -> int:
         """Threads of one block of the device."""
-        return self.packed if self.packed > 1 else self.threads // self.cluster
-
-    def launched(self, extents: Iterable[int]) -> int:
-        """Blocks of a launch whose grid has these extents; of clusters, how many of them."""
-        return -(-prod(extents) // self.packed)
+        return self.threads // self.cluster
 
     def cell_bytes(self, cells: ThreadCells) -> int:
         """Shared memory that cells take of a block of the device."""

@@ -210,8 +210,6 @@ class KernelSchedule:
     per block whether it lies inside, and leave the masks out there.  `ahead`: loops whose arrays are loaded one trip
     before they are used.  `rings`: loops whose arrays are copied to shared memory, with the trips that it holds: that
     of now and those after it, on their way.  `cells`: what lies in shared memory rather than in registers.
-    `packed`: above 1, so many blocks, of one thread each, are the threads of one block of the device, in their order:
-    none is idle, but in the last one, whatever the extents of block digits.
     `evict_last`: what is read stays in the last-level cache, and what is written leaves it first.  `reuses`:
     pairs (argument, root) where the root is stored into the argument's buffer.
     """
@@ -235,7 +233,6 @@ class KernelSchedule:
     ahead: tuple[str, ...] = ()
     rings: tuple[tuple[str, int], ...] = ()
     cells: Cells | None = None
-    packed: int = 1
     evict_last: bool = False
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -284,7 +281,7 @@ class KernelSchedule:
 
     @property
     def threads(self) -> int:
-        """Threads of one block, which may be a cluster of blocks of the device, or a thread of one."""
+        """Threads of one block, which may be a cluster of blocks of the device."""
         if not self._threads:
             object.__setattr__(self, "_threads", prod([d.count for d in self.of_kind("thread")]))
         return self._threads
@@ -292,7 +289,7 @@ class KernelSchedule:
     @property
     def block_threads(self) -> int:
         """Threads of one block of the device."""
-        return self.packed if self.packed > 1 else self.threads // self.cluster
+        return self.threads // self.cluster
 
 
 def election(digits: Iterable[Digit], along: str) -> tuple[Affine, Affine] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -48,8 +47,6 @@ def run_source(
     """
     check_arguments(kernel, arrays, sizes, scalars)
     grid = tuple(n.evaluate(sizes) for n in kernel.grid)
-    if kernel.packed > 1:  # as the device launches it
-        kernel, grid = replace(kernel, threads=kernel.packed, packed=1), (kernel.launched(grid),)
     pointers, write_back = _pointers(kernel, arrays, sizes, checks)
     arguments: list[object] = []
     for p in kernel.parameters:

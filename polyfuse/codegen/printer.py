@@ -35,9 +35,9 @@ from polyfuse.codegen.language import dtype_text
 from polyfuse.codegen.literals import literal
 from polyfuse.codegen.names import Namer, function_name
 from polyfuse.codegen.statements import Assign, Branch, Effect, Loop, Statement, lines
-from polyfuse.codegen.symbols import counted_blocks, packed_block, symbol_table, with_bases
+from polyfuse.codegen.symbols import symbol_table, with_bases
 from polyfuse.codegen.tiles import Layout, TileTable
-from polyfuse.codegen.tree import Binary, Call, Items, Literal, Name, Node, text
+from polyfuse.codegen.tree import Call, Items, Literal, Name, Node, text
 from polyfuse.kernel import (
     ArrayParameter,
     AsyncCopy,
@@ -149,11 +149,7 @@ def _operations(
     indices = with_bases(Indices(symbol_table(kernel, names, namer, first)), kernel, memory)
     expressions = Expressions(kernel, value_types(kernel), indices, values, scalars, _has_cuts(kernel.body))
     printer = _Printer(kernel, expressions.types, expressions, Linearizer(expressions, memory), names, tiles)
-    body = printer.block(kernel.body)
-    if kernel.packed > 1:
-        is_block = Binary("<", packed_block(kernel), counted_blocks(kernel, indices))
-        body = (Branch(is_block, body, ()),)
-    return (*_policies(kernel, names), *body)
+    return (*_policies(kernel, names), *printer.block(kernel.body))
 
 
 def _policies(kernel: Kernel, names: dict[str, str]) -> list[Statement]:
@@ -338,7 +334,7 @@ class _Printer:
         axis = self._axis(op.slot) if op.slot else None
         arguments = (
             self._over(op.value, varying),
-            *(Literal(v) for v in (axis, op.bits, self.kernel.block_threads, op.exclusive, op.reverse)),
+            *(Literal(v) for v in (axis, op.bits, self.kernel.threads, op.exclusive, op.reverse)),
         )
         return Call(f"scan_{op.monoid}", arguments)
 

@@ -57,9 +57,9 @@ def _block_symbols(
     """Block indices.  Grids of several axes launch as one (`kernel.Kernel.grid`): axis 0 runs fastest."""
     block: Node = Call("block", (Literal(0), *([Literal(kernel.cluster)] if kernel.cluster > 1 else [])))
     if turns is not None:
-        block = Hoist(Call("in_turn", (turns, counted_blocks(kernel, Indices(sizes)))), "turn", always=True)
-    if kernel.packed > 1:
-        block = packed_block(kernel)
+        extents = [Indices(sizes).tree(extent) for extent in kernel.grid if extent != Affine.of(1)]
+        blocks = reduce(lambda left, right: Binary("*", left, right), extents) if extents else Literal(1)
+        block = Hoist(Call("in_turn", (turns, blocks)), "turn", always=True)
     if first is not None:
         block = Hoist(Binary("-", block, first), "b", always=True)
     if len(kernel.grid) == 1:
@@ -77,18 +77,6 @@ def _block_symbols(
         table[f"$b{axis}"] = Symbol(Hoist(Binary("%", rest, count), f"b{axis}", always=True), SCALAR, 1)
         rest = Binary("//", rest, count)
     return table
-
-
-def packed_block(kernel: Kernel) -> Node:
-    """The number of the block that a thread of the device is."""
-    before = Binary("*", Literal(kernel.packed), Call("block", (Literal(0),)))
-    return Hoist(Binary("+", before, _thread(kernel)), "b", always=True)
-
-
-def counted_blocks(kernel: Kernel, indices: Indices) -> Node:
-    """How many blocks a kernel has."""
-    extents = [indices.tree(extent) for extent in kernel.grid if extent != Affine.of(1)]
-    return reduce(lambda left, right: Binary("*", left, right), extents) if extents else Literal(1)
 
 
 def _thread(kernel: Kernel) -> Node:

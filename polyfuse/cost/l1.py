@@ -207,8 +207,10 @@ def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: 
 
 
 def idle_in_rows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
-    """The share of the threads whose places no row has."""
+    """The share of the threads of an elementwise kernel whose places no row has."""
     stores = [p for p in schedule.placed if p.role == "store" and len(p.place) > 1]
+    if schedule.strategy != "pointwise":
+        return 0.0
     return 1.0 - min([_inside(scop, store, sizes) for store in stores], default=1.0)
 
 

@@ -26,7 +26,6 @@ from polyfuse.cost.counts import (
 )
 from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.middle import chosen, decided, of_the_middle
-from polyfuse.cost.packed import as_threads
 from polyfuse.cost.phases import (
     PHASES,
     afar,
@@ -112,10 +111,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     """The predicted cost of one kernel at the hinted sizes."""
     if target.kind == "cpu":
         return cost_cpu.price(scop, schedule, target, hints)
-    blocks = Sizes(schedule, hints).product(frozenset(d.name for d in schedule.of_kind("block"))) * schedule.cluster
-    blocks = -(-blocks // schedule.packed)
-    schedule = as_threads(schedule, hints)
     sizes = Sizes(schedule, hints)
+    blocks = sizes.product(frozenset(sizes.extent), ("block",)) * schedule.cluster
     shared = box_bytes(scop, schedule)
     registers, spilled = _registers(scop, schedule, target, sizes)
     occupancy = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), shared)
@@ -206,27 +203,8 @@ def _fill(
         stores = [p for p in stores if any(sizes.kind[name] == "loop" for name, _ in p.path)]
     leaving = sum(bytes_of_thread(scop, p, sizes) for p in stores)
     least = 0 if loops and in_flight else LEAST_IN_FLIGHT
-    idle = idle_in_rows(scop, schedule, sizes) if schedule.strategy == "columns" else 0.0
-    at_work = threads * (1.0 - idle) or threads  # none: of an empty array
-    flying = at_work * max(least, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
-    if loops and stores and runs_in_threads(scop, schedule):
-        return _in_waves(target, blocks, resident, flying)
-    return _filled(target, resident, flying)
-
-
-def _in_waves(target: Target, blocks: int, resident: int, flying: float) -> float:
-    """The same where all blocks take as long, and those of the last wave have the device to themselves.  On an H200,
-    prefixes along the middle of 512 x 512 x 513 float32 in blocks of 256 threads for 256, 256 and 1 columns, 1.94 waves
-    of which a third has nothing to do: 466 us, where memory needs 251."""
-    last = blocks % resident
-    taken = (blocks - last) / _filled(target, resident, flying)
-    return blocks / (taken + last / _filled(target, last, flying) if last else taken)
-
-
-def _filled(target: Target, resident: int, flying: float) -> float:
-    """The share of the bandwidth that so many blocks fill, each of which has `flying` bytes on their way."""
-    share = resident * flying / (target.bandwidth * target.latency)
-    return min(1.0, PULL * min(1.0, resident / target.processors), share)
+    flying = resident * threads * max(least, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
+    return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
 
 
 def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
@@ -282,8 +260,7 @@ def _terms(
     elif schedule.of_kind("loop") and not schedule.rings and not schedule.ahead:
         slack = max(1.0, PULL * busy)  # of a processor that has no more than its share to load
         memory += compute / slack / max(1.0, resident / target.processors) ** EXPOSED
-    if schedule.strategy == "pointwise":
-        memory *= 1 + IDLE * idle_in_rows(scop, schedule, sizes)
+    memory *= 1 + IDLE * idle_in_rows(scop, schedule, sizes)
     if not schedule.shared:  # what is staged is spread over trips
         compute += 2 * target.warp * accesses / (target.flops * busy)
         compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)

@@ -343,13 +343,6 @@ axis of 64 x 512 x 4096 in pieces of 128 bytes takes 278 us on an H200, in piece
 32 x 100 x 30000 209 and of 64 x 2048 x 1024 391, where their bytes take 259, 259, 187 and 259."""
 
 
-def _bytes_of_vector(schedule: KernelSchedule, move: Placed, itemsize: int) -> int:
-    """Bytes of the neighbours along a row that a thread moves at once."""
-    last = move.place[-1] if move.place else None
-    slots = [d.count for d in schedule.of_kind("slot") if isinstance(last, Affine) and f"${d.name}" in last.names()]
-    return itemsize * prod(slots)
-
-
 HELD_APART = 1.0
 """What it adds to the reads of clusters besides: group norms of 168 MB, channels last, 10 to 32 of them a group, take
 135 to 148 us on an H200 in pieces of 64 and 128 bytes, 148 to 198 of 40; in whole planes 95."""
@@ -367,8 +360,6 @@ def _scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Size
     itemsize = scop.dtype(store.value, store.component).itemsize
     piece = _run(store.place[-1], schedule, schedule.threads) * itemsize
     pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints)) * itemsize
-    if schedule.packed > 1:  # whose threads go on in the next row
-        piece = max(piece, min(pitch, _bytes_of_vector(schedule, store, itemsize) * schedule.packed))
     if piece >= min(SCATTERED[-1][0], pitch):
         return 0.0
     rows = {name[1:] for e in store.place[:-1] if isinstance(e, Affine) for name in e.names()}

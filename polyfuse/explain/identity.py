@@ -149,7 +149,6 @@ def _kernel_key(schedule: KernelSchedule, values: Mapping[int, bytes], sizes: Si
         sorted(values[b.value] for b in schedule.shared),
         sorted(sizes.guard(g) for g in schedule.guards),
         (schedule.minimum_blocks, schedule.cluster, schedule.border, schedule.ahead, schedule.rings, _cells(schedule)),
-        schedule.packed,
         schedule.evict_last,
     )
 

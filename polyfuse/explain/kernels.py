@@ -100,12 +100,11 @@ class KernelView:
 
     @property
     def grid_text(self) -> str:
-        blocks = product_text(self.grid, derived_names(self.group.scop.program))
-        return f"ceil({blocks} / {self.schedule.packed})" if self.schedule.packed > 1 else blocks
+        return product_text(self.grid, derived_names(self.group.scop.program))
 
     @property
     def threads(self) -> int:
-        return self.schedule.threads * self.schedule.packed
+        return self.schedule.threads
 
     @property
     def guards(self) -> tuple[AnyGuard, ...]:

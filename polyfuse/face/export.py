@@ -156,7 +156,6 @@ def _launch(plan: Plan, launch: Launch) -> list[str]:
     (grid, *more) = kernel.grid
     whole = named.get(str(grid)) if not more else None
     blocks = _total(whole) if whole is not None else " * ".join(f"({_python(n, products)})" for n in kernel.grid)
-    blocks = f"-(-({blocks}) // {kernel.packed})" if kernel.packed > 1 else blocks
     buffers = [b.name for b in _buffers(plan)]
     return [
         "        ExportedLaunch(",

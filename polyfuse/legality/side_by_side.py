@@ -37,9 +37,6 @@ def alike(scop: Scop, members: Members) -> Verdict:
         if other.cluster > 1:
             sentence = f"{other.name} runs in clusters of {other.cluster} blocks, which are a launch of their own"
             return illegal(Hazard.CAPACITY, sentence, rule="alike")
-        if other.packed > 1:
-            sentence = f"blocks of {other.name} are threads of blocks of the device, which are a launch of their own"
-            return illegal(Hazard.CAPACITY, sentence, rule="alike")
         if other.cells is not None:
             sentence = f"{other.name} keeps values in shared memory of its threads, which is a launch of its own"
             return illegal(Hazard.CAPACITY, sentence, rule="alike")

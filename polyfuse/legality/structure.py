@@ -17,7 +17,7 @@ from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 def executed(proof: Proof) -> Verdict:
     """The first fault found by the checks below, in their order.  No check is asked for a second one: behind a fault it
     takes for granted that there was none."""
-    layout = (_digits, _cluster, _packed, _ahead, _rings, apart, _tree, _paths)
+    layout = (_digits, _cluster, _ahead, _rings, apart, _tree, _paths)
     for check in (*layout, _finishes, _combinations, _prefixes, _places, _boxes):
         for hazard, sentence in check(proof):
             return illegal(hazard, sentence, rule="executed")
@@ -72,23 +72,6 @@ def _cluster(proof: Proof) -> Iterator[Fault]:
         statement = proof.statement(placed)
         if statement is not None and statement.scanned is not None:
             yield Hazard.COMBINE, f"the prefix {placed.name} would cross the {cluster} blocks of a cluster"
-
-
-def _packed(proof: Proof) -> Iterator[Fault]:
-    """Blocks that are threads of a block of the device have nothing in common with each other, and one thread each."""
-    schedule = proof.schedule
-    if schedule.packed == 1:
-        return
-    if schedule.packed < 1:
-        yield Hazard.CAPACITY, f"{schedule.packed} blocks are no threads of a block of the device"
-    if schedule.threads > 1 or schedule.cluster > 1:
-        yield Hazard.CAPACITY, f"a block of {schedule.threads} threads is no thread of a block of the device"
-    if schedule.shared or schedule.cells is not None or schedule.rings:
-        yield Hazard.SCOPE, f"{schedule.name} keeps values in shared memory of blocks that are threads of the device's"
-    if any(item == BARRIER for item, _ in _walk(schedule.order, ())):
-        yield Hazard.BARRIER, "a barrier would meet other blocks, which are threads of the same block of the device"
-    if schedule.grid_combine or schedule.grid_scans:
-        yield Hazard.COMBINE, f"blocks of {schedule.name}, which are threads of the device's, hand nothing on"
 
 
 def _ahead(proof: Proof) -> Iterator[Fault]:

@@ -50,7 +50,7 @@ def interiors(
         if not needed:
             break  # all blocks agree
         found[frozenset(inside)] = needed
-    return list(found.values())[: MOST if schedule.block_threads > 1 else 1]
+    return list(found.values())[: MOST if schedule.threads > 1 else 1]
 
 
 def _agreeing(conditions: Iterable[Affine], block: Mapping[str, int], schedule: KernelSchedule) -> list[Affine]:

@@ -104,8 +104,7 @@ def parameters(
 ) -> tuple[ir.Parameter, ...]:
     """Arrays, what blocks leave each other, the flag of faults, then the sizes and the scalars that the body names."""
     arrays, sizes = array_parameters(env, scratch)
-    counted = env.schedule.grid_scans or env.schedule.packed > 1  # turns wrap, and the last threads have no block
-    decoded = grid if counted else grid[:-1]  # several axes are decoded in the kernel
+    decoded = grid if env.schedule.grid_scans else grid[:-1]  # several axes are decoded in the kernel; turns wrap
     wanted = affine_names(body) | names_of(decoded)
     products = {name for name, _ in env.scop.program.derived}  # which the launch evaluates, with grid and shapes
     loads = [op for op in flatten(body) if isinstance(op, ir.Load)]

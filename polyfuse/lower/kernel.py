@@ -91,7 +91,6 @@ def lower(
         index_bits=index_bits,
         minimum_blocks=schedule.minimum_blocks,
         cluster=schedule.cluster,
-        packed=schedule.packed,
         notes=source_notes(scop, schedule),
         turns=TURNS if schedule.grid_scans else "",
     )

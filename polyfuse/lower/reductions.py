@@ -232,7 +232,7 @@ def taken(env: Environment, placed: Placed, dtype: DType) -> Expr:
 def vector_lanes(env: Environment, placed: Placed, statement: Statement) -> str:
     """Name of the partial results of each vector lane, which a CPU core combines after the loop; else empty."""
     along_vector = env.slots[-1:] and env.slots[-1].name in summed_over(env, placed)
-    single = len(statement.dtypes) == 1 and env.schedule.block_threads == 1
+    single = len(statement.dtypes) == 1 and env.schedule.threads == 1
     return f"{placed.name}.lanes" if along_vector and single else ""
 
 

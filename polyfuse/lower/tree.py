@@ -38,7 +38,7 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
     """The masked body, or several: without masks where the block lies inside, masked at the border."""
     body = lower_items(env, env.schedule.order, ())
     found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
-    if found and env.schedule.block_threads > 1:
+    if found and env.schedule.threads > 1:
         body = needed(lower_items(replace(env, bordering=True), env.schedule.order, ()))
     for inside in reversed(found):
         context = env.context.assuming(at_least_zero(inside))
@@ -73,17 +73,15 @@ def elected(env: Environment, last: Finish) -> list[ir.Op]:
 
 
 def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
-    """The loop; its last trip apart where only that one needs masks and they cost: on a CPU core, where loads are
-    narrow, and where neighbours are read, each with a mask of its own: truths live in a few registers, so that the
-    assembler waits for one load before it asks for the next."""
+    """The loop; its last trip apart where only that one needs masks and they cost: on a CPU core, and where loads are
+    narrow."""
     extent = env.schedule.digit(nest.digit).extent
     body = lower_items(env, nest.items, (*loops, nest.digit))
     if nest.digit in env.schedule.ahead:
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
         return in_ring(env, nest.digit, extent, body, trips)
-    masks_cost = env.schedule.block_threads == 1 or _is_narrow(env, nest)
-    masks_cost = masks_cost or not env.bordering and disagree(body, nest.digit)
+    masks_cost = env.schedule.threads == 1 or _is_narrow(env, nest) or not env.bordering and disagree(body, nest.digit)
     whole = whole_trips(body, nest.digit, env.schedule.digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]

@@ -107,7 +107,6 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
         ahead=proposal.ahead,
         rings=proposal.rings,
         cells=waiting_in_cells(group, placed, digits, proposal.cells),
-        packed=proposal.packed,
     )
 
 

@@ -47,7 +47,7 @@ def _is_chain(schedule: KernelSchedule, placed: Placed, statement: Statement) ->
 def _is_in_one_thread(schedule: KernelSchedule, over: set[str]) -> bool:
     """Whether a thread, one of several, sums its registers alone; what waits in cells is summed in parts."""
     alone = bool(over) and over <= {d.name for d in schedule.of_kind("slot")}
-    return alone and schedule.block_threads > 1 and schedule.cells is None
+    return alone and schedule.threads > 1 and schedule.cells is None
 
 
 def _is_product(producer: object, statement: Statement) -> bool:

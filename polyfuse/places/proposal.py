@@ -93,4 +93,3 @@ class Proposal:
     ahead: tuple[str, ...] = ()  # loops whose arrays are loaded one trip before they are used
     rings: tuple[tuple[str, int], ...] = ()  # loops whose arrays are copied to shared memory, which holds so many trips
     cells: tuple[str, int] | None = None  # a slot, and from which place of it on values wait in shared memory
-    packed: int = 1  # blocks, of one thread each, that are the threads of one block of the device

@@ -69,7 +69,6 @@ def _arrays(scop: Scop, chosen: list[Choice]) -> Iterator[Shape]:
     yield from (scop.shape(value) for value in sorted(touched))
     for choice in chosen:
         yield from _shares(choice)
-        yield from _packed(choice)
 
 
 def _shares(choice: Choice) -> Iterator[Shape]:
@@ -79,13 +78,6 @@ def _shares(choice: Choice) -> Iterator[Shape]:
     for placed in (p for p in schedule.placed if p.role == "partial"):
         along = next(g.digit for g in schedule.grid_combine if g.reduction == placed.providers[0])
         yield _in_full((schedule.digit(along).extent, *scop.shape(placed.value)), scop)
-
-
-def _packed(choice: Choice) -> Iterator[Shape]:
-    """What threads number where each of them is a block."""
-    assert choice.schedule is not None and choice.group is not None
-    if choice.schedule.packed > 1:
-        yield _in_full(tuple(d.extent for d in reversed(choice.schedule.of_kind("block"))), choice.group.scop)
 
 
 def _extents(chosen: list[Choice]) -> Iterator[Shape]:

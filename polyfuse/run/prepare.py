@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -302,7 +303,7 @@ def _launch(launch: Launch, kernel: Compiled, call: Call, values: _Values, devic
         return None
     constants = tuple(values.constant(binding, call) for binding in launch.bindings)
     varying = [binding for binding, known in zip(launch.bindings, constants, strict=True) if known is None]
-    bound = Bound(launch, launch.kernel.launched(extents), constants, numbers, device)
+    bound = Bound(launch, math.prod(extents), constants, numbers, device)
     return KernelLaunch.of(kernel, bound, tuple(map(values.slot, varying)))
 
 

@@ -70,7 +70,7 @@ def _spilling(ready: Ready, known: Mapping[Signature, float]) -> dict[Signature,
 def spill_seconds(spilled: int, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> float:
     """Seconds in which the threads of a kernel write and read `spilled` bytes each, in every trip."""
     sizes = Sizes(schedule, hints)
-    threads = schedule.threads * sizes.product(sizes.blocks_of)
+    threads = schedule.block_threads * schedule.cluster * sizes.product(sizes.blocks_of)
     trips = max([sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in schedule.placed], default=1)
     return 2 * spilled * threads * trips / _bandwidth(spilled, schedule, target)
 

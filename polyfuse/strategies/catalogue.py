@@ -14,7 +14,6 @@ from polyfuse.strategies.held import held
 from polyfuse.strategies.in_order import in_order
 from polyfuse.strategies.in_thread import in_thread
 from polyfuse.strategies.one_pass import one_pass
-from polyfuse.strategies.packed_columns import packed_columns
 from polyfuse.strategies.pairs import pairs
 from polyfuse.strategies.pixel_tiles import pixel_tiles
 from polyfuse.strategies.pixels import pixels
@@ -46,7 +45,6 @@ STRATEGIES = (
     window_sums,  # all of what neighbouring elements give, as the residual of a stencil
     groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have
-    packed_columns,  # columns of planes, each in a thread, where rows are no whole number of blocks
     in_order,  # long scans of few rows, from block to block
     one_pass,  # results along both dimensions of a matrix
     row_tiles,  # products with a small matrix, and sums along their rows

@@ -98,9 +98,8 @@ def _kernel(costs: ProgramCosts, step: StepText, sets: Sets) -> KernelGroup:
     verdict = prove(choice.group.scop, choice.schedule, atomics=costs.options.atomics)
     if not verdict:
         raise refused(step, verdict)
-    threads = choice.schedule.threads * choice.schedule.packed
-    if step.threads and threads != step.threads:
-        sentence = f"the block has {threads} threads, not {step.threads}"
+    if step.threads and choice.schedule.threads != step.threads:
+        sentence = f"the block has {choice.schedule.threads} threads, not {step.threads}"
         raise refused(step, illegal(Hazard.STEERING, sentence, rule="steering"))
     costs.choices[(sets.body, sets.roots)] = choice
     return KernelGroup(sets.roots, sets.body, sets.loads, choice.cost.picoseconds)
@@ -124,7 +123,7 @@ def _choice(costs: ProgramCosts, step: KernelText, sets: Sets) -> Choice:
     for parameters in (tiles, dict(step.parameters)):  # unasked first: what is asked for may change others
         stated = (step.strategy, tuple(sorted(parameters.items())))
         found = choose(unasked, name=step.name, max_registers=most, stated=stated)
-        if found.schedule is not None and step.threads in (0, found.schedule.threads * found.schedule.packed):
+        if found.schedule is not None and step.threads in (0, found.schedule.threads):
             return found
     return choose(situation, name=step.name, max_registers=most, strategy=step.strategy)
 

@@ -27,9 +27,7 @@ _NESTED = ("body", "orelse")
 def kernel_text(kernel: Kernel) -> str:
     """The launch, its parameters, digits, slots, buffers and operations; members of one launch one by one."""
     grid = " x ".join(map(size_text, kernel.grid))
-    packed = f" packed {kernel.packed}" if kernel.packed > 1 else ""
-    head = f"kernel {kernel.name}: threads {kernel.threads}{packed}, grid {grid}, {kernel.index_bits}-bit indices"
-    lines = [head]
+    lines = [f"kernel {kernel.name}: threads {kernel.threads}, grid {grid}, {kernel.index_bits}-bit indices"]
     declared = (*kernel.parameters, *kernel.digits, *kernel.slots, *kernel.shared, *kernel.cells)
     lines += [f"  {_line(part)}" for part in declared]
     lines += _operations(kernel.body, "  ")

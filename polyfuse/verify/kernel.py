@@ -135,7 +135,6 @@ class _Verifier:
         if not kernel.grid:
             self.refuse("a grid needs an axis")
         self._check_cluster()
-        self._check_packed()
         if not 1 <= kernel.block_threads <= MAX_THREADS:
             self.refuse(f"a block has 1 to {MAX_THREADS} threads, not {kernel.block_threads}")
         if kernel.index_bits not in (32, 64):
@@ -163,22 +162,9 @@ class _Verifier:
         if kernel.shared:
             self.refuse(f"{kernel.shared[0].name} is shared by a block, of which the cluster has {kernel.cluster}")
 
-    def _check_packed(self) -> None:
-        """Blocks that are threads of one block of the device have one thread, and nothing in common."""
-        kernel = self.kernel
-        if kernel.packed == 1:
-            return
-        if kernel.threads > 1 or kernel.cluster > 1:
-            self.refuse(f"a block of {kernel.threads} threads is no thread of a block of the device")
-        if kernel.shared or kernel.cells or kernel.turns or kernel.members:
-            self.refuse("blocks that are threads of one block of the device have no memory in common, nor an order")
-        if _meets(kernel.body):
-            self.refuse("blocks that are threads of one block of the device do not meet")
-
     def _check_memories(self) -> None:
         scope = Scope({}, self.sizes, self.refuse)
-        decoded = self.kernel.grid if self.kernel.packed > 1 else self.kernel.grid[:-1]
-        for extent in decoded:  # several axes launch as one, which the kernel takes apart
+        for extent in self.kernel.grid[:-1]:  # several axes launch as one, which the kernel takes apart
             scope.affine(extent)
         for p in self.kernel.parameters:
             if not isinstance(p, ArrayParameter):
@@ -492,13 +478,6 @@ def _combines(body: Sequence[Op]) -> bool:
     """Whether threads combine what they have."""
     inside = [part for op in body for part in _parts(op)]
     return any(isinstance(op, (Combine, Exchange, Scan, Carry)) for op in body) or any(map(_combines, inside))
-
-
-def _meets(body: Sequence[Op]) -> bool:
-    """Whether threads wait for each other, or leave something to each other."""
-    inside = [part for op in body for part in _parts(op)]
-    kinds = (Barrier, Elect, Leave, Carry, AsyncCopy, CommitCopies, WaitCopies, Combine, Exchange)
-    return any(isinstance(op, kinds) or isinstance(op, Scan) and op.bits for op in body) or any(map(_meets, inside))
 
 
 def _parts(op: Op) -> tuple[tuple[Op, ...], ...]:

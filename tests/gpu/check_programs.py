@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -211,8 +212,8 @@ def printed_checks() -> Iterator[Check]:
             case.expected,
             tolerance=max(case.tolerance, 1e-5),
             floor=1.0,
-            threads=kernel.block_threads,
-            grid=(kernel.launched(extent.evaluate(case.sizes) for extent in kernel.grid),),  # as one axis
+            threads=kernel.threads,
+            grid=(math.prod(extent.evaluate(case.sizes) for extent in kernel.grid),),  # launched as one axis
             values={**case.sizes, **case.scalars, **packed},
             index_bits=kernel.index_bits,
             printed=kernel.parameters,

@@ -58,7 +58,7 @@ def test_a_block_that_runs_through_odd_columns_stores_long_pieces_of_rows() -> N
     plan = pf.jit(columns).plan(pf.spec("f32[L~500, N~601, M~403]"), target="h200")
     (kernel,) = plan.kernels
     tile = dict(kernel.schedule.parameters)
-    assert (tile["packed"], tile["vector"], tile["unroll"]) == (256, 1, 8), tile
+    assert (tile["lanes"], tile["vector"], tile["unroll"]) == (256, 1, 8), tile
     assert_legal(plan)
     x = np.random.default_rng(3).integers(-9, 9, (2, 21, 403)).astype(np.float32)
     (found,) = run_plan(plan, [x])
