@@ -312,7 +312,7 @@ EVERYDAY: tuple[Program, ...] = (
     Program("products of pairs", products_of_pairs, (matrix(_N, 2), matrix(_N, 2))),
     Program("butterfly", butterfly, (matrix(8192, 8191),)),
     Program("three powers", powers, (vector(_N * 2),)),
-    Program("great circles", great_circles, (vector(_N),) * 4, LOOSE),
+    Program("great circles", great_circles, (vector(_N),) * 4, 1e-3),
     Program("distances of 8192 and 8000 points", between_points, (matrix(8192, 3), matrix(8000, 3))),
     Program("means of nine neighbours", smooth, (vector(1 << 26),)),
     Program("product a thousand apart", lagged, (vector(1 << 26),), 1e-2),

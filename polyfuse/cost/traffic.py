@@ -104,7 +104,7 @@ def traffic_of(
 def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed]) -> int:
     """Bytes of one array that a thread has on its way in one trip, where others of its block ask for the same."""
     places = sorted({tuple(e for e in map(_along, p.place) if isinstance(e, Affine)) for p in loads}, key=str)
-    if not places or any(len(place) < len(loads[0].place) for place in places):
+    if len(loads) == 1 or any(len(place) < len(loads[0].place) for place in places):
         return sys.maxsize
     try:
         extents = enclosing_box(places, sizes.digit, sizes.loops).extents

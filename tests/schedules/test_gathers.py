@@ -95,6 +95,15 @@ def test_neighbours_share_one_test_of_their_index() -> None:
     assert "CELL" in check and "CELL = Tile((1, 1), (0, 0))" in plan.source()
 
 
+def test_rows_of_a_table_have_one_position_for_their_elements() -> None:
+    """A flat walk has one for each: 170 us of an H200 instead of 91."""
+    plan = pf.jit(lambda table, i: table[i] * 2).plan(
+        pf.spec("bf16[V~50000, 300]"), pf.spec("i64[K~300000]"), target="h200"
+    )
+    (kernel,) = plan.kernels
+    assert (kernel.strategy, kernel.parameters["vector"]) == ("pointwise", 4)
+
+
 def test_what_is_computed_alone_keeps_its_name() -> None:
     def looked_up(x, i, y):
         e = np.exp(x)

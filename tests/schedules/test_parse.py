@@ -196,7 +196,7 @@ def test_a_plan_is_no_text() -> None:
         ("column sum", r"lanes=\d+ unroll=4", "lanes=16 unroll=2"),
         ("cumulative", "vector=4", "vector=2"),
         ("short rows", "chunks=4", "chunks=8"),
-        ("smooth", "unroll=1", "unroll=2"),
+        ("smooth", "rows=4", "rows=2"),
     ],
 )
 def test_other_tiles_compute_the_same(name: str, old: str, new: str) -> None:
