@@ -10,6 +10,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.dtypes import DType, bool_
 from polyfuse.expr import Call, DataIndex, IndexEntry, Node, Program
+from polyfuse.rewrites.equal_parts import stacked
 from polyfuse.rewrites.refinement import relabelled
 from polyfuse.scalars import RECURRENCE
 from polyfuse.scatters.operands import index_operands, narrow_updates
@@ -47,7 +48,8 @@ class _Builder:
         self.statements: list[AnyStatement] = []
         self.of_node: dict[bytes, int] = {}
         self.used_names: dict[str, int] = {}
-        self.finer = {node.digest: relabelled(node) for node in program.outputs}
+        read = {o.digest for node in expr.topological(program.outputs) for o in expr.operands_of(node)}
+        self.finer = {n.digest: relabelled(n if n.digest in read else stacked(n)) for n in program.outputs}
         self.names, self.sources = dict(program.names), dict(program.sources)
         for digest, finer in self.finer.items():  # what is stored for an output is called like it
             if digest in program.names:
@@ -57,7 +59,7 @@ class _Builder:
         for position, argument in enumerate(program.arguments):
             if not argument.is_scalar:
                 self._input(expr.input_(position, argument.shape, argument.dtype), argument.path)
-        for node in expr.topological(program.outputs):
+        for node in expr.topological([self.finer[n.digest] for n in program.outputs]):
             self._visit(node)
 
     def outputs(self) -> tuple[int, ...]:

@@ -1,0 +1,66 @@
+"""Outputs joined from equal parts that are computed from the same arrays: stored as the stack of these.
+
+    y = concatenate([a + b, a - b])        ->    y[k, i] = a[i] + b[i] where k = 0, else a[i] - b[i]
+
+A stack in row-major order is in memory what its parts are one behind the other.  Who computes an element of all parts
+reads a and b once; one part behind the other, they come from memory again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyfuse import expr
+from polyfuse.affine import ONE, Affine, dimension
+from polyfuse.expr import Node
+from polyfuse.rewrites.stacks import MOST
+
+NEAR = frozenset(1 << k for k in range(10))
+"""Elements of parts along rows whose places a thread has in all parts of a row as they lie (`strategies.pointwise`)."""
+
+
+def stacked(node: Node) -> Node:
+    """What to store for an output: the stack of its parts, if these are equal and share what they are computed from;
+    else `node` itself."""
+    if not isinstance(node, expr.Region) or not 2 <= len(node.pieces) <= MOST:
+        return node
+    count, along = len(node.pieces), _along(node)
+    if along < 0 or not _share([piece.source for piece in node.pieces]):
+        return node
+    extent = node.pieces[0].where[0] + dimension(along) + 1
+    if along == node.rank - 1 and extent.is_constant and extent.constant in NEAR:
+        return node
+    at = {f"%{d}": dimension(d + (d > along)) for d in range(node.rank)}
+    pieces = []
+    for k, piece in enumerate(node.pieces):
+        at[f"%{along}"] = dimension(along + 1) + extent * k
+        where = (k - dimension(along),) if k < count - 1 else ()
+        pieces.append(expr.Piece(where, piece.source, tuple([entry.substitute(at) for entry in piece.index])))
+    shape = [*node.shape[:along], Affine.of(count), extent, *node.shape[along + 1 :]]
+    return expr.region(shape, pieces)
+
+
+def _along(node: expr.Region) -> int:
+    """The dimension along which equal parts lie one behind the other, none of them of one element; -1 if none does."""
+    conditions = [piece.where for piece in node.pieces]
+    if conditions[-1] or any(len(where) != 1 for where in conditions[:-1]):
+        return -1
+    for d in range(node.rank):
+        extent = conditions[0][0] + dimension(d) + 1
+        equal = all(where[0] == extent * (k + 1) - 1 - dimension(d) for k, where in enumerate(conditions[:-1]))
+        if equal and node.shape[d] == extent * len(conditions) and extent != ONE:
+            return d
+    return -1
+
+
+def _share(parts: Sequence[Node]) -> bool:
+    """Whether two of the parts are computed from one array."""
+    known: set[bytes] = set()
+    for part in parts:
+        if isinstance(part, (expr.Input, expr.View)) or not part.rank:
+            continue
+        arrays = {n.digest for n in expr.topological([part]) if isinstance(n, expr.Input) and n.rank}
+        if not known.isdisjoint(arrays):
+            return True
+        known |= arrays
+    return False
