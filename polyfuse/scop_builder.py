@@ -30,6 +30,15 @@ def build_scop(program: Program) -> Scop:
     return Scop(program, scop.statements, outputs, {k: tuple(v) for k, v in readers.items()})
 
 
+def _shared(program: Program) -> set[bytes]:
+    """The nodes that several others read, or one that is an output too."""
+    once, found = {node.digest for node in program.outputs}, set[bytes]()
+    for node in expr.topological(program.outputs):
+        for operand in {o.digest for o in expr.operands_of(node)}:
+            (found if operand in once else once).add(operand)
+    return found
+
+
 class _Body:
     """The reads collected while a body is written."""
 
@@ -48,8 +57,8 @@ class _Builder:
         self.statements: list[AnyStatement] = []
         self.of_node: dict[bytes, int] = {}
         self.used_names: dict[str, int] = {}
-        read = {o.digest for node in expr.topological(program.outputs) for o in expr.operands_of(node)}
-        self.finer = {n.digest: relabelled(n if n.digest in read else stacked(n)) for n in program.outputs}
+        shared = _shared(program)
+        self.finer = {node.digest: relabelled(stacked(node, shared)) for node in program.outputs}
         self.names, self.sources = dict(program.names), dict(program.sources)
         for digest, finer in self.finer.items():  # what is stored for an output is called like it
             if digest in program.names:

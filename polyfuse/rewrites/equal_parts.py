@@ -8,7 +8,7 @@ reads a and b once; one part behind the other, they come from memory again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine, dimension
@@ -19,17 +19,34 @@ NEAR = frozenset(1 << k for k in range(10))
 """Elements of parts along rows whose places a thread has in all parts of a row as they lie (`strategies.pointwise`)."""
 
 
-def stacked(node: Node) -> Node:
-    """What to store for an output: the stack of its parts, if these are equal and share what they are computed from;
-    else `node` itself."""
-    if not isinstance(node, expr.Region) or not 2 <= len(node.pieces) <= MOST:
+def stacked(node: Node, shared: Collection[bytes]) -> Node:
+    """What to store for an output: the stack of its parts, if these are equal and share what they are computed from,
+    with what is done to all of them; else `node` itself.  `shared`: what others read too, which want it as it is."""
+    done, inner = list[expr.Map](), node
+    while isinstance(inner, expr.Map) and inner.digest not in shared:
+        arrays = [o for o in inner.operands if o.rank]
+        if len(arrays) != 1:
+            return node
+        done.append(inner)
+        (inner,) = arrays
+    if not isinstance(inner, expr.Region) or inner.digest in shared or not 2 <= len(inner.pieces) <= MOST:
         return node
+    found = _stack_of(inner)
+    if found is None:
+        return node
+    for step in reversed(done):
+        found = expr.map_(step.function, [found if o.rank else o for o in step.operands], step.dtype)
+    return found
+
+
+def _stack_of(node: expr.Region) -> Node | None:
+    """The stack of its parts; None where there is none, or nothing is gained."""
     count, along = len(node.pieces), _along(node)
     if along < 0 or not _share([piece.source for piece in node.pieces]):
-        return node
+        return None
     extent = node.pieces[0].where[0] + dimension(along) + 1
     if along == node.rank - 1 and extent.is_constant and extent.constant in NEAR:
-        return node
+        return None
     at = {f"%{d}": dimension(d + (d > along)) for d in range(node.rank)}
     pieces = []
     for k, piece in enumerate(node.pieces):

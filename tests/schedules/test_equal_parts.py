@@ -32,7 +32,8 @@ def butterfly(x):
 
 
 def haar(x):
-    return np.concatenate([x[:, ::2] + x[:, 1::2], x[:, ::2] - x[:, 1::2]], axis=1)
+    joined = np.concatenate([x[:, ::2] + x[:, 1::2], x[:, ::2] - x[:, 1::2]], axis=1)
+    return (joined * 0.5).astype(np.float64)
 
 
 def crossed(x, y):
@@ -102,7 +103,11 @@ def test_parts_that_a_block_exchanges_stay_beside_each_other() -> None:
     assert bytes_ == plan.cost_analysis().hbm_bytes.at(**plan.cost_analysis().sizes) == 4 * 64 * 4 * 1000000
 
 
-@pytest.mark.parametrize("function", [unequal, apart, copies, twice])
+def scaled_by_rows(x, y):
+    return np.concatenate([x + y, x - y]) * np.concatenate([x, y])
+
+
+@pytest.mark.parametrize("function", [unequal, apart, copies, twice, scaled_by_rows])
 def test_others_are_joined_as_they_are(function: Function) -> None:
     plan = pf.jit(function).plan(*map(pf.spec, TWO), target="h200")
     assert len(plan.scop.shape(plan.scop.outputs[0])) == 2
