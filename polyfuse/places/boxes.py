@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, lcm
 
 from polyfuse.affine import Affine, Atom, FloorDiv, digit
 from polyfuse.schedule import Digit
@@ -159,9 +159,12 @@ FEW = 8
 """Elements of a row of which, where they are no power of two, lanes would leave many unused."""
 
 
-def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple[Affine, ...]:
+def deal(
+    box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: int = 0
+) -> tuple[Affine, ...]:
     """How the block's threads run over a box, per dimension from 0: vectors and lanes along the last dimension, the
-    remaining threads along the ones before, slots for the rest.  New digits are added to `digits`."""
+    remaining threads along the ones before, slots for the rest.  With `rows`, a thread has whole rows, so many of them
+    side by side where they divide the box.  New digits are added to `digits`."""
     if not box.extents:
         return ()
     spread: list[Affine] = []
@@ -174,11 +177,15 @@ def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple
             count = -(-extent // width)
             lanes = min(left, _power_below(max(1, extent // width)))
             lanes = 1 if count < FEW and lanes < count else lanes  # as colours: lanes side by side have a row each
+            lanes = 1 if rows else lanes
+        elif rows and d == len(box.extents) - 2 and extent % rows == 0:
+            width, count = rows, extent // rows
+            lanes = min(left, _power_above(count))
         else:
             count, lanes = extent, min(left, _power_above(extent))
         lanes = left if d == 0 else lanes  # no thread is left over: it would put what another one does
         place = _run(digits, d, _thread(digits, stride, lanes), lanes, count, width)
-        spread.append(place + _slot(digits, f"w{width}", width))
+        spread.append(place + _slot(digits, f"{'w' if d == len(box.extents) - 1 else 'r'}{width}", width))
         stride *= lanes
     return tuple(reversed(spread))
 
@@ -220,7 +227,7 @@ def _power_above(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-WARP = 32  # threads
+WARP, WORD = 32, 4  # threads, bytes
 MOST_TOGETHER = 4  # elements of a row that one access of shared memory moves, of which its vectors have 16 bytes
 
 
@@ -234,6 +241,22 @@ def odd_pitch(box: Box, places: Sequence[tuple[Affine, ...]], digits: Mapping[st
     for d in range(len(box.extents) - 2, -1, -1):
         row = box.extents[d + 1] * pitch[d + 1]
         pitch[d] = (-(-row // vector) | 1) * vector if d == len(box.extents) - 2 else row
+    return tuple(pitch)
+
+
+def row_words(count: int, itemsize: int) -> int:
+    """Words of the widest access to which neighbouring rows of a few elements add up."""
+    return gcd(lcm(count * itemsize, WORD), MOST_TOGETHER * WORD) // WORD
+
+
+def short_rows_pitch(box: Box, itemsize: int) -> tuple[int, ...]:
+    """Elements between neighbours where threads hold whole rows of a few elements: what follows the last such row lies
+    an odd number of accesses on.  Lanes along it meet every bank that accesses of their own width leave to them."""
+    unit = max(1, WORD * row_words(box.extents[-1], itemsize) // itemsize)
+    pitch = [1] * len(box.extents)
+    for d in range(len(box.extents) - 2, -1, -1):
+        step = box.extents[d + 1] * pitch[d + 1]
+        pitch[d] = (-(-step // unit) | 1) * unit if d == len(box.extents) - 3 else step
     return tuple(pitch)
 
 

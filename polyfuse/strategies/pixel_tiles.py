@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import gcd
 
 from polyfuse.affine import Affine
+from polyfuse.places.boxes import WARP, WORD, row_words
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
@@ -71,33 +72,48 @@ def _proposal(
 ) -> Proposal:
     along, row = axes[-2], axes[-1]
     count, size = row.size(situation.hints), max(situation.long_itemsizes, default=1)
+    held = max(situation.group.scop.dtype(value).compute.itemsize for value in values)
     whole = gcd(count, situation.target.vector_bytes)
     vector = PIXEL_BYTES // size if whole < count else situation.target.vector_bytes // (size * count)
     while along.size(situation.hints) % vector:
         vector //= 2
+    near = max(1, min(WARP, power_below(WARP // (vector * row_words(count, held)))))
     tile = max(32, power_above(PIECE // (count * size)))
-    lanes = max(LANES, power_above(PIECE // (count * size * vector)))
-    rows = min(tile, threads // lanes)
-    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    q, v, c = slot("q", tile // rows), slot("v", vector), slot("c", count)
-    columns = lanes * vector
+    columns = vector * max(near, LANES, power_above(PIECE // (count * size * vector)))
+    together = _whole_words(count * held)
+    beside = min(WARP // near, tile // together)
+    lanes = near * beside
+    far = columns // (near * vector)
+    below = min(tile // (beside * together), max(1, threads // (lanes * far)))
+    tx, ty = thread("tx", 1, near), thread("ty", near, beside)
+    wx, wy = thread("wx", lanes, far), thread("wy", lanes * far, below)
+    q, u = slot("q", tile // (below * beside * together)), slot("u", together)
+    v, c = slot("v", vector), slot("c", count)
     b0, b1 = block("b0", along.extent.ceildiv(columns)), block("b1", outer.extent.ceildiv(tile))
+    rows = below * beside * together
     splits = {
-        along.number: mixed((b0, columns), (tx, vector), (v, 1)),
-        outer.number: mixed((b1, tile), (q, rows), (ty, 1)),
+        along.number: mixed((b0, columns), (wx, near * vector), (tx, vector), (v, 1)),
+        outer.number: mixed((b1, tile), (q, rows), (wy, beside * together), (ty, together), (u, 1)),
         row.number: mixed((c, 1)),
     }
     others = []
     for k, axis in enumerate(a for a in axes if a not in (along, outer, row)):
         others.append(block(f"b{k + 2}", axis.extent))
         splits[axis.number] = mixed((others[-1], 1))
-    staging = Staging(vector=power_below(whole))
+    read = _whole_words(count * size)
+    staging = Staging(rows=read)
+    words = situation.divisible(outer.extent, read) if situation.size(outer.extent) % read == 0 else ()
     return Proposal(
         "pixel_tiles",
-        (("threads", lanes * rows), ("tile", tile), ("columns", columns), ("vector", vector)),
-        kept_digits([b0, b1, *others, tx, ty, q, v, c], keep_threads=True),
+        (("threads", lanes * far * below), ("tile", tile), ("columns", columns), ("vector", vector)),
+        kept_digits([b0, b1, *others, tx, ty, wx, wy, q, u, v, c], keep_threads=True),
         anchors(situation, splits),
         staging=dict.fromkeys(values, staging),
-        guards=(*situation.divisible(along.extent, vector), *exactly(row.extent, count)),
+        guards=(*situation.divisible(along.extent, vector), *words, *exactly(row.extent, count)),
         border=True,
     )
+
+
+def _whole_words(size: int) -> int:
+    """Rows of so many bytes that are whole words together."""
+    return WORD // gcd(size, WORD)
