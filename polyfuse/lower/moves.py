@@ -91,15 +91,18 @@ def take(env: Environment, placed: Placed) -> ir.Op:
 def wide_access(
     env: Environment, place: tuple[PlaceEntry, ...], use: ArrayUse, where: tuple[Affine, ...], *, whole: bool
 ) -> tuple[int, int, tuple[Affine, ...]]:
-    """Slots that are one vector, or else elements that are one span, and the conditions of the access.  A CPU core
-    makes vectors of its own."""
+    """Slots that are one vector, or else elements that are one span, and the conditions of the access: where threads
+    hold rows of a few elements, several of these may be one span, of which each is a vector.  A CPU core makes vectors
+    of its own."""
     width, conditions = vector_access(env, place, use, where, may_cut=True)
     itemsize = use.dtype.itemsize
     plain = use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES and env.schedule.block_threads > 1
-    if width > 1 or not plain or itemsize >= VECTOR_BYTES:
+    short = any(box.spans for box in env.schedule.shared)
+    if (width > 1 and not short) or not plain or itemsize >= VECTOR_BYTES:
         return width, 1, conditions
     address = address_in_array(place, env.slots, use.shape)
-    return 1, *span_access(address, env.slots, where, env.context, itemsize, whole=whole)
+    span, uniform = span_access(address, env.slots, where, env.context, itemsize, whole=whole)
+    return (1, span, uniform) if span > width or width == 1 else (width, 1, conditions)
 
 
 def box_access(
