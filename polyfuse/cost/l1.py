@@ -128,9 +128,7 @@ def _in_box(
     slots = [d for d in schedule.of_kind("slot") if position.coefficient(f"${d.name}")]
     wide = _widest(position, slots, target.vector_bytes // itemsize, 0)
     lanes = [d for d in schedule.of_kind("thread") if d.stride < target.warp and d.count > 1]
-    steps = [
-        (position.coefficient(f"${d.name}") * itemsize, min(d.count, target.warp // d.stride)) for d in lanes
-    ]
+    steps = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, target.warp // d.stride)) for d in lanes]
     accesses = _accesses(schedule, move, sizes)
     if wide is not None:
         alone = prod([d.count for d in slots])

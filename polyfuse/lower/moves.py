@@ -112,7 +112,8 @@ def box_access(
     itemsize = env.scop.dtype(box.value).compute.itemsize
     if not box.spans or itemsize >= VECTOR_BYTES:
         return 1, where
-    return span_access(address_in_box(local, env.slots, box.pitch), env.slots, where, env.context, itemsize, whole=whole)
+    address = address_in_box(local, env.slots, box.pitch)
+    return span_access(address, env.slots, where, env.context, itemsize, whole=whole)
 
 
 def vector_access(

@@ -79,9 +79,7 @@ def _uniform(
     return conditions
 
 
-def address_in_array(
-    index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Sequence[Affine]
-) -> Address | None:
+def address_in_array(index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Sequence[Affine]) -> Address | None:
     """None where data, or a division, choose what slots access."""
     start, unit = Affine.of(0), Affine.of(1)
     far, reaches = set[str](), False
@@ -100,7 +98,7 @@ def address_in_array(
 
 
 def address_in_box(index: Sequence[Affine], slots: Sequence[Digit], pitch: Sequence[int]) -> Address | None:
-    """The same in shared memory: `pitch`, the elements between neighbours.  Spans with gaps may reach beyond its end."""
+    """The same in shared memory, with the elements between neighbours; spans with gaps may reach beyond its end."""
     if not all(isinstance(atom, str) for entry in index for atom, _ in entry.terms):
         return None
     start = sum([entry * step for entry, step in zip(index, pitch, strict=True)], start=Affine.of(0))

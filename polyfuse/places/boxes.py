@@ -244,6 +244,11 @@ def odd_pitch(box: Box, places: Sequence[tuple[Affine, ...]], digits: Mapping[st
     return tuple(pitch)
 
 
+def whole_words(count: int, itemsize: int) -> int:
+    """Neighbouring rows of `count` elements that are whole words together."""
+    return WORD // gcd(count * itemsize, WORD)
+
+
 def row_words(count: int, itemsize: int) -> int:
     """Words of the widest access to which neighbouring rows of a few elements add up."""
     return gcd(lcm(count * itemsize, WORD), MOST_TOGETHER * WORD) // WORD

@@ -23,7 +23,15 @@ from graphlib import CycleError
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan
-from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, short_rows_pitch, without_floors
+from polyfuse.places.boxes import (
+    Unbounded,
+    deal,
+    enclosing_box,
+    odd_pitch,
+    only_slots,
+    short_rows_pitch,
+    without_floors,
+)
 from polyfuse.places.cells import waiting_in_cells
 from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
 from polyfuse.places.order import order_tree, with_barriers
