@@ -89,11 +89,14 @@ def _spans(
     slots = [d for d in schedule.of_kind("slot") if d.name in move.digits()]
     if not slots or not isinstance(last, Affine):
         return None
-    vector = _vector(scop, schedule, move, last, sizes)[1]
-    if vector > 1 and not any(box.spans for box in schedule.shared):
+    vector, short = _vector(scop, schedule, move, last, sizes)[1], any(box.spans for box in schedule.shared)
+    if vector > 1 and not short:
         return None
     volume = sizes.volume(scop.shape(move.value)) if move.role == "load" else 0
-    found = _widest(sizes.position(scop, move), slots, target.vector_bytes // itemsize, volume)
+    position = sizes.position(scop, move)
+    if short:  # guards say what their sizes are multiples of
+        position = position.substitute({a: n for a, n in sizes.hints.items() if a in position.names()})
+    found = _widest(position, slots, target.vector_bytes // itemsize, volume)
     return found if found is not None and found.width > vector else None
 
 

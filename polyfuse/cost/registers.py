@@ -84,9 +84,9 @@ def _one_by_one(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
 def _in_words(scop: Scop, schedule: KernelSchedule, load: Placed, sizes: Sizes) -> bool:
     """Whether what a thread loads begins with whole words.  Single bytes that wait for shared memory have a register
     each until they are put: 61 by ptxas where a thread moves 48 of them, 39 where it moves 96 in words."""
-    slots = {f"${d.name}" for d in schedule.of_kind("slot")}
+    others = {f"${d.name}" for d in schedule.of_kind("slot")} | set(sizes.hints)
     each = scop.dtype(load.value, load.component).itemsize
-    return all(f * each % 4 == 0 for atom, f in sizes.position(scop, load).terms if atom not in slots)
+    return all(f * each % 4 == 0 for atom, f in sizes.position(scop, load).terms if atom not in others)
 
 
 def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozenset[str]) -> int:

@@ -159,9 +159,7 @@ FEW = 8
 """Elements of a row of which, where they are no power of two, lanes would leave many unused."""
 
 
-def deal(
-    box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: int = 0
-) -> tuple[Affine, ...]:
+def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: int = 0) -> tuple[Affine, ...]:
     """How the block's threads run over a box, per dimension from 0: vectors and lanes along the last dimension, the
     remaining threads along the ones before, slots for the rest.  With `rows`, a thread has whole rows, so many of them
     side by side where they divide the box.  New digits are added to `digits`."""
