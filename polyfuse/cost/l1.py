@@ -16,6 +16,7 @@ from functools import lru_cache
 from math import ceil, gcd, prod
 
 from polyfuse.affine import ZERO, Affine
+from polyfuse.banks import turns, words
 from polyfuse.cost.counts import Sizes
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
 from polyfuse.scop import Scop
@@ -34,7 +35,6 @@ WORD, NARROW = 4, 2.0
 touches begins anywhere in a sector and ends anywhere in another one.  On an H200, rows of 8191 bfloat16 scaled, cropped
 or shifted: 188 to 197 us, of which 153 are their bytes; of bytes 118 to 132, where 77 are."""
 TAGS = 4  # lines that an access finds in one cycle
-BANKS = 32  # of words of four bytes
 
 
 def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[float, float]:
@@ -137,7 +137,7 @@ def _in_box(
         alone = prod([d.count for d in slots])
         accesses = accesses * len(wide.numbers) // alone
     issued = float(accesses * ceil(schedule.threads / target.warp))
-    return issued * _turns(tuple(steps), (wide.width if wide else 1) * itemsize), issued
+    return issued * turns(tuple(steps), (wide.width if wide else 1) * itemsize), issued
 
 
 def _lines(
@@ -269,28 +269,13 @@ def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:
 @lru_cache(maxsize=10_000)
 def _shared(steps: tuple[tuple[int, int], ...], size: int) -> float:
     """Passes of an access over its lines: lanes lie (distance in bytes, count) apart and take `size` bytes each."""
-    return _passes(steps, size) / len({4 * word // LINE for word in _words(steps, size)})
+    return _passes(steps, size) / len({4 * word // LINE for word in words(steps, size)})
 
 
 @lru_cache(maxsize=10_000)
 def _passes(steps: tuple[tuple[int, int], ...], size: int) -> int:
     """The same in passes."""
-    return max(_turns(steps, size), ceil(len({4 * word // LINE for word in _words(steps, size)}) / TAGS))
-
-
-@lru_cache(maxsize=10_000)
-def _turns(steps: tuple[tuple[int, int], ...], size: int) -> int:
-    """Words of the fullest bank, one of which it has at a time."""
-    words = _words(steps, size)
-    return max(sum(word % BANKS == bank for word in words) for bank in range(BANKS))
-
-
-def _words(steps: tuple[tuple[int, int], ...], size: int) -> set[int]:
-    """That an access takes."""
-    starts = [0]
-    for step, count in steps:
-        starts = [start + step * k for start in starts for k in range(count)]
-    return {(start + byte) // 4 for start in starts for byte in range(0, size, min(4, size))}
+    return max(turns(steps, size), ceil(len({4 * word // LINE for word in words(steps, size)}) / TAGS))
 
 
 def _alignment(

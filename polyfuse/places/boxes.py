@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import gcd, lcm
 
 from polyfuse.affine import Affine, Atom, FloorDiv, digit
+from polyfuse.banks import WORD, turns
 from polyfuse.schedule import Digit
 
 
@@ -225,7 +226,7 @@ def _power_above(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-WARP, WORD = 32, 4  # threads, bytes
+WARP = 32  # threads
 MOST_TOGETHER = 4  # elements of a row that one access of shared memory moves, of which its vectors have 16 bytes
 
 
@@ -252,14 +253,34 @@ def row_words(count: int, itemsize: int) -> int:
     return gcd(lcm(count * itemsize, WORD), MOST_TOGETHER * WORD) // WORD
 
 
-def short_rows_pitch(box: Box, itemsize: int) -> tuple[int, ...]:
+MOST_PADDING = 8
+"""Pitches that are tried: beyond them, others of the same remainders of the banks come again at a higher price."""
+
+
+def short_rows_pitch(
+    box: Box, itemsize: int, spread: Sequence[Affine], digits: Mapping[str, Digit]
+) -> tuple[int, ...]:
     """Elements between neighbours where threads hold whole rows of a few elements: what follows the last such row lies
-    an odd number of accesses on.  Lanes along it meet every bank that accesses of their own width leave to them."""
+    an odd number of accesses on.  Lanes along it meet every bank that accesses of their own width leave to them; of
+    pitches of which this is true, that of the fewest turns for lanes that put at `spread`."""
     unit = max(1, WORD * row_words(box.extents[-1], itemsize) // itemsize)
-    pitch = [1] * len(box.extents)
-    for d in range(len(box.extents) - 2, -1, -1):
-        step = box.extents[d + 1] * pitch[d + 1]
-        pitch[d] = (-(-step // unit) | 1) * unit if d == len(box.extents) - 3 else step
+    odd = -(-box.extents[-2] * box.extents[-1] // unit) | 1
+    tried = [_outer_pitch(box, (odd + 2 * k) * unit) for k in range(MOST_PADDING)]
+    lanes = [d for d in digits.values() if d.kind == "thread" and d.stride < WARP and d.count > 1]
+
+    def waiting(pitch: tuple[int, ...]) -> int:
+        position = sum([entry * step for entry, step in zip(spread, pitch, strict=True)], start=Affine.of(0))
+        apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
+        return turns(tuple([(step, count) for step, count in apart if step]), unit * itemsize)
+
+    return min(tried, key=waiting)
+
+
+def _outer_pitch(box: Box, rows: int) -> tuple[int, ...]:
+    """`rows`: elements from one of what the rows of a few elements make up to the next."""
+    pitch = [rows, box.extents[-1], 1]
+    for extent in reversed(box.extents[1:-2]):
+        pitch.insert(0, extent * pitch[0])
     return tuple(pitch)
 
 

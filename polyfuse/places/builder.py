@@ -366,7 +366,10 @@ class _Builder:
             self.drafts[get] = _Draft(Placed(get, "get", value, place, at), [put])
             self._provide(same, get)
         short, itemsize = staging.rows > 0, self.scop.dtype(value).compute.itemsize
-        pitch = short_rows_pitch(box, itemsize) if short else odd_pitch(box, [put_place, *places], self.digits)
+        if short:
+            pitch = short_rows_pitch(box, itemsize, spread, self.digits)
+        else:
+            pitch = odd_pitch(box, [put_place, *places], self.digits)
         self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 

@@ -18,6 +18,7 @@ from polyfuse.affine import Affine
 from polyfuse.places.boxes import WARP, row_words, whole_words
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Read
+from polyfuse.spans import MOST_SLOTS
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
@@ -104,10 +105,10 @@ def _tile(situation: Situation, along: AxisClass, row: AxisClass, values: list[i
     held = max(situation.group.scop.dtype(value).compute.itemsize for value in values)
     whole = gcd(count, situation.target.vector_bytes)
     vector = PIXEL_BYTES // size if whole < count else situation.target.vector_bytes // (size * count)
-    while along.size(situation.hints) % vector:
+    together, tile = whole_words(count, held), max(32, power_above(PIECE // (count * size)))
+    while along.size(situation.hints) % vector or together * vector * count > MOST_SLOTS:
         vector //= 2
     near = max(1, power_below(WARP // (vector * row_words(count, held))))
-    together, tile = whole_words(count, held), max(32, power_above(PIECE // (count * size)))
     far = max(1, max(LANES, power_above(PIECE // (count * size * vector))) // near)
     beside = min(WARP // near, tile // together)
     below = max(1, min(tile // (beside * together), threads // (near * beside * far)))
