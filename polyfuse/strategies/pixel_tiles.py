@@ -105,7 +105,8 @@ def _tile(situation: Situation, along: AxisClass, row: AxisClass, values: list[i
     held = max(situation.group.scop.dtype(value).compute.itemsize for value in values)
     whole = gcd(count, situation.target.vector_bytes)
     vector = PIXEL_BYTES // size if whole < count else situation.target.vector_bytes // (size * count)
-    together, tile = whole_words(count, held), max(32, power_above(PIECE // (count * size)))
+    read = max(situation.group.scop.dtype(value).itemsize for value in values)
+    together, tile = whole_words(count, held), max(32, power_above(PIECE // (count * read)))
     while along.size(situation.hints) % vector or together * vector * count > MOST_SLOTS:
         vector //= 2
     near = max(1, power_below(WARP // (vector * row_words(count, held))))
@@ -119,7 +120,7 @@ def _proposal(
     situation: Situation, axes: tuple[AxisClass, ...], outer: AxisClass, values: list[int], t: _Tile
 ) -> Proposal:
     along, row = axes[-2], axes[-1]
-    count, size = row.size(situation.hints), max(situation.long_itemsizes, default=1)
+    count = row.size(situation.hints)
     tx, ty = thread("tx", 1, t.near), thread("ty", t.near, t.beside)
     wx, wy = thread("wx", t.near * t.beside, t.far), thread("wy", t.near * t.beside * t.far, t.below)
     q, u, v, c = slot("q", t.steps), slot("u", t.together), slot("v", t.vector), slot("c", count)
@@ -134,7 +135,7 @@ def _proposal(
     for k, axis in enumerate(a for a in axes if a not in (along, outer, row)):
         others.append(block(f"b{k + 2}", axis.extent))
         splits[axis.number] = mixed((others[-1], 1))
-    read = words = whole_words(count, size)
+    read = words = max(whole_words(count, situation.group.scop.dtype(value).itemsize) for value in values)
     while situation.size(outer.extent) % words:
         words //= 2
     return Proposal(

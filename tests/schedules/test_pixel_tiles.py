@@ -146,6 +146,8 @@ def test_pixels_move_as_words_and_the_price_says_so() -> None:
     kernel = _kernel(turned, "u8[8192, 8192, 3]")
     found = [op.span for op in _accesses(kernel.body, {"x_in", "x_tile", f"{kernel.name}_out"})]
     assert found == [4, 4, 4, 8]
+    loaded = [op.span for op in _accesses(_kernel(normalised, "u8[8192, 8192, 3]").body, {"x_in"})]
+    assert loaded == [4]  # as what is read asks for, whatever is written
     cost = pf.jit(turned).plan(pf.spec("u8[8192, 8192, 3]"), target="h200").cost_analysis()
     assert cost.seconds < 120e-6
 
