@@ -151,13 +151,15 @@ TreeItem = Union[str, LoopNest, Finish]  # a str names a Placed; "barrier" and "
 @dataclass(frozen=True, slots=True)
 class SharedBox:
     """The part of a value that a block keeps in shared memory: per dimension an origin (affine in block and pinned
-    loop digits and sizes) and a constant extent.  `pitch`: elements between neighbours, after padding."""
+    loop digits and sizes) and a constant extent.  `pitch`: elements between neighbours, after padding.  `spans`: its
+    rows are of a few elements, and one access takes several of them, see `polyfuse.spans`."""
 
     value: int
     name: str
     origin: tuple[Affine, ...]
     extents: tuple[int, ...]
     pitch: tuple[int, ...]
+    spans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ lie 24 apart take two passes for six lines (67 million colours of pictures, 96 s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, gcd, prod
 
 from polyfuse.affine import ZERO, Affine
+from polyfuse.banks import turns, words
 from polyfuse.cost.counts import Sizes
-from polyfuse.schedule import Digit, KernelSchedule, Placed, in_frame
+from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
 from polyfuse.scop import Scop
 from polyfuse.spans import Step, spans
 from polyfuse.target import Target
@@ -42,7 +43,6 @@ NEIGHBOURS = 1.9
 on their way.  On an H200, of 8191 x 8193 float32, in rows of threads: the total variation in 110 us, the residual of a
 Jacobi step in 216, where passes alone are 54 and 107."""
 TAGS = 4  # lines that an access finds in one cycle
-BANKS = 32  # of words of four bytes
 
 
 def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[float, float]:
@@ -64,9 +64,13 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
                     continue  # another load reads all of them
                 same.add(wide.numbers)
             if alike not in known:
-                known[alike] = _lines(scop, schedule, target, move, sizes, wide)
-            waits = NEIGHBOURS if wide is None and (value, component, move.path) in several else 1.0
-            lines += waits * known[alike][0]
+                box = next((b for b in schedule.shared if b.value == value and b.spans), None)
+                if box is not None and move.role in ("get", "put"):
+                    known[alike] = _in_box(scop, schedule, target, move, sizes, box)
+                else:
+                    known[alike] = _lines(scop, schedule, target, move, sizes, wide)
+            waits = move.role == "load" and wide is None and (value, component, move.path) in several
+            lines += (NEIGHBOURS if waits else 1.0) * known[alike][0]
             issued += known[alike][1]
             walked = {(e.flat, e.extent) for e in move.place if isinstance(e, Unravelled)}
             issued += _accesses(schedule, move, sizes) * warps * _of_walks(schedule, len(walked - walks))
@@ -105,22 +109,57 @@ def _spans(
         return None
     last, itemsize = move.place[-1] if move.place else ZERO, scop.dtype(move.value, move.component).itemsize
     slots = [d for d in schedule.of_kind("slot") if d.name in move.digits()]
-    if not slots or not isinstance(last, Affine) or _vector(scop, schedule, move, last, sizes)[1] > 1:
+    if not slots or not isinstance(last, Affine):
         return None
+    vector, short = _vector(scop, schedule, move, last, sizes)[1], any(box.spans for box in schedule.shared)
+    if vector > 1 and not short:
+        return None
+    volume = sizes.volume(scop.shape(move.value)) if move.role == "load" else 0
     position = sizes.position(scop, move)
+    if short:  # guards say what their sizes are multiples of
+        position = position.substitute({a: n for a, n in sizes.hints.items() if a in position.names()})
+    found = _widest(position, slots, target.vector_bytes // itemsize, volume)
+    return found if found is not None and found.width > vector else None
+
+
+def _widest(position: Affine, slots: Sequence[Digit], most: int, volume: int) -> _Wide | None:
+    """Spans of at most so many elements that take the fewest accesses.  `volume`: of the array, whose last span is
+    whole then, and others may have gaps; 0: none may."""
     steps = tuple([Step(d.name, d.count, position.coefficient(f"${d.name}")) for d in slots])
     start = position.substitute({f"${d.name}": 0 for d in slots})
-    aligned, volume = gcd(*[f for _, f in start.terms]), sizes.volume(scop.shape(move.value))
+    aligned = gcd(*[f for _, f in start.terms])
     fewest, found = prod(d.count for d in slots), None
-    for power in range((target.vector_bytes // itemsize).bit_length() - 1, 0, -1):
+    for power in range(most.bit_length() - 1, 0, -1):
         width = 1 << power
         first = start.constant % width
         wide = spans(steps, width, first) if aligned % width == 0 else None
-        wide = wide if wide is None or wide.whole or volume % width == 0 else None
-        if wide is not None and len(wide.numbers) <= fewest - (found is None) and (wide.whole or move.role == "load"):
+        wide = wide if wide is None or wide.whole or volume and volume % width == 0 else None
+        if wide is not None and len(wide.numbers) <= fewest - (found is None):
             fewest = len(wide.numbers)
             found = _Wide(width, start - first, wide.numbers, {f"${d.name}": d.count for d in slots})
     return found
+
+
+def _in_box(
+    scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes, box: SharedBox
+) -> tuple[float, float]:
+    """(passes of the banks, instructions) of an access to shared memory in which threads hold rows of a few elements.
+    Lanes that lie a multiple of all banks apart take turns: 67 million pixels of three bytes, got byte by byte from
+    banks that sixteen lanes have in common, took 512 us on an H200."""
+    itemsize, position = scop.dtype(move.value, move.component).compute.itemsize, ZERO
+    for entry, origin, step in zip(move.place, box.origin, box.pitch, strict=True):
+        assert isinstance(entry, Affine)
+        position += (entry - origin) * step
+    slots = [d for d in schedule.of_kind("slot") if position.coefficient(f"${d.name}")]
+    wide = _widest(position, slots, target.vector_bytes // itemsize, 0)
+    lanes = [d for d in schedule.of_kind("thread") if d.stride < target.warp and d.count > 1]
+    steps = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, target.warp // d.stride)) for d in lanes]
+    accesses = _accesses(schedule, move, sizes)
+    if wide is not None:
+        alone = prod([d.count for d in slots])
+        accesses = accesses * len(wide.numbers) // alone
+    issued = float(accesses * ceil(schedule.threads / target.warp))
+    return issued * turns(tuple(steps), (wide.width if wide else 1) * itemsize), issued
 
 
 def _lines(
@@ -258,22 +297,13 @@ def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:
 @lru_cache(maxsize=10_000)
 def _shared(steps: tuple[tuple[int, int], ...], size: int) -> float:
     """Passes of an access over its lines: lanes lie (distance in bytes, count) apart and take `size` bytes each."""
-    starts = [0]
-    for step, count in steps:
-        starts = [start + step * k for start in starts for k in range(count)]
-    words = {(start + byte) // 4 for start in starts for byte in range(0, size, min(4, size))}
-    return _passes(steps, size) / len({4 * word // LINE for word in words})
+    return _passes(steps, size) / len({4 * word // LINE for word in words(steps, size)})
 
 
 @lru_cache(maxsize=10_000)
 def _passes(steps: tuple[tuple[int, int], ...], size: int) -> int:
     """The same in passes."""
-    starts = [0]
-    for step, count in steps:
-        starts = [start + step * k for start in starts for k in range(count)]
-    words = {(start + byte) // 4 for start in starts for byte in range(0, size, min(4, size))}
-    fullest = max(sum(word % BANKS == bank for word in words) for bank in range(BANKS))
-    return max(fullest, ceil(len({4 * word // LINE for word in words}) / TAGS))
+    return max(turns(steps, size), ceil(len({4 * word // LINE for word in words(steps, size)}) / TAGS))
 
 
 def _alignment(

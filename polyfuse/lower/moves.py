@@ -16,10 +16,10 @@ from polyfuse.lower.environment import (
     once,
     once_threads,
 )
-from polyfuse.lower.spans import VECTOR_BYTES, span_access
+from polyfuse.lower.spans import VECTOR_BYTES, address_in_array, address_in_box, span_access
 from polyfuse.lower.unravelled import unravelled
 from polyfuse.lower.vectors import hoist_from_vector, vector_slot, vector_width
-from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, in_frame, window_index
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, SharedBox, in_frame, window_index
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 from polyfuse.unravelled import Unravelled
@@ -71,13 +71,15 @@ def put(env: Environment, placed: Placed) -> ir.Op:
     exists = env.context.inside(place, env.scop.shape(placed.value))
     if exists and provider.role != "load" and is_multiplied(env, placed.value):  # what is loaded is zero elsewhere
         value = Apply("where", (Inside(exists), value, Const(0.0, dtype)), dtype)
-    return ir.Store(f"{box.name}_tile", local, value, where)
+    span, conditions = box_access(env, box, local, where, whole=True)
+    return ir.Store(f"{box.name}_tile", local, value, conditions, span=span)
 
 
 def get(env: Environment, placed: Placed) -> ir.Op:
     box = env.box(placed.value)
     local = tuple(affine_entry(e) - o for e, o in zip(placed.place, box.origin, strict=True))
-    return ir.Load(placed.name, f"{box.name}_tile", local)
+    span, _ = box_access(env, box, local, (), whole=False)
+    return ir.Load(placed.name, f"{box.name}_tile", local, span=span)
 
 
 def take(env: Environment, placed: Placed) -> ir.Op:
@@ -89,14 +91,29 @@ def take(env: Environment, placed: Placed) -> ir.Op:
 def wide_access(
     env: Environment, place: tuple[PlaceEntry, ...], use: ArrayUse, where: tuple[Affine, ...], *, whole: bool
 ) -> tuple[int, int, tuple[Affine, ...]]:
-    """Slots that are one vector, or else elements that are one span, and the conditions of the access.  A CPU core
-    makes vectors of its own."""
+    """Slots that are one vector, or else elements that are one span, and the conditions of the access: where threads
+    hold rows of a few elements, several of these may be one span, of which each is a vector.  A CPU core makes vectors
+    of its own."""
     width, conditions = vector_access(env, place, use, where, may_cut=True)
     itemsize = use.dtype.itemsize
     plain = use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES and env.schedule.block_threads > 1
-    if width > 1 or not plain or itemsize >= VECTOR_BYTES:
+    short = any(box.spans for box in env.schedule.shared)
+    if (width > 1 and not short) or not plain or itemsize >= VECTOR_BYTES:
         return width, 1, conditions
-    return 1, *span_access(place, env.slots, use.shape, where, env.context, itemsize, whole=whole)
+    address = address_in_array(place, env.slots, use.shape)
+    span, uniform = span_access(address, env.slots, where, env.context, itemsize, whole=whole)
+    return (1, span, uniform) if span > width or width == 1 else (width, 1, conditions)
+
+
+def box_access(
+    env: Environment, box: SharedBox, local: tuple[Affine, ...], where: tuple[Affine, ...], *, whole: bool
+) -> tuple[int, tuple[Affine, ...]]:
+    """Elements of shared memory that are one span, and the conditions of the access."""
+    itemsize = env.scop.dtype(box.value).compute.itemsize
+    if not box.spans or itemsize >= VECTOR_BYTES:
+        return 1, where
+    address = address_in_box(local, env.slots, box.pitch)
+    return span_access(address, env.slots, where, env.context, itemsize, whole=whole)
 
 
 def vector_access(

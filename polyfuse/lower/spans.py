@@ -20,7 +20,7 @@ VECTOR_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Address:
+class Address:
     """Of an access: the elements from the beginning of the array to `start`, the first slot, as far as the dimensions
     have constant strides, and the steps of slots.  `unit`: elements that the strides of all other dimensions, and the
     array as a whole, are a multiple of.  `reaches`: along some other dimension, to other elements than the first."""
@@ -38,9 +38,8 @@ class _Address:
 
 
 def span_access(
-    index: Sequence[PlaceEntry],
+    address: Address | None,
     slots: Sequence[Digit],
-    extents: Sequence[Affine],
     where: Sequence[Affine],
     context: Context,
     itemsize: int,
@@ -49,7 +48,6 @@ def span_access(
 ) -> tuple[int, tuple[Affine, ...]]:
     """Elements of the aligned spans that take the fewest accesses, and conditions that do not vary within one; 1, and
     `where` as it is, where single elements are no more.  `whole`: spans may have no gaps, as for a store."""
-    address = _address(index, slots, extents)
     if address is None:
         return 1, tuple(where)
     single = spans(address.steps, 1)
@@ -81,7 +79,7 @@ def _uniform(
     return conditions
 
 
-def _address(index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Sequence[Affine]) -> _Address | None:
+def address_in_array(index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Sequence[Affine]) -> Address | None:
     """None where data, or a division, choose what slots access."""
     start, unit = Affine.of(0), Affine.of(1)
     far, reaches = set[str](), False
@@ -96,4 +94,14 @@ def _address(index: Sequence[PlaceEntry], slots: Sequence[Digit], extents: Seque
             reaches = reaches or entry != Affine.of(0)
     used = [s for s in slots if f"${s.name}" in start.names() or f"${s.name}" in far]
     steps = [Step(s.name, s.count, None if f"${s.name}" in far else start.coefficient(f"${s.name}")) for s in used]
-    return _Address(start.substitute({f"${s.name}": 0 for s in used}), tuple(steps), unit, reaches)
+    return Address(start.substitute({f"${s.name}": 0 for s in used}), tuple(steps), unit, reaches)
+
+
+def address_in_box(index: Sequence[Affine], slots: Sequence[Digit], pitch: Sequence[int]) -> Address | None:
+    """The same in shared memory, with the elements between neighbours; spans with gaps may reach beyond its end."""
+    if not all(isinstance(atom, str) for entry in index for atom, _ in entry.terms):
+        return None
+    start = sum([entry * step for entry, step in zip(index, pitch, strict=True)], start=Affine.of(0))
+    used = [s for s in slots if f"${s.name}" in start.names()]
+    steps = tuple([Step(s.name, s.count, start.coefficient(f"${s.name}")) for s in used])
+    return Address(start.substitute({f"${s.name}": 0 for s in used}), steps, Affine.of(1), reaches=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, lcm
 
 from polyfuse.affine import Affine, Atom, FloorDiv, digit
+from polyfuse.banks import WORD, turns
 from polyfuse.schedule import Digit
 
 
@@ -159,9 +160,10 @@ FEW = 8
 """Elements of a row of which, where they are no power of two, lanes would leave many unused."""
 
 
-def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple[Affine, ...]:
+def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: int = 0) -> tuple[Affine, ...]:
     """How the block's threads run over a box, per dimension from 0: vectors and lanes along the last dimension, the
-    remaining threads along the ones before, slots for the rest.  New digits are added to `digits`."""
+    remaining threads along the ones before, slots for the rest.  With `rows`, a thread has whole rows, so many of them
+    side by side where they divide the box.  New digits are added to `digits`."""
     if not box.extents:
         return ()
     spread: list[Affine] = []
@@ -174,11 +176,15 @@ def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit]) -> tuple
             count = -(-extent // width)
             lanes = min(left, _power_below(max(1, extent // width)))
             lanes = 1 if count < FEW and lanes < count else lanes  # as colours: lanes side by side have a row each
+            lanes = 1 if rows else lanes
+        elif rows and d == len(box.extents) - 2 and extent % rows == 0:
+            width, count = rows, extent // rows
+            lanes = min(left, _power_above(count))
         else:
             count, lanes = extent, min(left, _power_above(extent))
         lanes = left if d == 0 else lanes  # no thread is left over: it would put what another one does
         place = _run(digits, d, _thread(digits, stride, lanes), lanes, count, width)
-        spread.append(place + _slot(digits, f"w{width}", width))
+        spread.append(place + _slot(digits, f"{'w' if d == len(box.extents) - 1 else 'r'}{width}", width))
         stride *= lanes
     return tuple(reversed(spread))
 
@@ -234,6 +240,47 @@ def odd_pitch(box: Box, places: Sequence[tuple[Affine, ...]], digits: Mapping[st
     for d in range(len(box.extents) - 2, -1, -1):
         row = box.extents[d + 1] * pitch[d + 1]
         pitch[d] = (-(-row // vector) | 1) * vector if d == len(box.extents) - 2 else row
+    return tuple(pitch)
+
+
+def whole_words(count: int, itemsize: int) -> int:
+    """Neighbouring rows of `count` elements that are whole words together."""
+    return WORD // gcd(count * itemsize, WORD)
+
+
+def row_words(count: int, itemsize: int) -> int:
+    """Words of the widest access to which neighbouring rows of a few elements add up."""
+    return gcd(lcm(count * itemsize, WORD), MOST_TOGETHER * WORD) // WORD
+
+
+MOST_PADDING = 8
+"""Pitches that are tried: beyond them, others of the same remainders of the banks come again at a higher price."""
+
+
+def short_rows_pitch(
+    box: Box, itemsize: int, spread: Sequence[Affine], digits: Mapping[str, Digit]
+) -> tuple[int, ...]:
+    """Elements between neighbours where threads hold whole rows of a few elements: what follows the last such row lies
+    an odd number of accesses on.  Lanes along it meet every bank that accesses of their own width leave to them; of
+    pitches of which this is true, that of the fewest turns for lanes that put at `spread`."""
+    unit = max(1, WORD * row_words(box.extents[-1], itemsize) // itemsize)
+    odd = -(-box.extents[-2] * box.extents[-1] // unit) | 1
+    tried = [_outer_pitch(box, (odd + 2 * k) * unit) for k in range(MOST_PADDING)]
+    lanes = [d for d in digits.values() if d.kind == "thread" and d.stride < WARP and d.count > 1]
+
+    def waiting(pitch: tuple[int, ...]) -> int:
+        position = sum([entry * step for entry, step in zip(spread, pitch, strict=True)], start=Affine.of(0))
+        apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
+        return turns(tuple([(step, count) for step, count in apart if step]), unit * itemsize)
+
+    return min(tried, key=waiting)
+
+
+def _outer_pitch(box: Box, rows: int) -> tuple[int, ...]:
+    """`rows`: elements from one of what the rows of a few elements make up to the next."""
+    pitch = [rows, box.extents[-1], 1]
+    for extent in reversed(box.extents[1:-2]):
+        pitch.insert(0, extent * pitch[0])
     return tuple(pitch)
 
 

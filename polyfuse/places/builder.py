@@ -23,7 +23,15 @@ from graphlib import CycleError
 from polyfuse.affine import Affine
 from polyfuse.expr import DataIndex
 from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan
-from polyfuse.places.boxes import Unbounded, deal, enclosing_box, odd_pitch, only_slots, without_floors
+from polyfuse.places.boxes import (
+    Unbounded,
+    deal,
+    enclosing_box,
+    odd_pitch,
+    only_slots,
+    short_rows_pitch,
+    without_floors,
+)
 from polyfuse.places.cells import waiting_in_cells
 from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
 from polyfuse.places.order import order_tree, with_barriers
@@ -345,7 +353,7 @@ class _Builder:
             box = enclosing_box(places, self.digits, staging.loops)
         except Unbounded as reason:
             raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
-        spread = deal(box, self.threads, staging.vector, self.digits)
+        spread = deal(box, self.threads, staging.vector, self.digits, staging.rows)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
         path = self.passes.around(put_place, staged[0].path)
@@ -357,8 +365,12 @@ class _Builder:
             get = self._fresh(f"{name}_s")
             self.drafts[get] = _Draft(Placed(get, "get", value, place, at), [put])
             self._provide(same, get)
-        pitch = odd_pitch(box, [put_place, *places], self.digits)
-        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch))
+        short, itemsize = staging.rows > 0, self.scop.dtype(value).compute.itemsize
+        if short:
+            pitch = short_rows_pitch(box, itemsize, spread, self.digits)
+        else:
+            pitch = odd_pitch(box, [put_place, *places], self.digits)
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 
     # ---------------------------------------------------------------- windows of registers

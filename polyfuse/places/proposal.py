@@ -37,13 +37,14 @@ class Staging:
     `loops`: loops that the box is pinned to: each iteration has a box of its own contents.  `unless`: a digit; needs
     whose last index runs along it are served from memory directly (they are coalesced already).  `vector`: elements a
     thread moves at once where the box is aligned.  `apart`: values that do not read it there: they have boxes of their
-    own.
+    own.  `rows`: rows of a few elements that a thread moves at once, as whole words; 0: rows are long.
     """
 
     loops: tuple[str, ...] = ()
     unless: str = ""
     vector: int = 1
     apart: frozenset[int] = frozenset()
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,24 @@
 """Transposes of short rows, as images turned by a quarter: tiles whose elements are rows of a few, in shared memory.
 
-z[i, j, c] = x[j, i, c]      i = 64*b1 + 16*q + ty,  j = 128*b0 + 8*tx + v,  c in the registers of a thread
+z[i, j, c] = x[j, i, c]      i = 64*b1 + 32*wy + 4*ty + u,  j = 128*b0 + 32*wx + 8*tx + v,  c and u in registers
 
 A row that is shorter than half a sector leaves the rest of it to blocks far away, where neighbours in memory are read
-along another dimension than they are written.
+along another dimension than they are written.  Four pixels of three bytes are three words: shared memory is put and got
+by words, for four pixels side by side of each of eight rows, which a thread turns around in its registers.  A warp is
+4 x 8 threads: four times eight pixels are whole sectors, and lanes that are further apart in a row would wait for the
+same banks.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import gcd
 
 from polyfuse.affine import Affine
+from polyfuse.places.boxes import WARP, row_words, whole_words
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Read
+from polyfuse.spans import MOST_SLOTS
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
@@ -38,7 +44,8 @@ def pixel_tiles(situation: Situation) -> list[Proposal]:
     outer = next(iter(crossing.values()), None)
     if outer is None or any(axis is not outer for axis in crossing.values()):
         return []
-    return [_proposal(situation, axes, outer, list(crossing), threads) for threads in THREADS]
+    tiles = dict.fromkeys(_tile(situation, along, row, list(crossing), threads) for threads in THREADS)
+    return [_proposal(situation, axes, outer, list(crossing), tile) for tile in tiles]
 
 
 def _crossing(situation: Situation, along: AxisClass, row: AxisClass) -> dict[int, AxisClass]:
@@ -66,38 +73,81 @@ def _only(axes: tuple[AxisClass, ...], read: Read, d: int) -> AxisClass | None:
     return axes[int(str(terms[0][0])[1:])] if len(terms) == 1 and abs(terms[0][1]) == 1 else None
 
 
-def _proposal(
-    situation: Situation, axes: tuple[AxisClass, ...], outer: AxisClass, values: list[int], threads: int
-) -> Proposal:
-    along, row = axes[-2], axes[-1]
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """How the threads of a block share a tile: each has `vector` pixels of `together` neighbouring rows, in `steps`."""
+
+    vector: int
+    together: int
+    near: int  # lanes along what is written in rows
+    beside: int  # lanes along what is read in rows
+    far: int  # warps along the one
+    below: int  # warps along the other
+    steps: int
+
+    @property
+    def columns(self) -> int:
+        return self.far * self.near * self.vector
+
+    @property
+    def rows(self) -> int:
+        return self.below * self.beside * self.together
+
+    @property
+    def threads(self) -> int:
+        return self.far * self.near * self.below * self.beside
+
+
+def _tile(situation: Situation, along: AxisClass, row: AxisClass, values: list[int], threads: int) -> _Tile:
+    """Lanes that get what they write as words lie `vector` times an odd number of those words apart, see
+    `short_rows_pitch`: so many as meet different banks are side by side, the others along the rows of the tile."""
     count, size = row.size(situation.hints), max(situation.long_itemsizes, default=1)
+    held = max(situation.group.scop.dtype(value).compute.itemsize for value in values)
     whole = gcd(count, situation.target.vector_bytes)
     vector = PIXEL_BYTES // size if whole < count else situation.target.vector_bytes // (size * count)
-    while along.size(situation.hints) % vector:
+    read = max(situation.group.scop.dtype(value).itemsize for value in values)
+    together, tile = whole_words(count, held), max(32, power_above(PIECE // (count * read)))
+    while along.size(situation.hints) % vector or together * vector * count > MOST_SLOTS:
         vector //= 2
-    tile = max(32, power_above(PIECE // (count * size)))
-    lanes = max(LANES, power_above(PIECE // (count * size * vector)))
-    rows = min(tile, threads // lanes)
-    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    q, v, c = slot("q", tile // rows), slot("v", vector), slot("c", count)
-    columns = lanes * vector
-    b0, b1 = block("b0", along.extent.ceildiv(columns)), block("b1", outer.extent.ceildiv(tile))
+    near = max(1, power_below(WARP // (vector * row_words(count, held))))
+    far = max(1, max(LANES, power_above(PIECE // (count * size * vector))) // near)
+    beside = min(WARP // near, tile // together)
+    below = max(1, min(tile // (beside * together), threads // (near * beside * far)))
+    return _Tile(vector, together, near, beside, far, below, tile // (below * beside * together))
+
+
+def _proposal(
+    situation: Situation, axes: tuple[AxisClass, ...], outer: AxisClass, values: list[int], t: _Tile
+) -> Proposal:
+    along, row = axes[-2], axes[-1]
+    count = row.size(situation.hints)
+    tx, ty = thread("tx", 1, t.near), thread("ty", t.near, t.beside)
+    wx, wy = thread("wx", t.near * t.beside, t.far), thread("wy", t.near * t.beside * t.far, t.below)
+    q, u, v, c = slot("q", t.steps), slot("u", t.together), slot("v", t.vector), slot("c", count)
+    tile = t.steps * t.rows
+    b0, b1 = block("b0", along.extent.ceildiv(t.columns)), block("b1", outer.extent.ceildiv(tile))
     splits = {
-        along.number: mixed((b0, columns), (tx, vector), (v, 1)),
-        outer.number: mixed((b1, tile), (q, rows), (ty, 1)),
+        along.number: mixed((b0, t.columns), (wx, t.near * t.vector), (tx, t.vector), (v, 1)),
+        outer.number: mixed((b1, tile), (q, t.rows), (wy, t.beside * t.together), (ty, t.together), (u, 1)),
         row.number: mixed((c, 1)),
     }
     others = []
     for k, axis in enumerate(a for a in axes if a not in (along, outer, row)):
         others.append(block(f"b{k + 2}", axis.extent))
         splits[axis.number] = mixed((others[-1], 1))
-    staging = Staging(vector=power_below(whole))
+    read = words = max(whole_words(count, situation.group.scop.dtype(value).itemsize) for value in values)
+    while situation.size(outer.extent) % words:
+        words //= 2
     return Proposal(
         "pixel_tiles",
-        (("threads", lanes * rows), ("tile", tile), ("columns", columns), ("vector", vector)),
-        kept_digits([b0, b1, *others, tx, ty, q, v, c], keep_threads=True),
+        (("threads", t.threads), ("tile", tile), ("columns", t.columns), ("vector", t.vector)),
+        kept_digits([b0, b1, *others, tx, ty, wx, wy, q, u, v, c], keep_threads=True),
         anchors(situation, splits),
-        staging=dict.fromkeys(values, staging),
-        guards=(*situation.divisible(along.extent, vector), *exactly(row.extent, count)),
+        staging=dict.fromkeys(values, Staging(rows=read)),
+        guards=(
+            *situation.divisible(along.extent, t.vector),
+            *(situation.divisible(outer.extent, words) if read > 1 else ()),
+            *exactly(row.extent, count),
+        ),
         border=True,
     )

@@ -106,21 +106,23 @@ class AccessRules:
         """Spans are aligned, conditions hold for all of one or none, and one that is stored has no gaps."""
         if op.span & (op.span - 1) or op.vector > 1 or op.span * memory.dtype.itemsize > VECTOR_BYTES:
             self.refuse(f"a span has a power of two of elements, at most {VECTOR_BYTES} bytes, and is no vector")
-        if any(isinstance(entry, Ref) for entry in op.index) or not isinstance(memory, ArrayParameter):
-            self.refuse("a span lies in an array, where affine indices say")
+        if any(isinstance(entry, Ref) for entry in op.index):
+            self.refuse("a span lies where affine indices say")
         axes = access_axes(op.index, (), None, self.types, self.kernel)
         wide = [s for s in self.kernel.slots if s.name in axes]
         steps = tuple([Step(s.name, s.extent, self._step(op, memory, s.name)) for s in wide])
         address = self._address(op, memory)
         taken = spans(steps, op.span, address.constant % op.span)
-        if taken is None or isinstance(op, Store) and not taken.whole:
+        may_have_gaps = isinstance(op, Load) and isinstance(memory, ArrayParameter)
+        if taken is None or not (taken.whole or may_have_gaps):
             self.refuse(f"spans of {op.span} have gaps, or too many slots")
         conditions = slot_axes(op.where, self.kernel)
         conditions |= self._type(op.mask).axes if op.mask is not None else frozenset()
         if conditions & taken.varying:
             self.refuse(f"a condition varies over {', '.join(sorted(conditions & taken.varying))} inside a span")
-        if memory.alignment < op.span * memory.dtype.itemsize:
-            self.refuse(f"{op.array} is aligned to {memory.alignment} bytes only")
+        alignment = memory.alignment if isinstance(memory, ArrayParameter) else VECTOR_BYTES
+        if alignment < op.span * memory.dtype.itemsize:
+            self.refuse(f"{op.array} is aligned to {alignment} bytes only")
         self._aligned(op, address - address.constant, frozenset(s.name for s in wide), op.span, region)
 
     def _step(self, op: Load | Store, memory: Memory, slot: str) -> int | None:

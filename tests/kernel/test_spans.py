@@ -13,7 +13,7 @@ from polyfuse.backends.interpreter import faults, run_kernel, run_source
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import u8
 from polyfuse.errors import KernelError
-from polyfuse.kernel import Const, Kernel, Load, Slot, Store
+from polyfuse.kernel import Barrier, Const, Kernel, Load, SharedBuffer, Slot, Store
 from polyfuse.spans import Step, spans
 from polyfuse.terms import Inside, Ref
 from polyfuse.verify.kernel import verify_kernel
@@ -74,6 +74,31 @@ def test_loads_a_few_elements_further_on_take_the_same_spans() -> None:
     np.testing.assert_array_equal(arrays["y"], np.repeat(x[:, 3:], 3, axis=1))
 
 
+def staged(pitch: int, load: Load) -> Kernel:
+    """Three bytes of each of four pixels a thread, through shared memory."""
+    put = Store("s", (4 * T + V, COLOUR), Ref("xv", u8), span=4 if pitch == 3 else 1)
+    shared = (SharedBuffer("s", u8, (32, 3), (pitch, 1)),)
+    parameters = (array("x", 32, 3, dtype=u8), array("y", 32, 3, dtype=u8, out=True))
+    return pixels(parameters=parameters, shared=shared, body=(replace(LOAD, span=4), put, Barrier(), load, GOT))
+
+
+GET = Load("sv", "s", (31 - 4 * T - V, COLOUR), span=4)
+GOT = Store("y", (4 * T + V, COLOUR), Ref("sv", u8), span=4)
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_shared_memory_has_spans_too(printed: bool) -> None:
+    kernel = staged(3, GET)
+    verify_kernel(kernel)
+    x = np.arange(96, dtype=np.uint8).reshape(32, 3)
+    arrays = {"x": x, "y": np.zeros((32, 3), np.uint8)}
+    if printed:
+        run_source(print_kernel(kernel), "pixels", kernel, arrays, {}, {})
+    else:
+        run_kernel(kernel, arrays, {}, {})
+    np.testing.assert_array_equal(arrays["y"], x[::-1])
+
+
 FALSE = Const(False, dtypes.bool_)
 REFUSED = {
     "gaps in a store": (pixels(store=replace(STORE, span=16)), "have gaps"),
@@ -83,6 +108,11 @@ REFUSED = {
     "a condition inside": (pixels(replace(LOAD, where=(2 - V,))), "varies over v inside a span"),
     "a mask inside": (pixels(replace(LOAD, mask=Inside((1 - COLOUR,)))), "varies over o inside a span"),
     "between spans": (pixels(replace(LOAD, index=(2 * T + V, COLOUR))), r"\$t moves the address by 8"),
+    "gaps in shared memory": (staged(4, GET), "have gaps"),  # the last one may end behind it
+    "between spans of shared memory": (
+        staged(3, replace(GET, index=(2 * T + V, COLOUR))),
+        r"\$t moves the address by 6",
+    ),
     "an array anywhere": (
         pixels(parameters=(array("x", 32, 4, dtype=u8, alignment=4), array("y", 32, 3, dtype=u8, out=True))),
         "aligned to 4 bytes only",

@@ -1,0 +1,27 @@
+"""The banks of shared memory: which words the lanes of a warp take together, and how many turns that takes.
+
+32 banks have words of four bytes in turn; each serves one word at a time, however many lanes want it (CUDA C++
+Programming Guide, shared memory).  Lanes that lie 32 words apart wait for each other, and those that lie 33 apart do
+not.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+BANKS, WORD = 32, 4  # of words of so many bytes
+
+
+def words(steps: tuple[tuple[int, int], ...], size: int) -> set[int]:
+    """That an access takes whose lanes lie (distance in bytes, count) apart, for `size` bytes each."""
+    starts = [0]
+    for step, count in steps:
+        starts = [start + step * k for start in starts for k in range(count)]
+    return {(start + byte) // WORD for start in starts for byte in range(0, size, min(WORD, size))}
+
+
+@lru_cache(maxsize=10_000)
+def turns(steps: tuple[tuple[int, int], ...], size: int) -> int:
+    """Words of its fullest bank."""
+    taken = words(steps, size)
+    return max(sum(word % BANKS == bank for word in taken) for bank in range(BANKS))
