@@ -73,16 +73,18 @@ def elected(env: Environment, last: Finish) -> list[ir.Op]:
 
 
 def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
-    """The loop; its last trip apart where only that one needs masks and they cost: on a CPU core, and where loads are
-    narrow."""
+    """The loop; its last trip apart where only that one needs masks and they cost: on a CPU core, where loads are
+    narrow, and where masks are many."""
     extent = env.schedule.digit(nest.digit).extent
     body = lower_items(env, nest.items, (*loops, nest.digit))
     if nest.digit in env.schedule.ahead:
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
         return in_ring(env, nest.digit, extent, body, trips)
-    masks_cost = env.schedule.threads == 1 or _is_narrow(env, nest) or not env.bordering and disagree(body, nest.digit)
-    whole = whole_trips(body, nest.digit, env.schedule.digits) if masks_cost else None
+    digits = env.schedule.digits
+    masks_cost = env.schedule.threads == 1 or _is_narrow(env, nest)
+    masks_cost = masks_cost or not env.bordering and disagree(body, nest.digit, digits)
+    whole = whole_trips(body, nest.digit, digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]
     unmasked = replace(env, context=env.context.with_trips(nest.digit, whole))
