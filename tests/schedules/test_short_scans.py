@@ -58,7 +58,7 @@ def test_a_block_that_runs_through_odd_columns_stores_long_pieces_of_rows() -> N
     plan = pf.jit(columns).plan(pf.spec("f32[L~500, N~601, M~403]"), target="h200")
     (kernel,) = plan.kernels
     tile = dict(kernel.schedule.parameters)
-    assert (tile["lanes"], tile["vector"], tile["unroll"]) == (256, 1, 8), tile
+    assert (tile["lanes"], tile["vector"], tile["unroll"]) == (256, 1, 16), tile
     assert_legal(plan)
     x = np.random.default_rng(3).integers(-9, 9, (2, 21, 403)).astype(np.float32)
     (found,) = run_plan(plan, [x])
@@ -76,3 +76,23 @@ def test_a_prefix_that_is_reduced_where_it_is_made_loads_several_rows_at_once(co
     x = np.random.default_rng(3).uniform(1, 2, (37, 132 if vector > 1 else 133)).astype(np.float32)
     (found,) = run_plan(plan, [x])
     np.testing.assert_allclose(found, drawdown(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [403, 400])
+def test_masks_that_find_no_register_are_left_to_the_last_trip(width: int) -> None:
+    """Of 8 or 16 rows at once, each with a mask: the assembler would wait for one before it asks for the next."""
+    plan = pf.jit(columns).plan(pf.spec(f"f32[L~500, N~601, {width}]"), target="h200")
+    source = plan.source()
+    body = source[source.index("    for r in range(") : source.index("    if inside(")]
+    assert "rows" not in body.split("store(")[0].split("load(")[1].split("\n")[0]
+    x = np.random.default_rng(3).integers(-9, 9, (2, 37, width)).astype(np.float32)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_array_equal(found, columns(x))
+
+
+def test_a_few_masks_stay_in_the_loop() -> None:
+    """Sums of four rows at once: their masks have registers, and one loop is less to read."""
+    (kernel,) = pf.jit(lambda x: x.sum(0)).plan(pf.spec("f32[N~200001, M~512]"), target="h200").kernels
+    assert kernel.parameters["unroll"] == 4
+    source = pf.jit(lambda x: x.sum(0)).plan(pf.spec("f32[N~200001, M~512]"), target="h200").source()
+    assert source.count("for r in range(") == 1 and "if inside(" not in source
