@@ -33,7 +33,7 @@ CHANGED = {
     *("16384 x 1024 with itself", "covariance of 48 columns", "layernorm backward bf16"),
     *("100000 x 32 x 16 with itself", "50000 x 16 x 64 times 64 x 16", "prefix of 67 million"),
     *("weighted norms of 1555 bf16", "sums of channels of 3136"),
-    *(p.name for p in (*ONE_READ, *EVERYDAY)),  # predicted; not measured yet
+    *(p.name for p in (*ONE_READ, *EVERYDAY)),  # predicted; the records of their runs were lost
 }
 """Programs that have other kernels than those that were measured: docs/performance.md has what there is."""
 
