@@ -151,9 +151,26 @@ def broken_spans(address: Ints, used: Bools, span: int, first: int, whole: bool)
     wrong = masks & ((places[..., :1] % span != first) | (offsets != offsets[:1, :1]))
     numbers = offsets[0, 0] // span
     for number in np.unique(numbers):
-        of_span = np.flatnonzero(numbers == number)
-        taken = masks[..., of_span]
-        wrong[..., of_span] |= taken & ~taken.all(axis=-1, keepdims=True)
-        if whole and sorted(offsets[0, 0, of_span] % span) != list(range(span)):
-            wrong[..., of_span] |= taken
+        slots = np.flatnonzero(numbers == number)
+        turns = _turns(offsets[0, 0, slots])
+        spans = [slots[turns == turn] for turn in range(max(turns) + 1)]
+        for of_span in spans:
+            taken = masks[..., of_span]
+            wrong[..., of_span] |= taken & ~taken.all(axis=-1, keepdims=True)
+            if whole and sorted(offsets[0, 0, of_span] % span) != list(range(span)):
+                wrong[..., of_span] |= taken
+        if whole:
+            several = np.sum([masks[..., of_span].any(axis=-1) for of_span in spans], axis=0) > 1
+            wrong[..., slots] |= masks[..., slots] & several[..., None]
     return np.asarray(wrong.reshape(used.shape))
+
+
+def _turns(elements: Ints) -> Ints:
+    """How many slots before each have the same element.  Those that step by sizes have spans of their own, also where a
+    size makes their elements those of others, beyond a row or before it."""
+    seen: dict[int, int] = {}
+    found = []
+    for element in elements.tolist():
+        found.append(seen.get(element, 0))
+        seen[element] = found[-1] + 1
+    return np.array(found)

@@ -13,6 +13,7 @@ from polyfuse.lower.ahead import in_ring, loaded_ahead
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interiors
 from polyfuse.lower.chosen import chosen_load
+from polyfuse.lower.common import branches
 from polyfuse.lower.decide import decided, needed
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
@@ -43,7 +44,7 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
     for inside in reversed(found):
         context = env.context.assuming(at_least_zero(inside))
         whole = lower_items(replace(env, context=context), env.schedule.order, ())
-        body = (ir.If(Inside(inside), decided(whole, context), body),)
+        body = branches(Inside(inside), decided(whole, context), body)
     return body
 
 
