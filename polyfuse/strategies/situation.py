@@ -218,9 +218,31 @@ class Situation:
 def row_width(situation: Situation, extent: Affine) -> int:
     """Whole vectors or single words, so that many shapes share few kernels; what fits, where there is much to do."""
     width = situation.width(extent, flat=False)
+    if "vector" not in situation.tiles:
+        width = _widest_row(situation, extent, width)
     if width == situation.widest or "vector" in situation.tiles or situation.is_busy:
         return width
     return min(width, max(1, 4 * situation.widest // situation.target.vector_bytes))
+
+
+def _widest_row(situation: Situation, extent: Affine, width: int) -> int:
+    """The widest access with which the rows of some array along `extent` begin: of slices, as ``x[:, 1:]``, the length
+    says nothing of that, and lanes that have a vector of single elements each lie apart."""
+    scop, hints = situation.scop, situation.hints
+    lengths = set[int]()
+    for statement in situation.group.statements():
+        axes = situation.classes.statement(statement)
+        along = {f"%{d}" for d, axis in enumerate(axes) if axis.extent == extent}
+        for read in statement.reads:
+            last = read.index[-1] if len(read.index) > 1 and read.source in situation.group.loads else None
+            if isinstance(last, Affine) and along & last.names():
+                lengths.add(scop.shape(read.source)[-1].evaluate(hints))
+        shape = scop.shape(statement.id)
+        if statement.id in situation.group.roots and len(shape) > 1 and shape[-1] == extent:
+            lengths.add(extent.evaluate(hints))
+    while width > 1 and lengths and all(length % width for length in lengths):
+        width //= 2
+    return width
 
 
 def power_above(n: int) -> int:

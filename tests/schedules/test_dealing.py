@@ -12,7 +12,7 @@ import polyfuse as pf
 from polyfuse.cost.counts import Sizes
 from polyfuse.cost.registers import moments
 from polyfuse.plan import Launch, Plan
-from polyfuse.testing import assert_equivalent
+from polyfuse.testing import assert_equivalent, assert_legal
 
 
 def causal(x: Any) -> Any:
@@ -115,3 +115,26 @@ def test_every_second_element_of_a_row_moves_the_row_once() -> None:
     """188 us on an H200."""
     predicted = 1e6 * planned(complex_product, "f32[33554432, 2]", "f32[33554432, 2]").cost_analysis().seconds
     assert predicted == pytest.approx(188, rel=0.2)
+
+
+SLICES: tuple[tuple[Callable[..., Any], str, int], ...] = (
+    (lambda y: ((y[:, 1:] + y[:, :-1]) * 0.5).sum(1), "f32[N~100000, 1001]", 1),
+    (lambda x: x[:, 1:].sum(1), "bf16[N~100000, M~2049]", 1),
+    (lambda x: x[:, 4:].sum(1), "f32[N~100000, M~1000]", 4),
+    (lambda x: x[:, 1:].sum((0, 2)), "f32[64, 512, 1025]", 1),
+    (lambda x: np.exp(x[:, :1000]) / np.exp(x[:, :1000]).sum(1, keepdims=True), "f32[N~100000, 1001]", 4),
+)
+
+
+@pytest.mark.parametrize(("function", "spec", "vector"), SLICES)
+def test_rows_that_begin_anywhere_are_read_side_by_side(function: Callable[..., Any], spec: str, vector: int) -> None:
+    """Slices of a whole number of vectors whose rows begin with none: lanes of single elements are neighbours, but
+    where results are stored in vectors."""
+    plan = pf.jit(function).plan(pf.spec(spec), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.parameters["vector"] == vector
+    assert_legal(plan)
+    _, *rest = [n.evaluate(plan.program.hints) for n in plan.program.arguments[0].shape]
+    x = np.random.default_rng(0).integers(-4, 5, (7, *rest)).astype(pf.spec(spec).dtype.numpy)
+    found = pf.jit(function, backend="interpreter", target="h200")(x)
+    np.testing.assert_allclose(found.astype(np.float64), function(x.astype(np.float64)), rtol=1e-2)
