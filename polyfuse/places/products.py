@@ -15,18 +15,20 @@ from polyfuse.terms import Apply, Ref
 
 def folded_products(scop: Scop, schedule: KernelSchedule) -> dict[str, str]:
     """The placed sum that absorbs each placed product."""
+    chains: list[tuple[Placed, Statement]] = []
+    for placed in schedule.placed:
+        statement = scop.statements[placed.value]
+        if placed.role == "compute" and isinstance(statement, Statement) and _is_chain(schedule, placed, statement):
+            chains.append((placed, statement))
+    if not chains:  # as in most schedules, of which prices ask
+        return {}
     by_name = schedule.by_name()
     uses: dict[str, int] = {}
     for placed in schedule.placed:
         for source in sources(placed):
             uses[source] = uses.get(source, 0) + 1
     found = {}
-    for placed in schedule.placed:
-        statement = scop.statements[placed.value]
-        if placed.role != "compute" or not isinstance(statement, Statement):
-            continue
-        if not _is_chain(schedule, placed, statement):
-            continue
+    for placed, statement in chains:
         product = by_name[placed.providers[0]]
         private = product.role == "compute" and uses[product.name] == 1 and product.path == placed.path
         if private and _is_product(scop.statements[product.value], statement):

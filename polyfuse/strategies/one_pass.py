@@ -89,19 +89,21 @@ def one_pass(situation: Situation) -> list[Proposal]:
     outer = next(a for a in axes if a is not inner)
     width = strip(situation, inner, []) if cpu else situation.width(inner.extent, flat=False)
     found = []
-    for tile in (CORE,) if cpu else _tiles(situation, inner, width):
+    for tile in (CORE,) if cpu else _tiles(situation, inner, width, bool(batch)):
         every = (RESIDENT[tile.ahead or min(1, tile.ring)],) if tile.cluster > 1 or tile.ahead or tile.ring else WAVES
         found += [_proposal(situation, batch, outer, inner, tile, width, waves) for waves in every]
     return [p for p in found if p is not None]
 
 
-def _tiles(situation: Situation, inner: AxisClass, width: int) -> list[_Tile]:
+def _tiles(situation: Situation, inner: AxisClass, width: int, several: bool) -> list[_Tile]:
     """A narrow tile, whose rows a warp sums without a barrier, and ones that hold whole rows, if they are short.  Each
-    also with half the rows at once, for programs that hold several values of every element."""
+    also with half the rows at once, for programs that hold several values of every element.  `several`: matrices, as of
+    pairs of points, whose rows in a few lanes are `pairs`."""
     size, asked = inner.size(situation.hints), situation.tiles
     narrow = power_below(asked.get("lanes", 32)), asked.get("chunks", max(1, 16 // width))
     whole = min(1024, max(32, power_above(-(-size // HELD))))
-    shapes = dict.fromkeys((narrow, (whole, -(-size // (whole * width))), *_short(situation, size, width)))
+    short = [] if several else _short(situation, size, width)
+    shapes = dict.fromkeys((narrow, (whole, -(-size // (whole * width))), *short))
     found: list[_Tile] = []
     for lanes, chunks in shapes:
         if 1 <= chunks * width <= HELD:

@@ -228,6 +228,8 @@ def row_width(situation: Situation, extent: Affine) -> int:
 def _widest_row(situation: Situation, extent: Affine, width: int) -> int:
     """The widest access with which the rows of some array along `extent` begin: of slices, as ``x[:, 1:]``, the length
     says nothing of that, and lanes that have a vector of single elements each lie apart."""
+    if width == 1:
+        return 1
     scop, hints = situation.scop, situation.hints
     lengths = set[int]()
     for statement in situation.group.statements():
