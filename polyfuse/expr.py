@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 from weakref import WeakValueDictionary
@@ -434,6 +434,15 @@ def operands_of(node: Node) -> tuple[Node, ...]:
             return (node.base, node.updates, *node.operands)
         case _:
             return ()
+
+
+def readers(nodes: Iterable[Node]) -> dict[bytes, int]:
+    """By digest of a node: how many of `nodes` read it."""
+    found: dict[bytes, int] = {}
+    for node in nodes:
+        for operand in {o.digest for o in operands_of(node)}:
+            found[operand] = found.get(operand, 0) + 1
+    return found
 
 
 def topological(outputs: Sequence[Node]) -> Iterator[Node]:

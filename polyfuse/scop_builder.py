@@ -32,11 +32,8 @@ def build_scop(program: Program) -> Scop:
 
 def _shared(program: Program) -> set[bytes]:
     """The nodes that several others read, or one that is an output too."""
-    once, found = {node.digest for node in program.outputs}, set[bytes]()
-    for node in expr.topological(program.outputs):
-        for operand in {o.digest for o in expr.operands_of(node)}:
-            (found if operand in once else once).add(operand)
-    return found
+    readers, outputs = expr.readers(expr.topological(program.outputs)), {node.digest for node in program.outputs}
+    return {digest for digest, count in readers.items() if count > 1 or digest in outputs}
 
 
 class _Body:

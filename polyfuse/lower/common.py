@@ -18,34 +18,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyfuse import kernel as ir
-from polyfuse.lower.inspect import bound, flatten, value_references
+from polyfuse.kernel_types import bound_names
+from polyfuse.lower.inspect import flatten, value_references
 from polyfuse.terms import Expr
 
 
 def branches(condition: Expr, body: Sequence[ir.Op], orelse: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
-    """``if condition: body; else: orelse``, with what both begin and end with outside, where threads
-    combine in that."""
+    """``if condition: body; else: orelse``, with what both begin and end with outside, where threads combine
+    in that."""
     first = 0
     while first < min(len(body), len(orelse)) and isinstance(body[first], ir.Let) and body[first] == orelse[first]:
         first += 1
     last = 0
     while last < min(len(body), len(orelse)) - first and body[-last - 1] == orelse[-last - 1]:
         last += 1
-    begun = {name for op in body[:first] for name in bound(op)}
-    while last and not _needed(body[len(body) - last :]).isdisjoint(_inside(body[first : len(body) - last]) - begun):
+    begun = set(bound_names(body[:first]))
+    while last:
+        needed = {reference.name for reference in value_references(body[len(body) - last :])}
+        if needed.isdisjoint(set(bound_names(body[first : len(body) - last])) - begun):
+            break
         last -= 1
     behind = tuple(body[len(body) - last :])
     if not any(isinstance(op, ir.Combine | ir.Elect) for op in flatten(behind)):
         return (ir.If(condition, tuple(body), tuple(orelse)),)
     middle = ir.If(condition, tuple(body[first : len(body) - last]), tuple(orelse[first : len(orelse) - last]))
     return (*body[:first], middle, *behind)
-
-
-def _needed(ops: Sequence[ir.Op]) -> set[str]:
-    """The values that operations read, of their own or not."""
-    return {reference.name for reference in value_references(ops)}
-
-
-def _inside(ops: Sequence[ir.Op]) -> set[str]:
-    """The values that operations bind, nested ones included."""
-    return {name for op in flatten(ops) for name in bound(op)}

@@ -261,8 +261,9 @@ def short_rows_pitch(
     box: Box, itemsize: int, spread: Sequence[Affine], digits: Mapping[str, Digit]
 ) -> tuple[int, ...]:
     """Elements between neighbours where threads hold whole rows of a few elements: what follows the last such row lies
-    an odd number of accesses on.  Lanes along it meet every bank that accesses of their own width leave to them; of
-    pitches of which this is true, that of the fewest turns for lanes that put at `spread`."""
+    an odd number of accesses on.  Lanes one such row apart meet every bank that accesses of their own width leave to
+    them, lanes four apart a quarter of these; of the pitches of which this is true, that of the fewest turns for lanes
+    that put at `spread`."""
     unit = max(1, WORD * row_words(box.extents[-1], itemsize) // itemsize)
     odd = -(-box.extents[-2] * box.extents[-1] // unit) | 1
     tried = [_outer_pitch(box, (odd + 2 * k) * unit) for k in range(MOST_PADDING)]

@@ -61,10 +61,7 @@ class _Demands:
 
     def __init__(self, outputs: Sequence[Node], order: Sequence[Node]) -> None:
         self.outputs = {o.digest for o in outputs}
-        self.readers: dict[bytes, int] = {}
-        for node in order:
-            for operand in {o.digest for o in expr.operands_of(node)}:
-                self.readers[operand] = self.readers.get(operand, 0) + 1
+        self.readers = expr.readers(order)
         self.moved: dict[bytes, Access] = {}
         self.domains: dict[bytes, tuple[Access, tuple[int, ...]]] = {}  # of reductions, as `_domain` gives them
         self.whole = set(self.outputs)  # values that must stay as they are: something needs exactly this array

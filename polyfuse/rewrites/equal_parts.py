@@ -15,8 +15,9 @@ from polyfuse.affine import ONE, Affine, dimension
 from polyfuse.expr import Node
 from polyfuse.rewrites.stacks import MOST
 
-NEAR = frozenset(1 << k for k in range(10))
-"""Elements of parts along rows whose places a thread has in all parts of a row as they lie (`strategies.pointwise`)."""
+NEAR, FEW = frozenset(1 << k for k in range(10)), 4
+"""Elements of parts along rows, and how many parts: places that a thread has in all of them as they lie
+(`strategies.pointwise`)."""
 
 
 def stacked(node: Node, shared: Collection[bytes]) -> Node:
@@ -45,7 +46,7 @@ def _stack_of(node: expr.Region) -> Node | None:
     if along < 0 or not _share([piece.source for piece in node.pieces]):
         return None
     extent = node.pieces[0].where[0] + dimension(along) + 1
-    if along == node.rank - 1 and extent.is_constant and extent.constant in NEAR:
+    if along == node.rank - 1 and count <= FEW and extent.is_constant and extent.constant in NEAR:
         return None
     at = {f"%{d}": dimension(d + (d > along)) for d in range(node.rank)}
     pieces = []

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyfuse.affine import Affine
+from polyfuse.banks import WORD
 from polyfuse.places.boxes import WARP, whole_words
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Read
@@ -27,8 +28,8 @@ from polyfuse.strategies.whole import MOST_COLOURS
 THREADS = 128
 """Of a block.  On an H200, a quarter turn of 201 MB takes 114 us as bytes and 103 as float32, 120 and 110 with twice as
 many; as bfloat16, of which each is a word in shared memory, 139 and 111."""
-WORD, STORED = 4, 8
-"""Bytes that a thread writes of a row at once: of pixels that are no power of two, and of others.  On an H200, 268 MB
+STORED = 8
+"""Bytes of a row that a thread writes at once, of pixels that are a power of two; of others words.  On an H200, 268 MB
 of four bytes a pixel: 131 us in pairs, 135 to 137 in fours."""
 PIECE = 128
 """Bytes of a tile along what is read in rows, at least: a line of the cache."""

@@ -103,6 +103,16 @@ def test_parts_that_a_block_exchanges_stay_beside_each_other() -> None:
     assert bytes_ == plan.cost_analysis().hbm_bytes.at(**plan.cost_analysis().sizes) == 4 * 64 * 4 * 1000000
 
 
+def test_more_parts_than_a_thread_exchanges_are_a_stack() -> None:
+    def function(x):
+        return np.concatenate([x + k for k in range(6)], axis=1)
+
+    plan = pf.jit(function).plan(pf.spec("f32[N~300000, 64]"), target="h200")
+    assert len(plan.scop.shape(plan.scop.outputs[0])) == 3
+    cost = plan.cost_analysis()
+    assert cost.seconds < 1.4 * (plan.target.launch + cost.hbm_bytes.at(**cost.sizes) / plan.target.bandwidth)
+
+
 def scaled_by_rows(x, y):
     return np.concatenate([x + y, x - y]) * np.concatenate([x, y])
 
@@ -127,5 +137,5 @@ def test_it_is_written_where_the_caller_says() -> None:
     pf.jit(both)(x, y, out=wide[:, 3:44])  # rows that do not follow each other
     np.testing.assert_array_equal(wide[:, 3:44], both(x, y))
     assert np.isnan(wide[:, :3]).all() and np.isnan(wide[:, 44:]).all()
-    with pytest.raises(pf.errors.PolyfuseError):
-        pf.jit(both)(x, y, out=out[:, ::-1][::-1][:40])
+    with pytest.raises(pf.errors.ArgumentError, match=r"the result is f32\[60, 41\]"):
+        pf.jit(both)(x, y, out=out[:40])

@@ -96,7 +96,7 @@ def test_neighbours_share_one_test_of_their_index() -> None:
 
 
 def test_rows_of_a_table_have_one_position_for_their_elements() -> None:
-    """A flat walk has one for each: 170 us of an H200 instead of 91."""
+    """A flat walk, behind a kernel that made them, has one for each: 180 us of an H200 instead of 91."""
     plan = pf.jit(lambda table, i: table[i] * 2).plan(
         pf.spec("bf16[V~50000, 300]"), pf.spec("i64[K~300000]"), target="h200"
     )
