@@ -170,11 +170,14 @@ class KernelView:
 
     def cost_at(self, sizes: Mapping[str, int]) -> Cost:
         """The price at given sizes."""
-        program = self.group.scop.program
+        return price(self.group.scop, self.schedule, self.target, self.sizes_at(sizes))
+
+    def sizes_at(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Given sizes, with those of the dimensions that were collapsed."""
         known = dict(sizes)
-        for name, factors in program.derived:
+        for name, factors in self.group.scop.program.derived:
             known[name] = prod(f.evaluate(known) for f in factors)
-        return price(self.group.scop, self.schedule, self.target, known)
+        return known
 
     @property
     def registers(self) -> int:

@@ -59,11 +59,12 @@ def unspilled(first: Ready, key: PlanKey, sizes: Mapping[str, int], compile: Cal
 def _spilling(ready: Ready, known: Mapping[Signature, float]) -> dict[Signature, float]:
     """Seconds that the spills of each kernel take, of those that are not `known`."""
     plan, found = ready.plan, dict[Signature, float]()
-    for launch, kernel in zip(plan.launches, ready.kernels, strict=True):
-        for schedule in launch.schedules if kernel.spilled else ():
-            if schedule.border and schedule.minimum_blocks > 1:
-                continue  # asked for: what spills is the branch of a few blocks at the border
-            found[signature(schedule)] = spill_seconds(kernel.spilled, schedule, plan.target, plan.program.hints)
+    spilled = [k.spilled for launch, k in zip(plan.launches, ready.kernels, strict=True) for _ in launch.schedules]
+    for kernel, size in zip(plan.kernels, spilled, strict=True) if any(spilled) else ():
+        schedule = kernel.schedule
+        if not size or schedule.border and schedule.minimum_blocks > 1:
+            continue  # asked for: what spills is the branch of a few blocks at the border
+        found[signature(schedule)] = spill_seconds(size, schedule, plan.target, kernel.sizes_at(kernel.hints))
     return {name: seconds for name, seconds in found.items() if name not in known}
 
 

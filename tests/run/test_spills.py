@@ -151,6 +151,28 @@ def test_a_plan_that_gains_little_is_not_compiled() -> None:
     assert len(compiled) == 1 and best.plan.schedules == first.plan.schedules
 
 
+def test_spills_of_collapsed_dimensions_are_weighed_at_their_sizes() -> None:
+    """Found by the fuzzer on a card: of what runs over a product of sizes no spill could be weighed, a KeyError."""
+
+    def long(x: Any, y: Any) -> Any:
+        for _ in range(6):
+            x = np.arcsinh(x) + y
+        return x
+
+    specs = [pf.spec("f64[N~4096, M~4096]"), pf.spec("f64[N, M]")]
+    plan = pf.jit(long).plan(*specs, target="h200")
+    assert len(plan.kernels) == 1 and {len(p.place) for p in plan.schedules[0].placed} == {1}
+    compiled: list[Plan] = []
+
+    def ready(plan: Plan) -> Ready:
+        compiled.append(plan)
+        return Ready(plan, tuple([Assembled(600) for _ in plan.launches]), backend("interpreter"))
+
+    key = PlanKey(plan.program, plan.options, plan.layouts, plan.target, "numba_cuda", ())
+    found = unspilled(ready(plan), key, {"N": 4096, "M": 4096}, ready)
+    assert found.plan.spills and all("600 bytes" in note for note in found.plan.spills)
+
+
 def test_spills_are_weighed_without_the_algebra() -> None:
     """Formulas of sizes, which nobody asked for, brought sympy along: two seconds of a first call beside an H200."""
     code = """

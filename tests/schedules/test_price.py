@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from benchmarks.everyday import EVERYDAY
-from benchmarks.one_read import ONE_READ
 from polyfuse.affine import Affine, dimension
 from polyfuse.cost.counts import box_of_rows
 from polyfuse.options import Options
@@ -24,17 +22,13 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 RECORDS = {
     ("h200_table", "h200_held_out", "h200_drawn"): (50, 2, 0.05),
     ("h200_more", "odd_rows_h200"): (55, 4, 0.08),  # of which the second has later schedules
-    ("h200_wide",): (11, 3, 0.12),
+    ("h200_wide",): (19, 6, 0.12),
+    ("h200_one_read",): (17, 1, 0.08),
+    ("h200_everyday",): (52, 1, 0.06),
 }
 """Programs, those of them that may be more than 20 % off, as prices miss a mechanism or the host bounds a call, and the
 median error."""
-CHANGED = {
-    *("32 columns of 1048576 times 32", "16 columns of 2097152 times 16", "100 columns of 400003 times 100"),
-    *("16384 x 1024 with itself", "covariance of 48 columns", "layernorm backward bf16"),
-    *("100000 x 32 x 16 with itself", "50000 x 16 x 64 times 64 x 16", "prefix of 67 million"),
-    *("weighted norms of 1555 bf16", "sums of channels of 3136"),
-    *(p.name for p in (*ONE_READ, *EVERYDAY)),  # predicted; the records of their runs were lost
-}
+CHANGED = {"prefix of 67 million", "weighted norms of 1555 bf16", "sums of channels of 3136"}
 """Programs that have other kernels than those that were measured: docs/performance.md has what there is."""
 
 
