@@ -89,10 +89,12 @@ CUT_ROWS, NARROW_ROWS = 1.72, 1.84
 last one count is asked for.  On an H200, of 268 MB of bfloat16: softmax of rows of 777 in four chunks of 32 vectors 149
 us, of 351 in three of 16 141, of 1555 in seven of 64 half vectors 148.  And of rows that are held in elements of less
 than a word: of 777 and 1555, a quarter of which is padding, 174 and 173 us."""
-IDLE = 0.4
-"""Of the share of threads that find nothing of their row, how much longer the others take to move it.  On an H200, of
-268 MB of bfloat16 with a row that all share, elementwise: a quarter of the threads, 148 us of rows of 3001 in frames,
-157 of 300 in half vectors; flat, where none is idle, 127.  A fifth, in 1.07 GB of four arrays: 250 us, and 244 flat."""
+IDLE, FEW_IDLE, SLIGHTLY = 0.8, 1 / 8, 1 / 16
+"""Of the share of threads that find nothing of their row, beyond the other, how much longer the others take to move it.
+On an H200, of 268 MB of bfloat16 with a row that all share, elementwise: a quarter of the threads, 148 us of rows of
+3001 in frames, 157 of 300 in half vectors; flat, where none is idle, 127.  A fifth, in 1.07 GB of four arrays: 250 us,
+and 244 flat.  A ninth, 268 MB of float32 in rows of 8191 less a triangle or a border: 129 us, as without a border;
+with a row and a column that all share 133, and flat 129."""
 SHARED_ROWS, DEEP = 1.35, 1024
 """Times that products of rows with few columns take, and elements of a row for as much again: lanes read a row
 together, so that an access of a warp brings 16 bytes of each of a few rows.  On an H200, of float32: a million rows of
@@ -260,7 +262,8 @@ def _terms(
     elif schedule.of_kind("loop") and not schedule.rings and not schedule.ahead:
         slack = max(1.0, PULL * busy)  # of a processor that has no more than its share to load
         memory += compute / slack / max(1.0, resident / target.processors) ** EXPOSED
-    memory *= 1 + IDLE * idle_in_rows(scop, schedule, sizes)
+    idle = idle_in_rows(scop, schedule, sizes)
+    memory *= 1 + IDLE * max(idle - FEW_IDLE, SLIGHTLY * idle)
     if not schedule.shared:  # what is staged is spread over trips
         compute += 2 * target.warp * accesses / (target.flops * busy)
         compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)

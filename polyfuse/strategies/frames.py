@@ -23,6 +23,12 @@ WORD = 4
 sectors take the caches longer.  On an H200, 20001 rows of 8191 bfloat16 scaled: 193 us element by element, 161 in
 frames, where their bytes take 153; sums of 65536 rows of 1999 75 and 63, and 61."""
 
+VECTOR = 16
+"""The same where whole rows are written, element by element: what a warp stores then tears sectors.  On an H200, of
+float32: 8001 x 8001 less a triangle 137 us, 123 in frames; 8003 x 8003 less a border 134 and 123; 8192 x 8192 less a
+border, in halves of vectors, 130 and 128; differences of rows of 8191 152 and 141.  Sums and softmax of rows as long
+take as much either way."""
+
 HALF = 2
 """Bytes of elements that are taken out of a word as fast as they are loaded: sums of those rows of bytes take 147 us in
 frames, 68 without, scaled ones 115 and 117."""
@@ -44,15 +50,16 @@ class Frame:
 
 
 def frame(
-    situation: Situation, inner: AxisClass, splits: Mapping[int, Affine], parts: int = 1
+    situation: Situation, inner: AxisClass, splits: Mapping[int, Affine], parts: int = 1, enough: int = WORD
 ) -> Frame | None:
     """The frame of rows along `inner` in which most bytes lie in aligned vectors, or halves of vectors where `parts` is
-    2; None where single elements are as good.  `splits`: the places of other classes."""
+    2; None where accesses of single elements, or of what divides the rows, are as good: of `enough` bytes.  `splits`:
+    the places of other classes."""
     width = situation.widest // parts
     if situation.target.kind == "cpu" or "vector" in situation.tiles or inner.scanned_by:
         return None
     itemsize = min(situation.long_itemsizes, default=WORD)
-    if itemsize < HALF or situation.width(inner.extent, flat=False) * itemsize >= WORD:
+    if itemsize < HALF or situation.width(inner.extent, flat=False) * itemsize >= enough:
         return None
     if situation.vector(inner.extent, flat=True) < width:
         return None  # some array begins off the boundary of a vector

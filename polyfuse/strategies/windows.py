@@ -37,6 +37,7 @@ MOST_SUMMED = 64
 """Elements that a thread reduces for each of its results, at most."""
 SHORT = 4
 """Elements of rows of results, beside longer ones, that a thread has all of: what was interleaved out of two arrays."""
+LONG = 4  # blocks of a row: of shorter ones the last block leaves more idle than the others gain
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 
 
@@ -65,11 +66,31 @@ def windows(situation: Situation) -> list[Proposal]:
     wide = aligned if aligned > 1 or not others else COLUMNS
     return [
         _proposal(
-            situation, axes, inner, outer, (*over, *short), _Tile(planes, rows, columns, min(aligned, columns), flat)
+            *(situation, axes, inner, outer, (*over, *short)),
+            _Tile(planes, rows, columns, min(aligned, columns), flat, lanes),
         )
         for columns in _columns(situation, wide)
         for planes, rows in _wanted(situation, columns * _strides(situation), len(outer) == 2)
+        for lanes in _lanes(situation, inner, columns, len(outer))
     ]
+
+
+def _lanes(situation: Situation, inner: AxisClass, columns: int, outer: int) -> list[int]:
+    """Threads side by side along the rows of results: all of a block where it has no others, else a warp or two, or,
+    where what these write of long rows begins and ends off the boundaries of sectors, all as well."""
+    threads = power_below(situation.tiles.get("threads", THREADS))
+    usual = power_below(situation.tiles.get("lanes", LANES * (2 if columns == 1 else 1) if outer else threads))
+    usual = min(usual, threads)
+    is_long = situation.size(_extent(situation, inner)) >= LONG * threads * columns
+    wide = usual < threads and "lanes" not in situation.tiles and outer == 1 and is_long and _tears(situation)
+    return [usual, threads] if wide else [usual]
+
+
+def _tears(situation: Situation) -> bool:
+    """Whether rows of some result begin off the boundaries of vectors."""
+    rows = [(situation.scop.shape(v), situation.scop.statements[v].dtypes) for v in situation.group.roots]
+    itemsizes = [(shape, d.itemsize) for shape, dtypes in rows for d in dtypes if len(shape) > 1]
+    return any(situation.size(shape[-1]) * size % situation.target.vector_bytes for shape, size in itemsizes)
 
 
 def _columns(situation: Situation, widest: int) -> list[int]:
@@ -123,6 +144,7 @@ class _Tile:
     columns: int
     vector: int
     flat: bool
+    lanes: int
 
 
 def moved_axes(situation: Situation, inner: AxisClass) -> set[AxisClass]:
@@ -212,8 +234,7 @@ def _proposal(
 ) -> Proposal:
     threads = power_below(situation.tiles.get("threads", THREADS))
     columns = tile.columns
-    lanes = LANES * (2 if columns == 1 else 1) if outer else threads
-    lanes = min(threads, lanes, power_above(-(-situation.size(_extent(situation, inner)) // columns)))
+    lanes = min(tile.lanes, power_above(-(-situation.size(_extent(situation, inner)) // columns)))
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes)
     v, u = slot("v", columns), slot("u", 1 if outer else tile.rows)
     span = lanes * columns * u.count
@@ -230,9 +251,11 @@ def _proposal(
     values = situation.group.loads | situation.group.body - situation.group.roots
     vectors = {n: vector_of(situation, n) if n in situation.group.loads else 1 for n in values}
     planes = (("planes", tile.planes),) if len(outer) == 2 else ()
+    usual = _lanes(situation, inner, columns, len(outer))[0]
+    along = (("lanes", tile.lanes),) if "lanes" in situation.tiles or tile.lanes != usual else ()
     return Proposal(
         "windows",
-        (("threads", threads), *planes, ("rows", tile.rows), ("columns", columns)),
+        (("threads", threads), *along, *planes, ("rows", tile.rows), ("columns", columns)),
         kept_digits([*digits, tx, ty, u, p, q, *before, v, *behind], keep_threads=True),
         anchors(situation, splits),
         guards=tuple(dict.fromkeys((

@@ -13,6 +13,7 @@ import polyfuse as pf
 from polyfuse.cost.counts import Sizes
 from polyfuse.cost.l1 import l1_accesses
 from polyfuse.explain.kernels import KernelView
+from polyfuse.face.interpreted import run_plan
 from polyfuse.plan import Plan
 from polyfuse.target import H200
 from polyfuse.testing import assert_legal
@@ -282,3 +283,26 @@ def test_a_thread_takes_as_many_results_of_narrow_elements_as_of_others(spec: st
     (kernel,) = pf.jit(largest).plan(pf.spec(spec), target="h200").kernels
     taken = dict(kernel.parameters)
     assert kernel.strategy == "windows" and taken["rows"] * taken["columns"] == 16
+
+
+def gradient(a: Any) -> tuple[Any, Any]:
+    return (a[2:, 1:-1] - a[:-2, 1:-1]) * 0.5, (a[1:-1, 2:] - a[1:-1, :-2]) * 0.5
+
+
+def test_threads_lie_along_rows_whose_pieces_would_tear_sectors() -> None:
+    """Results of 8192 columns less two: 271 us on an H200 where a warp has a piece of a row, 218 where a block has."""
+    torn = only(planned(gradient, "f32[N~8192, M~8192]"))
+    whole = only(planned(gradient, "f32[N~8194, M~8194]"))
+    assert torn.strategy == whole.strategy == "windows"
+    assert dict(torn.parameters)["lanes"] == torn.threads and "lanes" not in dict(whole.parameters)
+    narrow = only(planned(gradient, "f32[N~8192, M~8192]", tiles={"multiply_1": {"lanes": 32, "rows": 8}}))
+    assert narrow.seconds > 1.1 * torn.seconds > 1.1 * whole.seconds
+
+
+def test_wide_windows_are_read_from_their_text_and_run() -> None:
+    spec = "f32[N~8192, M~8192]"
+    plan = planned(gradient, spec)
+    assert pf.parse_schedule(str(plan), pf.jit(gradient), pf.spec(spec)).schedules == plan.schedules
+    x = np.random.default_rng(1).standard_normal((21, 282)).astype(np.float32)
+    for found, expected in zip(run_plan(plan, [x]), gradient(x), strict=True):
+        np.testing.assert_array_equal(found, expected)
