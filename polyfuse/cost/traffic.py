@@ -14,7 +14,7 @@ from math import inf, prod
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.cost.counts import Sizes, moved_bytes, summed_digits, touched_bytes
-from polyfuse.cost.l1 import LINE, SECTOR, WORD, touched_by_one
+from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
 from polyfuse.cost.phases import scanned_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
@@ -197,8 +197,6 @@ def _torn_ends(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes
     piece, pitch, itemsize = found
     if schedule.shared:
         return GRANULE / piece
-    if itemsize < WORD:
-        return 0.0  # not measured
     if schedule.strategy in ("windows", "window_sums") and piece < pitch:
         return (HALVED_END if pitch % VECTOR == 0 else TORN_END) / piece
     if schedule.strategy != "pointwise" or "frames" in dict(schedule.parameters) or piece < LINE:
@@ -215,7 +213,8 @@ TORN_END, HALVED_END = 64, 16
 boundaries of sectors, elsewhere and at multiples of 16 bytes.  Between what these measure on an H200: of float32 less a
 border, in pieces of 256, 1024 and 4096 bytes, 8190 x 8190 161, 133 and 130 us, two results of it 283, 224 and 215,
 12286 x 12286 359, 295 and 287, 8196 x 8196 138, 132 and 129; sharpened 8000 x 8001, which keeps first-level caches busy
-as well, in pieces of 256 bytes 145, of 1024 140, means of 5 x 5 158 and 163."""
+as well, in pieces of 256 bytes 145, of 1024 140, means of 5 x 5 158 and 163.  Of 8190 x 16382 bfloat16, in pieces of
+128 and 512 bytes, 194 and 142; of 16382 x 16381 bytes, of 64 and 256, 232 and 224, byte by byte in rows 193."""
 TORN_BY_WARPS = {4: 0.2, 8: 0.05}
 """The same in proportion to what is written, where threads store so many bytes each and neighbouring warps of a block
 write the parts of a sector.  On an H200: 8001 x 8001 float32 less a triangle 137 us where 123 are possible, 8003 x 8003

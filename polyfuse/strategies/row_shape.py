@@ -99,6 +99,7 @@ class _Row:
     """The row that is dealt: about `n` elements, in accesses of `width`; `whole`: of whole vectors, not of words."""
 
     situation: Situation
+    inner: AxisClass
     extent: Affine
     n: int
     width: int
@@ -114,9 +115,14 @@ class _Row:
         return max(self.situation.long_itemsizes)
 
     def loaded(self) -> int:
-        """Bytes that a lane loads for an element, of all arrays."""
-        values = [v for v in self.situation.group.loads if self.situation.scop.shape(v)]
-        return sum(d.itemsize for v in values for d in self.situation.scop.statements[v].dtypes)
+        """Bytes that a lane loads for an element, of all arrays that are read along rows."""
+        scop, values = self.situation.scop, set[int]()
+        for statement in self.situation.group.statements():
+            axes = self.situation.classes.statement(statement)
+            along = {f"%{d}" for d, axis in enumerate(axes) if axis is self.inner}
+            entries = [(r.source, e) for r in statement.reads for e in r.index if isinstance(e, Affine)]
+            values |= {source for source, e in entries if along & e.names()}
+        return sum(d.itemsize for v in values & self.situation.group.loads for d in scop.statements[v].dtypes)
 
     def chunks(self, lanes: int, longest: int) -> int:
         """In which `lanes` hold rows up to `longest`; this very row, where its length is known."""
@@ -138,7 +144,7 @@ class _Class:
 def framed_shape(situation: Situation, inner: AxisClass, frame: Frame, way: Way) -> RowShape:
     """As `row_shape`, of rows in frames, each with a block of its own."""
     extent = frame.padded(inner.extent)
-    row = _Row(situation, extent, situation.size(extent), frame.width, True, True)
+    row = _Row(situation, inner, extent, situation.size(extent), frame.width, True, True)
     dealt = _dealt(row, way)
     threads = power_below(situation.tiles.get("threads", dealt.lanes))
     return _bounded(row, _as_asked(row, dealt, threads, False), frame.guards)
@@ -155,7 +161,7 @@ of 6323 over their norm 133 in 128 lanes of 56, 151 in 256 of 28."""
 def close_shapes(situation: Situation, inner: AxisClass, frame: Frame) -> list[RowShape]:
     """Rows in frames, held in so many lanes that few have padding alone: those with the least first."""
     extent = frame.padded(inner.extent)
-    row = _Row(situation, extent, situation.size(extent), frame.width, True, True)
+    row = _Row(situation, inner, extent, situation.size(extent), frame.width, True, True)
     found: list[tuple[int, int, int]] = []
     for lanes in (1 << k for k in range(3, 10)):
         chunks = -(-row.n // (lanes * row.width))
@@ -183,7 +189,7 @@ def row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) 
     guards = situation.divisible(extent, width)
     if inner.scanned_by:
         return _scan_shape(situation, inner, width, guards, way, has_rows)
-    row = _Row(situation, extent, n, width, width > 1 and width == situation.widest)
+    row = _Row(situation, inner, extent, n, width, width > 1 and width == situation.widest)
     dealt = _dealt(row, way)
     if row.is_regular and n <= _usual(row).longest:
         guards = (*guards, Guard(extent, REGULAR, advisory=True))

