@@ -281,8 +281,9 @@ def _columns(
 WORD = 4
 """Bytes of an access below which masks cost as much as all else: whole shares have none."""
 MERGED = 8
-"""Rows that a thread takes at once where it then merges states: covariance of 30000 x 3001 on an H200 takes 201 us, 256
-with 4, 224 with 16."""
+"""Rows that a thread takes at once where it then merges states, or picks one of two in single elements, of which the
+compiler loads no more ahead: covariance of 30000 x 3001 on an H200 takes 201 us, 256 with 4, 224 with 16; where the
+largest are in columns of 8192 x 8191 70 us, 90 with 4, 74 with 16."""
 MORE = 4
 """Times the lanes of whole vectors along a row of single elements: a warp's accesses lie side by side then, and more of
 them leave fewer threads for rows.  Column sums of 20001 x 8191 bfloat16 on an H200: 203 us in 8 lanes, 98 in 32, 127
@@ -323,6 +324,6 @@ def _column_shape(
         rows //= 2
     cpu = situation.target.kind == "cpu"
     usual = max(1, STRIP * situation.vector(inner.extent, flat=False) // width) if cpu else 4
-    merges = any(s.monoid in CASCADES for s in situation.reductions)
+    merges = any(s.monoid in CASCADES or width == 1 and len(s.dtypes) > 1 for s in situation.reductions)
     unroll = situation.tiles.get("unroll") or (MERGED if merges else min(8, usual))
     return lanes, rows, unroll if length >= rows * unroll else 1
