@@ -38,9 +38,9 @@ def assembled(kernel: CompiledKernel, target: Target, *, waits: bool, blocks: in
     if find_ptxas():  # the driver assembles in this process, for its current device
         versions.begin(_likely(kernel, target, waits, blocks, registers))
     found = assemble(kernel)
-    if waits:
-        found = denser(found, target, versions)
-    return at_once(found, target, blocks, versions)
+    if blocks:  # room for more than there are is no use
+        return at_once(found, target, blocks, versions)
+    return denser(found, target, versions) if waits else found
 
 
 def denser(kernel: CompiledKernel, target: Target, bounded: Bounded) -> CompiledKernel:
@@ -86,11 +86,12 @@ def _most(kernel: CompiledKernel, target: Target) -> int:
 
 
 def _likely(kernel: CompiledKernel, target: Target, waits: bool, blocks: int, registers: int) -> list[int]:
-    """Bounds that may be asked for, the likeliest first: for all blocks at once, for one more than is expected."""
+    """Bounds that may be asked for, the likeliest first: for all blocks at once, where there seems to be no room for
+    them, or for one more than is expected."""
     most = _most(kernel, target)
-    found = [wanted for wanted in range(blocks, 1, -1) if wanted <= most]
-    if waits:
-        expected = target.occupancy(kernel.threads, max(1, registers), kernel.shared_bytes)
+    expected = target.occupancy(kernel.threads, max(1, registers), kernel.shared_bytes)
+    found = [wanted for wanted in range(blocks, expected, -1) if wanted <= most]
+    if waits and not blocks:
         more = [n + 1 for n in range(kernel.minimum_blocks, most) if not _are_enough(n, kernel, target)]
         found += sorted(more, key=lambda n: (n <= expected, n))  # ptxas mostly takes fewer registers than expected
     return list(dict.fromkeys(found))[:AHEAD] if _BOUND.search(kernel.ptx) else []

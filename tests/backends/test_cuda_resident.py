@@ -146,8 +146,26 @@ def test_bounds_that_may_be_asked_for_are_assembled_beside_the_first_version(
 
     monkeypatch.setattr(resident, "assemble", stand_in)
     monkeypatch.setattr(resident, "_FREE", threading.BoundedSemaphore(2))
-    found = resident.assembled(plain, H200, waits=False, blocks=4, registers=40)
+    found = resident.assembled(plain, H200, waits=False, blocks=4, registers=255)
     assert found.minimum_blocks == 2 and sorted(began) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One block of a small covariance for every processor was assembled for two and for three as well, in vain."""
+    from polyfuse.backends.numba_cuda import resident
+
+    plain, began = compiled(column_sum, "f32[200000, 1024]"), list[int]()
+    plain = replace(plain, threads=256, minimum_blocks=1)
+
+    def stand_in(given: CompiledKernel) -> CompiledKernel:
+        began.append(given.minimum_blocks)
+        return replace(given, resources=Resources(128, 0, 0))  # room for two
+
+    monkeypatch.setattr(resident, "assemble", stand_in)
+    for blocks in (1, 2):
+        resident.assembled(plain, H200, waits=waits, blocks=blocks, registers=128)
+    assert began == [1, 1]
 
 
 def test_a_bound_whose_thread_failed_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
