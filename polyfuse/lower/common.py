@@ -22,7 +22,6 @@ from polyfuse.kernel_types import bound_names
 from polyfuse.lower.inspect import flatten, value_references
 from polyfuse.terms import Expr
 
-
 _IN_FRONT = (ir.Let, ir.Load)  # what a block does in either branch before anything else, and as well in front of both
 
 
