@@ -168,6 +168,19 @@ def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypa
     assert began == [1, 1]
 
 
+@pytest.mark.parametrize(("registers", "bounds"), [(20, []), (64, []), (85, [4]), (128, [3, 4]), (255, [2, 3])])
+def test_bounds_begin_at_one_more_block_than_registers_probably_leave_room_for(
+    registers: int, bounds: list[int]
+) -> None:
+    """Softmax of 16-bit rows is expected to take 85 registers and is asked for in four blocks; where half of
+    the threads of a processor are expected there, nothing is begun."""
+    from polyfuse.backends.numba_cuda import resident
+
+    plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=256, minimum_blocks=1, shared_bytes=0)
+    plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
+    assert resident._likely(plain, H200, True, 0, registers) == bounds
+
+
 def test_a_bound_whose_thread_failed_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyfuse.backends.numba_cuda import resident
     from polyfuse.errors import CompileError
