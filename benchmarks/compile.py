@@ -7,7 +7,8 @@ of an assembler included: other work on the machine does not count.
     warm          the first call in a process that finds the plan on disk, behind the first such call
     import        `import polyfuse` alone; then the first warm call, with all that it imports and the start of threads
 
-Cold figures exist for the CPU and, ahead of time, for CUDA (no device needed; without ptxas they end with PTX).
+Cold figures exist for the CPU and, ahead of time, for CUDA (no device needed; without ptxas they end with PTX); of all
+programs of other benchmarks, in `benchmarks.compile_programs`.
 """
 
 from __future__ import annotations
@@ -201,11 +202,9 @@ COLUMNS = ["program", "CPU cold, ms", "CUDA ahead of time, ms", "limit, ms", "CP
 
 
 def record(lanes: Figures) -> Figures:
-    names = ("numpy", "numba", "llvmlite", "numba-cuda", "islpy")
-    versions = [f"{n} {_version(n)}" for n in names if _version(n)]
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}",
-        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+        "versions": versions(),
         "date": str(datetime.date.today()),
         "command": "python -m benchmarks.compile",
         "unit": "milliseconds of processor time, the smallest of several processes",
@@ -215,6 +214,12 @@ def record(lanes: Figures) -> Figures:
         "columns": COLUMNS,
         "rows": rows(lanes),
     }
+
+
+def versions() -> str:
+    """Of Python and of what compiles."""
+    names = ("numpy", "numba", "llvmlite", "numba-cuda", "islpy")
+    return ", ".join([f"Python {platform.python_version()}", *(f"{n} {_version(n)}" for n in names if _version(n))])
 
 
 def _version(package: str) -> str:

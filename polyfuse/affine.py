@@ -37,7 +37,8 @@ Atom = Union[str, FloorDiv]
 AffineLike = Union["Affine", int]
 
 
-def _atom_key(atom: Atom) -> tuple[int, str]:
+def _term_key(term: tuple[Atom, int]) -> tuple[int, str]:
+    atom, _ = term
     return (0, atom) if isinstance(atom, str) else (1, str(atom))
 
 
@@ -82,7 +83,8 @@ class Affine:
     def build(terms: Mapping[Atom, int], constant: int) -> Affine:
         kept = [(atom, factor) for atom, factor in terms.items() if factor]
         if len(kept) > 1:
-            kept.sort(key=lambda term: _atom_key(term[0]))
+            plain = all(isinstance(atom, str) for atom, _ in kept)  # nearly always, and the same order
+            kept.sort(key=None if plain else _term_key)
         return Affine(tuple(kept), constant)
 
     # ---------------------------------------------------------------- arithmetic

@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import Literal, Union
+from typing import Any, Literal, TypeVar, Union
 
 from polyfuse.affine import Affine, digit
 from polyfuse.bindings import AnyGuard
 from polyfuse.unravelled import Unravelled
 
+Figure = TypeVar("Figure")
 DigitKind = Literal["block", "thread", "loop", "slot"]
 
 
@@ -239,13 +240,14 @@ class KernelSchedule:
     reuses: tuple[tuple[int, int], ...] = ()
     _kinds: dict[DigitKind, tuple[Digit, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
     _threads: int = field(default=0, init=False, compare=False, repr=False)  # counted when first asked for
-    _figures: dict[Hashable, int] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _figures: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def figure(self, what: Hashable, found: Callable[[], int]) -> int:
+    def figure(self, what: Hashable, found: Callable[[], Figure]) -> Figure:
         """A figure that prices ask for again, found once."""
         if what not in self._figures:
             self._figures[what] = found()
-        return self._figures[what]
+        known: Figure = self._figures[what]
+        return known
 
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)

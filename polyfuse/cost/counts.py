@@ -72,6 +72,12 @@ class Sizes:
         self._products: dict[tuple[frozenset[str], tuple[str, ...]], int] = {}
         self._volumes: dict[tuple[Affine, ...], int] = {}
         self._positions: dict[tuple[int, tuple[PlaceEntry, ...]], Affine] = {}
+        self.vectors: dict[tuple[int, tuple[PlaceEntry, ...]], tuple[str, int]] = {}  # what `polyfuse.cost.l1` found
+
+    @staticmethod
+    def of(schedule: KernelSchedule, hints: Mapping[str, int]) -> Sizes:
+        """Those of a schedule, which prices and what goes before them share."""
+        return schedule.figure(("sizes", tuple(hints.items())), lambda: Sizes(schedule, hints))
 
     def product(self, names: frozenset[str] | set[str], kinds: tuple[str, ...] = ()) -> int:
         """Of the extents of those digits among `names` that are of one of the `kinds` (none: of any)."""

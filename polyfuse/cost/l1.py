@@ -340,6 +340,15 @@ def _vector(
     scop: Scop, schedule: KernelSchedule, move: Placed, last: Affine, sizes: Sizes
 ) -> tuple[str, int]:
     """The slot along which one access takes neighbours, which start aligned in every row, and how many there are."""
+    key = move.value, move.place
+    if key not in sizes.vectors:
+        sizes.vectors[key] = _vector_of(scop, schedule, move, last, sizes)
+    return sizes.vectors[key]
+
+
+def _vector_of(
+    scop: Scop, schedule: KernelSchedule, move: Placed, last: Affine, sizes: Sizes
+) -> tuple[str, int]:
     slot: Digit | None = None
     for d in schedule.of_kind("slot"):
         slot = d if d.name in move.digits() else slot

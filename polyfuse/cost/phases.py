@@ -343,6 +343,6 @@ def adding_up(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes
 
 def long_totals(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> list[Placed]:
     """The sums whose shares take an elected block longer to read than a launch costs."""
-    sizes = Sizes(schedule, hints)
+    sizes = Sizes.of(schedule, hints)
     totals = [p for p in schedule.placed if p.role == "total"]
     return [p for p in totals if adding_up(scop, schedule, target, sizes, p) > target.launch]

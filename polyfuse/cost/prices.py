@@ -113,7 +113,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     """The predicted cost of one kernel at the hinted sizes."""
     if target.kind == "cpu":
         return cost_cpu.price(scop, schedule, target, hints)
-    sizes = Sizes(schedule, hints)
+    sizes = Sizes.of(schedule, hints)
     blocks = sizes.product(frozenset(sizes.extent), ("block",)) * schedule.cluster
     shared = box_bytes(scop, schedule)
     registers, spilled = _registers(scop, schedule, target, sizes)
@@ -348,7 +348,7 @@ def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints:
     asked = schedule.minimum_blocks
     if target.kind == "cpu" or asked > 1:
         return asked
-    sizes = Sizes(schedule, hints)
+    sizes = Sizes.of(schedule, hints)
     threads, shared = schedule.block_threads, box_bytes(scop, schedule)
     if schedule.border and (need := _in_middle(scop, schedule, sizes)) < register_need(scop, schedule, sizes):
         return max(asked, min(target.occupancy(threads, need, shared), ENOUGH_THREADS // threads))

@@ -108,7 +108,7 @@ def _job(launch: Launch, plan: Plan) -> CudaJob:
     if kernel.cluster > 1:
         return CudaJob(source, name, kernel.parameters, settings, plan.target)
     waits, blocks = combines_once(kernel), _sharing_blocks(launch, plan)
-    registers = max(v.registers for v in plan.kernels if v.launch is launch) if waits else 0
+    registers = max([v.registers for v in plan.kernels if v.launch is launch], default=0)  # fills have none
     return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks, registers)
 
 

@@ -22,12 +22,14 @@ from polyfuse.kernel_types import bound_names
 from polyfuse.lower.inspect import flatten, value_references
 from polyfuse.terms import Expr
 
+_IN_FRONT = (ir.Let, ir.Load)  # what a block does in either branch before anything else, and as well in front of both
+
 
 def branches(condition: Expr, body: Sequence[ir.Op], orelse: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
     """``if condition: body; else: orelse``, with what both begin and end with outside, where threads combine
     in that."""
     first = 0
-    while first < min(len(body), len(orelse)) and isinstance(body[first], ir.Let) and body[first] == orelse[first]:
+    while first < min(len(body), len(orelse)) and body[first] == orelse[first] and isinstance(body[first], _IN_FRONT):
         first += 1
     last = 0
     while last < min(len(body), len(orelse)) - first and body[-last - 1] == orelse[-last - 1]:

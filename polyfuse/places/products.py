@@ -6,6 +6,8 @@ registers alone, becomes a chain of fused multiply-adds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from polyfuse.affine import Affine
 from polyfuse.places.order import sources
 from polyfuse.schedule import KernelSchedule, Placed
@@ -13,8 +15,12 @@ from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Ref
 
 
-def folded_products(scop: Scop, schedule: KernelSchedule) -> dict[str, str]:
+def folded_products(scop: Scop, schedule: KernelSchedule) -> Mapping[str, str]:
     """The placed sum that absorbs each placed product."""
+    return schedule.figure("folded products", lambda: _folded(scop, schedule))
+
+
+def _folded(scop: Scop, schedule: KernelSchedule) -> dict[str, str]:
     chains: list[tuple[Placed, Statement]] = []
     for placed in schedule.placed:
         statement = scop.statements[placed.value]

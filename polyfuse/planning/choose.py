@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -38,6 +37,18 @@ class Choice:
     is_partial: bool = False  # whether proposals of little promise were left out
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a proposal must be, see `choose`."""
+
+    name: str = ""
+    max_registers: int = 0
+    strategy: str = ""
+    flat: bool = True
+    number: int | None = None
+    stated: Header | None = None
+
+
 MOST_REFUTED = 4
 """Schedules of one strategy refuted for a group, after which its others are not tried: a proof costs 10 to 100 ms."""
 
@@ -57,61 +68,86 @@ def choose(
     max_registers: int = 0,
     strategy: str = "",
     flat: bool = True,
-    avoided: frozenset[Header] = frozenset(),
-    pricer: Pricer = price,
     number: int | None = None,
     stated: Header | None = None,
-    outlook: Outlook | None = None,
 ) -> Choice:
     """The cheapest placed proposal that fits the target; ties go to the first strategy in the catalogue.
 
     The parameters of a proposal must be those of ``situation.tiles``, its strategy the one named, if any.  `flat`:
-    contiguous dimensions are collapsed first.  `avoided`: schedules of this group that were refuted.
-    `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.  `number`: of
-    the only proposal that counts.  `stated`: strategy and parameters that a proposal must have, no more and no less.
+    contiguous dimensions are collapsed first.  `number`: of the only proposal that counts.  `stated`: strategy and
+    parameters that a proposal must have, no more and no less.
+    """
+    return next(choices(situation, Wishes(name, max_registers, strategy, flat, number, stated)))
+
+
+def choices(
+    situation: Situation,
+    wishes: Wishes,
+    pricer: Pricer = price,
+    avoided: frozenset[Header] = frozenset(),
+    outlook: Outlook | None = None,
+) -> Iterator[Choice]:
+    """What `choose` takes, then what it would take if all before were refuted; at last why there is none.
+
+    `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.  `avoided`:
+    schedules of this group that were refuted.
     """
     if (too_small := _too_small(situation)) is not None:
-        return Choice(None, None, too_small)
-    if flat:
+        yield Choice(None, None, too_small)
+        return
+    if wishes.flat:
         collapsed = collapse(situation.group, situation.layouts, alike=situation.invariant)
         if situation.invariant and (name_of := sums_apart(situation.group, collapsed, situation.layouts)):
             sentence = f"{name_of} sums over dimensions that are one where it is alone: its bits would differ"
-            return Choice(None, None, illegal(Hazard.COMBINE, sentence, rule="combine"))
+            yield Choice(None, None, illegal(Hazard.COMBINE, sentence, rule="combine"))
+            return
         situation = replace(situation, group=collapsed)
     situation = _with_hints(situation)
-    walked = _flattened(situation) if flat else None
+    walked = _flattened(situation) if wishes.flat else None
     refusals: list[Verdict] = []  # of what the user asked for: they say more than the others
     unasked: list[Verdict] = []
     others: dict[str, None] = {}
     numbers, work = count(), 0
-    name = name or kernel_name(situation.group)
-    refuted = Counter(strategy for strategy, _ in avoided)
+    name = wishes.name or kernel_name(situation.group)
     more = iter(walked_flat(walked)) if walked is not None else iter(())
     for tier in propose(situation):
-        numbered = _numbered(chain(tier, more), numbers, number)
-        usable = [(k, p) for k, p in numbered if (p.strategy, p.parameters) not in avoided and number in (None, k)]
-        usable = [(k, p) for k, p in usable if refuted[p.strategy] < MOST_REFUTED]
-        usable = [(k, p) for k, p in usable if stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
-        wanted = _different([(k, p) for k, p in usable if _is_wanted(situation, p, strategy, unasked, others)])
+        numbered = _numbered(chain(tier, more), numbers, wishes.number)
+        usable = _usable(numbered, wishes, avoided)
+        wanted = _different([(k, p) for k, p in usable if _is_wanted(situation, p, wishes.strategy, unasked, others)])
         parts = [wanted] if outlook is None else outlook.parts(situation, wanted)
         priced: list[tuple[Proposal, Choice]] = []
-        for part in parts:
-            before, last = len(refusals), part is parts[-1]
-            made = _all_priced(situation, walked, part, name, max_registers, refusals, pricer)
+        compared: list[Proposal] = []
+        for number, part in enumerate(parts, 1):
+            before, rest, last = len(refusals), [p for later in parts[number:] for p in later], number == len(parts)
+            made = _all_priced(situation, walked, part, name, wishes.max_registers, refusals, pricer)
             work += sum([c.work for _, c in made])
             work += sum([_placed(v, len(situation.group.body)) for v in refusals[before:]])
             priced = sorted([*priced, *made], key=_seconds)
-            if outlook is not None and last:
-                outlook.learn(situation, wanted, [(p, _seconds((p, draft))) for p, draft in priced])
-            if outlook is not None and not last and not outlook.suffices(situation, wanted, map(_seconds, priced)):
+            compared += [p for _, p in part]
+            if outlook is not None and not last and not outlook.suffices(situation, rest, map(_seconds, priced)):
                 continue
+            if outlook is not None:
+                outlook.learn(situation, compared, [(p, _seconds((p, draft))) for p, draft in priced], is_all=last)
             for proposal, draft in priced:  # an order costs as much as a price: for the best
                 if (choice := _ordered(draft, proposal, refusals)) is not None:
-                    return replace(choice, work=work, is_partial=not last)
+                    yield replace(choice, work=work, is_partial=not last)
+                    work = 0
             priced = []
     refusals += unasked
-    verdict = refusals[0] if refusals else _no_strategy(situation, strategy, tuple(others))
-    return Choice(None, None, verdict, work=work)
+    verdict = refusals[0] if refusals else _no_strategy(situation, wishes.strategy, tuple(others))
+    yield Choice(None, None, verdict, work=work)
+
+
+def _usable(numbered: Numbered, wishes: Wishes, avoided: frozenset[Header]) -> list[tuple[int, Proposal]]:
+    usable = [(k, p) for k, p in numbered if wishes.number in (None, k)]
+    if avoided:
+        usable = [(k, p) for k, p in usable if not is_refuted((p.strategy, p.parameters), avoided)]
+    return [(k, p) for k, p in usable if wishes.stated in (None, (p.strategy, tuple(sorted(p.parameters))))]
+
+
+def is_refuted(header: Header, avoided: frozenset[Header]) -> bool:
+    """Whether a schedule was refuted, or so many of its strategy that it is not tried."""
+    return header in avoided or sum(strategy == header[0] for strategy, _ in avoided) >= MOST_REFUTED
 
 
 def _with_hints(situation: Situation) -> Situation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -15,7 +15,7 @@ from polyfuse.cost.prices import READ, WRITTEN, price
 from polyfuse.expr import Program
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
-from polyfuse.planning.choose import Choice, Pricer, choose, kernel_name
+from polyfuse.planning.choose import Choice, Pricer, Wishes, choices, is_refuted, kernel_name
 from polyfuse.planning.likeness import Likeness
 from polyfuse.planning.outlook import Header, Outlook
 from polyfuse.planning.steering import Steering, Tiles, steering
@@ -88,6 +88,7 @@ class ProgramCosts:
     pricer: Pricer = price
     choices: dict[tuple[frozenset[int], frozenset[int]], Choice] = field(default_factory=dict)
     avoided: dict[tuple[frozenset[int], frozenset[int]], frozenset[Header]] = field(default_factory=dict)
+    further: dict[tuple[frozenset[int], frozenset[int]], Iterator[Choice]] = field(default_factory=dict)
     judged: dict[int, Judgement] = field(default_factory=dict)
     keys: dict[tuple[frozenset[int], frozenset[int]], int] = field(default_factory=dict)
     kinds: dict[Hashable, int] = field(default_factory=dict)
@@ -226,10 +227,17 @@ class ProgramCosts:
         return found
 
     def avoid(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], refuted: Header) -> bool:
-        """Choose again without a schedule that was refuted; whether there is another."""
+        """Go on to a schedule that was not refuted; whether there is one."""
         key = (body, roots)
-        self.avoided[key] = self.avoided.get(key, frozenset()) | {refuted}
-        self.choices[key] = self._choose(body, roots, loads)
+        avoided = self.avoided[key] = self.avoided.get(key, frozenset()) | {refuted}
+        if key not in self.further:  # what was chosen before kept no others: prices of all are many
+            self.further[key] = self._choices(body, roots, loads)
+        for choice in self.further[key]:
+            self.work += choice.work
+            self.choices[key] = choice
+            made = choice.schedule
+            if made is None or not is_refuted((made.strategy, made.parameters), avoided):
+                break
         return self.choices[key].schedule is not None
 
     def with_threads(
@@ -253,29 +261,38 @@ class ProgramCosts:
         strategy: str = "",
         outlook: Outlook | None = None,
     ) -> Choice:
+        avoided = self.avoided.get((body, roots), frozenset())
+        found = next(self._choices(body, roots, loads, number, tiles, strategy, outlook, avoided))
+        self.work += found.work
+        return found
+
+    def _choices(
+        self,
+        body: frozenset[int],
+        roots: frozenset[int],
+        loads: frozenset[int],
+        number: int | None = None,
+        tiles: Tiles = MappingProxyType({}),
+        strategy: str = "",
+        outlook: Outlook | None = None,
+        avoided: frozenset[Header] = frozenset(),
+    ) -> Iterator[Choice]:
         if self._holds_a_call(body):
-            return Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body))
+            return iter((Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body)),))
         situation = Situation(Group(self.scop, body, roots, loads), self.target, self.hints, self.layouts)
         request = self.steering.request(body)
         if isinstance(request, Verdict):
-            return Choice(None, None, request)
+            return iter((Choice(None, None, request),))
         situation = replace(
             situation,
             tiles={**tiles, **request.tiles},
             invariant=self.options.batch_invariant,
             atomics=self.options.atomics,
         )
-        found = choose(
-            situation,
-            max_registers=self.options.max_registers,
-            strategy=request.strategy or strategy,
-            avoided=self.avoided.get((body, roots), frozenset()),
-            pricer=self.pricer,
-            number=number,
-            outlook=outlook,
+        wishes = Wishes(
+            max_registers=self.options.max_registers, strategy=request.strategy or strategy, number=number
         )
-        self.work += found.work
-        return found
+        return choices(situation, wishes, self.pricer, avoided, outlook)
 
 
 def _for_the_like(judgement: Judgement, group: Group) -> Judgement:

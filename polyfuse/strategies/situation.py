@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from polyfuse.affine import ONE, Affine, digit
+from polyfuse.affine import ONE, Affine, Atom
 from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.places.proposal import Group
 from polyfuse.schedule import Digit
@@ -46,6 +46,11 @@ class Situation:
         """Of every dimension (statement, dimension) the number of its class, None where that has one element."""
         keys = [(s.id, d) for s in self.group.statements() for d in range(len(s.extents))]
         return tuple([(key, None if (axis := self.classes.of[key]).extent == ONE else axis.number) for key in keys])
+
+    @cached_property
+    def row_widths(self) -> dict[Affine, int]:
+        """Of classes by extent, as far as they are known: every shape of rows asks."""
+        return {}
 
     @cached_property
     def reductions(self) -> tuple[Statement, ...]:
@@ -217,6 +222,13 @@ class Situation:
 
 def row_width(situation: Situation, extent: Affine) -> int:
     """Whole vectors or single words, so that many shapes share few kernels; what fits, where there is much to do."""
+    known = situation.row_widths.get(extent)
+    if known is None:
+        known = situation.row_widths[extent] = _row_width(situation, extent)
+    return known
+
+
+def _row_width(situation: Situation, extent: Affine) -> int:
     width = situation.width(extent, flat=False)
     if "vector" not in situation.tiles:
         width = _widest_row(situation, extent, width)
@@ -275,11 +287,11 @@ def loop(name: str, extent: Affine) -> Digit:
 
 def mixed(*parts: tuple[Digit | None, int]) -> Affine:
     """``sum(weight * digit)`` over the parts that exist."""
-    total = Affine.of(0)
+    terms: dict[Atom, int] = {}
     for part, weight in parts:
         if part is not None and not (part.extent.is_constant and part.count == 1):
-            total += digit(part.name) * weight
-    return total
+            terms[f"${part.name}"] = terms.get(f"${part.name}", 0) + weight
+    return Affine.build(terms, 0)
 
 
 def block_digits(

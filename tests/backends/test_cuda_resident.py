@@ -146,8 +146,39 @@ def test_bounds_that_may_be_asked_for_are_assembled_beside_the_first_version(
 
     monkeypatch.setattr(resident, "assemble", stand_in)
     monkeypatch.setattr(resident, "_FREE", threading.BoundedSemaphore(2))
-    found = resident.assembled(plain, H200, waits=False, blocks=4, registers=40)
+    found = resident.assembled(plain, H200, waits=False, blocks=4, registers=255)
     assert found.minimum_blocks == 2 and sorted(began) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One block of a small covariance for every processor was assembled for two and for three as well, in vain."""
+    from polyfuse.backends.numba_cuda import resident
+
+    plain, began = compiled(column_sum, "f32[200000, 1024]"), list[int]()
+    plain = replace(plain, threads=256, minimum_blocks=1)
+
+    def stand_in(given: CompiledKernel) -> CompiledKernel:
+        began.append(given.minimum_blocks)
+        return replace(given, resources=Resources(128, 0, 0))  # room for two
+
+    monkeypatch.setattr(resident, "assemble", stand_in)
+    for blocks in (1, 2):
+        resident.assembled(plain, H200, waits=waits, blocks=blocks, registers=128)
+    assert began == [1, 1]
+
+
+@pytest.mark.parametrize(("registers", "bounds"), [(20, []), (64, []), (85, [4]), (128, [3, 4]), (255, [2, 3])])
+def test_bounds_begin_at_one_more_block_than_registers_probably_leave_room_for(
+    registers: int, bounds: list[int]
+) -> None:
+    """Softmax of 16-bit rows is expected to take 85 registers and is asked for in four blocks; where half of
+    the threads of a processor are expected there, nothing is begun."""
+    from polyfuse.backends.numba_cuda import resident
+
+    plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=256, minimum_blocks=1, shared_bytes=0)
+    plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
+    assert resident._likely(plain, H200, True, 0, registers) == bounds
 
 
 def test_a_bound_whose_thread_failed_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polyfuse.grouping.allowance import allowance
-from polyfuse.grouping.least import FASTER, SLOWER, Least
+from polyfuse.grouping.least import FASTER, SLOWER, SLOWEST, Least
 from polyfuse.grouping.moves import join
 from polyfuse.grouping.partition import KernelGroup, Partition
 from polyfuse.grouping.queue import Queue
@@ -60,8 +60,18 @@ def test_what_contains_a_slow_kernel_is_as_slow_for_the_bytes_that_are_left() ->
 def test_kernels_at_the_speed_of_memory_and_far_slower_ones_teach_nothing() -> None:
     model = Model(rows_and_columns(2))
     sets = frozenset({2, 3}), frozenset({1, 2, 3, 4}), frozenset({0})
-    for slowness in (0.9 * FASTER, 1.1 * SLOWER):
+    for slowness in (0.9 * FASTER, 1.1 * SLOWEST):
         assert learned(model, kernel(model, {1, 3}, {1, 3}, {0}, slowness)).time(*sets) == model.floor(sets[0], sets[2])
+
+
+def test_slow_kernels_teach_what_moves_as_much() -> None:
+    model, slowness = Model(rows_and_columns(2)), 1.1 * SLOWER
+    least = learned(model, kernel(model, {1, 3}, {1, 3}, {0}, slowness))
+    body, loads = frozenset({1, 2, 3, 4}), frozenset({0})
+    kept = model.floor(frozenset({3}), loads)
+    assert least.time(frozenset({2, 3}), body, loads) == pytest.approx(slowness * kept, rel=1e-6)
+    other = frozenset({2, 4})  # and does not store what the slow one stores
+    assert least.time(other, body, loads) == model.floor(other, loads)
 
 
 def test_kernels_that_contain_a_slow_one_are_not_priced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import calls, compile, shapes
+import polyfuse as pf
+from benchmarks import calls, compile, compile_programs, shapes
+from benchmarks.__main__ import SETS
+from benchmarks.peers import polyfuse_function
 
 RESULTS = Path(calls.RESULTS).parent
 
@@ -18,7 +21,7 @@ def test_calls_are_measured() -> None:
     assert set(calls.calls_of("numpy")) == {row[0] for row in json.loads(calls.RESULTS.read_text())["rows"]}
 
 
-@pytest.mark.parametrize("record", ["calls.json", "compile.json"])
+@pytest.mark.parametrize("record", ["calls.json", "compile.json", "compile_programs.json"])
 def test_records_say_where_they_come_from(record: str) -> None:
     found = json.loads((RESULTS / record).read_text())
     assert found["command"].startswith("python -m benchmarks.") and found["machine"] and found["versions"]
@@ -38,3 +41,32 @@ def test_new_shapes_of_known_classes_are_told_from_those_that_compile() -> None:
     assert [row["program"] for row in rows[::2]] == list(shapes.NAMES)
     assert all(row["plans"] <= 6 for row in rows) and sum(row["kernels"] for row in rows) < 6 * len(rows)
     assert len(set(shapes.random_shapes(100, 12, seed=4))) == 100
+
+
+def test_every_benchmark_program_is_compiled_within_a_limit_that_its_plan_sets() -> None:
+    chain, steps = [p for _, p in compile_programs.programs("^(chain|two Jacobi steps)$")]
+    shapes = ["f32[8192, 8192]"] * len(chain.inputs)
+    plans = [
+        polyfuse_function(program).plan(*map(pf.spec, specs), target="h200")
+        for program, specs in ((chain, shapes), (steps, shapes[:1]))
+    ]
+    assert [compile_programs.limit(plan) for plan in plans] == [0.3, 0.8]
+    assert {kernel.schedule.strategy for kernel in plans[1].kernels} <= compile_programs.TILES
+    assert {program.name for _, program in compile_programs.programs()} == {
+        program.name for programs in SETS.values() for program in programs
+    }
+
+
+@pytest.mark.ptx
+def test_cold_compilations_of_benchmark_programs_are_recorded() -> None:
+    found = compile_programs.record(compile_programs.cold("^chain$"), "^chain$")
+    ((name, program, plan, compiled, cold, most),) = found["rows"]
+    assert (name, program, most) == ("table", "chain", 300.0)
+    assert min(plan, compiled) > 0 and cold == pytest.approx(plan + compiled, abs=0.2)
+
+
+def test_the_record_of_cold_compilations_has_every_program() -> None:
+    found = json.loads(compile_programs.RESULTS.read_text())
+    assert found["columns"] == compile_programs.COLUMNS
+    assert [tuple(row[:2]) for row in found["rows"]] == [(s, p.name) for s, p in compile_programs.programs()]
+    assert {row[-1] for row in found["rows"]} == {300.0, 800.0}

@@ -30,10 +30,16 @@ def variation(x):
     return np.abs(x[1:] - x[:-1]).sum() + np.abs(x[:, 1:] - x[:, :-1]).sum()
 
 
+def spread_of_pairs(x, m):
+    d = x - m
+    return d.T @ d
+
+
 CASES: tuple[tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[tuple[int, ...], ...], ...]], ...] = (
     (total, ("f32[N~67108865]",), (((5,),), ((126976 * 2 + 77,),))),
     (normal_equations, ("f32[N~8388608, 8]", "f32[N~8388608]"), (((131073, 8), (131073,)), ((65536, 8), (65536,)))),
     (variation, ("f32[N~8191, M~8193]",), (((40, 133),), ((1, 4097),))),
+    (spread_of_pairs, ("f32[N~5592405, 12]", "f32[12]"), (((131073, 12), (12,)), ((43000, 12), (12,)))),
 )
 
 
@@ -64,6 +70,12 @@ TOGETHER = ir.Combine(("t",), "sum", (Ref("s", f32),), 31)
 def test_what_both_begin_and_end_with_is_outside() -> None:
     found = branches(INSIDE, (ZERO, ONCE, TOGETHER), (ZERO, TWICE, TOGETHER))
     assert found == (ZERO, ir.If(INSIDE, (ONCE,), (TWICE,)), TOGETHER)
+
+
+def test_what_both_load_first_is_loaded_in_front() -> None:
+    load = ir.Load("m", "m_in", (Affine.of(0),))
+    found = branches(INSIDE, (load, ZERO, ONCE, TOGETHER), (load, ZERO, TWICE, TOGETHER))
+    assert found == (load, ZERO, ir.If(INSIDE, (ONCE,), (TWICE,)), TOGETHER)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.planning import planned
 from benchmarks.planning_programs import FAMILIES, Case, residual_blocks, softmax_and_matmul, transformer_with_library
 from polyfuse.planning import program_costs
-from polyfuse.planning.choose import Choice, choose
+from polyfuse.planning.choose import Choice, Wishes, choices
 from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.strategies.situation import Situation
 
@@ -42,11 +42,11 @@ def test_layers_that_are_alike_are_planned_once(
     learn a price or a refusal, nor more questions asked; kernels like one that has a schedule take that one's."""
     scheduled: list[int | None] = []
 
-    def counted(situation: Situation, *, number: int | None = None, **wishes: Any) -> Choice:
-        scheduled.append(number)
-        return choose(situation, number=number, **wishes)
+    def counted(situation: Situation, wishes: Wishes, *others: Any) -> Iterator[Choice]:
+        scheduled.append(wishes.number)
+        return choices(situation, wishes, *others)
 
-    monkeypatch.setattr(program_costs, "choose", counted)
+    monkeypatch.setattr(program_costs, "choices", counted)
     few = planned(program(layers))[1]
     known = scheduled.count(None)
     scheduled.clear()

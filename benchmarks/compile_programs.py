@@ -1,0 +1,117 @@
+"""What a cold first call of every benchmark program costs: `python -m benchmarks.compile_programs [--only REGEX]`.
+
+Each program is planned and compiled ahead of time for an H200, behind the first compilation of a process, without the
+disk cache; no device is needed.  Figures are processor time of this process and those that it starts, as in
+`benchmarks.compile`, the smallest of several processes, each of which does all programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import polyfuse as pf
+from benchmarks.__main__ import SETS
+from benchmarks.compile import Figures, smallest, stopwatch, versions
+from benchmarks.peers import polyfuse_function
+from benchmarks.programs import Program
+
+RESULTS = Path(__file__).parent / "results" / "compile_programs.json"
+ROUNDS = 3
+COLUMNS = ["set", "program", "plan, ms", "compile, ms", "cold, ms", "limit, ms"]
+
+LIMIT, LIMIT_OF_TILES = 0.3, 0.8
+"""Seconds that a cold call may take; and where some kernel has one of the strategies below."""
+TILES = frozenset(
+    ("stencil", "windows", "window_sums", "tiles", "pixel_tiles", "contraction", "few_results", "row_tiles", "pairs")
+)
+"""Strategies of stencils, of transposed reads, and of contractions: each thread has a tile of results."""
+
+
+def limit(plan: pf.Plan) -> float:
+    """Seconds that a cold call of a program with this plan may take."""
+    strategies = {kernel.schedule.strategy for kernel in plan.kernels}
+    return LIMIT if strategies.isdisjoint(TILES) else LIMIT_OF_TILES
+
+
+def programs(only: str = "") -> Iterator[tuple[str, Program]]:
+    """Each program, under the first set that has it."""
+    seen = set[str]()
+    for name, members in SETS.items():
+        for program in members:
+            if program.name not in seen and re.search(only, program.name):
+                seen.add(program.name)
+                yield name, program
+
+
+def cold(only: str = "") -> Figures:
+    """Seconds of every program in this process, by ``set: program``, and its limit."""
+    pf.jit(lambda x: x + 1).compile(pf.spec("f32[N]"), target="h200")
+    found: Figures = {}
+    for name, program in programs(only):
+        specs = [pf.spec(f"{i.dtype}[{', '.join(map(str, i.shape))}]") for i in program.inputs]
+        function, key = polyfuse_function(program), f"{name}: {program.name}"
+        gc.collect()
+        gc.freeze()  # a look through what hundreds of other programs left takes longer than most of them
+        with stopwatch(found, f"{key} plan"):
+            lowered = function.lower(*specs, target="h200")
+        with stopwatch(found, f"{key} compile"):
+            lowered.compile()
+        found[f"{key} limit"] = limit(lowered.plan)
+    return found
+
+
+def measure(rounds: int, only: str = "") -> Figures:
+    """The same, the smallest of several processes."""
+    command = [sys.executable, "-m", "benchmarks.compile_programs", "--child", "--only", only]
+    environment = {**os.environ, "POLYFUSE_CACHE": "off"}
+    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(rounds)]
+    return smallest([json.loads(run.stdout.splitlines()[-1]) for run in runs])
+
+
+def record(found: Figures, only: str = "") -> Figures:
+    """Milliseconds per program."""
+    rows = []
+    for name, program in programs(only):
+        plan, compile, most = [found[f"{name}: {program.name} {what}"] for what in ("plan", "compile", "limit")]
+        rows.append([name, program.name, *(round(1e3 * s, 1) for s in (plan, compile, plan + compile, most))])
+    return {
+        "machine": f"{platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}",
+        "versions": versions(),
+        "date": str(datetime.date.today()),
+        "command": "python -m benchmarks.compile_programs",
+        "unit": "milliseconds of processor time, the smallest of several processes",
+        "columns": COLUMNS,
+        "rows": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--only", default="", help="programs whose name this regular expression finds; none is written")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.child:
+        print(json.dumps(cold(chosen.only)))
+        return
+    made = record(measure(chosen.rounds, chosen.only), chosen.only)
+    if not chosen.only:
+        RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    slow = [row for row in made["rows"] if row[4] > row[5]]
+    for row in [COLUMNS, *sorted(slow, key=lambda row: row[5] - row[4])]:
+        print("  ".join(f"{cell!s:>14s}" for cell in row))
+    print(f"{len(slow)} of {len(made['rows'])} programs take longer than their limit")
+
+
+if __name__ == "__main__":
+    main()
