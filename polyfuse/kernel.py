@@ -88,6 +88,17 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """``condition >= 0`` holds at the places from `first` to before `stop` of a slot in every thread of every block, as
+    was proved for the sizes that the kernel runs for: nothing asks for it there."""
+
+    condition: Affine
+    slot: str
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class SharedBuffer:
     """Block-shared memory (on a CPU core: scratch).  `pitch[d]`: elements between neighbours along dimension d."""
 
@@ -417,7 +428,7 @@ class Kernel:
     `turns`: a counter (i32, zero between launches) from which blocks take their index as they begin, so that the n-th
     of them is block n; empty where no block depends on others.  `notes`: comments by value name.  `members`: kernels
     side by side in one launch; then there is no body, no digit and no slot, and `shared` holds the buffers of all
-    members in order.
+    members in order.  `settled`: what conditions of the body need not ask.
     """
 
     name: str
@@ -436,6 +447,7 @@ class Kernel:
     members: tuple[Member, ...] = ()
     cells: tuple[ThreadCells, ...] = ()
     turns: str = ""
+    settled: tuple[Settled, ...] = ()
 
     @property
     def block_threads(self) -> int:

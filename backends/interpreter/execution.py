@@ -16,7 +16,13 @@ import numpy as np
 from polyfuse.affine import Affine
 from polyfuse.backends.interpreter import collectives
 from polyfuse.backends.interpreter.copies import Copies
-from polyfuse.backends.interpreter.faults import KernelFault, MisalignedVector, OutOfBounds, Witness
+from polyfuse.backends.interpreter.faults import (
+    KernelFault,
+    MisalignedVector,
+    OutOfBounds,
+    UnknownCondition,
+    Witness,
+)
 from polyfuse.backends.interpreter.functions import apply
 from polyfuse.backends.interpreter.launch import Carries, Elections, shared_memories
 from polyfuse.backends.interpreter.meeting import check_meeting
@@ -318,7 +324,7 @@ class Execution:
     ) -> tuple[list[Ints], Bools]:
         """Index per dimension and the elements that are accessed, all of one shape ``(blocks, threads, *slots)``."""
         entries = [self._affine(i) if isinstance(i, Affine) else self.values[i.name].astype(np.int64) for i in index]
-        conditions = [self._affine(a) >= 0 for a in where]
+        conditions = [self._holds(a) for a in where]
         conditions += [self._value(mask)] if mask is not None else []
         conditions += [active] if active is not None else []
         full = np.ones((len(self.blocks), self.kernel.threads, *([1] * len(self.kernel.slots))), np.bool_)
@@ -379,6 +385,20 @@ class Execution:
     def _units(self, used: Bools) -> Ints:
         return np.broadcast_to(self.unit, used.shape)
 
+    def _holds(self, condition: Affine) -> Bools:
+        """Where ``condition >= 0``; what is known of it, and of others that differ by a number, is so."""
+        value = self._affine(condition)
+        for known in self.kernel.settled if self.checks else ():
+            if known.condition.terms == condition.terms:
+                places = self.digits[f"${known.slot}"]
+                wrong = value + (known.condition.constant - condition.constant) < 0
+                wrong = wrong & (known.first <= places) & (places < known.stop)
+                if wrong.any():
+                    sentence = f"{known.condition} >= 0 is known to hold and does not"
+                    bad = np.broadcast_to(wrong, np.broadcast_shapes(wrong.shape, self.unit.shape))
+                    raise self._fault(UnknownCondition, sentence, bad, "", ())
+        return value >= 0
+
     # ------------------------------------------------------------------------------------------ values
     def _value(self, expr: Expr) -> Array:
         match expr:
@@ -391,7 +411,7 @@ class Execution:
             case Inside(where):
                 result = np.ones((1,) * (2 + len(self.kernel.slots)), np.bool_)
                 for affine in where:
-                    result = result & (self._affine(affine) >= 0)
+                    result = result & self._holds(affine)
                 return result
             case Apply(function, operands, dtype):
                 return apply(function, [self._value(o) for o in operands], dtype)

@@ -54,6 +54,10 @@ class UnsynchronisedRead(KernelFault):
     """A block reads (or overwrites what was read) what another block plainly stores, with no fence and election."""
 
 
+class UnknownCondition(KernelFault):
+    """A condition does not hold where the kernel is known to need no test of it."""
+
+
 class BarrierDivergence(KernelFault):
     """Some threads of a block reach a barrier or a collective operation that others do not."""
 

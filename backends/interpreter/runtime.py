@@ -70,7 +70,8 @@ class Runtime:
         own = (
             "thread block in_turn leave slots load store atomic advance shared full take constant cast bitcast scalar "
             "contract barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
-            "inside index64 evict_last copy_async commit_copies wait_copies load_across load_cut store_cut where_cut"
+            "inside index64 evict_last copy_async commit_copies wait_copies load_across load_cut store_cut where_cut "
+            "at_least at_most"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -256,6 +257,20 @@ class Runtime:
         chosen = self._counted(low, high, mask, x.shape[-1])
         condition, value, rest = lifted([chosen, x, as_fragment(other, x.dtype)], len(x.shape))
         return Fragment(np.where(condition, value, rest), x.dtype)
+
+    def at_least(self, x: Fragment, axis: int, first: int, stop: int, value: int) -> Fragment:
+        return self._known(x, axis, first, stop, value, x.array >= value)
+
+    def at_most(self, x: Fragment, axis: int, first: int, stop: int, value: int) -> Fragment:
+        return self._known(x, axis, first, stop, value, x.array <= value)
+
+    def _known(self, x: Fragment, axis: int, first: int, stop: int, value: int, holds: Bools) -> Fragment:
+        """What the compiled runtimes are told, which is checked here."""
+        places = np.arange(x.shape[axis]).reshape(-1, *([1] * (len(x.shape) - 1 - axis)))
+        chosen = (first <= places) & (places < stop)
+        if self.checks and not np.all(holds | ~chosen):
+            raise FragmentError(f"slots {first} to {stop} along axis {axis} are not what they are known to be: {value}")
+        return Fragment(np.where(chosen, np.asarray(value, x.array.dtype), x.array), x.dtype)
 
     def _counted(self, low: Operand, high: Operand, mask: Operand | None, extent: int) -> Fragment:
         """Of vectors of `extent` the elements from `low` on and before `high`, where `mask` holds."""

@@ -82,23 +82,23 @@ class Expressions:
             return node
         return Hoist(node, "mask", frozenset().union(*(self.indices.loops(a) for a in where)))
 
-    def cut(self, where: Sequence[Affine]) -> Cut:
-        """Conditions as bounds of the innermost slot."""
-        slot = f"${self.kernel.slots[-1].name}"
-        low = [-w.substitute({slot: 0}) for w in where if w.coefficient(slot) == 1]
-        high = [w.substitute({slot: 0}) + 1 for w in where if w.coefficient(slot) == -1]
+    def cut(self, where: Sequence[Affine], *, across: bool = False) -> Cut:
+        """Conditions as bounds of the innermost slot, that of vectors which begin anywhere where they are `across`."""
+        slot, extent = f"${self.kernel.slots[-1].name}", self.kernel.slots[-1].extent
+        low = [w for w in where if w.coefficient(slot) == 1]
+        high = [w for w in where if w.coefficient(slot) == -1]
         rest = [w for w in where if slot not in w.names()]
-        ends = self._bound(low, "low", "maximum", 0), self._bound(high, "high", "minimum", self.kernel.slots[-1].extent)
+        known = self.indices.with_settled
+        lows = [known(self._end(-w, slot, 0), w, "at_most", 0) for w in low]
+        highs = [known(self._end(w, slot, 1), w, "at_least", extent, w - extent if across else None) for w in high]
+        if across:
+            highs = [known(end, w - extent, "at_least", 2 * extent) for end, w in zip(highs, high, strict=True)]
+        loops = frozenset().union(*(self.indices.loops(w) for w in (*low, *high)))
+        ends = _bound(lows, "low", "maximum", 0, loops), _bound(highs, "high", "minimum", extent, loops)
         return Cut(*ends, self.condition(rest) if rest else None)
 
-    def _bound(self, ends: Sequence[Affine], name: str, meet: str, default: int) -> Node:
-        nodes = [self.indices.tree(end) for end in ends]
-        if not nodes:
-            return Literal(default)
-        bound = nodes[0]
-        for node in nodes[1:]:
-            bound = Call(meet, (bound, node))
-        return Hoist(bound, name, frozenset().union(*(self.indices.loops(end) for end in ends)))
+    def _end(self, end: Affine, slot: str, beyond: int) -> Node:
+        return self.indices.tree(end.substitute({slot: 0}) + beyond)
 
     def is_weak(self, expr: Expr) -> bool:
         return isinstance(expr, Const) or (isinstance(expr, Ref) and expr.name in self.scalars)
@@ -150,6 +150,15 @@ class Expressions:
         assert isinstance(condition, Inside)
         cut = self.cut(condition.where)
         return Call("where_cut", (cut.low, cut.high, self.tree(value), self.tree(other)), cut.keywords)
+
+
+def _bound(ends: Sequence[Node], name: str, meet: str, default: int, loops: frozenset[str]) -> Node:
+    if not ends:
+        return Literal(default)
+    bound = ends[0]
+    for node in ends[1:]:
+        bound = Call(meet, (bound, node))
+    return Hoist(bound, name, loops)
 
 
 def _widened(indices: Indices, target: Name) -> Indices:

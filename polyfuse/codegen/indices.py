@@ -9,7 +9,7 @@ signed integers, and one instruction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from polyfuse.affine import Affine, Atom, FloorDiv
 from polyfuse.codegen.strides import Polynomial
@@ -38,14 +38,18 @@ class Remainder:
 
 
 Part = tuple[int, "Atom | Remainder | Hoist"]
+Places = tuple[int, int, int]
+"""Of a slot: its axis, the first place, and the one behind the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """Prints affine expressions; `bases` are subexpressions that have a name, tried largest first."""
+    """Prints affine expressions; `bases` are subexpressions that have a name, tried largest first.  `settled`: where
+    conditions need not be asked for."""
 
     symbols: Mapping[str, Symbol]
     bases: tuple[tuple[Affine, Hoist], ...] = ()
+    settled: Mapping[Affine, Places] = field(default_factory=dict)
 
     # ------------------------------------------------------------------------------------------ kinds
     def kind(self, affine: Affine) -> int:
@@ -108,9 +112,23 @@ class Indices:
 
     def _named_condition(self, affine: Affine) -> Node:
         """A condition that gets a line of its own where several conjunctions hold it: ``rows = row + v < M``."""
-        node = self.condition(affine)
+        node = self.with_settled(self.condition(affine), affine, "at_least", True)
         named = {base.wanted for base in _hoists(node)} & {"plane", "row", "col"}
         return Hoist(node, f"{named.pop()}s" if len(named) == 1 else "mask", self.loops(affine))
+
+    def with_settled(
+        self, node: Node, condition: Affine, relation: str, value: int | bool, but: Affine | None = None
+    ) -> Node:
+        """A number that says of each slot whether `condition` holds: `value` in place of those that are known to be
+        `relation` it, but for those where a stricter condition is known to hold."""
+        places, others = self.settled.get(condition), self.settled.get(but) if but is not None else None
+        if places is None:
+            return node
+        axis, first, stop = places
+        if others is not None:
+            first, stop = (others[2], stop) if first == others[1] else (first, others[1])
+        known = (Literal(axis), Literal(first), Literal(stop), Literal(value))
+        return Call(relation, (node, *known)) if first < stop else node
 
     def polynomial(self, value: Polynomial) -> Node:
         """A stride: products of sizes."""

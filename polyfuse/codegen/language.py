@@ -40,10 +40,11 @@ _STRUCTURE = (
 ).split()
 COPIES = ("copy_async", "commit_copies", "wait_copies")
 CUT = ("load_across", "load_cut", "store_cut", "where_cut")
+KNOWN = ("at_least", "at_most")
 ORDERED = ("in_turn", "leave", *(f"carry_{name}" for name, monoid in MONOIDS.items() if monoid.state == 1))
-ON_DEVICES = (*COPIES, *CUT, *ORDERED, "evict_last")
-"""What kernels of a GPU alone have, copies that run beside its threads, vectors that masks cut, blocks that begin in
-order and a policy of its cache: the runtime of CPUs has none of it."""
+ON_DEVICES = (*COPIES, *CUT, *KNOWN, *ORDERED, "evict_last")
+"""What kernels of a GPU alone have, copies that run beside its threads, vectors that masks cut, what is known of some
+slots, blocks that begin in order and a policy of its cache: the runtime of CPUs has none of it."""
 
 VOCABULARY: frozenset[str] = frozenset(
     [*_STRUCTURE, *ON_DEVICES, *DTYPE_NAMES.values(), *FUNCTIONS]

@@ -268,7 +268,8 @@ class _Printer:
         keywords = keywords if op.other is not None else (("other", Literal(None)),)
         keywords = (("end", self.linearizer.end(op.array)), *keywords)
         function = "load_across" if op.across else "load_cut"
-        return self._assign((op.name,), self._call(function, op.array, access, None, keywords, cut=op.where))
+        call = self._call(function, op.array, access, None, keywords, cut=op.where, across=op.across)
+        return self._assign((op.name,), call)
 
     def _copy(self, op: AsyncCopy) -> Call:
         """The cells, as ``buffer, offset, tile``, then what is copied into them, as a load."""
@@ -299,12 +300,13 @@ class _Printer:
         keywords: tuple[tuple[str, Node], ...] = (),
         leading: tuple[Node, ...] = (),
         cut: Sequence[Affine] | None = None,
+        across: bool = False,
     ) -> Call:
         arguments = [*leading, Name(self.names[array]), access.offset, Name(self.tiles.name(access.layout))]
         if value is not None:
             arguments.append(value)
         if cut is not None:
-            bounds = self.expressions.cut(cut)
+            bounds = self.expressions.cut(cut, across=across)
             arguments += [bounds.low, bounds.high]
             keywords = (*bounds.keywords, *keywords)
         elif access.mask is not None:

@@ -136,7 +136,9 @@ def with_bases(indices: Indices, kernel: Kernel, memory: dict[str, Memory]) -> I
                 always = stride.constant is None and len(base.terms) > 1
                 bases[base] = Hoist(indices.tree(base), name, indices.loops(base), always)
     largest_first = sorted(bases.items(), key=lambda item: -len(item[0].terms))
-    return Indices(indices.symbols, tuple(largest_first))
+    axes = {slot.name: axis for axis, slot in enumerate(kernel.slots)}
+    settled = {s.condition: (axes[s.slot], s.first, s.stop) for s in kernel.settled}
+    return Indices(indices.symbols, tuple(largest_first), settled)
 
 
 def _accesses(body: Sequence[Op]) -> Iterator[Load | Store | AtomicUpdate | AsyncCopy]:

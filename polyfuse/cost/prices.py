@@ -84,11 +84,13 @@ UNROLLED = 1.6
 AT_ONCE, MOST_UNROLLED = 16, 4
 """Loads of single elements that the compiler puts together from several trips, and the most trips: column sums of 20001
 x 4093 float32 on an H200, four loads a trip in 64 blocks of 512 threads, take 121 us."""
-CUT_ROWS, NARROW_ROWS = 1.72, 1.84
+CUT_ROWS, NARROW_ROWS = 1.35, 1.84
 """Times the operations of rows that begin anywhere and are held in vectors: which elements of the first vector and the
-last one count is asked for.  On an H200, of 268 MB of bfloat16: softmax of rows of 777 in four chunks of 32 vectors 149
-us, of 351 in three of 16 141, of 1555 in seven of 64 half vectors 148.  And of rows that are held in elements of less
-than a word: of 777 and 1555, a quarter of which is padding, 174 and 173 us."""
+last one count is asked for.  Where every vector was asked, on an H200, of 268 MB of bfloat16, 1.72: softmax of rows of
+777 in four chunks of 32 vectors 149 us, of 351 in three of 16 141, of 1555 in seven of 64 half vectors 148.  By ptxas a
+warp issues 0.62 to 0.92 times as many instructions since then, 0.78 on average of these and of rows over their norm.
+And of rows that are held in elements of less than a word: of 777 and 1555, a quarter of which is padding, 174 and 173
+us."""
 IDLE, FEW_IDLE, SLIGHTLY = 0.8, 1 / 8, 1 / 16
 """Of the share of threads that find nothing of their row, beyond the other, how much longer the others take to move it.
 On an H200, of 268 MB of bfloat16 with a row that all share, elementwise: a quarter of the threads, 148 us of rows of

@@ -38,6 +38,8 @@ from polyfuse.lower.open_ends import with_open_ends
 from polyfuse.lower.reductions import PEERS
 from polyfuse.lower.repeated import without_repeated_indices
 from polyfuse.lower.scans import carry_uses, with_lead
+from polyfuse.lower.settled import settled
+from polyfuse.lower.together import with_loads_together
 from polyfuse.lower.tree import lower_body
 from polyfuse.options import Options
 from polyfuse.places.exponentials import held_exponentials, held_shares
@@ -78,6 +80,7 @@ def lower(
     body = with_open_ends(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
     body = without_repeated_indices(body)
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
+    body = with_loads_together(body)
     grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))
     kernel = ir.Kernel(
         name=schedule.name,
@@ -93,6 +96,7 @@ def lower(
         cluster=schedule.cluster,
         notes=source_notes(scop, schedule),
         turns=TURNS if schedule.grid_scans else "",
+        settled=settled(body, env.slots, env.context) if schedule.block_threads > 1 else (),
     )
     kernel = in_cells(kernel, schedule.cells) if schedule.cells is not None else kernel
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)

@@ -36,13 +36,11 @@ frames, 68 without, scaled ones 115 and 117."""
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Vectors of `width`; place ``width * t + v`` of a row is its element ``width * t + v - shift``.  `is_common`:
-    whatever is read along rows lies in it."""
+    """Vectors of `width`; place ``width * t + v`` of a row is its element ``width * t + v - shift``."""
 
     width: int
     shift: Affine
     guards: tuple[AnyGuard, ...]
-    is_common: bool
 
     def padded(self, extent: Affine) -> Affine:
         """Places of a row of `extent` elements."""
@@ -74,8 +72,7 @@ def frame(
     shift = max(known, key=lambda s: sum(a.bytes for a in found[s]))
     if shift is None or shift.is_constant:
         return None
-    inside = sum(not a.written for a in found[shift])
-    return Frame(width, shift, found[shift][0].guards(situation, width), inside == _read_along(situation, inner))
+    return Frame(width, shift, found[shift][0].guards(situation, width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +102,6 @@ class _Array:
         return tuple([
             Guard(extent - situation.size(extent) % width, width) for extent in self.shape[1:] if not extent.is_constant
         ])  # fmt: skip
-
-
-def _read_along(situation: Situation, inner: AxisClass) -> int:
-    """How many reads of arrays in memory move along `inner`."""
-    count = 0
-    for statement in situation.group.statements():
-        along = {f"%{d}" for d, axis in enumerate(situation.classes.statement(statement)) if axis is inner}
-        for read in statement.reads:
-            entries = [e for e in read.index if isinstance(e, Affine)]
-            count += read.source in situation.group.loads and any(along & e.names() for e in entries)
-    return count
 
 
 def _arrays(situation: Situation, inner: AxisClass) -> Iterator[_Array]:

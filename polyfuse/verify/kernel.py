@@ -61,6 +61,7 @@ from polyfuse.verify.kernel_accesses import AccessRules, Region
 from polyfuse.verify.kernel_carries import check_carries
 from polyfuse.verify.kernel_copies import check_copies, check_copy
 from polyfuse.verify.kernel_members import verify_members
+from polyfuse.verify.kernel_settled import check_settled
 from polyfuse.verify.kernel_takes import check_take
 from polyfuse.verify.kernel_terms import Scope
 
@@ -120,6 +121,7 @@ class _Verifier:
             ranges[f"$b{axis}"] = Interval(0, blocks.constant - 1 if blocks.is_constant else None)
         values = {p.name: p.dtype.compute for p in kernel.parameters if isinstance(p, ScalarParameter)}
         self._block(kernel.body, values, Region(ranges))
+        check_settled(kernel, self.refuse)
         check_copies(kernel, self.refuse)
         check_carries(kernel, self.types, self.refuse)
 

@@ -30,6 +30,7 @@ def memory_checks() -> Iterator[Check]:
         yield from masked(t, x)
         yield kept_in_cache(t, x)
         yield from cut(t, x)
+        yield from known(t, x)
         if t.itemsize == 2:
             yield from across(t, x)
         yield from gathered(t, x)
@@ -102,6 +103,39 @@ store_cut(stored, 29 * row + place - shift, V8, found, low, high, mask=own)
         "stored": held,
     }
     yield check(f"cut {t}", body, {"x": held}, expected, "V8 = Tile((1, 8), (0, 1), vector=8)")
+
+
+def known(t: DType, x: np.ndarray) -> Iterator[Check]:
+    """19 rows of 45 elements beside one that all share, dealt to 4 lanes of two vectors: the first one alone may begin
+    in front of a row, the second one alone end behind it."""
+    rows, length = 19, 45
+    row, place = np.arange(256)[:, None, None] // 4, 8 * (np.arange(256)[:, None, None] % 4) + np.arange(8)
+    element = place + 32 * np.arange(2)[:, None] - length * row % 8
+    inside = (element >= 0) & (element < length) & (row < rows)
+    one, zero = np.ones((), t.numpy), np.zeros((), t.numpy)
+    body = """
+row = thread() // 4
+shift = 45 * row % 8
+place = 8 * (thread() % 4) + 32 * slots((2, 8), 0)
+low = at_most(shift - place, 0, 1, 2, 0)
+end = 45 + shift - place
+high = at_least(end, 0, 0, 1, 8)
+own = 0 * slots((2, 8), 0) + row < 19
+found = load_cut(x, 45 * row + place - shift, V8, low, high, end=855, mask=own, other=1)
+store(loaded, 16 * thread(), W8, found)
+store_cut(stored, 45 * row + place - shift, V8, found, low, high, mask=own)
+"""
+    taken = x[np.where(inside, row * length + element, 0)]
+    expected = {"loaded": np.where(inside, taken, one).ravel(), "stored": x[: rows * length]}
+    if t.is_float and t.itemsize == 2:
+        body += """
+shared_row = load_across(g, place - shift, V8, low, at_least(end, 0, 0, 1, 16), end=45, mask=own, other=None)
+store(beside, 16 * thread(), W8, where_cut(low, high, shared_row, 0, mask=own))
+"""
+        expected["beside"] = np.where(inside, x[np.where(inside, element, 0)], zero).ravel()
+    given = {"x": x[: rows * length], "g": x[:length]} if "beside" in expected else {"x": x[: rows * length]}
+    tiles = "V8 = Tile((2, 8), (0, 1), vector=8)\nW8 = Tile((2, 8), (8, 1), vector=8)"
+    yield check(f"known {t}", body, given, expected, tiles)
 
 
 def across(t: DType, x: np.ndarray) -> Iterator[Check]:

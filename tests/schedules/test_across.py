@@ -14,6 +14,7 @@ from polyfuse.dtypes import f32
 from polyfuse.face.interpreted import run_plan
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.open_ends import with_open_ends
+from polyfuse.lower.together import with_loads_together
 from polyfuse.schedule import Digit
 from polyfuse.terms import Apply, Const, Inside, Ref
 from polyfuse.testing import assert_legal
@@ -78,13 +79,53 @@ def test_results_agree_however_short_rows_are(case: str, length: int) -> None:
     np.testing.assert_allclose(found, exact, rtol=4e-3, atol=4e-3 * max(1.0, np.abs(exact).max(initial=0)))
 
 
-def test_what_begins_elsewhere_keeps_held_rows_out_of_frames() -> None:
-    def layernorm(x, g):
-        c = x - x.mean(axis=1, keepdims=True)
-        return c / np.sqrt((c * c).mean(axis=1, keepdims=True) + 1e-5) * g
+def layernorm(x, g, b):
+    c = x - x.mean(axis=1, keepdims=True)
+    return c / np.sqrt((c * c).mean(axis=1, keepdims=True) + 1e-5) * g + b
 
-    plan = pf.jit(layernorm).plan(pf.spec("f16[N~131000, M~1023]"), pf.spec("f16[M~1023]"), target="h200")
-    assert all("frames" not in dict(kernel.parameters) for kernel in plan.kernels)
+
+def gained(x, g):
+    return (x * g).sum(axis=1)
+
+
+REDUCED = {"held": (layernorm, 1023, 2), "in a loop": (gained, 8191, 1)}
+
+
+@pytest.mark.parametrize("case", REDUCED)
+def test_rows_that_are_reduced_are_in_frames_beside_others(case: str) -> None:
+    function, length, count = REDUCED[case]
+    specs = [f"f16[N~{134_000_000 // length}, M~{length}]", *[f"f16[M~{length}]"] * count]
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    (kernel,) = plan.kernels
+    assert dict(kernel.parameters)["frames"] == 1 and plan.source().count("load_across(") == count
+    rng = np.random.default_rng(2)
+    arguments = [rng.standard_normal(shape).astype(np.float16) for shape in ((9, length), *[(length,)] * count)]
+    (found,) = run_plan(plan, arguments)
+    exact = function(*[a.astype(np.float64) for a in arguments])
+    np.testing.assert_allclose(found, exact, rtol=4e-3, atol=4e-3 * np.abs(exact).max())
+
+
+def test_loads_across_stand_together() -> None:
+    """A product of one and its sum with another are one instruction behind both."""
+    specs = ("f16[N~131000, M~1023]", "f16[M~1023]", "f16[M~1023]")
+    kernel = pf.jit(layernorm).plan(*map(pf.spec, specs), target="h200").launches[0].kernel
+    numbers = [k for k, op in enumerate(kernel.body) if isinstance(op, ir.Load) and op.across]
+    assert len(numbers) == 2 and numbers[1] == numbers[0] + 1
+
+
+X_ACROSS = ir.Load("x", "a", (digit("v"),), vector=8, across=True)
+APART = {
+    "a reduction": ir.Reduce(("s",), "sum", (Ref("y", f32),), ("v",)),
+    "a store": ir.Store("b", (digit("v"),), Ref("y", f32), vector=8),
+    "its own name": ir.Let("x", Ref("y", f32)),
+}
+
+
+@pytest.mark.parametrize("case", APART)
+def test_loads_stay_behind_what_is_no_value(case: str) -> None:
+    first, value = replace(X_ACROSS, name="y"), ir.Let("z", Ref("y", f32))
+    assert with_loads_together((first, value, X_ACROSS)) == (first, X_ACROSS, value)
+    assert with_loads_together((first, APART[case], X_ACROSS)) == (first, APART[case], X_ACROSS)
 
 
 # ---------------------------------------------------------------------------------------------- what nobody sees

@@ -52,10 +52,6 @@ def log_of_sums(x):
     return np.log(np.exp(y - m).sum(axis=1)) + m[:, 0]
 
 
-def gained(x, g):
-    return (x * g).sum(axis=1)
-
-
 CASES = {
     "pointwise": (scaled, (ROWS, "f16[N~20001]")),
     "sums": (summed, (ROWS,)),
@@ -141,7 +137,6 @@ PLAIN = {
     "sums of words": (lambda x: x.sum(axis=1), ("f32[N~20001, M~8191]",)),
     "bytes": (scaled, ("u8[N~20001, M~8191]", "u8[N~20001]")),
     "one array in memory's order": (lambda x, y: x + y, (ROWS, ROWS)),
-    "another array beside the rows": (gained, (ROWS, "f16[M~8191]")),
 }
 
 

@@ -15,6 +15,7 @@ from polyfuse.backends.numba_cuda.fragments.slots import (
     broadcast_shape,
     dtype_of,
     index_of,
+    is_known,
     is_scalar,
     shape_of,
     spread,
@@ -162,11 +163,12 @@ def _sizes(b: Builder, where: Placed, sizes: Value) -> list[Value]:
 
 
 def predicates(b: Builder, where: Placed, mask: Value) -> list[Value | None]:
-    """One condition per access, or None where the call has no mask."""
+    """One condition per access, or None where it has none."""
     if where.mask is None:
         return [None] * len(where.groups)
     masks = spread(b, where.mask, mask, boolean, where.tile.shape)
-    return [masks[group[0][0]] for group in where.groups]
+    chosen = [masks[group[0][0]] for group in where.groups]
+    return [None if is_known(condition, True) else condition for condition in chosen]
 
 
 def space_name(pointer: Pointer) -> str:

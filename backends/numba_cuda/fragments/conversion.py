@@ -174,6 +174,28 @@ def where(condition: Any, x: Any, y: Any) -> tuple[Fragment, Emit] | None:
     return fragment, emit
 
 
+@operation
+def at_least(x: Any, axis: Any, first: Any, stop: Any, value: Any) -> tuple[Fragment, Emit] | None:
+    """Integers or truths of which the slots from `first` to before `stop` along an axis are known to be `value` or
+    more: `value` is taken for them, so that what they are compared with needs no instruction."""
+    return _known(x, axis, first, stop, value)
+
+
+@operation
+def at_most(x: Any, axis: Any, first: Any, stop: Any, value: Any) -> tuple[Fragment, Emit] | None:
+    """The same where they are `value` or less."""
+    return _known(x, axis, first, stop, value)
+
+
+def _known(x: Any, axis: Any, first: Any, stop: Any, value: Any) -> tuple[Fragment, Emit] | None:
+    if not isinstance(x, Fragment) or not isinstance(x.dtype, types.Integer | types.Boolean):
+        return None
+    along, begin, end, number = (literal(part, "what is known of slots") for part in (axis, first, stop, value))
+    known = np.array(x.known or [None] * x.size, object).reshape(x.shape)
+    known[(slice(None),) * along + (slice(begin, end),)] = int(number)
+    return Fragment(x.dtype, x.shape, x.weak, tuple(known.flat)), lambda b, v, *_: v
+
+
 def _slots(shape: Any, axis: Any, dtype: DType) -> tuple[Fragment, Emit]:
     extents, along = literal(shape, "the shape of slots"), literal(axis, "the axis of slots")
     kept = tuple(extent if k == along % len(extents) else 1 for k, extent in enumerate(extents))

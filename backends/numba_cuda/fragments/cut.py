@@ -13,19 +13,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.accesses import Placed, based, masked_store, placed
+from polyfuse.backends.numba_cuda.fragments.accesses import Placed, based, masked_store, placed, plain_store
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow
 from polyfuse.backends.numba_cuda.fragments.memory import stored_value
 from polyfuse.backends.numba_cuda.fragments.slots import (
+    both,
     broadcast_shape,
     dtype_of,
+    is_known,
     is_scalar,
+    negated,
     pack,
     shape_of,
     spread,
 )
 from polyfuse.backends.numba_cuda.fragments.values import (
+    I1,
     I32,
     Builder,
     Fragment,
@@ -72,28 +76,40 @@ class Group:
 
     def whole(self, b: Builder) -> Value:
         """Whether all count."""
-        return self._both(b, self._below(b, self.low, self.first), self._above(b, self.high, self.first + self.width))
+        return self._both(b, _below(b, self.low, self.first), _above(b, self.high, self.first + self.width))
 
     def some(self, b: Builder) -> Value:
         """Whether one counts."""
         last = self.first + self.width - 1
-        return self._both(b, self._below(b, self.low, last), self._above(b, self.high, self.first + 1))
+        return self._both(b, _below(b, self.low, last), _above(b, self.high, self.first + 1))
 
     def element(self, b: Builder, k: int) -> Value:
         """Whether the k-th one counts."""
-        return self._both(b, self._below(b, self.low, self.first + k), self._above(b, self.high, self.first + k + 1))
+        return self._both(b, _below(b, self.low, self.first + k), _above(b, self.high, self.first + k + 1))
+
+    def begins(self) -> bool:
+        """Whether it is known that the row does not begin behind the first of them."""
+        return isinstance(self.low, ir.Constant) and self.low.constant <= self.first
+
+    def goes_on(self, count: int) -> bool:
+        """Whether it is known that the row has `count` elements from the first of them on."""
+        return isinstance(self.high, ir.Constant) and self.high.constant >= self.first + count
 
     def _both(self, b: Builder, one: Value, other: Value) -> Value:
-        both = b.and_(one, other)
-        return both if self.mask is None else b.and_(self.mask, both)
+        met = both(b, one, other)
+        return met if self.mask is None else both(b, self.mask, met)
 
-    @staticmethod
-    def _below(b: Builder, bound: Value, number: int) -> Value:
-        return b.icmp_signed("<=", bound, ir.Constant(bound.type, number))
 
-    @staticmethod
-    def _above(b: Builder, bound: Value, number: int) -> Value:
-        return b.icmp_signed(">=", bound, ir.Constant(bound.type, number))
+def _below(b: Builder, bound: Value, number: int) -> Value:
+    if isinstance(bound, ir.Constant):
+        return ir.Constant(I1, int(bound.constant <= number))
+    return b.icmp_signed("<=", bound, ir.Constant(bound.type, number))
+
+
+def _above(b: Builder, bound: Value, number: int) -> Value:
+    if isinstance(bound, ir.Constant):
+        return ir.Constant(I1, int(bound.constant >= number))
+    return b.icmp_signed(">=", bound, ir.Constant(bound.type, number))
 
 
 def bounds_of(low: Any, high: Any, mask: Any, shape: tuple[int, ...], width: int) -> Bounds:
@@ -118,6 +134,8 @@ def cut_tile(pointer: Any, offset: Any, tile: Any, sizes: Any) -> Placed | None:
 
 def seldom(b: Builder, condition: Value, values: list[Value], replaced: Callable[[], Iterator[Value]]) -> list[Value]:
     """`values`, or behind a branch what `replaced` computes."""
+    if is_known(condition, False):
+        return values
     before = b.block
     with b.if_then(condition, likely=False):
         others = list(replaced())
@@ -168,8 +186,12 @@ def store_cut(
         groups = bounds.groups(b, first, last, chosen)
         for k, ((base, constant), group) in enumerate(zip(based(b, where, p, at, n), groups, strict=True)):
             address, whole = b.gep(base, [ir.Constant(I32, constant)]), group.whole(b)
-            masked_store(b, where, access, address, whole, words[k * access.count : (k + 1) * access.count])
-            with b.if_then(b.and_(group.some(b), b.not_(whole)), likely=False):
+            part = words[k * access.count : (k + 1) * access.count]
+            if is_known(whole, True):
+                plain_store(b, where, address, part)
+                continue
+            masked_store(b, where, access, address, whole, part)
+            with b.if_then(both(b, group.some(b), negated(b, whole)), likely=False):
                 for element in range(access.width):
                     place = b.gep(base, [ir.Constant(I32, constant + element)])
                     word = narrow(b, alone, [slots[k * access.width + element]])
@@ -193,7 +215,7 @@ def where_cut(low: Any, high: Any, x: Any, other: Any, mask: Any = None) -> tupl
         for k, group in enumerate(bounds.groups(b, first, last, chosen)):
             held, others = slots[k * width : (k + 1) * width], rest[k * width : (k + 1) * width]
             pairs = list(zip(held, others, strict=True))
-            found += seldom(b, b.not_(group.whole(b)), held, _chosen(b, group, pairs))
+            found += seldom(b, negated(b, group.whole(b)), held, _chosen(b, group, pairs))
         return pack(b, fragment, found)
 
     return fragment, emit

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.accesses import Placed, counted, masked_load
+from polyfuse.backends.numba_cuda.fragments.accesses import Placed, counted, masked_load, plain_load
 from polyfuse.backends.numba_cuda.fragments.cut import Group, bounds_of, cut_tile, parts_of, seldom, word_of
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen, widest
-from polyfuse.backends.numba_cuda.fragments.slots import assembly, pack, shape_of, spread
+from polyfuse.backends.numba_cuda.fragments.slots import assembly, both, is_known, negated, pack, shape_of, spread
 from polyfuse.backends.numba_cuda.fragments.values import (
+    I1,
     I32,
     I64,
     Builder,
@@ -149,7 +150,7 @@ class _Load:
         access, found = self.where.access, []
         parts = [others[k : k + access.count] for k in range(0, len(others), access.count)]
         for words, group, rest in zip(self.vectors(b, parts), self.groups, parts, strict=True):
-            found += seldom(b, b.not_(group.whole(b)), words, _with_rest(b, access, group, words, rest))
+            found += seldom(b, negated(b, group.whole(b)), words, _with_rest(b, access, group, words, rest))
         return found
 
     def open_words(self, b: Builder) -> list[Value]:
@@ -159,8 +160,9 @@ class _Load:
 
     def vectors(self, b: Builder, unread: list[list[Value]]) -> list[list[Value]]:
         """The words of each vector, those of `unread` where none counts: all loads first."""
+        width = self.where.access.width
         parts = [
-            _Part(self, place.start, place.constant, place.address(b, 0), group.some(b), rest)
+            _Part(self, place.start, place.constant, place.address(b, 0), group.some(b), group.goes_on(width), rest)
             for place, group, rest in zip(self.places, self.groups, unread, strict=True)
         ]
         return _read(b, [[part] for part in parts])
@@ -172,31 +174,40 @@ class _Across(_Load):
 
     def vectors(self, b: Builder, unread: list[list[Value]]) -> list[list[Value]]:
         access, width = self.where.access, self.where.access.width
-        pairs, moves = list[list[_Part]](), list[Value]()
-        for place, group, rest in zip(self.places, self.groups, unread, strict=True):
-            start, constant = place.start, place.constant
-            moved = b.and_(b.add(start, ir.Constant(start.type, constant % width)), ir.Constant(start.type, width - 1))
-            first = b.sub(b.add(start, ir.Constant(start.type, constant)), moved)
-            base, some = b.gep(self.array, [first]), group.some(b)
-            pair = []
-            for step in (0, width):  # rows of an array begin at its begin, where no vector is half inside
-                begins = b.icmp_signed(">=", first, ir.Constant(start.type, -step))
-                address = b.gep(base, [ir.Constant(I32, step)])
-                pair.append(_Part(self, first, step, address, b.and_(some, begins), rest))
+        pairs, alike = list[list[_Part]](), dict[tuple[Value, int], tuple[Value, Value, list[int]]]()
+        for number, (place, group, rest) in enumerate(zip(self.places, self.groups, unread, strict=True)):
+            start, beyond = place.start, place.constant % width
+            if (start, beyond) not in alike:  # vectors that lie whole ones apart are moved alike
+                moved = b.and_(b.add(start, ir.Constant(start.type, beyond)), ir.Constant(start.type, width - 1))
+                first = b.sub(b.add(start, ir.Constant(start.type, beyond)), moved)
+                alike[start, beyond] = first, b.mul(_as(b, moved, I32), ir.Constant(I32, itemsize(access.dtype))), []
+            first, _, numbers = alike[start, beyond]
+            numbers.append(number)
+            base, some, pair = b.gep(self.array, [first]), group.some(b), []
+            for step in (0, width):
+                constant, begins = place.constant - beyond + step, some
+                if not group.begins():  # rows of an array begin at its begin, where no vector is half inside
+                    begins = both(b, some, b.icmp_signed(">=", first, ir.Constant(start.type, -constant)))
+                address = b.gep(base, [ir.Constant(I32, constant)])
+                pair.append(_Part(self, first, constant, address, begins, group.goes_on(step + width), rest))
             pairs.append(pair)
-            moves.append(b.mul(_as(b, moved, I32), ir.Constant(I32, itemsize(access.dtype))))
-        return [_moved(b, words, count) for words, count in zip(_read(b, pairs), moves, strict=True)]
+        words, found = _read(b, pairs), dict[int, list[Value]]()
+        for _, count, numbers in alike.values():
+            found |= dict(zip(numbers, _moved(b, [words[n] for n in numbers], count), strict=True))
+        return [found[number] for number in range(len(words))]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """An aligned vector of an array, from element ``start + constant`` on, where it is wanted."""
+    """An aligned vector of an array, from element ``start + constant`` on, where it is wanted.  `is_inside`: where it
+    is, the array is known to hold all of it."""
 
     load: _Load
     start: Value
     constant: int
     address: Value
     wanted: Value
+    is_inside: bool
     unread: list[Value]
 
     def reaches(self, b: Builder, count: int) -> Value:
@@ -206,10 +217,12 @@ class _Part:
 
     def read(self, b: Builder) -> tuple[list[Value], Value]:
         """(the words where the array holds all, whether it ends within them)."""
-        access = self.load.where.access
-        holds = self.reaches(b, access.width)
-        words = masked_load(b, self.load.where, access, self.address, b.and_(self.wanted, holds), self.unread)
-        return words, b.and_(self.wanted, b.not_(holds))
+        where, access = self.load.where, self.load.where.access
+        holds = ir.Constant(I1, 1) if self.is_inside else self.reaches(b, access.width)
+        read = both(b, self.wanted, holds)
+        if is_known(read, True):
+            return plain_load(b, where, self.address), ir.Constant(I1, 0)
+        return masked_load(b, where, access, self.address, read, self.unread), both(b, self.wanted, negated(b, holds))
 
     def read_end(self, b: Builder, words: list[Value], ends: Value) -> Iterator[Value]:
         """The words, where the array `ends` within them element by element as far as it goes."""
@@ -227,23 +240,22 @@ class _Part:
 
 def _read(b: Builder, vectors: list[list[_Part]]) -> list[list[Value]]:
     """The words of all parts of each vector; of those in which an array ends, which few threads have, in a branch."""
-    read = [[part.read(b) for part in parts] for parts in vectors]
-    found = []
-    for parts, pairs in zip(vectors, read, strict=True):
-        words = [word for some, _ in pairs for word in some]
-        past = pairs[0][1]
-        for _, ends in pairs[1:]:
-            past = b.or_(past, ends)
-        found.append(seldom(b, past, words, _ended(b, parts, pairs)))
-    return found
+    parts = [part for vector in vectors for part in vector]
+    read = [part.read(b) for part in parts]
+    past = ir.Constant(I1, 0)
+    for _, ends in read:
+        past = ends if is_known(past, False) else past if is_known(ends, False) else b.or_(past, ends)
+    words = seldom(b, past, [word for some, _ in read for word in some], _ended(b, parts, read))
+    each = len(words) // len(vectors)
+    return [words[k : k + each] for k in range(0, len(words), each)]
 
 
 def _ended(
-    b: Builder, parts: list[_Part], pairs: list[tuple[list[Value], Value]]
+    b: Builder, parts: list[_Part], read: list[tuple[list[Value], Value]]
 ) -> Callable[[], Iterator[Value]]:
     def words() -> Iterator[Value]:
-        for part, (some, ends) in zip(parts, pairs, strict=True):
-            yield from part.read_end(b, some, ends)
+        for part, (some, ends) in zip(parts, read, strict=True):
+            yield from some if is_known(ends, False) else part.read_end(b, some, ends)
 
     return words
 
@@ -262,15 +274,35 @@ def _with_rest(
     return chosen
 
 
-def _moved(b: Builder, words: list[Value], count: Value) -> list[Value]:
-    """The words from byte `count` of the first half on, half as many: moved by halves of them, by quarters, by bytes.
-    """
-    step = len(words) // 4
-    while step:
-        chosen = b.icmp_unsigned("!=", b.and_(count, ir.Constant(I32, WORD * step)), ir.Constant(I32, 0))
-        words = [b.select(chosen, far, near) for near, far in zip(words, words[step:], strict=False)]
-        step //= 2
+def _moved(b: Builder, vectors: list[list[Value]], count: Value) -> list[list[Value]]:
+    """Of the words of each vector those from byte `count` of the first half on, half as many.
+
+    Which words these are is asked for once: a row is moved as a whole, so that the threads of a warp agree, and a
+    choice for each word would cost more than what is computed of it."""
+    half = len(vectors[0]) // 2
     bits = b.shl(b.and_(count, ir.Constant(I32, WORD - 1)), ir.Constant(I32, 3))
+    arms = [b.append_basic_block() for _ in range(half)]
+    behind = b.append_basic_block()
+    chosen = b.switch(b.lshr(count, ir.Constant(I32, WORD.bit_length() - 1)), arms[-1])
+    found = list[list[Value]]()
+    for number, arm in enumerate(arms):
+        if number < half - 1:
+            chosen.add_case(ir.Constant(I32, number), arm)
+        b.position_at_end(arm)
+        found.append([word for words in vectors for word in _funnelled(b, words[number : number + half + 1], bits)])
+        b.branch(behind)
+    b.position_at_end(behind)
+    met = []
+    for values in zip(*found, strict=True):
+        phi = b.phi(I32)
+        for value, arm in zip(values, arms, strict=True):
+            phi.add_incoming(value, arm)
+        met.append(phi)
+    return [met[k : k + half] for k in range(0, len(met), half)]
+
+
+def _funnelled(b: Builder, words: list[Value], bits: Value) -> list[Value]:
+    """Neighbouring words moved down by `bits`: one word fewer."""
     funnel, constraints = "shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r"
     pairs = zip(words, words[1:], strict=False)
     return [assembly(b, funnel, constraints, I32, [*pair, bits], effect=False) for pair in pairs]

@@ -12,6 +12,8 @@ from polyfuse.backends.numba_cuda.fragments.cells import get_cells, own_cells, p
 from polyfuse.backends.numba_cuda.fragments.clusters import cluster_arrive, cluster_wait
 from polyfuse.backends.numba_cuda.fragments.combinations import THREADS, exchange
 from polyfuse.backends.numba_cuda.fragments.conversion import (
+    at_least,
+    at_most,
     bitcast,
     cast,
     constant,
@@ -40,7 +42,7 @@ _NAMED = (
     *(get_cells, own_cells, put_cells),
     *(block, in_turn, leave, slots, thread),
     *(barrier, cluster_arrive, cluster_wait, elect, exchange, warp_barrier),
-    *(bitcast, cast, constant, contract, full, index64, inside, scalar, take, where),
+    *(at_least, at_most, bitcast, cast, constant, contract, full, index64, inside, scalar, take, where),
 )
 
 

@@ -32,6 +32,22 @@ def constant_of(llvm_type: Any, value: float) -> Value:
     return ir.Constant(llvm_type, value)
 
 
+def is_known(value: Value, number: int) -> bool:
+    """Whether a slot is this constant."""
+    return isinstance(value, ir.Constant) and value.constant == number
+
+
+def both(b: Builder, one: Value, other: Value) -> Value:
+    """The conjunction of two truths, of which a known one takes no instruction."""
+    if is_known(one, False) or is_known(other, True):
+        return one
+    return other if is_known(one, True) or is_known(other, False) else b.and_(one, other)
+
+
+def negated(b: Builder, truth: Value) -> Value:
+    return ir.Constant(I1, 1 - int(truth.constant)) if isinstance(truth, ir.Constant) else b.not_(truth)
+
+
 def intrinsic(b: Builder, name: str, result: Any, arguments: list[Value], convergent: bool = False) -> Value:
     """Call an LLVM intrinsic or a libdevice function."""
     function_type = ir.FunctionType(result, [value.type for value in arguments])
@@ -53,10 +69,10 @@ def special_register(b: Builder, name: str) -> Value:
 
 
 def unpack(b: Builder, fragment: Fragment, value: Value) -> list[Value]:
-    """The slots of a fragment in C order."""
-    if fragment.size == 1:
-        return [value]
-    return [b.extract_value(value, slot) for slot in range(fragment.size)]
+    """The slots of a fragment in C order, as constants where the compiler is to know them."""
+    found = [value] if fragment.size == 1 else [b.extract_value(value, slot) for slot in range(fragment.size)]
+    numbers = zip(found, fragment.known or [None] * fragment.size, strict=True)
+    return [slot if number is None else ir.Constant(slot.type, number) for slot, number in numbers]
 
 
 def pack(b: Builder, fragment: Fragment, slots: list[Value]) -> Value:

@@ -84,12 +84,15 @@ def is_signed(dtype: DType) -> bool:
 
 class Fragment(types.Type):
     """The slots of a value, `shape` in C order.  A weak fragment (an index, a scalar parameter) takes the dtype of a
-    strong one that it meets, as a Python literal does."""
+    strong one that it meets, as a Python literal does.  `known`: per slot its number, or None; empty where no slot has
+    one."""
 
-    def __init__(self, dtype: DType, shape: tuple[int, ...], weak: bool = False) -> None:
-        self.dtype, self.shape, self.weak = dtype, tuple(shape), weak
+    def __init__(
+        self, dtype: DType, shape: tuple[int, ...], weak: bool = False, known: tuple[int | None, ...] = ()
+    ) -> None:
+        self.dtype, self.shape, self.weak, self.known = dtype, tuple(shape), weak, known
         self.size = math.prod(shape)
-        super().__init__(name=f"{'Weak' if weak else ''}Fragment({dtype}, {self.shape})")
+        super().__init__(name=f"{'Weak' if weak else ''}Fragment({dtype}, {self.shape}{f', {known}' if known else ''})")
 
     def can_convert_to(self, typingctx: Any, other: Any) -> Any:
         """Weak to strong only: if fragments became Numba's integers by themselves, its operators would take them."""
