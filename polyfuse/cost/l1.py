@@ -29,8 +29,8 @@ CUT, ACROSS = 0.75, 40
 """Instructions beside each element of a vector that the ends of rows cut, and beside each vector that begins anywhere
 and is made of two."""
 HELD_ACROSS = 1.65
-"""The same beside each element of such a vector in rows that are held, where it is known which vectors end: by ptxas a
-vector of eight halves is two loads, four shifts and eight instructions that widen."""
+"""The same beside each element of such a vector in rows that a block has whole, where it is known which vectors end: by
+ptxas a vector of eight halves is two loads, four shifts and eight instructions that widen."""
 WRAPPED, DIVIDED = 4, 20
 """Instructions beside an element of a row that a flat walk goes through, and beside each vector of them."""
 LOOKED_UP = 32
@@ -216,8 +216,8 @@ def _lines(
     if beside and vector * itemsize < WORD and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
         per_warp *= NARROW
     issued = accesses * _inside(scop, move, sizes)
-    held = "chunks" in dict(schedule.parameters) and not schedule.of_kind("loop")
-    beyond = HELD_ACROSS * most if held else ACROSS
+    parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
+    beyond = ACROSS if parts & last.remainders()[0].names() else HELD_ACROSS * most
     further = beyond if across else CUT * most if most > 1 and in_frame(last) else 0
     return (2 if across else 1) * per_warp * issued, issued * (1 + further)
 

@@ -57,7 +57,7 @@ def is_seen(ops: Sequence[ir.Op], unsure: Mapping[str, Conditions], threads: Seq
                     open_.add((name,), open_.of(value))
                 case ir.Store(_, index, value, where, mask):
                     others = [part for part in (*index, mask) if isinstance(part, Ref | Apply)]
-                    if not open_.of(value) <= frozenset(where) or any(open_.of(part) for part in others):
+                    if _beyond(open_.of(value), where) or any(open_.of(part) for part in others):
                         return True
                 case ir.Reduce(names, _, values, slots):
                     if not open_.carry(names, values, frozenset(f"${slot}" for slot in slots)):
@@ -72,6 +72,11 @@ def is_seen(ops: Sequence[ir.Op], unsure: Mapping[str, Conditions], threads: Seq
     return False
 
 
+def _beyond(conditions: Conditions, where: Sequence[Affine]) -> Conditions:
+    """Those of `conditions` that `where` does not imply: one of the same terms is as strict."""
+    return frozenset([c for c in conditions if not any(w.terms == c.terms and w.constant <= c.constant for w in where)])
+
+
 @dataclass(frozen=True, slots=True)
 class _Open:
     """Per value the conditions that have to hold for it to be anything in particular."""
@@ -83,7 +88,7 @@ class _Open:
             case Ref(name):
                 return self.known.get(name, NONE)
             case Apply("where", (Inside(condition), value, other)):
-                return self.of(value) - frozenset(condition) | self.of(other)
+                return _beyond(self.of(value), condition) | self.of(other)
             case Apply(_, operands):
                 return NONE.union(*[self.of(operand) for operand in operands])
             case _:

@@ -9,6 +9,7 @@ from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.few_results import few_results
+from polyfuse.strategies.framed_elements import framed_elements
 from polyfuse.strategies.groups import groups
 from polyfuse.strategies.held import held
 from polyfuse.strategies.in_order import in_order
@@ -31,6 +32,7 @@ from polyfuse.strategies.windows import windows
 
 STRATEGIES = (
     pointwise,  # elementwise groups
+    framed_elements,  # the same over rows that begin anywhere in memory
     windows,  # neighbouring elements of one array: stencils, shifted, reversed and strided reads
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory

@@ -15,7 +15,6 @@ from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.frames import VECTOR, WORD, frame
 from polyfuse.strategies.situation import (
     Situation,
     block,
@@ -65,12 +64,8 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
         yield _gpu(situation, axes, axes[-1], _Way(exact=True))
     for taken in whole(situation, axes, inner):
         yield _gpu(situation, axes, taken.inner, _Way(whole=taken))
-        if taken.inner is inner and (framed := _framed(situation, axes, inner, taken)) is not None:
-            yield framed
     if part := _part(situation, inner):
         yield _gpu(situation, axes, inner, _Way(part=part))
-    if (framed := _framed(situation, axes, inner)) is not None:
-        yield framed
     if _steps_over(situation, inner) >= FAR:
         yield _gpu(situation, axes, inner, _Way(most_unrolled=FEW, narrow=True))
 
@@ -302,42 +297,6 @@ def _gpu(
         anchors(situation, splits | prologue_splits),
         guards=(*guards, *bounds),
         border=not others or tile.width == 1 and 2 * tile.span <= inner.size(situation.hints),
-    )
-
-
-def _framed(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, taken: Whole | None = None
-) -> Proposal | None:
-    """Rows that begin anywhere in memory, in aligned vectors; each block has a part of one, or of all along the classes
-    that threads take whole."""
-    whole_axes = taken.axes if taken is not None else ()
-    others = situation.nearest(a for a in axes if a is not inner and a not in whole_axes)
-    digits = [block(f"b{k}", axis.extent) for k, axis in enumerate(others, 1)]
-    splits = {axis.number: mixed((b, 1)) for axis, b in zip(others, digits, strict=True)}
-    columns = [slot(f"o{k}" if k else "o", a.size(situation.hints)) for k, a in enumerate(whole_axes)]
-    splits |= {axis.number: mixed((o, 1)) for axis, o in zip(whole_axes, columns, strict=True)}
-    found = frame(situation, inner, splits, enough=VECTOR if situation.has_much else WORD)
-    if found is None or any(f"${o.name}" in found.shift.names() for o in columns):
-        return None
-    places, asked = found.padded(inner.extent), situation.tiles
-    lanes = min(power_below(asked.get("threads", THREADS)), power_above(-(-situation.size(places) // found.width)))
-    of_thread = max(situation.long_itemsizes) * found.width * math.prod(o.count for o in columns)
-    unroll = asked.get("unroll", max(1, BYTES_IN_FLIGHT // of_thread))
-    b, tx = block("b0", places.ceildiv(unroll * lanes * found.width)), thread("tx", 1, lanes)
-    u, v = slot("u", unroll), slot("v", found.width)
-    parts = ((b, unroll * lanes * found.width), (u, lanes * found.width), (tx, found.width), (v, 1))
-    splits[inner.number] = mixed(*parts) - found.shift
-    exact = [exactly(axis.extent, o.count) for axis, o in zip(whole_axes, columns, strict=True)]
-    return Proposal(
-        "pointwise",
-        (
-            *(("threads", lanes), ("unroll", unroll)),
-            *([("columns", math.prod(o.count for o in columns))] if columns else []),
-            *(("vector", found.width), ("frames", 1)),
-        ),
-        kept_digits([*reversed(digits), b, tx, u, *columns, v], keep_threads=True),
-        anchors(situation, splits),
-        guards=tuple(dict.fromkeys((*found.guards, *[guard for guards in exact for guard in guards]))),
     )
 
 

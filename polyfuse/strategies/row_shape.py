@@ -216,7 +216,10 @@ def _bounded(row: _Row, dealt: _Class, guards: tuple[AnyGuard, ...], rows: int =
         trips = row.extent.ceildiv(dealt.lanes * dealt.chunks * row.width)
         guards = (*guards, *_bucket(row.extent, dealt.longest, None))
     else:
-        bucket = _framed_bucket(row, dealt) if row.framed else _bucket(row.extent, dealt.above, dealt.longest)
+        if row.framed:
+            bucket = framed_bucket(row.extent, row.n, row.width, dealt.above, dealt.longest)
+        else:
+            bucket = _bucket(row.extent, dealt.above, dealt.longest)
         guards = (*guards, *bucket)
     return RowShape(dealt.lanes, rows, dealt.chunks, row.width, trips, guards)
 
@@ -350,16 +353,17 @@ def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ..
     return (*low, Guard(Affine.of(up_to) - extent)) if up_to is not None else low
 
 
-def _framed_bucket(row: _Row, dealt: _Class) -> tuple[AnyGuard, ...]:
-    """Binding from below: of rows that are long enough only the first vectors of lanes and the last ones are masked,
-    also where vectors of other arrays end by one further.  Those that end between are few, and a class of their own."""
-    if row.extent.is_constant:
+def framed_bucket(places: Affine, size: int, width: int, above: int, up_to: int) -> tuple[AnyGuard, ...]:
+    """Guards of rows in frames of `width` that have more than `above` places, `size` of them here, and `up_to` at most.
+
+    Binding from below: of rows that are long enough only the first vectors of lanes and the last ones are masked, also
+    where vectors of other arrays end by one further.  Those that end between are few, and a class of their own."""
+    if places.is_constant:
         return ()
-    length, most = row.extent - (row.width - 1), Guard(Affine.of(dealt.longest) - row.extent)
-    enough = length - (dealt.above + row.width)
-    if row.n >= dealt.above + 2 * row.width - 1:
+    most, enough = Guard(Affine.of(up_to) - places), places - (above + 2 * width - 1)
+    if size >= above + 2 * width - 1:
         return Guard(enough), most
-    low = (Guard(row.extent - dealt.above - 1),) if dealt.above else ()
+    low = (Guard(places - above - 1),) if above else ()
     return (*low, Guard(-enough - 1), most)
 
 

@@ -42,11 +42,11 @@ CASES = {
 
 
 def framed(case: str, *specs: str) -> pf.Plan:
-    """Not flat, which is quicker where rows share one."""
+    """In parts of rows, whatever their length, and not flat, which is quicker where rows share one."""
     function = CASES[case][0]
     (kernel,) = pf.jit(function).plan(*map(pf.spec, specs), target="h200").kernels
-    wishes = {kernel.stores[0]: "pointwise"}
-    return pf.jit(function).plan(*map(pf.spec, specs), target="h200", strategies=wishes)
+    wishes, tiles = {kernel.stores[0]: "pointwise"}, {kernel.stores[0]: {"threads": 128}}
+    return pf.jit(function).plan(*map(pf.spec, specs), target="h200", strategies=wishes, tiles=tiles)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -145,11 +145,13 @@ def store(value, *where: Affine) -> ir.Store:
 SUM = ir.Reduce(("s",), "sum", (INSIDE,), ("v",))
 UNSEEN = {
     "stored where it counts": (store(X, *WHERE),),
+    "stored where less counts": (store(X, N - 2 - V, WHERE[1]),),
     "behind other values": (ir.Let("z", Apply("multiply", (X, X), f32)), store(Ref("z", f32), *WHERE)),
     "summed where it counts": (SUM, store(Ref("s", f32), *WHERE)),
     "combined in its row": (SUM, ir.Combine(("t",), "sum", (Ref("s", f32),), 31), store(Ref("t", f32), *WHERE)),
 }
 SEEN = {
+    "stored where more counts": (store(X, N - V, WHERE[1]),),
     "stored in all elements": (store(X, WHERE[1]),),
     "stored in all rows": (store(X, WHERE[0]),),
     "summed as it is": (ir.Reduce(("s",), "sum", (X,), ("v",)), store(Ref("s", f32), *WHERE)),

@@ -64,12 +64,13 @@ CASES = {
 
 
 WISHES = {"pointwise": {"multiply": "pointwise"}}  # flat it is quicker, see test_flat.py
+TILES = {"pointwise": {"multiply": {"threads": 128}}}  # parts of rows, see test_whole_rows.py
 
 
 def planned(case: str, *specs: str) -> Plan:
     function, usual = CASES[case]
-    wishes = WISHES.get(case, {})
-    return pf.jit(function).plan(*map(pf.spec, specs or usual), target="h200", strategies=wishes)
+    wishes, tiles = WISHES.get(case, {}), TILES.get(case, {})
+    return pf.jit(function).plan(*map(pf.spec, specs or usual), target="h200", strategies=wishes, tiles=tiles)
 
 
 def frames(plan: Plan) -> bool:

@@ -1,0 +1,125 @@
+"""Elementwise groups over rows that begin anywhere in memory, in aligned vectors that the ends of a row cut
+(`frames.py`).
+
+    parts of a row      j = U*T*V*b0 + T*V*u + V*t + v - (rest*i mod V)
+    a whole row         j =            T*V*u + V*t + v - (rest*i mod V)       T: any number of warps
+
+A block that has a whole row knows which of its vectors the ends may cut; so many that are 16-bit are bound by what asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from polyfuse.affine import ONE, Affine
+from polyfuse.bindings import AnyGuard
+from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.frames import VECTOR, WORD, Frame, frame
+from polyfuse.strategies.pointwise import BYTES_IN_FLIGHT, THREADS, anchors, exactly, kept_digits
+from polyfuse.strategies.row_shape import framed_bucket
+from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.whole import Whole, whole
+
+MOST_THREADS, MOST_VECTORS = 512, 4
+"""Of a block that has a whole row, and vectors of one of its threads."""
+
+
+def framed_elements(situation: Situation) -> Iterator[Proposal]:
+    """Proposals for a group without scans and reductions."""
+    axes = situation.classes.statement(situation.lead)
+    others = [a for a in situation.axes if a.number not in {b.number for b in axes} and a.extent != ONE]
+    if not axes or others or situation.scans or situation.reductions:
+        return
+    inner = situation.inner if situation.inner in axes else axes[-1]
+    assert inner is not None
+    for taken in whole(situation, axes, inner):
+        if taken.inner is inner and (rows := _Rows.of(situation, axes, inner, taken)) is not None:
+            yield rows.in_parts()
+    if (rows := _Rows.of(situation, axes, inner)) is not None:
+        yield rows.in_parts()
+        if (row := rows.whole()) is not None:
+            yield row
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows along `inner` in frames.  A thread has `columns` whole; other classes have blocks of their own."""
+
+    situation: Situation
+    inner: AxisClass
+    frame: Frame
+    blocks: tuple[Digit, ...]
+    columns: tuple[Digit, ...]
+    splits: dict[int, Affine]
+    guards: tuple[AnyGuard, ...]
+
+    @staticmethod
+    def of(
+        situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, taken: Whole | None = None
+    ) -> _Rows | None:
+        whole_axes = taken.axes if taken is not None else ()
+        others = situation.nearest(a for a in axes if a is not inner and a not in whole_axes)
+        digits = [block(f"b{k}", axis.extent) for k, axis in enumerate(others, 1)]
+        columns = [slot(f"o{k}" if k else "o", a.size(situation.hints)) for k, a in enumerate(whole_axes)]
+        splits = {axis.number: mixed((b, 1)) for axis, b in zip(others, digits, strict=True)}
+        splits |= {axis.number: mixed((o, 1)) for axis, o in zip(whole_axes, columns, strict=True)}
+        found = frame(situation, inner, splits, enough=VECTOR if situation.has_much else WORD)
+        if found is None or any(f"${o.name}" in found.shift.names() for o in columns):
+            return None
+        exact = [exactly(axis.extent, o.count) for axis, o in zip(whole_axes, columns, strict=True)]
+        guards = (*found.guards, *[guard for guards in exact for guard in guards])
+        return _Rows(situation, inner, found, tuple(digits), tuple(columns), splits, tuple(dict.fromkeys(guards)))
+
+    @property
+    def places(self) -> Affine:
+        return self.frame.padded(self.inner.extent)
+
+    def in_parts(self) -> Proposal:
+        """Each block has a part of a row, or of all along the classes that threads take whole."""
+        situation, width, asked = self.situation, self.frame.width, self.situation.tiles
+        lanes = min(power_below(asked.get("threads", THREADS)), power_above(-(-situation.size(self.places) // width)))
+        of_thread = max(situation.long_itemsizes) * width * prod([o.count for o in self.columns])
+        unroll = asked.get("unroll", max(1, BYTES_IN_FLIGHT // of_thread))
+        return self._dealt(lanes, unroll, block("b0", self.places.ceildiv(unroll * lanes * width)), self.guards)
+
+    def whole(self) -> Proposal | None:
+        """A block has a row, in so many warps that few places are padding; None where it is too long for one."""
+        situation, width, warp = self.situation, self.frame.width, self.situation.target.warp
+        vectors = -(-situation.size(self.places) // width)
+        ways = [(warp * -(-vectors // (warp * each)), each) for each in range(1, MOST_VECTORS + 1)]
+        fitting = [(lanes * each, -each, lanes) for lanes, each in ways if lanes <= MOST_THREADS]
+        pays = situation.is_busy and min(situation.long_itemsizes) < WORD and self._are_read_whole()
+        if situation.tiles or not pays or not fitting or vectors <= THREADS:
+            return None
+        _, each, lanes = min(fitting)
+        longest = -each * lanes * width
+        bucket = framed_bucket(self.places, situation.size(self.places), width, longest - lanes * width, longest)
+        return self._dealt(lanes, -each, None, (*self.guards, *bucket))
+
+    def _are_read_whole(self) -> bool:
+        """Whether rows of all arrays are about as long: the ends of parts of a row may lie anywhere in it."""
+        group, scop = self.situation.group, self.situation.scop
+        shapes = [scop.shape(value) for value in group.loads]
+        lengths = [shape[-1] for shape in shapes if len(shape) > len(self.blocks)]
+        return all((length - self.inner.extent).is_constant for length in lengths)
+
+    def _dealt(self, lanes: int, unroll: int, b: Digit | None, guards: tuple[AnyGuard, ...]) -> Proposal:
+        width = self.frame.width
+        tx, u, v = thread("tx", 1, lanes), slot("u", unroll), slot("v", width)
+        place = mixed((b, unroll * lanes * width), (u, lanes * width), (tx, width), (v, 1))
+        first = [b] if b is not None else []
+        return Proposal(
+            "pointwise",
+            (
+                *(("threads", lanes), ("unroll", unroll)),
+                *([("columns", prod([o.count for o in self.columns]))] if self.columns else []),
+                *(("vector", width), ("frames", 1)),
+            ),
+            kept_digits([*reversed(self.blocks), *first, tx, u, *self.columns, v], keep_threads=True),
+            anchors(self.situation, self.splits | {self.inner.number: place - self.frame.shift}),
+            guards=guards,
+        )
