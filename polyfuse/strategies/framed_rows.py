@@ -11,7 +11,7 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import frame
 from polyfuse.strategies.in_thread import is_stored_along
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.row_shape import RowShape, Way, close_shapes, framed_shape
+from polyfuse.strategies.row_shape import RowShape, Way, close_shapes, framed_shape, is_close
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, slot, thread
 
 THREADS = 128
@@ -31,15 +31,19 @@ def framed_rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -
     if len(over) > 1 or short and not is_stored_along(situation, inner):
         return []  # ends of short rows cost sums more than single elements do: of rows of 85 169 us, and 87
     ways = (Way.USUAL, Way.FULL, Way.TIGHT, Way.STREAM if _in_rounds(situation) else Way.FEW)
-    found: list[Proposal | None] = []
+    usual, close = list[tuple[RowShape, int]](), list[tuple[RowShape, int]]()
     for parts in (1, 2):
         framed = frame(situation, inner, block_digits(parallel, {})[1], parts)
         if framed is not None:
-            usual = [framed_shape(situation, inner, framed, way) for way in ways] if short or parts == 1 else []
-            shapes = dict.fromkeys([*close_shapes(situation, inner, framed), *usual])  # of equal ones the least padding
-            shapes = {s: None for s in shapes if s.lanes * s.width != THREADS}  # what begins where is the thread's row
-            found += [_framed_rows(situation, inner, parallel, shape, parts) for shape in shapes]
-    return found
+            dealt = [framed_shape(situation, inner, framed, way) for way in ways] if short or parts == 1 else []
+            usual += [(shape, parts) for shape in dealt]
+            close += [(shape, parts) for shape in close_shapes(situation, inner, framed)]
+    close = [(s, parts) for s, parts in close if s.lanes * s.width != THREADS]  # what begins where is the thread's row
+    if close:
+        size = situation.size(inner.extent)
+        usual = [(s, parts) for s, parts in usual if s.trips != Affine.of(1) or is_close(s, size)]
+    shapes = dict.fromkeys([*close, *usual])  # of equal prices the least padding
+    return [_framed_rows(situation, inner, parallel, shape, parts) for shape, parts in shapes]
 
 
 def _in_rounds(situation: Situation) -> bool:
