@@ -244,7 +244,7 @@ def _different(proposals: Numbered) -> list[tuple[int, Proposal]]:
 
 def _seconds(candidate: tuple[Proposal, Choice]) -> float:
     cost = candidate[1].cost
-    return cost.picoseconds * 1e-12 if cost else 0.0  # of equal ones the first, whatever sums round to
+    return cost.seconds if cost else 0.0
 
 
 def _ordered(draft: Choice, proposal: Proposal, refusals: list[Verdict]) -> Choice | None:

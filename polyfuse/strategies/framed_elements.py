@@ -4,7 +4,7 @@
     parts of a row      j = U*T*V*b0 + T*V*u + V*t + v - (rest*i mod V)
     a whole row         j =            T*V*u + V*t + v - (rest*i mod V)       T: any number of warps
 
-A block that has a whole row knows which of its vectors the ends may cut; so many that are 16-bit are bound by what asks.
+A block that has a whole row knows which of its vectors the ends may cut: what asks is most of what 16-bit rows issue.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class _Rows:
         vectors = -(-situation.size(self.places) // width)
         ways = [(warp * -(-vectors // (warp * each)), each) for each in range(1, MOST_VECTORS + 1)]
         fitting = [(lanes * each, -each, lanes) for lanes, each in ways if lanes <= MOST_THREADS]
-        pays = situation.is_busy and min(situation.long_itemsizes) < WORD and self._are_read_whole()
+        short = min(situation.long_itemsizes) < WORD
+        pays = situation.is_busy and short and self._are_read_whole() and not self._are_in_order()
         if situation.tiles or not pays or not fitting or vectors <= THREADS:
             return None
         _, each, lanes = min(fitting)
@@ -106,6 +107,14 @@ class _Rows:
         shapes = [scop.shape(value) for value in group.loads]
         lengths = [shape[-1] for shape in shapes if len(shape) > len(self.blocks)]
         return all((length - self.inner.extent).is_constant for length in lengths)
+
+    def _are_in_order(self) -> bool:
+        """Whether all arrays of such rows lie in memory as the results do: walked flat they have no ends (`flat.py`).
+        """
+        group, scop = self.situation.group, self.situation.scop
+        reads = [read for statement in group.statements() for read in statement.reads if read.source in group.loads]
+        rows = [read for read in reads if len(scop.shape(read.source)) > len(self.blocks)]
+        return all(entry == Affine.symbol(f"%{d}") for read in rows for d, entry in enumerate(read.index))
 
     def _dealt(self, lanes: int, unroll: int, b: Digit | None, guards: tuple[AnyGuard, ...]) -> Proposal:
         width = self.frame.width
