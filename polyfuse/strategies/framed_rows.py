@@ -24,7 +24,7 @@ in rows of 351 takes 216 us on an H200 in vectors, 165 in halves; of 3001 141 an
 def framed_rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
     """Rows that begin anywhere in memory, in aligned vectors, in a loop or held in registers.  Of other arrays along
     them, that begin elsewhere, vectors are made of two: by ptxas a warp issues 434 instructions for a layernorm of 3001
-    bfloat16 with gain and bias so, 663 in single elements; weighted norms of 1555 take 309 and 418.
+    bfloat16 with gain and bias so, 663 in single elements; weighted norms of 1555 take 287 and 418.
     """
     parallel = situation.nearest(a for a in situation.axes if a not in over)
     short = inner.size(situation.hints) <= SHORT
