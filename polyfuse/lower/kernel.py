@@ -96,11 +96,16 @@ def lower(
         cluster=schedule.cluster,
         notes=source_notes(scop, schedule),
         turns=TURNS if schedule.grid_scans else "",
-        settled=settled(body, env.slots, env.context) if schedule.block_threads > 1 else (),
+        settled=settled(body, env.slots, env.context) if _is_whole(schedule) else (),
     )
     kernel = in_cells(kernel, schedule.cells) if schedule.cells is not None else kernel
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
+
+
+def _is_whole(schedule: KernelSchedule) -> bool:
+    """Whether a device's threads have all of their slots at once: pieces in cells have places of their own."""
+    return schedule.block_threads > 1 and schedule.cells is None
 
 
 def _environment(
