@@ -91,6 +91,15 @@ def test_results_agree_at_the_ends_of_classes(length: int) -> None:
     np.testing.assert_allclose(found, softmax(x.astype(np.float64)), rtol=4e-3, atol=1e-6)
 
 
+def test_single_elements_of_a_known_length_are_masked_at_the_end_alone() -> None:
+    plan = pf.jit(softmax).plan(pf.spec("f32[N~65536, 1003]"), target="h200")
+    chunks = dict(plan.kernels[0].parameters)["chunks"]
+    assert places(plan.launches[0].kernel) == {(0, chunks - 1): 1}
+    x = np.random.default_rng(0).standard_normal((7, 1003)).astype(np.float32)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found, softmax(x.astype(np.float64)), rtol=1e-5)
+
+
 @pytest.mark.parametrize("length", [2065, 3001])
 def test_vectors_of_gains_end_one_further(length: int) -> None:
     """They are made of the aligned vectors that they lie in, the second of which may end behind the row."""
