@@ -46,8 +46,9 @@ from polyfuse.cost.registers import least_registers, moments, register_need
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
+from polyfuse.scalars import CASCADES
 from polyfuse.schedule import KernelSchedule, Placed
-from polyfuse.scop import Scop
+from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 from polyfuse.terms import Expr
 
@@ -97,6 +98,15 @@ On an H200, of 268 MB of bfloat16 with a row that all share, elementwise: a quar
 3001 in frames, 157 of 300 in half vectors; flat, where none is idle, 127.  A fifth, in 1.07 GB of four arrays: 250 us,
 and 244 flat.  A ninth, 268 MB of float32 in rows of 8191 less a triangle or a border: 129 us, as without a border;
 with a row and a column that all share 133, and flat 129."""
+ENDS = 1.07
+"""Times that rows in frames take where a warp has whole ones, or they go by in a loop.  On an H200, of bfloat16: softmax
+backward of rows of 1001 199 us in 32 lanes, 185 in 64; weighted norms of 5003 83 us in a loop of 64 lanes, 71 held by
+128; softmax of 85 and of 777 in 8 and in 32 lanes 148 and 144, of 3001 in 128 128.
+"""
+PICKED = 1.25
+"""Times that a position of a largest or least element takes, in columns of single elements, where blocks have shares of
+a column.  Of 8192 x 8191 float32 on an H200: 91 us in shares of 1024 rows, 95 of 128 and 4096, 114 in other blocks;
+where each block has whole columns 70 and 80."""
 SHARED_ROWS, DEEP = 1.35, 1024
 """Times that products of rows with few columns take, and elements of a row for as much again: lanes read a row
 together, so that an access of a warp brings 16 bytes of each of a few rows.  On an H200, of float32: a million rows of
@@ -134,7 +144,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
-    slower = _in_shared_rows(schedule, sizes)
+    slower = _in_shared_rows(schedule, sizes) * _picked_in_shares(scop, schedule) * _at_ends(schedule, target)
     terms = {name: slower * seconds for name, seconds in terms.items()}
     tiles = trips_of_tiles(scop, schedule, sizes)
     if tiles:
@@ -279,6 +289,21 @@ def _in_shared_rows(schedule: KernelSchedule, sizes: Sizes) -> float:
         return 1.0
     steps = sizes.product(frozenset(sizes.extent), ("loop",))
     return SHARED_ROWS * (1 + dict(schedule.parameters)["depth"] * steps / DEEP)
+
+
+def _picked_in_shares(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that picks of single elements take whose shares meet."""
+    shared = [scop.statements[p.value] for p in schedule.placed if p.role == "total"]
+    picks = [s for s in shared if isinstance(s, Statement) and len(s.dtypes) > 1 and s.monoid not in CASCADES]
+    return PICKED if picks and dict(schedule.parameters).get("vector") == 1 else 1.0
+
+
+def _at_ends(schedule: KernelSchedule, target: Target) -> float:
+    """Times that rows in frames take where every warp, or every trip, asks for the ends of a row."""
+    tile = dict(schedule.parameters)
+    if not tile.get("frames") or schedule.strategy != "rows":
+        return 1.0
+    return ENDS if tile["lanes"] <= target.warp or schedule.of_kind("loop") else 1.0
 
 
 def _held_apart(scop: Scop, schedule: KernelSchedule) -> float:

@@ -37,6 +37,10 @@ MOST_SUMMED = 64
 """Elements that a thread reduces for each of its results, at most."""
 SHORT = 4
 """Elements of rows of results, beside longer ones, that a thread has all of: what was interleaved out of two arrays."""
+FEW_READS = 4
+"""Places that are read for a result up to which torn sectors are what a kernel waits for.  On an H200, where a block has
+a part of a row and where its warps have parts of several: halves of differences along both axes 218 and 271 us, along
+one 133 and 157; with more on their way between, sharpened 156 and 138, means of 5 x 5 163 and 158."""
 LONG = 4  # blocks of a row: of shorter ones the last block leaves more idle than the others gain
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 
@@ -83,7 +87,13 @@ def _lanes(situation: Situation, inner: AxisClass, columns: int, outer: int) -> 
     usual = min(usual, threads)
     is_long = situation.size(_extent(situation, inner)) >= LONG * threads * columns
     wide = usual < threads and "lanes" not in situation.tiles and outer == 1 and is_long and _tears(situation)
-    return [usual, threads] if wide else [usual]
+    return [usual, threads] if wide and _reads(situation) <= FEW_READS else [usual]
+
+
+def _reads(situation: Situation) -> int:
+    """At how many places arrays in memory are read for a result, through whatever is computed in between."""
+    places = {(r.source, r.index) for s in situation.group.statements() for r in s.reads}
+    return len([source for source, _ in places if source in situation.group.loads])
 
 
 def _tears(situation: Situation) -> bool:
