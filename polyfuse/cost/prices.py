@@ -99,10 +99,9 @@ On an H200, of 268 MB of bfloat16 with a row that all share, elementwise: a quar
 and 244 flat.  A ninth, 268 MB of float32 in rows of 8191 less a triangle or a border: 129 us, as without a border;
 with a row and a column that all share 133, and flat 129."""
 ENDS = 1.07
-"""Times that rows in frames take where a warp has whole ones, or they go by in a loop.  On an H200, of bfloat16: softmax
-backward of rows of 1001 199 us in 32 lanes, 185 in 64; weighted norms of 5003 83 us in a loop of 64 lanes, 71 held by
-128; softmax of 85 and of 777 in 8 and in 32 lanes 148 and 144, of 3001 in 128 128.
-"""
+"""Times that rows in frames take where a warp has whole ones, or they go by in a loop.  On an H200, of bfloat16:
+softmax backward of rows of 1001 199 us in 32 lanes, 185 in 64; weighted norms of 5003 83 us in a loop of 64 lanes, 71
+held by 128; softmax of 85 and of 777 in 8 and in 32 lanes 148 and 144, of 3001 in 128 128."""
 PICKED = 1.25
 """Times that a position of a largest or least element takes, in columns of single elements, where blocks have shares of
 a column.  Of 8192 x 8191 float32 on an H200: 91 us in shares of 1024 rows, 95 of 128 and 4096, 114 in other blocks;

@@ -38,9 +38,9 @@ MOST_SUMMED = 64
 SHORT = 4
 """Elements of rows of results, beside longer ones, that a thread has all of: what was interleaved out of two arrays."""
 FEW_READS = 4
-"""Places that are read for a result up to which torn sectors are what a kernel waits for.  On an H200, where a block has
-a part of a row and where its warps have parts of several: halves of differences along both axes 218 and 271 us, along
-one 133 and 157; with more on their way between, sharpened 156 and 138, means of 5 x 5 163 and 158."""
+"""Places that are read for a result up to which torn sectors are what a kernel waits for.  On an H200, where a block
+has a part of a row and where its warps have parts of several: halves of differences along both axes 218 and 271 us,
+along one 133 and 157; with more on their way between, sharpened 156 and 138, means of 5 x 5 163 and 158."""
 LONG = 4  # blocks of a row: of shorter ones the last block leaves more idle than the others gain
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 
