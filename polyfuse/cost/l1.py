@@ -246,6 +246,16 @@ def _of_walks(schedule: KernelSchedule, count: int) -> float:
     return count * (WRAPPED + DIVIDED / width)
 
 
+def begins_anywhere(scop: Scop, schedule: KernelSchedule, move: Placed, sizes: Sizes) -> bool:
+    """Whether this is a load of vectors in frames of another array."""
+    if move.role != "load" or not move.place or not all(isinstance(e, Affine) for e in move.place):
+        return False
+    last = move.place[-1]
+    assert isinstance(last, Affine)
+    itemsize = scop.dtype(move.value, move.component).itemsize
+    return _vector(scop, schedule, move, last, sizes)[1] == 1 and is_across(schedule, move, last, itemsize)
+
+
 def is_across(schedule: KernelSchedule, move: Placed, last: Affine, itemsize: int) -> bool:
     """Whether a load of less than words takes the innermost slots as vectors that begin anywhere, in frames of another
     array."""

@@ -24,7 +24,7 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
-from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
+from polyfuse.cost.l1 import WORD, begins_anywhere, idle_in_rows, l1_accesses
 from polyfuse.cost.middle import chosen, decided, of_the_middle
 from polyfuse.cost.phases import (
     PHASES,
@@ -99,9 +99,10 @@ On an H200, of 268 MB of bfloat16 with a row that all share, elementwise: a quar
 and 244 flat.  A ninth, 268 MB of float32 in rows of 8191 less a triangle or a border: 129 us, as without a border;
 with a row and a column that all share 133, and flat 129."""
 ENDS = 1.07
-"""Times that rows in frames take where a warp has whole ones, or they go by in a loop.  On an H200, of bfloat16:
-softmax backward of rows of 1001 199 us in 32 lanes, 185 in 64; weighted norms of 5003 83 us in a loop of 64 lanes, 71
-held by 128; softmax of 85 and of 777 in 8 and in 32 lanes 148 and 144, of 3001 in 128 128."""
+"""Times that rows in frames take where a warp has whole ones, or they go by in a loop beside others that begin
+elsewhere.  On an H200, of bfloat16: softmax backward of rows of 1001 199 us in 32 lanes, 185 in 64; weighted norms of
+5003 83 us in a loop of 64 lanes, 71 held by 128; softmax of 85 and of 777 in 8 and in 32 lanes 148 and 144, of 3001 in
+128 128."""
 PICKED = 1.25
 """Times that a position of a largest or least element takes, in columns of single elements, where blocks have shares of
 a column.  Of 8192 x 8191 float32 on an H200: 91 us in shares of 1024 rows, 95 of 128 and 4096, 114 in other blocks;
@@ -143,7 +144,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
-    slower = _in_shared_rows(schedule, sizes) * _picked_in_shares(scop, schedule) * _at_ends(schedule, target)
+    slower = _in_shared_rows(schedule, sizes) * _picked_in_shares(scop, schedule)
+    slower *= _at_ends(scop, schedule, target, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
     tiles = trips_of_tiles(scop, schedule, sizes)
     if tiles:
@@ -297,12 +299,15 @@ def _picked_in_shares(scop: Scop, schedule: KernelSchedule) -> float:
     return PICKED if picks and dict(schedule.parameters).get("vector") == 1 else 1.0
 
 
-def _at_ends(schedule: KernelSchedule, target: Target) -> float:
-    """Times that rows in frames take where every warp, or every trip, asks for the ends of a row."""
+def _at_ends(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """Times that rows in frames take where every warp asks for the ends of a row, or every trip, beside others that
+    begin elsewhere."""
     tile = dict(schedule.parameters)
     if not tile.get("frames") or schedule.strategy != "rows":
         return 1.0
-    return ENDS if tile["lanes"] <= target.warp or schedule.of_kind("loop") else 1.0
+    if not schedule.of_kind("loop"):
+        return ENDS if tile["lanes"] <= target.warp else 1.0
+    return ENDS if any(begins_anywhere(scop, schedule, p, sizes) for p in schedule.placed) else 1.0
 
 
 def _held_apart(scop: Scop, schedule: KernelSchedule) -> float:
