@@ -40,6 +40,7 @@ NAMES = {
     "held": ("held_rows", "planes", "panels"),
     "reduction": ("rows", "columns"),
     "prefix": (),
+    "framed_elements": (),
 }
 """What schedules are called, where a strategy proposes several kinds, or one that has the name of another's."""
 

@@ -76,6 +76,7 @@ class _Rows:
 
     @property
     def places(self) -> Affine:
+        """Of a row, those in front of its first element in a vector among them."""
         return self.frame.padded(self.inner.extent)
 
     def in_parts(self) -> Proposal:
@@ -91,15 +92,15 @@ class _Rows:
         situation, width, warp = self.situation, self.frame.width, self.situation.target.warp
         vectors = -(-situation.size(self.places) // width)
         ways = [(warp * -(-vectors // (warp * each)), each) for each in range(1, MOST_VECTORS + 1)]
-        fitting = [(lanes * each, -each, lanes) for lanes, each in ways if lanes <= MOST_THREADS]
+        fitting = [(lanes, each) for lanes, each in ways if lanes <= MOST_THREADS]
         short = min(situation.long_itemsizes) < WORD
         pays = situation.is_busy and short and self._are_read_whole() and not self._are_in_order()
         if situation.tiles or not pays or not fitting or vectors <= THREADS:
             return None
-        _, each, lanes = min(fitting)
-        longest = -each * lanes * width
+        lanes, each = min(fitting, key=lambda way: (way[0] * way[1], -way[1]))
+        longest = each * lanes * width
         bucket = framed_bucket(self.places, situation.size(self.places), width, longest - lanes * width, longest)
-        return self._dealt(lanes, -each, None, (*self.guards, *bucket))
+        return self._dealt(lanes, each, None, (*self.guards, *bucket))
 
     def _are_read_whole(self) -> bool:
         """Whether rows of all arrays are about as long: the ends of parts of a row may lie anywhere in it."""

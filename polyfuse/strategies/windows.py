@@ -38,10 +38,10 @@ MOST_SUMMED = 64
 SHORT = 4
 """Elements of rows of results, beside longer ones, that a thread has all of: what was interleaved out of two arrays."""
 FEW_READS = 4
-"""Places that are read for a result up to which torn sectors are what a kernel waits for.  On an H200, where a block
+"""Places at which a kernel reads arrays, up to which torn sectors are what it waits for.  On an H200, where a block
 has a part of a row and where its warps have parts of several: halves of differences along both axes 218 and 271 us,
 along one 133 and 157; with more on their way between, sharpened 156 and 138, means of 5 x 5 163 and 158."""
-LONG = 4  # blocks of a row: of shorter ones the last block leaves more idle than the others gain
+LONG = 4  # blocks of a row: shorter ones, of which the last block may leave more than a fifth idle, were not timed
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 
 
@@ -91,7 +91,7 @@ def _lanes(situation: Situation, inner: AxisClass, columns: int, outer: int) -> 
 
 
 def _reads(situation: Situation) -> int:
-    """At how many places arrays in memory are read for a result, through whatever is computed in between."""
+    """At how many places all statements together read arrays in memory."""
     places = {(r.source, r.index) for s in situation.group.statements() for r in s.reads}
     return len([source for source, _ in places if source in situation.group.loads])
 
