@@ -17,7 +17,7 @@ from polyfuse.cost.counts import Sizes, moved_bytes, summed_digits, touched_byte
 from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
 from polyfuse.cost.phases import scanned_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
-from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
+from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, in_frame
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 from polyfuse.unravelled import Unravelled
@@ -195,13 +195,15 @@ def _torn_ends(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes
     if found is None:
         return 0.0
     piece, pitch, itemsize = found
+    last = store.place[-1]
+    if schedule.shared and isinstance(last, Affine) and in_frame(last):
+        return GRANULE / pitch  # the ends of rows alone
     if schedule.shared:
         return GRANULE / piece
     if schedule.strategy in ("windows", "window_sums") and piece < pitch:
         return (HALVED_END if pitch % VECTOR == 0 else TORN_END) / piece
     if schedule.strategy != "pointwise" or "frames" in dict(schedule.parameters) or piece < LINE:
         return 0.0  # of less than a warp writes
-    last = store.place[-1]
     assert isinstance(last, Affine)
     counts = [d.count for d in schedule.of_kind("slot") if last.coefficient(f"${d.name}") == 1]
     return TORN_BY_WARPS.get(math.gcd(math.prod(counts) * itemsize, pitch), 0.0)

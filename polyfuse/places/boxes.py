@@ -35,7 +35,8 @@ class Span:
 def span(index: Affine, digits: Mapping[str, Digit], pinned: Collection[str] = ()) -> Span:
     """The range of `index` while thread, slot and unpinned loop digits run.  Raises Unbounded."""
     base: list[tuple[Atom, int]] = []
-    lower = upper = index.constant
+    index, least, most = (index, 0, 0) if index.is_linear else _without_remainders(index, digits, pinned)
+    lower, upper = index.constant + least, index.constant + most
     for atom, factor in index.terms:
         name = atom[1:] if isinstance(atom, str) and atom.startswith("$") else ""
         digit = digits.get(name)
@@ -49,6 +50,25 @@ def span(index: Affine, digits: Mapping[str, Digit], pinned: Collection[str] = (
         reach = factor * (digit.count - 1)
         lower, upper = lower + min(reach, 0), upper + max(reach, 0)
     return Span(Affine(tuple(base)), lower, upper)
+
+
+def _without_remainders(
+    index: Affine, digits: Mapping[str, Digit], pinned: Collection[str]
+) -> tuple[Affine, int, int]:
+    """`index` with quotients without remainder for floors in which digits run, and what the remainders add: at least
+    and at most.
+
+    j - 7*i + 8*floor(7*i/8):   j, -7, 0
+    """
+    whole, least, most = index, 0, 0
+    for atom, factor in index.terms:
+        if isinstance(atom, FloorDiv) and any(_runs(n, digits, pinned) for n in atom.numerator.names()):
+            times, rest = divmod(factor, atom.denominator)
+            if rest == 0:
+                whole = whole - Affine(((atom, factor),)) + atom.numerator * times
+                remainder = -times * (atom.denominator - 1)
+                least, most = least + min(remainder, 0), most + max(remainder, 0)
+    return whole, least, most
 
 
 def _runs(name: str, digits: Mapping[str, Digit], pinned: Collection[str]) -> bool:
@@ -160,12 +180,17 @@ FEW = 8
 """Elements of a row of which, where they are no power of two, lanes would leave many unused."""
 
 
-def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: int = 0) -> tuple[Affine, ...]:
+def deal(
+    box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: int = 0, lanes_of_row: int = 0
+) -> tuple[Affine, ...]:
     """How the block's threads run over a box, per dimension from 0: vectors and lanes along the last dimension, the
     remaining threads along the ones before, slots for the rest.  With `rows`, a thread has whole rows, so many of them
-    side by side where they divide the box.  New digits are added to `digits`."""
+    side by side where they divide the box.  `lanes_of_row`: those of a warp that may have one row, see `_by_warps`; 0:
+    all of them.  New digits are added to `digits`."""
     if not box.extents:
         return ()
+    if lanes_of_row and (found := _by_warps(box, threads, _width(box, vector), lanes_of_row, digits)) is not None:
+        return found
     spread: list[Affine] = []
     stride = 1  # threads dealt so far
     for d in reversed(range(len(box.extents))):
@@ -187,6 +212,26 @@ def deal(box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: in
         spread.append(place + _slot(digits, f"{'w' if d == len(box.extents) - 1 else 'r'}{width}", width))
         stride *= lanes
     return tuple(reversed(spread))
+
+
+def _by_warps(
+    box: Box, threads: int, width: int, most: int, digits: dict[str, Digit]
+) -> tuple[Affine, ...] | None:
+    """The same with `most` lanes of a warp along a row, its others in rows beside it, further warps along the rest of
+    the row; None where a box has fewer rows or no power of two of vectors in a row.
+
+    64 x 128, 512 threads, vectors of 8, 4 lanes:   row 8*(4*p + h) + l8, element 8*(4*w + l4) + v
+    """
+    rows, lanes, count = WARP // most, box.extents[-1] // width, len(box.extents)
+    left = threads // (rows * lanes)
+    fits = box.extents[-1] == width * lanes and lanes & (lanes - 1) == 0 and lanes > most
+    if not fits or count < 2 or not left or box.extents[-2] % (rows * left) or any(n > 1 for n in box.extents[:-2]):
+        return None
+    last = (_thread(digits, 1, most) + _thread(digits, WARP, lanes // most) * most) * width
+    row = _thread(digits, most, rows) + _run(
+        digits, count - 2, _thread(digits, rows * lanes, left), left, box.extents[-2] // rows, rows
+    )
+    return (*[Affine.of(0)] * (count - 2), row, last + _slot(digits, f"w{width}", width))
 
 
 def _width(box: Box, vector: int) -> int:
@@ -241,6 +286,37 @@ def odd_pitch(box: Box, places: Sequence[tuple[Affine, ...]], digits: Mapping[st
         row = box.extents[d + 1] * pitch[d + 1]
         pitch[d] = (-(-row // vector) | 1) * vector if d == len(box.extents) - 2 else row
     return tuple(pitch)
+
+
+MOST_NARROW = 9
+"""Pitches of elements of less than a word that are tried: with them, walks of rows one apart meet each bank."""
+
+
+def narrow_pitch(
+    box: Box, itemsize: int, places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit]
+) -> tuple[int, ...]:
+    """Elements between neighbours where these are less than a word: the first pitch at which the lanes that put and get
+    at `places` take the fewest turns.  Rows of 65 bytes, of which lanes get one each, meet in half of the banks."""
+    if len(box.extents) < 2:
+        return (1,)
+    first = box.extents[-1] | 1
+    lanes = [d for d in digits.values() if d.kind == "thread" and d.stride < WARP and d.count > 1]
+
+    def pitches(row: int) -> tuple[int, ...]:
+        found = [row, 1]
+        for extent in reversed(box.extents[1:-1]):
+            found.insert(0, extent * found[0])
+        return tuple(found)
+
+    def waiting(pitch: tuple[int, ...]) -> int:
+        found = 0
+        for place in places:
+            position = sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
+            apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
+            found += turns(tuple([(step, count) for step, count in apart if step]), itemsize)
+        return found
+
+    return min([pitches(first + k) for k in range(MOST_NARROW)], key=waiting)
 
 
 def whole_words(count: int, itemsize: int) -> int:

@@ -21,12 +21,14 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError
 
 from polyfuse.affine import Affine
+from polyfuse.banks import WORD
 from polyfuse.expr import DataIndex
 from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan
 from polyfuse.places.boxes import (
     Unbounded,
     deal,
     enclosing_box,
+    narrow_pitch,
     odd_pitch,
     only_slots,
     short_rows_pitch,
@@ -353,7 +355,7 @@ class _Builder:
             box = enclosing_box(places, self.digits, staging.loops)
         except Unbounded as reason:
             raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
-        spread = deal(box, self.threads, staging.vector, self.digits, staging.rows)
+        spread = deal(box, self.threads, staging.vector, self.digits, staging.rows, staging.lanes)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
         path = self.passes.around(put_place, staged[0].path)
@@ -368,6 +370,8 @@ class _Builder:
         short, itemsize = staging.rows > 0, self.scop.dtype(value).compute.itemsize
         if short:
             pitch = short_rows_pitch(box, itemsize, spread, self.digits)
+        elif itemsize < WORD:
+            pitch = narrow_pitch(box, itemsize, [put_place, *places], self.digits)
         else:
             pitch = odd_pitch(box, [put_place, *places], self.digits)
         self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short))

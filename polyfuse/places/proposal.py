@@ -37,7 +37,8 @@ class Staging:
     `loops`: loops that the box is pinned to: each iteration has a box of its own contents.  `unless`: a digit; needs
     whose last index runs along it are served from memory directly (they are coalesced already).  `vector`: elements a
     thread moves at once where the box is aligned.  `apart`: values that do not read it there: they have boxes of their
-    own.  `rows`: rows of a few elements that a thread moves at once, as whole words; 0: rows are long.
+    own.  `rows`: rows of a few elements that a thread moves at once, as whole words; 0: rows are long.  `lanes`: of a
+    warp that puts, how many at most are side by side in a row, the others in rows beside it; 0: as many as fill it.
     """
 
     loops: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class Staging:
     vector: int = 1
     apart: frozenset[int] = frozenset()
     rows: int = 0
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

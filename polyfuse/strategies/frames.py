@@ -29,6 +29,9 @@ float32: 8001 x 8001 less a triangle 137 us, 123 in frames; 8003 x 8003 less a b
 border, in halves of vectors, 130 and 128; differences of rows of 8191 152 and 141.  Sums and softmax of rows as long
 take as much either way."""
 
+SECTOR = 32
+"""Bytes that memory keeps together."""
+
 HALF = 2
 """Bytes of elements that are taken out of a word as fast as they are loaded: sums of those rows of bytes take 147 us in
 frames, 68 without, scaled ones 115 and 117."""
@@ -61,6 +64,25 @@ def frame(
         return None
     if situation.vector(inner.extent, flat=True) < width:
         return None  # some array begins off the boundary of a vector
+    return _of_arrays(situation, inner, splits, width)
+
+
+def sectors(situation: Situation, inner: AxisClass, splits: Mapping[int, Affine]) -> Frame | None:
+    """The frame in which pieces of the rows that are written along `inner` are whole sectors, in single elements; None
+    where that gained nothing, of less than words and of rows of whole vectors."""
+    written = [d.itemsize for v in situation.group.roots for d in situation.scop.statements[v].dtypes]
+    plain = not situation.tiles.keys() & {"vector", "tile", "columns"} and min(written) >= WORD
+    if not plain or situation.width(inner.extent, flat=False) * min(written) >= VECTOR:
+        return None
+    if situation.vector(inner.extent, flat=True) < situation.widest:
+        return None  # some array begins off the boundary of a vector
+    return _of_arrays(situation, inner, splits, SECTOR // max(written))
+
+
+def _of_arrays(
+    situation: Situation, inner: AxisClass, splits: Mapping[int, Affine], width: int
+) -> Frame | None:
+    """The frame of what is written, or else of most of what is read; None where rows begin with one anyway."""
     found: dict[Affine | None, list[_Array]] = {}
     for rows in _arrays(situation, inner):
         address = rows.address(splits, situation, width)

@@ -11,6 +11,7 @@ from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.frames import SECTOR, WORD, sectors
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 
@@ -24,6 +25,12 @@ what is written in rows, whichever leaves less empty.  A row that is not aligned
 32 x 96, 32 x 128 and 64 x 64: 95 million float32 to rows of 287 236, 249 and 283 us, of 517 268, 275 and 295, of 1003
 266, 262 and 293, x.T * 2 of 8191 x 8193 147, 151 and 170; of bfloat16 in 64 x 128, 32 x 128 and 64 x 64 92, 98 and 97,
 of 268 million bytes, kept in rows of whole words, 255, 279 and 279."""
+FRAMED_COLUMNS = (64, 96, 128)
+"""Of a tile whose pieces of rows are whole sectors, 64 along what is read in rows, in single elements, whichever leaves
+less empty.  On an H200, of float32: axes of 401 x 403 x 405 reversed 144 us, 162 without; the last one in front 152
+and 168, the middle one behind 133 and 149; 8191 x 8193 turned 131 and 137, 8194 x 8198 136 and 140, the last two axes
+of 300 x 511 x 701 208 and 228.  Not of bfloat16: 100 and 103, 89 and 91, 179 and 137; nor of rows of whole vectors:
+8196 x 8196 137 and 137, 300 x 511 x 700 times a vector 244 and 240."""
 THREADS = 256
 TRANSPOSING = 512
 """Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
@@ -44,7 +51,9 @@ def tiles(situation: Situation) -> list[Proposal]:
     crossing = crossing_reads(situation, inner)
     for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
         values = [v for v, b in crossing if b is outer]
-        found.append(_transposed(situation, axes, inner, outer, values))
+        ways = (False, True) if situation.has_much else (False,)
+        made = [_transposed(situation, axes, inner, outer, values, framed) for framed in ways]
+        found += [proposal for proposal in made if proposal is not None]
     neighbours = _neighbours(situation)
     if neighbours and len(axes) >= 2:
         found.append(_stencil(situation, axes, inner, neighbours))
@@ -81,41 +90,74 @@ def _transposed(
     inner: AxisClass,
     outer: AxisClass,
     values: list[int],
-) -> Proposal:
-    width = situation.width(inner.extent, flat=False)
-    tile, columns = _extents(situation, inner, width)
+    framed: bool = False,
+) -> Proposal | None:
+    """A block has a tile of two classes, and one element of each other.  `framed`: what it writes of a row are whole
+    sectors; None where it is that anyway."""
+    width = 1 if framed else situation.width(inner.extent, flat=False)
+    tile, columns = (TILE, _framed_columns(situation, inner)) if framed else _extents(situation, inner, width)
     threads = power_below(situation.tiles.get("threads", TRANSPOSING))
     side_by_side = columns // width  # no cache puts together what stores leave between them
     lanes = min(threads, side_by_side & -side_by_side)
+    most = _lanes_of_a_row(situation, width, values)
+    lanes = min(lanes, most) if framed or most < situation.target.warp else lanes
     rows = min(tile, threads // lanes)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     q, u, v = slot("q", tile // rows), slot("u", columns // (lanes * width)), slot("v", width)
+    b1 = block("b1", outer.extent.ceildiv(tile))
+    splits = {outer.number: mixed((b1, tile), (q, ty.count), (ty, 1))}
     digits: list[Digit] = []
-    splits: dict[int, Affine] = {}
-    b0, b1 = block("b0", inner.extent.ceildiv(columns)), block("b1", outer.extent.ceildiv(tile))
-    splits[inner.number] = mixed((b0, columns), (u, lanes * width), (tx, width), (v, 1))
-    splits[outer.number] = mixed((b1, tile), (q, ty.count), (ty, 1))
     for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
-        b = block(f"b{k + 2}", axis.extent)
-        digits.append(b)
-        splits[axis.number] = mixed((b, 1))
-    ordered = [b0, b1, *digits, tx, ty, q, u, v]
-    staged = width
+        digits.append(block(f"b{k + 2}", axis.extent))
+        splits[axis.number] = mixed((digits[-1], 1))
+    frame = sectors(situation, inner, splits) if framed else None
+    if framed and frame is None:
+        return None
+    b0 = block("b0", (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
+    place = mixed((b0, columns), (u, lanes * width), (tx, width), (v, 1))
+    splits[inner.number] = place - frame.shift if frame else place
+    staged = situation.widest if framed else width
     while staged > 1 and situation.size(outer.extent) % staged:
         staged //= 2
-    guards = situation.divisible(inner.extent, width)
+    guards = frame.guards if frame else situation.divisible(inner.extent, width)
     return Proposal(
         "tiles",
         (
             *(("threads", lanes * rows), ("tile", tile)),
-            *([("columns", columns)] if columns != tile else []),
+            *([("columns", columns)] if columns != tile or framed else []),
             ("vector", width),
+            *([("frames", frame.width)] if frame else []),
         ),
-        kept_digits(ordered, keep_threads=True),
+        kept_digits([b0, b1, *digits, tx, ty, q, u, v], keep_threads=True),
         anchors(situation, splits),
-        staging={value: Staging(unless="tx" if lanes > 1 else "v", vector=staged) for value in values},
+        staging={
+            value: Staging(
+                unless="tx" if lanes > 1 else "v", vector=staged, lanes=_lanes_of_a_row(situation, staged, [value])
+            )
+            for value in values
+        },
         guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
     )
+
+
+FAR = 4
+"""Words of a vector from which lanes that have one each, side by side along a row, meet in few banks: of eight words in
+four of them.  So many lanes of a warp have one row that it meets all banks.  On an H200, of bfloat16, those that put
+and those that get beside each other in rows, and before: 8192 x 8192 turned 70.7 and 74.5 us, the last two axes of 256
+x 512 x 768 99.6 and 108.8; 16384 x 8192 bytes, of which four share a word, 115 and 88."""
+
+
+def _lanes_of_a_row(situation: Situation, width: int, values: list[int]) -> int:
+    """Lanes of a warp that have vectors of `width` side by side, where they move elements of `values` one by one."""
+    warp = situation.target.warp
+    words = min(situation.scop.dtype(value).compute.itemsize for value in values) >= WORD
+    return max(1, warp // width) if width > FAR and words else warp
+
+
+def _framed_columns(situation: Situation, inner: AxisClass) -> int:
+    """Those of tiles in frames that leave the least of the last tile of a row empty."""
+    most = situation.size(inner.extent) + SECTOR // max(situation.long_itemsizes) - 1
+    return min(FRAMED_COLUMNS, key=lambda n: -(-most // n) * n)
 
 
 def _extents(situation: Situation, inner: AxisClass, width: int) -> tuple[int, int]:
