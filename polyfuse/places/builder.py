@@ -94,7 +94,8 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     builder = _Builder(group, proposal)
     builder.run()
     placed = tuple([builder.finished(d) for d in builder.drafts.values()])
-    order = _slots_of_ends if proposal.border else _slot_order
+    cut = proposal.border or "frames" in dict(proposal.parameters)
+    order = _slots_of_ends if cut else _slot_order
     digits = tuple(sorted(builder.digits.values(), key=order))
     digits, placed, boxes = refine_threads(digits, placed, tuple(builder.boxes))
     return KernelSchedule(

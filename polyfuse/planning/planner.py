@@ -16,7 +16,7 @@ from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.planning.assembly import assemble
 from polyfuse.planning.choose import Pricer
-from polyfuse.planning.forms import in_nested_sums, in_one_pass, in_two_stages
+from polyfuse.planning.forms import by_where_rows_begin, in_nested_sums, in_one_pass, in_two_stages
 from polyfuse.planning.index_ranges import settle_bounds
 from polyfuse.planning.library_contractions import give_to_library
 from polyfuse.planning.members import packed
@@ -81,6 +81,7 @@ def plan_program(
     costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
     costs, grouping = in_nested_sums(costs, grouping, tuple(layouts))  # totals of what is summed anyway, likewise
     costs, grouping = in_two_stages(costs, grouping, tuple(layouts))  # sums of many shares, if that is cheaper
+    costs, grouping = by_where_rows_begin(costs, grouping, tuple(layouts))  # columns of odd rows, likewise
     grouping = shaken(costs, grouping, effort)  # what a greedy search cannot undo; proved where that changes kernels
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 from polyfuse import expr
 from polyfuse.affine import Affine, dimension, names_of
@@ -31,8 +32,16 @@ TOO_LONG = 1 << 20  # numbers in each of many sums of floats: one core sums each
 RUN = 1 << 13  # numbers that are summed at once: 256 to a lane, which keeps the error near that of pairwise sums
 
 
-Cut = tuple[int, int]
-"""Of a reduction: the axis of its operands to split, and the elements per part."""
+class Cut(NamedTuple):
+    """Of a reduction: the axis of its operands to split, and the elements per part, or the parts to which neighbouring
+    elements are `dealt`.
+
+    dealt to 4:   p[r] = sum(x[4*q + r], 4*q + r < N);   s = sum(p[r], 0 <= r < 4)
+    """
+
+    axis: int
+    size: int
+    dealt: bool = False
 
 
 def split_reductions(program: Program, target: Target, hints: Mapping[str, int]) -> tuple[Program, tuple[Guard, ...]]:
@@ -69,9 +78,9 @@ def _split(
         if plan is None:
             return node
         assert isinstance(node, expr.Reduce)
-        axis, chunk = plan
         name = program.names.get(original.digest)
-        final = _contraction(node, axis, chunk) or _two_stages(node, axis, chunk, hints, names, name)
+        final = None if plan.dealt else _contraction(node, plan.axis, plan.size)
+        final = final or _two_stages(node, plan, hints, names, name)
         users = {n.digest for n in expr.topological(node.operands)}
         below = [o for partial in final.operands for o in expr.operands_of(partial)]
         padded.update(n.digest for n in expr.topological(below) if n.digest not in users)
@@ -96,13 +105,13 @@ def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> Cut | 
     if kept >= FEW_RESULTS * target.processors:
         axis = max(node.axes, key=lambda k: (shape[k], -k))
         run = _run(node, axis, shape[axis], hints) if reduced >= TOO_LONG else None
-        return None if run is None else (axis, run)
+        return None if run is None else Cut(axis, run)
     parts = max(2, min(8 * target.processors // max(1, kept), reduced // 8192))
     long = [k for k in node.axes if shape[k] >= parts]  # the outermost long axis: rows stay whole
     axis = long[0] if long else max(node.axes, key=lambda k: (shape[k], -k))
     parts = min(parts, shape[axis])
     chunk = 1 << max(0, -(-shape[axis] // parts) - 1).bit_length()
-    return (axis, chunk) if chunk < shape[axis] else None
+    return Cut(axis, chunk) if chunk < shape[axis] else None
 
 
 def _run(node: expr.Reduce, axis: int, chunk: int, hints: Mapping[str, int]) -> int | None:
@@ -116,13 +125,13 @@ def _run(node: expr.Reduce, axis: int, chunk: int, hints: Mapping[str, int]) -> 
 
 def _two_stages(
     node: expr.Reduce,
-    axis: int,
-    chunk: int,
+    plan: Cut,
     hints: Mapping[str, int] | None,
     names: dict[bytes, str],
     name: str | None,
     of_runs: bool = False,
 ) -> expr.Reduce:
+    axis, chunk, dealt = plan
     source = node.operands[0].shape
     extent = source[axis]
     parts = extent.ceildiv(chunk)
@@ -142,14 +151,16 @@ def _two_stages(
     before = [a for a in node.axes if a < axis]  # of a run they wait for the second stage: a run is one in memory
     inner = tuple(a + 1 for a in node.axes if a >= axis)  # the part's own axis stays, the chunk's is reduced
     inner, before = (inner, before) if of_runs else ((*before, *inner), [])
+    kept = axis + 1 if dealt else axis  # what the first stage leaves to the second
+    inner = tuple([axis if a == kept else a for a in inner])
     state = range(len(node.operands))
     partial = [expr.reduce_(node.monoid, cut, inner, component) for component in state]
     run = None if hints is None else _run(partial[0], axis + 1, chunk, hints)
     if run is not None and hints is not None:
-        partial = [_two_stages(partial[0], axis + 1, run, hints, names, None, of_runs=True)]
+        partial = [_two_stages(partial[0], Cut(axis + 1, run), hints, names, None, of_runs=True)]
     if name:
         names[partial[0].digest] = f"{name}_part"
-    left = axis - sum(a < axis for a in inner)  # where the parts' axis lies among what the first stage keeps
+    left = kept - sum(a < kept for a in inner)  # where the parts' axis lies among what the first stage keeps
     return expr.reduce_(node.monoid, partial, [*before, left], node.component)
 
 

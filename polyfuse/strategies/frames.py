@@ -79,17 +79,30 @@ def sectors(situation: Situation, inner: AxisClass, splits: Mapping[int, Affine]
     return _of_arrays(situation, inner, splits, SECTOR // max(written))
 
 
+def common_frame(situation: Situation, inner: AxisClass, splits: Mapping[int, Affine]) -> Frame | None:
+    """The frame in which all arrays lie in whole vectors; None where there is none, or halves of vectors divide rows
+    anyway."""
+    width = situation.widest
+    short = "vector" not in situation.tiles and 2 * situation.width(inner.extent, flat=False) < width
+    if not short or min(situation.long_itemsizes, default=WORD) < HALF:
+        return None
+    if situation.vector(inner.extent, flat=True) < width:
+        return None  # some array begins off the boundary of a vector
+    return _of_arrays(situation, inner, splits, width, alike=True)
+
+
 def _of_arrays(
-    situation: Situation, inner: AxisClass, splits: Mapping[int, Affine], width: int
+    situation: Situation, inner: AxisClass, splits: Mapping[int, Affine], width: int, alike: bool = False
 ) -> Frame | None:
-    """The frame of what is written, or else of most of what is read; None where rows begin with one anyway."""
+    """The frame of what is written, or else of most of what is read; None where rows begin with one anyway, or where
+    those of all arrays are to be `alike` and are not."""
     found: dict[Affine | None, list[_Array]] = {}
     for rows in _arrays(situation, inner):
         address = rows.address(splits, situation, width)
         found.setdefault(None if address is None else address % width, []).append(rows)
     written = [shift for shift, arrays in found.items() if any(a.written for a in arrays)]
     known = written or [shift for shift in found if shift is not None]
-    if len(written) > 1 or not known:
+    if len(written) > 1 or not known or alike and len(found.keys() - {None}) > 1:
         return None  # a warp that writes every eighth element of a line writes it eight times
     shift = max(known, key=lambda s: sum(a.bytes for a in found[s]))
     if shift is None or shift.is_constant:

@@ -2,6 +2,7 @@
 
     rows      y[i, :]: i = rows*b0 + ty,  j = TX*V*c + V*tx + v      c in registers, or a loop when the row is long
     columns   s[j]:    j = b0*TX*V + V*tx + v,  i = ty + TY*(u + U*r)   r a loop
+              s[k, j]: j = b0*TX*V + V*tx + v - (rest*k mod V)          rows 8*i + k, that begin alike (`frames.py`)
 
 Classes that nothing reduces become blocks.  Further reduced classes become loops.  Several reductions, their prologues
 and epilogues share the same digits; which pass of a loop a statement runs in is derived.  Where that leaves a device
@@ -20,6 +21,7 @@ from polyfuse.schedule import Digit
 from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.framed_rows import framed_rows
+from polyfuse.strategies.frames import Frame, common_frame
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import STREAMED, Way, is_ragged, row_shape
@@ -64,6 +66,8 @@ def reduction(situation: Situation) -> list[Proposal]:
         shapes = (*shapes, *([RUNNING] if situation.scans and situation.reductions else []))
         shapes = ((1, 1),) if situation.target.kind == "cpu" else shapes
         columns = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
+        framed = COLUMN_SHAPES if _may_be_framed(situation) else ()
+        columns += [_columns(situation, inner, over, *shape, framed=True) for shape in framed]
         found = list({p.parameters: p for p in columns if p is not None}.values())
     if inner in over or situation.target.kind != "cpu":
         along = inner if inner in over else over[-1]
@@ -101,6 +105,8 @@ def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> li
         else:
             shapes = COLUMN_SHAPES
             found += [_columns(situation, inner, over, lanes, threads, waves) for lanes, threads in shapes]
+            framed = shapes if _may_be_framed(situation) else ()
+            found += [_columns(situation, inner, over, *shape, waves, framed=True) for shape in framed]
     return found
 
 
@@ -232,26 +238,46 @@ def _rows(
     )
 
 
+def _may_be_framed(situation: Situation) -> bool:
+    return situation.target.kind != "cpu" and not situation.scans and situation.has_much
+
+
 def _columns(
-    situation: Situation, inner: AxisClass, over: list[AxisClass], most_lanes: int, threads: int, waves: int = 0
+    situation: Situation,
+    inner: AxisClass,
+    over: list[AxisClass],
+    most_lanes: int,
+    threads: int,
+    waves: int = 0,
+    framed: bool = False,
 ) -> Proposal | None:
-    """`waves`: deal the longest reduced class to blocks as well; None where that leaves one share."""
+    """`waves`: deal the longest reduced class to blocks as well; None where that leaves one share.  `framed`: rows that
+    begin anywhere, alike in what a block sums, in vectors that begin where memory has them; None where they do not."""
     parallel = situation.nearest(a for a in situation.axes if a not in over and a is not inner)
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]
     cpu = situation.target.kind == "cpu"
     width = strip(situation, inner, parallel) if cpu else situation.width(inner.extent, flat=False)
+    order = [*parallel, inner] if cpu else situation.nearest([*parallel, inner])
+    frame = _frame_of_columns(situation, inner, order, over) if framed else None
+    if framed and frame is None:
+        return None
+    width = frame.width if frame else width
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
     lanes, rows, unroll = _column_shape(situation, inner, main, width, most_lanes, threads)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     u, v = slot("u", unroll), slot("v", width)
     r = loop("r", (Affine.of(main.run) if main.run else main.extent).ceildiv(rows * unroll))
-    order = [*parallel, inner] if cpu else situation.nearest([*parallel, inner])
     digits, splits = block_digits(order, {inner.number: lanes * width})
     loops, loop_splits = outer_loops(rest, digits)
     splits[inner.number] += mixed((tx, width), (v, 1))
+    if frame is not None:
+        k = order.index(inner)
+        digits[k] = block(digits[k].name, frame.padded(inner.extent).ceildiv(lanes * width))
+        splits[inner.number] = splits[inner.number] - frame.shift
     parameters = [("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)]
+    parameters += [("frames", 1)] if frame else []
     combines: dict[str, Combination] = {}
     outer, share = run_block(main, digits), main.run
     if waves:
@@ -272,10 +298,20 @@ def _columns(
         kept,
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r] if d in kept),
-        guards=() if cpu else situation.divisible(inner.extent, width),
+        guards=frame.guards if frame else () if cpu else situation.divisible(inner.extent, width),
         combines=combines,
         border=bool(waves) and not cpu and width * max(situation.long_itemsizes) < WORD,
     )
+
+
+def _frame_of_columns(
+    situation: Situation, inner: AxisClass, order: list[AxisClass], over: list[AxisClass]
+) -> Frame | None:
+    """The frame of rows that begin alike wherever a block sums them.  `order`: of the classes that are kept."""
+    _, splits = block_digits(order, {})  # of the same names
+    summed = {axis.number: Affine.symbol(f"$over{k}") for k, axis in enumerate(over)}
+    found = common_frame(situation, inner, splits | summed)
+    return None if found is None or any(name.startswith("$over") for name in found.shift.names()) else found
 
 
 WORD = 4

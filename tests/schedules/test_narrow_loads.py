@@ -184,7 +184,7 @@ def test_narrow_prefixes_are_verified(spec: str, monkeypatch: pytest.MonkeyPatch
 
 NARROW_COLUMNS = {
     "bytes": ("u8[N~20001, M~8191]", {}),
-    "halves": ("bf16[N~20001, M~8191]", {}),
+    "halves": ("bf16[N~20001, M~8191]", {"threads": 512, "lanes": 32}),
     "halves in shares": ("f16[N~20001, M~8191]", {"threads": 256, "lanes": 128, "share": 304}),
 }
 

@@ -21,7 +21,7 @@ from polyfuse.lower.ahead import next_name
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
 from polyfuse.planning import planner
-from polyfuse.rewrites.split import in_two_stages
+from polyfuse.rewrites.split import Cut, in_two_stages
 from polyfuse.scop import Statement
 from polyfuse.testing import assert_legal
 from polyfuse.text.apply import apply_text
@@ -212,7 +212,7 @@ def test_two_stages_give_what_one_gives(rows: int) -> None:
     specs = f"f32[{rows}, 260]", "f32[260]", f"f32[{rows}]"
     plan = pf.jit(logistic).plan(*map(pf.spec, specs), target="h200")
     total = next(s for s in plan.scop.statements if s.name == "y")
-    staged = in_two_stages(plan.program, {total.digest: (0, 16)})
+    staged = in_two_stages(plan.program, {total.digest: Cut(0, 16)})
     plan = planner.plan_program(staged, plan.target, plan.options, ())
     assert {"y_part", "y"} <= {s.name for s in plan.scop.statements}
     assert_legal(plan)
