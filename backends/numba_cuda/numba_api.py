@@ -15,16 +15,32 @@ from typing import Any
 from llvmlite import ir
 from numba.core import errors as core_errors
 from numba.cuda import cgutils, types
-from numba.cuda.compiler import compile_cuda, kernel_fixup
+from numba.cuda.compiler import (
+    CreateLibrary,
+    CUDABackend,
+    CUDANativeLowering,
+    CUDATranslateBytecode,
+    compile_extra,
+    kernel_fixup,
+)
+from numba.cuda.core.callconv import CUDACallConv
+from numba.cuda.core.compiler import CompilerBase
+from numba.cuda.core.compiler_lock import global_compiler_lock
+from numba.cuda.core.compiler_machinery import PassManager
 from numba.cuda.core.errors import NumbaError, TypingError
 from numba.cuda.core.targetconfig import ConfigStack
+from numba.cuda.core.typed_passes import NopythonTypeInference
+from numba.cuda.core.untyped_passes import FixupArgs, IRProcessing
 from numba.cuda.cudadecl import registry as typing_registry
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.cudaimpl import registry as lowering_registry
+from numba.cuda.descriptor import cuda_target
 from numba.cuda.extending import core_models as models
 from numba.cuda.extending import register_model, typeof_impl
+from numba.cuda.flags import CUDAFlags
 from numba.cuda.typeconv import Conversion
 from numba.cuda.typing.templates import AbstractTemplate, signature
+from numba.cuda.utils import numba_target_override
 
 __all__ = [
     "AbstractTemplate",
@@ -54,6 +70,58 @@ def target_capability() -> tuple[int, int]:
     return tuple(ConfigStack().top().compute_capability[:2])
 
 
+class KernelCompiler(CompilerBase):
+    """Numba's pipeline without closures, literal unrolling, overload inlining and rewrites of arrays: kernels have none
+    of these, and the passes that look for them take a tenth of a compilation.
+
+    Nor has it Numba's single assignments and deletes: NVVM makes the former out of variables by itself, fragments need
+    no release, and the PTX of 255 kernels of benchmark programs is the same to the byte without them.
+    """
+
+    def define_pipelines(self) -> list[Any]:
+        passes = PassManager("fragments")
+        passes.add_pass(CUDATranslateBytecode, "bytecode to Numba's representation")
+        passes.add_pass(FixupArgs, "argument names and types")
+        passes.add_pass(IRProcessing, "blocks and definitions, which type inference looks up")
+        passes.add_pass(NopythonTypeInference, "fragments get their dtypes and shapes")
+        passes.add_pass(CreateLibrary, "the module to be, with options of NVVM")
+        passes.add_pass(CUDANativeLowering, "operations emit LLVM")
+        passes.add_pass(CUDABackend, "collect the result")
+        passes.finalize()
+        return [passes]
+
+
+@global_compiler_lock
+def _lowered(
+    function: Callable[..., None],
+    arguments: tuple[Any, ...],
+    capability: tuple[int, int],
+    *,
+    fastmath: bool,
+    options: dict[str, Any],
+) -> Any:
+    """What Numba makes of a kernel up to NVVM: `numba.cuda.compiler.compile_cuda` with the pipeline above."""
+    flags = CUDAFlags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.inline, flags.error_model = "never", "numpy"
+    flags.fastmath, flags.nvvm_options, flags.compute_capability = fastmath, options, capability
+    with numba_target_override():
+        result = compile_extra(
+            cuda_target.typing_context,
+            cuda_target.target_context,
+            function,
+            arguments,
+            types.void,
+            flags,
+            {},
+            pipeline_class=KernelCompiler,
+            call_conv=CUDACallConv(cuda_target.target_context),
+            abi_info={},
+        )
+    result.library.finalize()
+    return result
+
+
 def compile_ptx(
     function: Callable[..., None],
     arguments: tuple[Any, ...],
@@ -75,9 +143,7 @@ def compile_ptx(
         os.environ["CUDA_HOME"] = "/usr/local/cuda"  # the toolkit's default place, which Numba searches only if told
     options = {"fastmath": fastmath, "opt": 3, "fma": int(contract)}
     try:
-        result = compile_cuda(
-            function, types.void, arguments, fastmath=fastmath, nvvm_options=options, cc=capability, abi="numba"
-        )
+        result = _lowered(function, arguments, capability, fastmath=fastmath, options=options)
     except (NumbaError, core_errors.NumbaError) as error:
         raise CompilerError(str(error)) from error
     library = result.library
