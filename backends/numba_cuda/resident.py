@@ -24,10 +24,11 @@ from polyfuse.backends.numba_cuda.compile import CompiledKernel
 from polyfuse.backends.numba_cuda.pressure import pressure
 from polyfuse.target import Target
 
-TAKEN = 1.08
-"""Times the registers needed at once that ptxas takes.  Of 50 kernels of benchmark programs whose threads wait, 19 are
-asked for with room for one more block: for 13 of them that is what is begun with this factor, and 6 versions are begun
-in vain.  Of 31 whose blocks share a reduction, 4 begin with a bound, and need it."""
+TAKEN = (1.03, 1.12)
+"""Times the registers needed at once that ptxas takes, from and to.  Of 50 kernels of benchmark programs whose threads
+wait, 19 are asked for with room for one more block: for 6 of them that is begun where both factors say so, and 2
+versions are begun in vain; with any one factor at most 13, and 6.  Of 31 whose blocks share a reduction, 4 begin with a
+bound where the first says so, and need it."""
 
 Bounded = Callable[[int], CompiledKernel]
 
@@ -40,13 +41,12 @@ def assembled(kernel: CompiledKernel, target: Target, *, waits: bool, blocks: in
     """
     if not (waits or blocks) or not _BOUND.search(kernel.ptx):
         return assemble(kernel)
-    versions, expected = Versions(kernel), _expected(kernel, target)
+    versions, (most, least) = Versions(kernel), _expected(kernel, target)
     if blocks:  # room for more than there are is no use
-        return crowded(kernel, target, blocks, expected, versions) or at_once(
-            assemble(kernel), target, blocks, versions
-        )
-    if find_ptxas():  # the driver assembles in this process, for its current device
-        versions.begin(_likely(kernel, target, expected))
+        found = crowded(kernel, target, blocks, most, versions)
+        return found or at_once(assemble(kernel), target, blocks, versions)
+    if find_ptxas() and most == least:  # the driver assembles in this process, for its current device
+        versions.begin(_likely(kernel, target, most))
     return denser(assemble(kernel), target, versions)
 
 
@@ -109,10 +109,11 @@ def _most(kernel: CompiledKernel, target: Target) -> int:
     return target.occupancy(kernel.threads, 1, kernel.shared_bytes)
 
 
-def _expected(kernel: CompiledKernel, target: Target) -> int:
-    """Blocks per processor that there is probably room for, before registers are known."""
-    taken = max(1, int(TAKEN * pressure(kernel.ptx)))
-    return max(kernel.minimum_blocks, target.occupancy(kernel.threads, taken, kernel.shared_bytes))
+def _expected(kernel: CompiledKernel, target: Target) -> tuple[int, int]:
+    """The most and the fewest blocks per processor that there is probably room for, before registers are known."""
+    needed, shared = pressure(kernel.ptx), kernel.shared_bytes
+    most, least = [target.occupancy(kernel.threads, max(1, int(factor * needed)), shared) for factor in TAKEN]
+    return max(kernel.minimum_blocks, most), max(kernel.minimum_blocks, least)
 
 
 def _likely(kernel: CompiledKernel, target: Target, expected: int) -> Sequence[int]:

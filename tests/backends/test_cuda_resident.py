@@ -169,16 +169,34 @@ def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypa
     assert began == [1, 1]
 
 
-@pytest.mark.parametrize(("needed", "bounds"), [(20, []), (59, []), (72, [4]), (118, [3]), (255, [2])])
-def test_a_bound_is_begun_for_one_more_block_than_registers_probably_leave_room_for(
-    needed: int, bounds: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("needed", "begun"),
+    [
+        (20, [1]),
+        (60, [1]),  # four blocks of 256 threads are half of what a processor holds
+        (71, [1, 4]),
+        (76, [1]),  # with 78 registers three blocks fit, with 85 two
+        (84, [1, 3]),
+    ],
+)
+def test_a_bound_is_begun_for_one_more_block_than_there_is_surely_room_for(
+    needed: int, begun: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where half of the threads of a processor are expected there, nothing is begun."""
     from polyfuse.backends.numba_cuda import resident
 
-    monkeypatch.setattr(resident, "pressure", lambda ptx: needed)
     plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=256, minimum_blocks=1, shared_bytes=0)
-    assert resident._likely(plain, H200, resident._expected(plain, H200)) == bounds
+    plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
+    began = list[int]()
+
+    def stand_in(given: CompiledKernel) -> CompiledKernel:
+        began.append(given.minimum_blocks)
+        return replace(given, resources=Resources(32, 0, 0))
+
+    monkeypatch.setattr(resident, "assemble", stand_in)
+    monkeypatch.setattr(resident, "_FREE", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(resident, "pressure", lambda ptx: needed)
+    resident.assembled(plain, H200, waits=True, blocks=0)
+    assert sorted(began) == begun
 
 
 @pytest.mark.parametrize(
