@@ -6,8 +6,8 @@ else:       x = load(a, mask)  ->  else:       x_1 = load(a, mask)
             y = x * x                          y_1 = x_1 * x_1
 
 On a CPU Numba walks the whole function once for every name that is assigned twice: a stencil with 500 such names took
-36 s of compilation, and takes none of it with names of their own (Numba 0.68, `numba.core.ssa`).  For CUDA, where no single
-assignments are made, a name has one type in all of a function: branches need names of their own.
+36 s of compilation, and takes none of it with names of their own (Numba 0.68, `numba.core.ssa`).  For CUDA, where no
+single assignments are made, a name has one type in all of a function: branches need names of their own.
 """
 
 from __future__ import annotations
