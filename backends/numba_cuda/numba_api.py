@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +24,11 @@ from numba.cuda.compiler import (
     compile_extra,
     kernel_fixup,
 )
+from numba.cuda.core import ir as numba_ir
 from numba.cuda.core.callconv import CUDACallConv
 from numba.cuda.core.compiler import CompilerBase
 from numba.cuda.core.compiler_lock import global_compiler_lock
-from numba.cuda.core.compiler_machinery import PassManager
+from numba.cuda.core.compiler_machinery import PassManager, register_pass
 from numba.cuda.core.errors import NumbaError, TypingError
 from numba.cuda.core.targetconfig import ConfigStack
 from numba.cuda.core.typed_passes import NopythonTypeInference
@@ -38,6 +40,7 @@ from numba.cuda.descriptor import cuda_target
 from numba.cuda.extending import core_models as models
 from numba.cuda.extending import register_model, typeof_impl
 from numba.cuda.flags import CUDAFlags
+from numba.cuda.lowering import CUDALower
 from numba.cuda.typeconv import Conversion
 from numba.cuda.typing.templates import AbstractTemplate, signature
 from numba.cuda.utils import numba_target_override
@@ -70,6 +73,27 @@ def target_capability() -> tuple[int, int]:
     return tuple(ConfigStack().top().compute_capability[:2])
 
 
+class KernelLower(CUDALower):
+    """Numba's lowering, which looks through a whole block for every variable to find those that need no memory."""
+
+    def _find_singly_assigned_variable(self) -> None:
+        """Variables that are assigned once and read by the same block alone."""
+        blocks = self.func_ir.blocks.values()
+        assigned = Counter(s.target.name for block in blocks for s in block.body if isinstance(s, numba_ir.Assign))
+        elsewhere = frozenset().union(*self.func_ir.variable_lifetime.usedefs.usemap.values())
+        self._singly_assigned_vars = {name for name, count in assigned.items() if count == 1} - elsewhere
+        self._blk_local_varmap: dict[str, Any] = {}
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class KernelLowering(CUDANativeLowering):
+    _name = "kernel_lowering"
+
+    @property
+    def lowering_class(self) -> type:
+        return KernelLower
+
+
 class KernelCompiler(CompilerBase):
     """Numba's pipeline without closures, literal unrolling, overload inlining and rewrites of arrays: kernels have none
     of these, and the passes that look for them take a tenth of a compilation.
@@ -85,7 +109,7 @@ class KernelCompiler(CompilerBase):
         passes.add_pass(IRProcessing, "blocks and definitions, which type inference looks up")
         passes.add_pass(NopythonTypeInference, "fragments get their dtypes and shapes")
         passes.add_pass(CreateLibrary, "the module to be, with options of NVVM")
-        passes.add_pass(CUDANativeLowering, "operations emit LLVM")
+        passes.add_pass(KernelLowering, "operations emit LLVM")
         passes.add_pass(CUDABackend, "collect the result")
         passes.finalize()
         return [passes]

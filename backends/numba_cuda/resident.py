@@ -39,14 +39,16 @@ def assembled(kernel: CompiledKernel, target: Target, *, waits: bool, blocks: in
     `waits`: its threads wait for each other.  `blocks`: of a processor that are to run at once, 0 where that does not
     matter.  Raises as `assemble` does.
     """
-    if not (waits or blocks) or not _BOUND.search(kernel.ptx):
+    least = max(1, kernel.minimum_blocks)  # that the first version has registers for
+    wanted = blocks > least if blocks else waits and not _are_enough(least, kernel, target)
+    if not wanted or not _BOUND.search(kernel.ptx):
         return assemble(kernel)
-    versions, (most, least) = Versions(kernel), _expected(kernel, target)
+    versions, expected = Versions(kernel), _expected(kernel, target)
     if blocks:  # room for more than there are is no use
-        found = crowded(kernel, target, blocks, most, versions)
+        found = crowded(kernel, target, blocks, max(expected), versions)
         return found or at_once(assemble(kernel), target, blocks, versions)
-    if find_ptxas() and most == least:  # the driver assembles in this process, for its current device
-        versions.begin(_likely(kernel, target, most))
+    if find_ptxas() and min(expected) == max(expected):  # the driver assembles in this process, for its current device
+        versions.begin(_likely(kernel, target, max(expected)))
     return denser(assemble(kernel), target, versions)
 
 
