@@ -41,6 +41,7 @@ from numba.cuda.extending import core_models as models
 from numba.cuda.extending import register_model, typeof_impl
 from numba.cuda.flags import CUDAFlags
 from numba.cuda.lowering import CUDALower
+from numba.cuda.target import CUDATypingContext
 from numba.cuda.typeconv import Conversion
 from numba.cuda.typing.templates import AbstractTemplate, signature
 from numba.cuda.utils import numba_target_override
@@ -71,6 +72,24 @@ class CompilerError(Exception):
 def target_capability() -> tuple[int, int]:
     """The compute capability that the function being lowered is compiled for."""
     return tuple(ConfigStack().top().compute_capability[:2])
+
+
+class KernelTyping(CUDATypingContext):
+    """Numba's types of functions, with calls remembered: inference asks for each one twice, and Numba sorts dozens of
+    overloads of an operator for every answer."""
+
+    def __init__(self, other: CUDATypingContext) -> None:
+        self.__dict__ = other.__dict__  # what is registered there is known here
+        self.__dict__.setdefault("remembered", {})
+
+    def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        key = func, tuple(args), tuple(kws.items())
+        found = self.remembered.get(key)
+        if found is None:
+            found = super().resolve_function_type(func, args, kws)
+            if found is not None:
+                self.remembered[key] = found
+        return found
 
 
 class KernelLower(CUDALower):
@@ -131,7 +150,7 @@ def _lowered(
     flags.fastmath, flags.nvvm_options, flags.compute_capability = fastmath, options, capability
     with numba_target_override():
         result = compile_extra(
-            cuda_target.typing_context,
+            KernelTyping(cuda_target.typing_context),
             cuda_target.target_context,
             function,
             arguments,
