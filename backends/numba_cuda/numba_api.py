@@ -83,7 +83,7 @@ class KernelTyping(CUDATypingContext):
         self.__dict__.setdefault("remembered", {})
 
     def resolve_function_type(self, func: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        key = func, tuple(args), tuple(kws.items())
+        key = func, tuple(args), tuple(kws.items() if kws else ())  # where there are none, Numba hands over either kind
         found = self.remembered.get(key)
         if found is None:
             found = super().resolve_function_type(func, args, kws)
