@@ -6,29 +6,26 @@ fit runs alone, in a second wave.  ptxas takes registers as it likes, up to the 
 figures of the finished kernel tell whether a tighter bound makes it spill.  Layernorm of rows of 4096 in blocks of 256
 on an H200: 141 us in 3 blocks, 133 to 135 in 4, 135 in 5 and 6, and 218 in 5 with 112 bytes spilled.
 
-ptxas is a process of its own, and takes about as long as all that comes before it: a bound that will probably be asked
-for is assembled beside the first version, on a processor that is free, or in place of it.
+ptxas is a process of its own, and takes about as long as all that comes before it.  Where blocks share a reduction, the
+bound that they need is assembled first if registers will probably not do without: it often tells all.  For threads that
+wait, the first version tells which bound to ask for.  Of 25 kernels that had one begun beside it, by the registers that
+their price expects, 7 asked for that one, and the others for another or none.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
+from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import CompiledKernel
 from polyfuse.backends.numba_cuda.pressure import pressure
 from polyfuse.target import Target
 
-TAKEN = (1.03, 1.12)
-"""Times the registers needed at once that ptxas takes, from and to.  Of 50 kernels of benchmark programs whose threads
-wait, 19 are asked for with room for one more block: for 6 of them that is begun where both factors say so, and 2
-versions are begun in vain; with any one factor at most 13, and 6.  Of 31 whose blocks share a reduction, 4 begin with a
-bound where the first says so, and need it."""
+TAKEN = 1.03
+"""Times the registers needed at once that ptxas takes, at least.  Of 32 kernels of benchmark programs whose blocks
+share a reduction, 4 begin with a bound with this factor, and need it; 2 others need one."""
 
 Bounded = Callable[[int], CompiledKernel]
 
@@ -40,16 +37,12 @@ def assembled(kernel: CompiledKernel, target: Target, *, waits: bool, blocks: in
     matter.  Raises as `assemble` does.
     """
     least = max(1, kernel.minimum_blocks)  # that the first version has registers for
-    wanted = blocks > least if blocks else waits and not _are_enough(least, kernel, target)
-    if not wanted or not _BOUND.search(kernel.ptx):
-        return assemble(kernel)
-    versions, expected = Versions(kernel), _expected(kernel, target)
-    if blocks:  # room for more than there are is no use
-        found = crowded(kernel, target, blocks, max(expected), versions)
+    versions = Versions(kernel)
+    if blocks > least and _BOUND.search(kernel.ptx):  # room for more than there are is no use
+        expected = _expected(kernel, target)
+        found = crowded(kernel, target, blocks, expected, versions)
         return found or at_once(assemble(kernel), target, blocks, versions)
-    if find_ptxas() and min(expected) == max(expected):  # the driver assembles in this process, for its current device
-        versions.begin(_likely(kernel, target, max(expected)))
-    return denser(assemble(kernel), target, versions)
+    return denser(assemble(kernel), target, versions) if waits and not blocks else assemble(kernel)
 
 
 def denser(kernel: CompiledKernel, target: Target, bounded: Bounded) -> CompiledKernel:
@@ -111,46 +104,25 @@ def _most(kernel: CompiledKernel, target: Target) -> int:
     return target.occupancy(kernel.threads, 1, kernel.shared_bytes)
 
 
-def _expected(kernel: CompiledKernel, target: Target) -> tuple[int, int]:
-    """The most and the fewest blocks per processor that there is probably room for, before registers are known."""
-    needed, shared = pressure(kernel.ptx), kernel.shared_bytes
-    most, least = [target.occupancy(kernel.threads, max(1, int(factor * needed)), shared) for factor in TAKEN]
-    return max(kernel.minimum_blocks, most), max(kernel.minimum_blocks, least)
-
-
-def _likely(kernel: CompiledKernel, target: Target, expected: int) -> Sequence[int]:
-    """The bound that will probably be asked for, for one block more than is expected; none where there are enough."""
-    is_one = expected < _most(kernel, target) and not _are_enough(expected, kernel, target)
-    return [expected + 1] if is_one else []
+def _expected(kernel: CompiledKernel, target: Target) -> int:
+    """Blocks per processor that there is at most room for, by a guess, before registers are known."""
+    taken = max(1, int(TAKEN * pressure(kernel.ptx)))
+    return max(kernel.minimum_blocks, target.occupancy(kernel.threads, taken, kernel.shared_bytes))
 
 
 _BOUND = re.compile(r"^\.minnctapersm \d+$", re.MULTILINE)
-_FREE = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1))  # processors beside the one that waits
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A kernel by the blocks per processor that it has registers for, assembled when asked for or before."""
+    """A kernel by the blocks per processor that it has registers for, assembled when first asked for."""
 
     kernel: CompiledKernel
-    begun: dict[int, Future[CompiledKernel]] = field(default_factory=dict)
-
-    def begin(self, bounds: Iterable[int]) -> None:
-        """Assemble these on processors that are free."""
-        threads = ThreadPoolExecutor(1)  # of this kernel alone: a fork would leave a shared one without its threads
-        for blocks in bounds:
-            if not _FREE.acquire(blocking=False):
-                break
-            self.begun[blocks] = threads.submit(self._assembled, blocks)
-            self.begun[blocks].add_done_callback(lambda _: _FREE.release())
-        threads.shutdown(wait=False)
+    made: dict[int, CompiledKernel] = field(default_factory=dict)
 
     def __call__(self, blocks: int) -> CompiledKernel:
-        if blocks not in self.begun:
-            made = self.begun[blocks] = Future[CompiledKernel]()
-            made.set_result(self._assembled(blocks))
-        return self.begun[blocks].result()
-
-    def _assembled(self, blocks: int) -> CompiledKernel:
-        text = _BOUND.sub(f".minnctapersm {blocks}", self.kernel.ptx)
-        return assemble(replace(self.kernel, ptx=text, minimum_blocks=blocks, cubin=None, resources=None))
+        if blocks not in self.made:
+            text = _BOUND.sub(f".minnctapersm {blocks}", self.kernel.ptx)
+            bounded = replace(self.kernel, ptx=text, minimum_blocks=blocks, cubin=None, resources=None)
+            self.made[blocks] = assemble(bounded)
+        return self.made[blocks]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -126,31 +125,6 @@ def test_as_many_blocks_as_spill_nothing_run_at_once() -> None:
     assert at_once(kernel, H200, 0, asked) is kernel
 
 
-def test_a_bound_that_may_be_asked_for_is_assembled_beside_the_first_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The result is that of one assembly behind the other; what is begun is not begun again."""
-    from polyfuse.backends.numba_cuda import resident
-
-    plain = replace(compiled(column_sum, "f32[200000, 1024]"), cubin=None, resources=None, minimum_blocks=1)
-    plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
-    began, done = list[int](), threading.Event()
-
-    def stand_in(given: CompiledKernel) -> CompiledKernel:
-        began.append(given.minimum_blocks)
-        if given.minimum_blocks == 1:
-            assert done.wait(20)  # until another version was assembled, on a thread beside this one
-            return replace(given, resources=Resources(200, 0, 0))  # room for one block
-        done.set()
-        return Asked(given)(given.minimum_blocks)
-
-    monkeypatch.setattr(resident, "assemble", stand_in)
-    monkeypatch.setattr(resident, "_FREE", threading.BoundedSemaphore(2))
-    monkeypatch.setattr(resident, "pressure", lambda ptx: 180)
-    found = resident.assembled(plain, H200, waits=True, blocks=0)
-    assert found.minimum_blocks == 2 and began.count(2) == 1 and sorted(began) == [1, 2]
-
-
 @pytest.mark.parametrize("waits", [False, True])
 def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One block of a small covariance for every processor was assembled for two and for three as well, in vain."""
@@ -170,33 +144,31 @@ def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("needed", "begun"),
+    ("needed", "began"),
     [
         (20, [1]),
-        (60, [1]),  # four blocks of 256 threads are half of what a processor holds
-        (71, [1, 4]),
-        (76, [1]),  # with 78 registers three blocks fit, with 85 two
-        (84, [1, 3]),
+        (63, [1]),  # with 64 registers four blocks of 256 threads fit
+        (64, [4]),
+        (255, [4]),
     ],
 )
-def test_a_bound_is_begun_for_one_more_block_than_there_is_surely_room_for(
-    needed: int, begun: list[int], monkeypatch: pytest.MonkeyPatch
+def test_a_bound_is_assembled_first_where_registers_will_probably_not_do(
+    needed: int, began: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from polyfuse.backends.numba_cuda import resident
 
     plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=256, minimum_blocks=1, shared_bytes=0)
     plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
-    began = list[int]()
+    asked = list[int]()
 
     def stand_in(given: CompiledKernel) -> CompiledKernel:
-        began.append(given.minimum_blocks)
-        return replace(given, resources=Resources(32, 0, 0))
+        asked.append(given.minimum_blocks)
+        return replace(given, resources=Resources(64, 0, 0))
 
     monkeypatch.setattr(resident, "assemble", stand_in)
-    monkeypatch.setattr(resident, "_FREE", threading.BoundedSemaphore(2))
     monkeypatch.setattr(resident, "pressure", lambda ptx: needed)
-    resident.assembled(plain, H200, waits=True, blocks=0)
-    assert sorted(began) == begun
+    resident.assembled(plain, H200, waits=False, blocks=4)
+    assert asked == began
 
 
 @pytest.mark.parametrize(
@@ -246,7 +218,7 @@ def test_one_assembly_is_enough_for_a_covariance() -> None:
     assert began == [kernel.minimum_blocks] == [4]
 
 
-def test_a_bound_whose_thread_failed_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_that_is_refused_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyfuse.backends.numba_cuda import resident
     from polyfuse.errors import CompileError
 
