@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd
 from typing import Union
 
@@ -73,7 +74,7 @@ class Affine:
     @staticmethod
     def of(value: AffineLike) -> Affine:
         """`value` as an `Affine`; integers become constants."""
-        return value if isinstance(value, Affine) else Affine((), int(value))
+        return value if isinstance(value, Affine) else _constant(int(value))
 
     @staticmethod
     def symbol(name: str) -> Affine:
@@ -83,7 +84,7 @@ class Affine:
     def build(terms: Mapping[Atom, int], constant: int) -> Affine:
         kept = [(atom, factor) for atom, factor in terms.items() if factor]
         if len(kept) > 1:
-            plain = all(isinstance(atom, str) for atom, _ in kept)  # nearly always, and the same order
+            plain = {type(atom) for atom, _ in kept} == _PLAIN  # nearly always, and the same order
             kept.sort(key=None if plain else _term_key)
         return Affine(tuple(kept), constant)
 
@@ -261,6 +262,15 @@ class Affine:
 _SET_TERMS, _SET_CONSTANT, _SET_HASH, _SET_NAMES, _SET_LINEAR = (
     Affine.__dict__[name].__set__ for name in ("terms", "constant", "_hash", "_names", "_linear")
 )
+
+_PLAIN = {str}
+
+
+@lru_cache(maxsize=1024)
+def _constant(value: int) -> Affine:
+    """Most are extents of digits: a few numbers, asked for again and again."""
+    return Affine((), value)
+
 
 ZERO = Affine(())
 ONE = Affine((), 1)

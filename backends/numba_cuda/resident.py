@@ -6,46 +6,43 @@ fit runs alone, in a second wave.  ptxas takes registers as it likes, up to the 
 figures of the finished kernel tell whether a tighter bound makes it spill.  Layernorm of rows of 4096 in blocks of 256
 on an H200: 141 us in 3 blocks, 133 to 135 in 4, 135 in 5 and 6, and 218 in 5 with 112 bytes spilled.
 
-ptxas is a process of its own, and takes about as long as all that comes before it: bounds that will probably be asked
-for are assembled beside the first version, on processors that are free.
+ptxas is a process of its own, and takes about as long as all that comes before it.  Where blocks share a reduction, the
+bound that they need is assembled first if registers will probably not do without: it often tells all.  For threads that
+wait, the first version tells which bound to ask for.  Of 25 kernels that had one begun beside it, by the registers that
+their price expects, 7 asked for that one, and the others for another or none.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
+from polyfuse.backends.numba_cuda.assemble import assemble
 from polyfuse.backends.numba_cuda.compile import CompiledKernel
+from polyfuse.backends.numba_cuda.pressure import pressure
 from polyfuse.target import Target
 
-AHEAD = 2  # versions begun beside the first: how many registers ptxas takes is known to a factor of two or so
-TAKEN = 0.9
-"""Of the registers that a price expects, those that ptxas takes.  Of 43 kernels of benchmark programs whose threads
-wait, 17 are asked for with room for one more block: for 9 of them that is the first bound begun with this factor, for 4
-without.  Where there seem to be enough blocks, none is asked for, and a vain version is a third of a cold compilation.
-"""
+TAKEN = 1.03
+"""Times the registers needed at once that ptxas takes, at least.  Of 32 kernels of benchmark programs whose blocks
+share a reduction, 4 begin with a bound with this factor, and need it; 2 others need one."""
 
 Bounded = Callable[[int], CompiledKernel]
 
 
-def assembled(kernel: CompiledKernel, target: Target, *, waits: bool, blocks: int, registers: int) -> CompiledKernel:
+def assembled(kernel: CompiledKernel, target: Target, *, waits: bool, blocks: int) -> CompiledKernel:
     """`kernel` as machine code, with room for as many blocks as it profits from.
 
     `waits`: its threads wait for each other.  `blocks`: of a processor that are to run at once, 0 where that does not
-    matter.  `registers`: of a thread as predicted.  Raises as `assemble` does.
+    matter.  Raises as `assemble` does.
     """
+    least = max(1, kernel.minimum_blocks)  # that the first version has registers for
     versions = Versions(kernel)
-    if find_ptxas():  # the driver assembles in this process, for its current device
-        versions.begin(_likely(kernel, target, waits, blocks, registers))
-    found = assemble(kernel)
-    if blocks:  # room for more than there are is no use
-        return at_once(found, target, blocks, versions)
-    return denser(found, target, versions) if waits else found
+    if blocks > least and _BOUND.search(kernel.ptx):  # room for more than there are is no use
+        expected = _expected(kernel, target)
+        found = crowded(kernel, target, blocks, expected, versions)
+        return found or at_once(assemble(kernel), target, blocks, versions)
+    return denser(assemble(kernel), target, versions) if waits and not blocks else assemble(kernel)
 
 
 def denser(kernel: CompiledKernel, target: Target, bounded: Bounded) -> CompiledKernel:
@@ -63,6 +60,23 @@ def at_once(kernel: CompiledKernel, target: Target, blocks: int, bounded: Bounde
         if other is not kernel:
             return other
     return kernel
+
+
+def crowded(
+    kernel: CompiledKernel, target: Target, blocks: int, expected: int, bounded: Bounded
+) -> CompiledKernel | None:
+    """What `at_once` finds, where that is known without the version that takes registers as it likes: one that takes
+    all that there are for its blocks, and spills nothing.  `expected`: blocks that probably fit without."""
+    for wanted in range(min(blocks, _most(kernel, target)), expected, -1):
+        other = bounded(wanted)
+        found = other.resources
+        if found is not None and found.spilled_bytes:
+            continue
+        if found is None or found.local_bytes:
+            return None
+        fuller = target.occupancy(kernel.threads, found.registers + 1, kernel.shared_bytes)
+        return other if fuller < wanted else None
+    return None
 
 
 def _resident(kernel: CompiledKernel, target: Target) -> int:
@@ -90,42 +104,25 @@ def _most(kernel: CompiledKernel, target: Target) -> int:
     return target.occupancy(kernel.threads, 1, kernel.shared_bytes)
 
 
-def _likely(kernel: CompiledKernel, target: Target, waits: bool, blocks: int, registers: int) -> list[int]:
-    """Bounds that may be asked for, the likeliest first: for all blocks at once, where there seems to be no room for
-    them, or for one more than is expected."""
-    most, taken = _most(kernel, target), max(1, int(TAKEN * registers))
-    expected = max(kernel.minimum_blocks, target.occupancy(kernel.threads, taken, kernel.shared_bytes))
-    found = [wanted for wanted in range(blocks, expected, -1) if wanted <= most]
-    if waits and not blocks:
-        found += [n + 1 for n in range(expected, most) if not _are_enough(n, kernel, target)]
-    return found[:AHEAD] if _BOUND.search(kernel.ptx) else []
+def _expected(kernel: CompiledKernel, target: Target) -> int:
+    """Blocks per processor that there is at most room for, by a guess, before registers are known."""
+    taken = max(1, int(TAKEN * pressure(kernel.ptx)))
+    return max(kernel.minimum_blocks, target.occupancy(kernel.threads, taken, kernel.shared_bytes))
 
 
 _BOUND = re.compile(r"^\.minnctapersm \d+$", re.MULTILINE)
-_FREE = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1))  # processors beside the one that waits
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A kernel by the blocks per processor that it has registers for, assembled when asked for or before."""
+    """A kernel by the blocks per processor that it has registers for, assembled when first asked for."""
 
     kernel: CompiledKernel
-    begun: dict[int, Future[CompiledKernel]] = field(default_factory=dict)
-
-    def begin(self, bounds: Iterable[int]) -> None:
-        """Assemble these on processors that are free."""
-        threads = ThreadPoolExecutor(AHEAD)  # of this kernel alone: a fork would leave a shared one without its threads
-        for blocks in bounds:
-            if not _FREE.acquire(blocking=False):
-                break
-            self.begun[blocks] = threads.submit(self._assembled, blocks)
-            self.begun[blocks].add_done_callback(lambda _: _FREE.release())
-        threads.shutdown(wait=False)
+    made: dict[int, CompiledKernel] = field(default_factory=dict)
 
     def __call__(self, blocks: int) -> CompiledKernel:
-        begun = self.begun.get(blocks)
-        return self._assembled(blocks) if begun is None else begun.result()
-
-    def _assembled(self, blocks: int) -> CompiledKernel:
-        text = _BOUND.sub(f".minnctapersm {blocks}", self.kernel.ptx)
-        return assemble(replace(self.kernel, ptx=text, minimum_blocks=blocks, cubin=None, resources=None))
+        if blocks not in self.made:
+            text = _BOUND.sub(f".minnctapersm {blocks}", self.kernel.ptx)
+            bounded = replace(self.kernel, ptx=text, minimum_blocks=blocks, cubin=None, resources=None)
+            self.made[blocks] = assemble(bounded)
+        return self.made[blocks]

@@ -5,15 +5,16 @@ if inside:  x = load(a)            if inside:  x_0 = load(a)
 else:       x = load(a, mask)  ->  else:       x_1 = load(a, mask)
             y = x * x                          y_1 = x_1 * x_1
 
-Numba walks the whole function once for every name that is assigned twice: a stencil with 500 such names took 36 s of
-compilation, and takes none of it with names of their own (Numba 0.68, `numba.core.ssa`).
+On a CPU Numba walks the whole function once for every name that is assigned twice: a stencil with 500 such names took
+36 s of compilation, and takes none of it with names of their own (Numba 0.68, `numba.core.ssa`).  For CUDA, where no
+single assignments are made, a name has one type in all of a function: branches need names of their own.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 Names = frozenset[str]
@@ -27,12 +28,14 @@ def separated(source: str) -> ast.Module:
     """
     module = ast.parse(source)
     for function in module.body:
-        if isinstance(function, ast.FunctionDef):
-            counts = Counter(name for node in ast.walk(function) for name in _assigned(node))
-            again = frozenset(name for name, count in counts.items() if count > 1)
-            if again and _is_printed(function.body):
-                taken = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-                _Separation(again, taken | {a.arg for a in function.args.args}).block(function.body, _NOTHING)
+        if isinstance(function, ast.FunctionDef) and _is_printed(function.body):
+            separation = _Separation({a.arg for a in function.args.args})
+            leaves = [leaf for s in function.body for leaf in separation.leaves_of(s)]
+            counts = Counter(leaf.id for leaf in leaves if isinstance(leaf.ctx, ast.Store))
+            separation.again = {name for name, count in counts.items() if count > 1}
+            separation.taken |= {leaf.id for leaf in leaves}
+            if separation.again:
+                separation.block(function.body, _NOTHING)
     return module
 
 
@@ -53,16 +56,20 @@ def _is_printed(body: Sequence[ast.stmt]) -> bool:
     return True
 
 
-def _assigned(node: ast.AST) -> list[str]:
-    """Names that this node itself assigns."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.For) else []
-    return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+def _leaves(node: ast.AST, found: list[ast.Name]) -> None:
+    """Add the names in an expression, or in a statement without others inside, to `found`."""
+    if isinstance(node, ast.Name):
+        found.append(node)
+        return
+    for name in node._fields:
+        child = getattr(node, name)
+        for each in child if isinstance(child, list) else (child,):
+            if isinstance(each, ast.AST):
+                _leaves(each, found)
 
 
-def _read(node: ast.AST | None) -> Names:
-    if node is None:
-        return _NOTHING
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+def _read(leaves: Iterable[ast.Name]) -> Names:
+    return frozenset([leaf.id for leaf in leaves if isinstance(leaf.ctx, ast.Load)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,65 +81,89 @@ class _Effect:
     exposed: Names
 
 
-def _effect(statement: ast.stmt) -> _Effect:
-    match statement:
-        case ast.For(iter=count, body=body):
-            inner, own = _effects(body), frozenset(_assigned(statement))
-            return _Effect(inner.some | own, _NOTHING, _read(count) | (inner.exposed - own))
-        case ast.If(test=test, body=body, orelse=orelse):
-            one, other = _effects(body), _effects(orelse)
-            exposed = _read(test) | one.exposed | other.exposed
-            return _Effect(one.some | other.some, one.sure & other.sure, exposed)
-        case _:
-            names = frozenset(_assigned(statement))
-            return _Effect(names, names, _read(statement))
-
-
-def _effects(body: Iterable[ast.stmt]) -> _Effect:
-    some, sure, exposed = _NOTHING, _NOTHING, _NOTHING
-    for effect in map(_effect, body):
-        exposed |= effect.exposed - sure
-        some, sure = some | effect.some, sure | effect.sure
-    return _Effect(some, sure, exposed)
-
-
 @dataclass(slots=True)
 class _Separation:
-    """Renames in place; `again`: names assigned more than once, `taken`: names that no new one may be."""
+    """Renames in place; `again`: names assigned more than once, `taken`: names that no new one may be.  `leaves`: the
+    names in what was walked, which a walk costs more than all else."""
 
-    again: Names
     taken: set[str]
+    again: set[str] = field(default_factory=set)
     numbers: Counter[str] = field(default_factory=Counter)
+    leaves: dict[ast.AST, list[ast.Name]] = field(default_factory=dict)
 
     def block(self, body: Sequence[ast.stmt], after: Names) -> None:
         """`after`: names that are read once `body` is done."""
         for statement in reversed(body):
-            effect = _effect(statement)
+            effect = self._effect(statement)
             match statement:
-                case ast.For(body=inner):
-                    around = _effects(inner).exposed - frozenset(_assigned(statement))
-                    self._rename([statement], [statement.target, *inner], effect.some - around - after)
-                    self.block(inner, after | _effects(inner).exposed)
+                case ast.For(target=ast.Name(id=own), body=inner):
+                    around = self._effects(inner).exposed - {own}
+                    of_all = [*self._inside(statement.target), *self._of_all(inner)]
+                    self._rename(of_all, effect.some - around - after)
+                    self.block(inner, after | self._effects(inner).exposed)
                 case ast.If(body=inner, orelse=orelse):
                     for branch in (inner, orelse):
-                        own = _effects(branch)
-                        self._rename(branch, branch, own.some - own.exposed - after)
+                        within = self._effects(branch)
+                        self._rename(self._of_all(branch), within.some - within.exposed - after)
                         self.block(branch, after)
                 case _:
                     pass
-            after = (after - effect.sure) | _effect(statement).exposed
+            after = (after - effect.sure) | self._effect(statement).exposed
 
-    def _rename(self, scope: Sequence[ast.stmt], nodes: Sequence[ast.AST], names: Names) -> None:
+    def leaves_of(self, statement: ast.stmt) -> Iterator[ast.Name]:
+        """The names in a statement and in those inside."""
+        match statement:
+            case ast.For():
+                yield from self._inside(statement.target)
+                yield from self._inside(statement.iter)
+                yield from self._of_all(statement.body)
+            case ast.If():
+                yield from self._inside(statement.test)
+                yield from self._of_all([*statement.body, *statement.orelse])
+            case _:
+                yield from self._inside(statement)
+
+    def _of_all(self, body: Sequence[ast.stmt]) -> Iterator[ast.Name]:
+        for statement in body:
+            yield from self.leaves_of(statement)
+
+    def _inside(self, node: ast.AST) -> list[ast.Name]:
+        """The names in an expression, or in a statement without others inside."""
+        if node not in self.leaves:
+            self.leaves[node] = []
+            _leaves(node, self.leaves[node])
+        return self.leaves[node]
+
+    def _effect(self, statement: ast.stmt) -> _Effect:
+        match statement:
+            case ast.For(target=ast.Name(id=own), iter=count, body=body):
+                inner = self._effects(body)
+                exposed = _read(self._inside(count)) | (inner.exposed - {own})
+                return _Effect(inner.some | {own}, _NOTHING, exposed)
+            case ast.If(test=test, body=body, orelse=orelse):
+                one, other = self._effects(body), self._effects(orelse)
+                exposed = _read(self._inside(test)) | one.exposed | other.exposed
+                return _Effect(one.some | other.some, one.sure & other.sure, exposed)
+            case _:
+                leaves = self._inside(statement)
+                names = frozenset([leaf.id for leaf in leaves if isinstance(leaf.ctx, ast.Store)])
+                return _Effect(names, names, _read(leaves))
+
+    def _effects(self, body: Iterable[ast.stmt]) -> _Effect:
+        some, sure, exposed = _NOTHING, _NOTHING, _NOTHING
+        for effect in map(self._effect, body):
+            exposed |= effect.exposed - sure
+            some, sure = some | effect.some, sure | effect.sure
+        return _Effect(some, sure, exposed)
+
+    def _rename(self, leaves: Iterable[ast.Name], names: Names) -> None:
         """New names for those of `names` that are also assigned elsewhere."""
-        if not scope:
+        leaves = list(leaves)
+        if not leaves:
             return
         new = {name: self._fresh(name) for name in sorted(names & self.again)}
-        if not new:
-            return
-        for root in nodes:
-            for node in ast.walk(root):
-                if isinstance(node, ast.Name) and node.id in new:
-                    node.id = new[node.id]
+        for leaf in leaves if new else ():
+            leaf.id = new.get(leaf.id, leaf.id)
 
     def _fresh(self, name: str) -> str:
         while True:
@@ -140,5 +171,5 @@ class _Separation:
             self.numbers[name] += 1
             if found not in self.taken:
                 self.taken.add(found)
-                self.again |= {found}
+                self.again.add(found)
                 return found

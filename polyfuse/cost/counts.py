@@ -277,13 +277,18 @@ def reduces(scop: Scop, placed: Placed) -> bool:
     return placed.role == "compute" and isinstance(statement, Statement) and statement.is_reduction
 
 
+_NONE = frozenset[str]()
+
+
 def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     """The digits that a placed reduction sums over; none for other statements."""
+    if placed.role != "compute":
+        return _NONE
     statement = scop.statements[placed.value]
-    if not reduces(scop, placed) or not isinstance(statement, Statement):
-        return frozenset()
+    if not isinstance(statement, Statement) or not statement.is_reduction:
+        return _NONE
     entries = [e for d in statement.reduced if isinstance(e := placed.place[d], Affine)]
-    return frozenset(name[1:] for e in entries for name in e.steps() if name.startswith("$"))
+    return frozenset([name[1:] for e in entries for name in e.steps() if name.startswith("$")])
 
 
 def _mail_bytes(scop: Scop, schedule: KernelSchedule) -> int:

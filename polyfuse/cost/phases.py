@@ -185,6 +185,11 @@ def combining(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes
 
 def waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """What warps wait for each other in the trips of the loops of one block."""
+    what = "waiting", target.warp, target.processors, target.bandwidth, tuple(sizes.hints.items())
+    return schedule.figure(what, lambda: _waiting(scop, schedule, target, sizes))
+
+
+def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     seconds = 0.0
     for placed in schedule.placed:
         if not placed.path or not (along := summed_digits(scop, placed) | scanned_digits(scop, placed)):

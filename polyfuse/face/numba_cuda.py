@@ -59,8 +59,8 @@ class CudaKernel:
 
 @dataclass(frozen=True, slots=True)
 class CudaJob:
-    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`, `blocks` and
-    `registers`: keywords of `assembled`."""
+    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits` and `blocks`:
+    keywords of `assembled`."""
 
     source: str
     name: str
@@ -69,7 +69,6 @@ class CudaJob:
     target: Target
     waits: bool = False
     blocks: int = 0
-    registers: int = 0
     is_concurrent: bool = True
 
     @property
@@ -84,9 +83,7 @@ class CudaJob:
         """Assembled where there is an assembler, or a driver."""
         compiled = compile_kernel(self.source, self.name, self.parameters, **self.settings)
         with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
-            compiled = assembled(
-                compiled, self.target, waits=self.waits, blocks=self.blocks, registers=self.registers
-            )
+            compiled = assembled(compiled, self.target, waits=self.waits, blocks=self.blocks)
         return compiled
 
     def run(self) -> bytes:
@@ -108,8 +105,7 @@ def _job(launch: Launch, plan: Plan) -> CudaJob:
     if kernel.cluster > 1:
         return CudaJob(source, name, kernel.parameters, settings, plan.target)
     waits, blocks = combines_once(kernel), _sharing_blocks(launch, plan)
-    registers = max([v.registers for v in plan.kernels if v.launch is launch], default=0)  # fills have none
-    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks, registers)
+    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks)
 
 
 def _sharing_blocks(launch: Launch, plan: Plan) -> int:

@@ -36,12 +36,13 @@ class Passes:
         A loop that the place does not use but that lies outside one that it does stays: the value is computed again in
         each of its iterations, because the inner loop overwrites its registers.
         """
-        if not consumer or any(isinstance(entry, str) for entry in place):  # a gather runs where its consumer runs
+        if not consumer or str in map(type, place):  # a gather runs where its consumer runs
             return consumer
-        used = frozenset().union(*(e.names() for e in place if isinstance(e, Affine)))
-        finish = 1 if consumer and consumer[0][0] in self.meeting else 0
-        depth = max((k + 1 for k, (loop, _) in enumerate(consumer) if f"${loop}" in used), default=finish)
-        return consumer[:depth]
+        used = frozenset().union(*[e.names() for e in place if isinstance(e, Affine)])
+        depth = len(consumer)
+        while depth and f"${consumer[depth - 1][0]}" not in used:
+            depth -= 1
+        return consumer[: depth or (consumer[0][0] in self.meeting)]
 
     def summing(self, value: int, summed: frozenset[str]) -> Path:
         """The loops among the digits that a reduction sums over, in the passes in which it does."""

@@ -19,15 +19,18 @@ class Group:
     body: frozenset[int]
     roots: frozenset[int]
     loads: frozenset[int]
+    _statements: tuple[Statement, ...] = field(default=(), init=False, compare=False, repr=False)
 
     def statements(self) -> tuple[Statement, ...]:
         """The statements of the body in canonical order."""
-        found = []
-        for value in sorted(self.body):
-            statement = self.scop.statements[value]
-            assert isinstance(statement, Statement), f"{statement.name} cannot be part of a kernel"
-            found.append(statement)
-        return tuple(found)
+        if not self._statements:  # every strategy asks
+            found = []
+            for value in sorted(self.body):
+                statement = self.scop.statements[value]
+                assert isinstance(statement, Statement), f"{statement.name} cannot be part of a kernel"
+                found.append(statement)
+            object.__setattr__(self, "_statements", tuple(found))
+        return self._statements
 
 
 @dataclass(frozen=True, slots=True)

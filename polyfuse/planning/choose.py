@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain, count
+from operator import attrgetter
 
 from polyfuse.cost.counts import Cost
 from polyfuse.cost.prices import price, resident_blocks
@@ -233,13 +234,16 @@ def _different(proposals: Numbered) -> list[tuple[int, Proposal]]:
     """Without those that place everything like an earlier one, which wins ties: where sizes are small, different
     parameters often do."""
     found: list[tuple[int, Proposal]] = []
-    places: list[Proposal] = []
+    places: list[tuple[object, ...]] = []
     for number, proposal in proposals:
-        nameless = replace(proposal, strategy="", parameters=())
+        nameless = _PLACES(proposal)
         if nameless not in places:
             places.append(nameless)
             found.append((number, proposal))
     return found
+
+
+_PLACES = attrgetter(*[f.name for f in fields(Proposal) if f.name not in ("strategy", "parameters")])
 
 
 def _seconds(candidate: tuple[Proposal, Choice]) -> float:

@@ -221,16 +221,24 @@ class ProgramCosts:
                 found = self._choose(body, roots, loads, alike.number)
                 if found.cost is None or found.cost.picoseconds != alike.picoseconds:
                     found = None
-            found = self.choices[key] = found or self._choose(body, roots, loads)
+            found = self.choices[key] = found or self._first(body, roots, loads)
             if like is not None and alike is not None and alike.verdict is None and alike.number < 0:
                 self.judged[like] = self._judgement(found, roots, loads)
+        return found
+
+    def _first(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+        """The best schedule of a group, with all others at hand for where it is refuted."""
+        avoided = self.avoided.get((body, roots), frozenset())
+        self.further[body, roots] = self._choices(body, roots, loads, avoided=avoided)
+        found = next(self.further[body, roots])
+        self.work += found.work
         return found
 
     def avoid(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], refuted: Header) -> bool:
         """Go on to a schedule that was not refuted; whether there is one."""
         key = (body, roots)
         avoided = self.avoided[key] = self.avoided.get(key, frozenset()) | {refuted}
-        if key not in self.further:  # what was chosen before kept no others: prices of all are many
+        if key not in self.further:  # estimates keep no others: prices of all are many
             self.further[key] = self._choices(body, roots, loads)
         for choice in self.further[key]:
             self.work += choice.work

@@ -289,8 +289,9 @@ def mixed(*parts: tuple[Digit | None, int]) -> Affine:
     """``sum(weight * digit)`` over the parts that exist."""
     terms: dict[Atom, int] = {}
     for part, weight in parts:
-        if part is not None and not (part.extent.is_constant and part.count == 1):
-            terms[f"${part.name}"] = terms.get(f"${part.name}", 0) + weight
+        if part is not None and (part.extent.terms or part.extent.constant != 1):
+            name = f"${part.name}"
+            terms[name] = terms.get(name, 0) + weight
     return Affine.build(terms, 0)
 
 

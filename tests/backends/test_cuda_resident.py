@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -126,30 +125,6 @@ def test_as_many_blocks_as_spill_nothing_run_at_once() -> None:
     assert at_once(kernel, H200, 0, asked) is kernel
 
 
-def test_bounds_that_may_be_asked_for_are_assembled_beside_the_first_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The result is that of one assembly behind the other; what is begun is not begun again."""
-    from polyfuse.backends.numba_cuda import resident
-
-    plain = replace(compiled(column_sum, "f32[200000, 1024]"), cubin=None, resources=None, minimum_blocks=1)
-    plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
-    began, done = list[int](), threading.Event()
-
-    def stand_in(given: CompiledKernel) -> CompiledKernel:
-        began.append(given.minimum_blocks)
-        if given.minimum_blocks == 1:
-            assert done.wait(20)  # until another version was assembled, on a thread beside this one
-            return replace(given, resources=Resources(200, 0, 0))
-        done.set()
-        return Asked(given)(given.minimum_blocks)
-
-    monkeypatch.setattr(resident, "assemble", stand_in)
-    monkeypatch.setattr(resident, "_FREE", threading.BoundedSemaphore(2))
-    found = resident.assembled(plain, H200, waits=False, blocks=4, registers=255)
-    assert found.minimum_blocks == 2 and sorted(began) == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("waits", [False, True])
 def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One block of a small covariance for every processor was assembled for two and for three as well, in vain."""
@@ -164,24 +139,86 @@ def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypa
 
     monkeypatch.setattr(resident, "assemble", stand_in)
     for blocks in (1, 2):
-        resident.assembled(plain, H200, waits=waits, blocks=blocks, registers=128)
+        resident.assembled(plain, H200, waits=waits, blocks=blocks)
     assert began == [1, 1]
 
 
-@pytest.mark.parametrize(("registers", "bounds"), [(20, []), (64, []), (85, [4]), (128, [3, 4]), (255, [2, 3])])
-def test_bounds_begin_at_one_more_block_than_registers_probably_leave_room_for(
-    registers: int, bounds: list[int]
+@pytest.mark.parametrize(
+    ("needed", "began"),
+    [
+        (20, [1]),
+        (63, [1]),  # with 64 registers four blocks of 256 threads fit
+        (64, [4]),
+        (255, [4]),
+    ],
+)
+def test_a_bound_is_assembled_first_where_registers_will_probably_not_do(
+    needed: int, began: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Softmax of 16-bit rows is expected to take 85 registers and is asked for in four blocks; where half of
-    the threads of a processor are expected there, nothing is begun."""
     from polyfuse.backends.numba_cuda import resident
 
     plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=256, minimum_blocks=1, shared_bytes=0)
     plain = replace(plain, ptx=re.sub(r"^\.minnctapersm .*$", ".minnctapersm 1", plain.ptx, flags=re.MULTILINE))
-    assert resident._likely(plain, H200, True, 0, registers) == bounds
+    asked = list[int]()
+
+    def stand_in(given: CompiledKernel) -> CompiledKernel:
+        asked.append(given.minimum_blocks)
+        return replace(given, resources=Resources(64, 0, 0))
+
+    monkeypatch.setattr(resident, "assemble", stand_in)
+    monkeypatch.setattr(resident, "pressure", lambda ptx: needed)
+    resident.assembled(plain, H200, waits=False, blocks=4)
+    assert asked == began
 
 
-def test_a_bound_whose_thread_failed_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("registers", "found", "asked_for"),
+    [
+        ({4: (64, 0)}, 4, [4]),  # all that there are for four: as it likes the assembler takes no fewer
+        ({4: (63, 0)}, None, [4]),  # it may take as many by itself
+        ({4: (64, 8), 3: (80, 0)}, 3, [4, 3]),
+        ({4: (64, 8), 3: (79, 0)}, None, [4, 3]),
+        ({4: (64, 8), 3: (80, 8)}, None, [4, 3]),  # room for two is expected without a bound
+    ],
+)
+def test_a_version_that_takes_all_registers_of_its_blocks_is_the_only_one_assembled(
+    registers: dict[int, tuple[int, int]], found: int | None, asked_for: list[int]
+) -> None:
+    from polyfuse.backends.numba_cuda.resident import crowded
+
+    plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=256, shared_bytes=0)
+    asked = list[int]()
+
+    def bounded(blocks: int) -> CompiledKernel:
+        asked.append(blocks)
+        taken, spilled = registers[blocks]
+        return replace(plain, minimum_blocks=blocks, resources=Resources(taken, spilled, spilled))
+
+    made = crowded(plain, H200, 4, 2, bounded)
+    assert (made and made.minimum_blocks) == found and asked == asked_for
+
+
+def test_one_assembly_is_enough_for_a_covariance() -> None:
+    """Its sums need 87 registers, of which four blocks of 256 threads have 64."""
+    from polyfuse.backends.numba_cuda import resident
+
+    def covariance(x: Any, y: Any) -> Any:
+        return ((x - x.mean(axis=0)) * (y - y.mean(axis=0))).mean(axis=0)
+
+    began = list[int]()
+    assemble = resident.assemble
+
+    def counted(given: CompiledKernel) -> CompiledKernel:
+        began.append(given.minimum_blocks)
+        return assemble(given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resident, "assemble", counted)
+        kernel = compiled(covariance, "f32[30000, 3001]", "f32[30000, 3001]")
+    assert began == [kernel.minimum_blocks] == [4]
+
+
+def test_a_bound_that_is_refused_fails_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyfuse.backends.numba_cuda import resident
     from polyfuse.errors import CompileError
 
@@ -194,7 +231,7 @@ def test_a_bound_whose_thread_failed_fails_where_it_is_asked_for(monkeypatch: py
 
     monkeypatch.setattr(resident, "assemble", stand_in)
     with pytest.raises(CompileError, match="refused"):
-        resident.assembled(plain, H200, waits=False, blocks=4 + plain.minimum_blocks, registers=40)
+        resident.assembled(plain, H200, waits=False, blocks=4 + plain.minimum_blocks)
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,7 @@ def test_what_is_refuted_is_followed_by_the_next_best_and_nothing_is_priced_agai
         choice = costs.choice(*kernel)
         assert choice.schedule is not None and choice.cost is not None
         seconds.append(choice.cost.seconds)
+        counts.append(count)
         assert costs.avoid(*kernel, (choice.schedule.strategy, choice.schedule.parameters))
         counts.append(count)
     assert seconds == sorted(seconds)
