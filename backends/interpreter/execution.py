@@ -62,6 +62,7 @@ from polyfuse.kernel import (
     Leave,
     Let,
     Load,
+    Neighbours,
     Op,
     Reduce,
     Ref,
@@ -135,6 +136,8 @@ class Execution:
                 self._bind(name, self._value(value), active)
             case Load():
                 self._bind(op.name, self._load(op, active), active)
+            case Neighbours(loads):
+                yield from self._block(loads, active)
             case Take():
                 self._bind(op.name, self._take(op), active)
             case Store() | AtomicUpdate():

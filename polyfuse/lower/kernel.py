@@ -33,6 +33,7 @@ from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.masked import with_masked_values
 from polyfuse.lower.moves import index_sites
+from polyfuse.lower.neighbours import with_neighbours
 from polyfuse.lower.neutral import without_idle_masks
 from polyfuse.lower.open_ends import with_open_ends
 from polyfuse.lower.reductions import PEERS
@@ -81,6 +82,9 @@ def lower(
     body = without_repeated_indices(body)
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     body = with_loads_together(body)
+    if env.slots:
+        sizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
+        body = with_neighbours(body, env.slots[-1].name, sizes)
     grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))
     kernel = ir.Kernel(
         name=schedule.name,
