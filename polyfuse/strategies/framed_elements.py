@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from polyfuse.affine import ONE, Affine
+from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
@@ -24,6 +24,7 @@ from polyfuse.strategies.pointwise import BYTES_IN_FLIGHT, THREADS, anchors, exa
 from polyfuse.strategies.row_shape import framed_bucket
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 from polyfuse.strategies.whole import Whole, whole
+from polyfuse.strategies.windows import moved_axes
 
 MOST_THREADS, MOST_VECTORS, MOST_OF_WORDS = 512, 4, 6
 """Of a block that has a whole row, and vectors of one of its threads, of elements of less than a word and of words."""
@@ -46,9 +47,15 @@ def framed_elements(situation: Situation) -> Iterator[Proposal]:
         yield rows.in_parts()
         if (row := rows.whole()) is not None:
             yield row
+    moved = moved_axes(situation, inner)
     for lanes in LANES:
-        if (rows := _Rows.of(situation, axes, inner, lanes=lanes)) is not None and (few := rows.few()) is not None:
+        rows = _Rows.of(situation, axes, inner, lanes=lanes)
+        if rows is None or rows.beside is None:
+            continue
+        if (few := rows.few()) is not None:
             yield few
+        elif any(f"${rows.beside.name}" in rows.splits.get(axis.number, ZERO).names() for axis in moved):
+            yield rows.in_parts()  # rows that several rows read come to a processor once
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,8 @@ class _Rows:
     def in_parts(self) -> Proposal:
         """Each block has a part of a row, or of all along the classes that threads take whole."""
         situation, width, asked = self.situation, self.frame.width, self.situation.tiles
-        lanes = min(power_below(asked.get("threads", THREADS)), power_above(-(-situation.size(self.places) // width)))
+        most = power_below(asked.get("threads", THREADS)) if self.beside is None else self.beside.stride
+        lanes = min(most, power_above(-(-situation.size(self.places) // width)))
         of_thread = max(situation.long_itemsizes) * width * prod([o.count for o in self.columns])
         unroll = asked.get("unroll", max(1, BYTES_IN_FLIGHT // of_thread))
         return self._dealt(lanes, unroll, block("b0", self.places.ceildiv(unroll * lanes * width)), self.guards)
@@ -110,9 +118,10 @@ class _Rows:
         """A block has a row, in so many warps that few places are padding; None where it is too long for one."""
         situation, width, warp = self.situation, self.frame.width, self.situation.target.warp
         vectors = -(-situation.size(self.places) // width)
-        most = MOST_VECTORS if min(situation.long_itemsizes) < WORD else MOST_OF_WORDS
+        short = min(situation.long_itemsizes) < WORD
+        least, most = (warp, MOST_VECTORS) if short else (THREADS, MOST_OF_WORDS)
         ways = [(warp * -(-vectors // (warp * each)), each) for each in range(1, most + 1)]
-        fitting = [(lanes, each) for lanes, each in ways if lanes <= MOST_THREADS]
+        fitting = [(lanes, each) for lanes, each in ways if least <= lanes <= MOST_THREADS]
         pays = situation.is_busy and self._are_read_whole() and not self._are_in_order()
         if situation.tiles or not pays or not fitting or vectors <= THREADS:
             return None
@@ -120,12 +129,12 @@ class _Rows:
         return self._dealt(lanes, each, None, (*self.guards, *self._bucket(lanes, each)))
 
     def few(self) -> Proposal | None:
-        """A block has a few rows, a warp or two each; None where they are longer, or there is one."""
+        """A block has a few rows, a warp or two each; None where they are longer."""
         situation, width, ty = self.situation, self.frame.width, self.beside
         if ty is None or situation.tiles or not situation.is_busy:
             return None
         each = -(-situation.size(self.places) // (ty.stride * width))
-        if each > MOST_VECTORS or min(situation.long_itemsizes) < WORD:
+        if each > MOST_OF_WORDS or min(situation.long_itemsizes) < WORD:
             return None
         return self._dealt(ty.stride, each, None, (*self.guards, *self._bucket(ty.stride, each)))
 
