@@ -82,9 +82,6 @@ def lower(
     body = without_repeated_indices(body)
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     body = with_loads_together(body)
-    if env.slots:
-        sizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
-        body = with_neighbours(body, env.slots[-1].name, sizes)
     grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))
     kernel = ir.Kernel(
         name=schedule.name,
@@ -102,7 +99,11 @@ def lower(
         turns=TURNS if schedule.grid_scans else "",
         settled=settled(body, env.slots, env.context) if _is_whole(schedule) else (),
     )
-    kernel = in_cells(kernel, schedule.cells) if schedule.cells is not None else kernel
+    if schedule.cells is not None:
+        kernel = in_cells(kernel, schedule.cells)
+    elif env.slots:
+        itemsizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
+        kernel = replace(kernel, body=with_neighbours(kernel.body, env.slots[-1].name, itemsizes))
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
 

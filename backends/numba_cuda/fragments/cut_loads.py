@@ -41,7 +41,6 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     register_dtype,
 )
 from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
-from polyfuse.spans import vectors_across
 
 WORD = 4  # bytes
 
@@ -296,7 +295,7 @@ class _Across(_Load):
         base, some, found = b.gep(self.array, [first]), groups[0].some(b), []
         for group in groups[1:]:
             some = either(b, some, group.some(b))
-        for step in range(0, vectors_across(width, span) * width, width):
+        for step in range(0, 2 * width - 1 + span, width):
             begins = some
             if not groups[0].begins():  # rows of an array begin at its begin, where no vector is half inside
                 begins = both(b, some, b.icmp_signed(">=", first, ir.Constant(first.type, -constant - step)))
