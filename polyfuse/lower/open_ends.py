@@ -88,7 +88,8 @@ class _Open:
             case Ref(name):
                 return self.known.get(name, NONE)
             case Apply("where", (Inside(condition), value, other)):
-                return _beyond(self.of(value), condition) | self.of(other)
+                elsewhere = [-condition[0] - 1] if len(condition) == 1 else []
+                return _beyond(self.of(value), condition) | _beyond(self.of(other), elsewhere)
             case Apply(_, operands):
                 return NONE.union(*[self.of(operand) for operand in operands])
             case _:

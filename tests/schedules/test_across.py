@@ -143,18 +143,28 @@ def store(value, *where: Affine) -> ir.Store:
     return ir.Store("y", (ROW, V), value, where, None, 8, cut=True)
 
 
+OTHERWISE = Apply("where", (Inside((V - N,)), Const(1.0, f32), X), f32)  # where v < N it is x
 SUM = ir.Reduce(("s",), "sum", (INSIDE,), ("v",))
 UNSEEN = {
     "stored where it counts": (store(X, *WHERE),),
     "stored where less counts": (store(X, N - 2 - V, WHERE[1]),),
     "behind other values": (ir.Let("z", Apply("multiply", (X, X), f32)), store(Ref("z", f32), *WHERE)),
     "summed where it counts": (SUM, store(Ref("s", f32), *WHERE)),
+    "chosen where it counts": (ir.Let("z", OTHERWISE), store(Ref("z", f32), WHERE[1])),
     "combined in its row": (SUM, ir.Combine(("t",), "sum", (Ref("s", f32),), 31), store(Ref("t", f32), *WHERE)),
 }
 SEEN = {
     "stored where more counts": (store(X, N - V, WHERE[1]),),
     "stored in all elements": (store(X, WHERE[1]),),
     "stored in all rows": (store(X, WHERE[0]),),
+    "chosen where something else does not count": (
+        ir.Let("z", Apply("where", (Inside((V - N - 1,)), Const(1.0, f32), X), f32)),
+        store(Ref("z", f32), WHERE[1]),
+    ),
+    "chosen where two conditions do not hold": (
+        ir.Let("z", Apply("where", (Inside((V - N, V)), Const(1.0, f32), X), f32)),
+        store(Ref("z", f32), WHERE[1]),
+    ),
     "summed as it is": (ir.Reduce(("s",), "sum", (X,), ("v",)), store(Ref("s", f32), *WHERE)),
     "combined with other rows": (SUM, ir.Combine(("t",), "sum", (Ref("s", f32),), 127), store(Ref("t", f32), *WHERE)),
     "an index": (ir.Let("k", X), ir.Store("y", (Ref("k", f32),), Const(1.0, f32), WHERE)),

@@ -332,6 +332,8 @@ class _Part:
         read = both(b, self.wanted, holds)
         if is_known(read, True):
             return plain_load(b, where, self.address), ir.Constant(I1, 0)
+        if is_known(self.wanted, False):
+            return self.unread, ir.Constant(I1, 0)
         return masked_load(b, where, access, self.address, read, self.unread), both(b, self.wanted, negated(b, holds))
 
     def read_end(self, b: Builder, words: list[Value], ends: Value) -> Iterator[Value]:
