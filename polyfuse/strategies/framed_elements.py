@@ -175,4 +175,5 @@ class _Rows:
             kept_digits([*reversed(self.blocks), *first, tx, *([ty] if ty else []), u, *self.columns, v], True),
             anchors(self.situation, self.splits | {self.inner.number: place - self.frame.shift}),
             guards=guards,
+            border=b is not None and not self.frame.alone and min(self.situation.long_itemsizes) >= WORD,
         )

@@ -57,6 +57,11 @@ def loads(plan: Plan) -> list[Load]:
     return [op for op in flatten(plan.launches[0].kernel.body) if isinstance(op, Load)]
 
 
+def neighbours(plan: Plan) -> list[Neighbours]:
+    """Of the blocks inside of rows, and of the others."""
+    return [op for op in flatten(plan.launches[0].kernel.body) if isinstance(op, Neighbours)]
+
+
 def values(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     made = np.random.default_rng(seed).integers(-100, 100, shape)  # sums of these are exact
     return made.astype(pf.spec(f"{dtype}[]").dtype.numpy)
@@ -69,9 +74,19 @@ KINDS = {"f32": 4, "f64": 2, "i32": 4, "i64": 2, "f16": 8}
 def test_neighbours_are_one_operation(dtype: str) -> None:
     plan = in_parts(differences, f"{dtype}[N~8192, M~8190]")
     assert_legal(plan)
-    (both,) = [op for op in plan.launches[0].kernel.body if isinstance(op, Neighbours)]
-    assert both.steps == (0, 1) and all(op.across and op.vector == KINDS[dtype] for op in both.loads)
-    assert plan.source().count("load_neighbours(") == 1 and "load_across(" not in plan.source()
+    both = neighbours(plan)
+    assert len(both) == (1 if dtype == "f16" else 2) and all(op.steps == (0, 1) for op in both)
+    assert all(op.across and op.vector == KINDS[dtype] for op in loads(plan))
+    assert plan.source().count("load_neighbours(") == len(both) and "load_across(" not in plan.source()
+
+
+def test_blocks_inside_of_rows_ask_for_no_ends() -> None:
+    """Wherever a row begins in memory, less than a vector of places lie in front of it."""
+    plan = in_parts(differences, "f32[N~8192, M~8192]")
+    inside, others = neighbours(plan)
+    assert not any(op.where for op in inside.loads) and all(len(op.where) == 2 for op in others.loads)
+    assert "(0, 1), (0, 0), (4, 4)," in plan.source()
+    assert all(op.other is None for op in loads(plan))  # in either branch
 
 
 @pytest.mark.parametrize("dtype", KINDS)
@@ -93,13 +108,12 @@ def test_results_agree_however_short_rows_are(function: Callable[..., Any], dtyp
 def test_a_pair_apart_is_two_loads() -> None:
     """Of nine elements in between nothing is read twice."""
     plan = in_parts(far, "f32[N~8192, M~8196]")
-    assert [op.across for op in loads(plan)] == [True, True] and "load_neighbours" not in plan.source()
+    assert [op.across for op in loads(plan)] == [True] * 4 and "load_neighbours" not in plan.source()
 
 
 def test_three_in_a_row_are_made_of_three_vectors() -> None:
     plan = in_parts(three, "f32[N~8192, M~8193]")
-    (one,) = [op for op in plan.launches[0].kernel.body if isinstance(op, Neighbours)]
-    assert one.steps == (0, 1, 2) and vectors_across(4, 2) == 3
+    assert [op.steps for op in neighbours(plan)] == [(0, 1, 2)] * 2 and vectors_across(4, 2) == 3
     assert "(0, 1, 2)" in plan.source()
 
 
@@ -122,6 +136,8 @@ def test_rows_that_are_read_by_several_share_a_block() -> None:
     (kernel,) = plan.kernels
     assert dict(kernel.parameters)["frames"] == 1 and dict(kernel.parameters)["rows"] == 4
     assert_legal(plan)
+    inside, _ = neighbours(plan)  # each warp has a row of its own, which begins where it does
+    assert not any(op.where for op in inside.loads)
     for rows, length in ((3, 8), (9, 520), (3, 4)):
         x = values((rows, length), "f32")
         for found, exact in zip(run_plan(plan, [x]), gradient(x), strict=True):
