@@ -158,6 +158,12 @@ class _Rows:
         rows = [read for read in reads if len(scop.shape(read.source)) > len(self.blocks)]
         return all(entry == Affine.symbol(f"%{d}") for read in rows for d, entry in enumerate(read.index))
 
+    def _has_interiors(self) -> bool:
+        """Whether a body for the blocks inside of a row, or of a piece of one, is worth compiling.  Of 16-bit elements
+        it was not timed but where a row has pieces, of which others would be asked for everywhere."""
+        reads = [read for statement in self.situation.group.statements() for read in statement.reads]
+        return min(self.situation.long_itemsizes) >= WORD or any(read.where for read in reads)
+
     def _dealt(self, lanes: int, unroll: int, b: Digit | None, guards: tuple[AnyGuard, ...]) -> Proposal:
         width = self.frame.width
         tx, u, v = thread("tx", 1, lanes), slot("u", unroll), slot("v", width)
@@ -175,5 +181,5 @@ class _Rows:
             kept_digits([*reversed(self.blocks), *first, tx, *([ty] if ty else []), u, *self.columns, v], True),
             anchors(self.situation, self.splits | {self.inner.number: place - self.frame.shift}),
             guards=guards,
-            border=b is not None and not self.frame.alone and min(self.situation.long_itemsizes) >= WORD,
+            border=b is not None and not self.frame.alone and self._has_interiors(),
         )

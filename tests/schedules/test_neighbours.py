@@ -216,3 +216,30 @@ def test_vectors_are_read_together_where_they_are_fewer(
     begins: list[tuple[int, int]], width: int, groups: tuple[tuple[int, ...], ...]
 ) -> None:
     assert read_together(tuple(begins), width) == groups
+
+
+# ---------------------------------------------------------------------------------------------- pieces of long rows
+
+
+def joined(x: Any, y: Any, z: Any) -> Any:
+    return np.concatenate([x, y, z], axis=1)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_blocks_inside_of_a_piece_load_it_alone(dtype: str) -> None:
+    """Of two of them those that meet there, in rows of three."""
+    lengths = (3001, 2000, 3050)
+    specs = [pf.spec(f"{dtype}[N~8192, {length}]") for length in lengths]
+    plan = pf.jit(joined).plan(*specs, target="h200", tiles={"region": {"threads": 128}})
+    (kernel,) = plan.kernels
+    assert dict(kernel.parameters)["frames"] == 1 and len(kernel.grid) == 2
+    assert_legal(plan)
+    bodies, at = [], plan.launches[0].kernel.body[-1]
+    while isinstance(at, ir.If):
+        bodies.append(at.body)
+        (at,) = at.orelse if len(at.orelse) == 1 else (None,)
+    arrays = [{op.array for op in body if isinstance(op, Load)} for body in bodies]
+    assert len(arrays) == 3 and all(len(names) < 3 for names in arrays) and arrays.count({"z_in"}) == 1
+    x = [values((3, length), dtype, seed) for seed, length in enumerate(lengths)]
+    (found,) = run_plan(plan, x)
+    np.testing.assert_array_equal(found, joined(*x))
