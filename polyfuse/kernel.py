@@ -8,8 +8,8 @@ Grammar (``?`` optional, ``*`` many)::
 
     Kernel  = name, parameters*, grid*, threads, slots*, shared*, (body: Op* | Member*)
     Member  = Kernel in a range of blocks of the whole
-    Op      = Let | Load | Take | Store | Keep | Kept | Reduce | Contract | Combine | Exchange | Scan | Leave | Carry
-            | For | If | Barrier | Elect | AtomicUpdate | AsyncCopy | CommitCopies | WaitCopies
+    Op      = Let | Load | Neighbours | Take | Store | Keep | Kept | Reduce | Contract | Combine | Exchange | Scan
+            | Leave | Carry | For | If | Barrier | Elect | AtomicUpdate | AsyncCopy | CommitCopies | WaitCopies
     Expr    = Ref | Const | Index | Inside | Apply
     where   = Affine*   a conjunction, each >= 0, over digits and sizes
 
@@ -156,6 +156,21 @@ class Load:
     span: int = 1
     cut: bool = False
     across: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """`loads` of vectors of one array that begin anywhere, those of each a constant number of elements behind those of
+    the first: the aligned vectors that they lie in are read once for all of them."""
+
+    loads: tuple[Load, ...]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Elements from the first load to each."""
+        first = self.loads[0].index[-1]
+        lasts = [load.index[-1] for load in self.loads]
+        return tuple([(e - first).constant for e in lasts if isinstance(e, Affine) and isinstance(first, Affine)])
 
 
 def cuts_at_one_place(condition: Affine, slot: str) -> bool:
@@ -394,6 +409,7 @@ class WaitCopies:
 Op = Union[
     Let,
     Load,
+    Neighbours,
     Take,
     Store,
     Keep,

@@ -33,6 +33,7 @@ from polyfuse.kernel import (
     Leave,
     Let,
     Load,
+    Neighbours,
     Op,
     Reduce,
     Ref,
@@ -167,6 +168,8 @@ def _visit(body: Sequence[Op], types: dict[str, ValueType], kernel: Kernel) -> b
             case If(_, inner, orelse):
                 changed |= _visit(inner, types, kernel)
                 changed |= _visit(orelse, types, kernel)
+            case Neighbours(loads):
+                changed |= _visit(loads, types, kernel)
             case _:
                 pass
     return changed
@@ -216,7 +219,7 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
             return [(name, expression_type(value, types, kernel))]
         case Elect(name):
             return [(name, ValueType(dtypes.bool_))]
-        case Store() | Keep() | Leave() | AtomicUpdate() | Barrier() | For() | If():
+        case Store() | Keep() | Leave() | AtomicUpdate() | Barrier() | For() | If() | Neighbours():
             return []
         case AsyncCopy() | CommitCopies() | WaitCopies():
             return []
@@ -236,7 +239,7 @@ def bound_names(body: Sequence[Op]) -> list[str]:
             case Scan(name, total):
                 found.setdefault(name)
                 found.setdefault(total)
-            case For(_, _, inner):
+            case For(_, _, inner) | Neighbours(inner):
                 found.update(dict.fromkeys(bound_names(inner)))
             case If(_, inner, orelse):
                 found.update(dict.fromkeys(bound_names(inner) + bound_names(orelse)))

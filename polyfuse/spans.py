@@ -54,3 +54,30 @@ def spans(steps: tuple[Step, ...], width: int, first: int = 0) -> Spans | None:
     ]
     whole = all(sorted(at for at, _ in group) == list(range(width)) for group in groups.values())
     return Spans(frozenset(groups), frozenset(varying), whole)
+
+
+def vectors_across(width: int, span: int = 0) -> int:
+    """The aligned vectors of `width` elements in which a vector lies, and those that begin up to `span` further on."""
+    return -(-(2 * width - 1 + span) // width)
+
+
+@lru_cache(maxsize=10_000)
+def read_together(begins: tuple[tuple[int, int], ...], width: int) -> tuple[tuple[int, ...], ...]:
+    """Vectors of `width` elements by number, in groups of which the aligned vectors are read once, where that makes
+    them fewer.  `begins`: of each its first element but for what all have in common, and the aligned vectors that it
+    takes alone.
+
+    0, 1 and 2, of two vectors each: one group of three vectors; 0 and 8: two groups, of four in all.
+    """
+    found: list[list[int]] = []
+    taken = 0  # by the last group
+    for number in sorted(range(len(begins)), key=lambda k: begins[k]):
+        first, alone = begins[number]
+        together = vectors_across(width, first - begins[found[-1][0]][0]) if found else 0
+        if found and together < taken + alone:
+            found[-1].append(number)
+            taken = together
+        else:
+            found.append([number])
+            taken = alone
+    return tuple(tuple(group) for group in found)

@@ -62,6 +62,7 @@ from polyfuse.kernel import (
     Leave,
     Let,
     Load,
+    Neighbours,
     Op,
     Reduce,
     Ref,
@@ -135,6 +136,8 @@ class Execution:
                 self._bind(name, self._value(value), active)
             case Load():
                 self._bind(op.name, self._load(op, active), active)
+            case Neighbours(loads):
+                yield from self._block(loads, active)
             case Take():
                 self._bind(op.name, self._take(op), active)
             case Store() | AtomicUpdate():
@@ -389,9 +392,11 @@ class Execution:
         """Where ``condition >= 0``; what is known of it, and of others that differ by a number, is so."""
         value = self._affine(condition)
         for known in self.kernel.settled if self.checks else ():
-            if known.condition.terms == condition.terms:
+            same, opposite = (known.condition.terms == c.terms for c in (condition, -condition))
+            if same or opposite:
                 places = self.digits[f"${known.slot}"]
-                wrong = value + (known.condition.constant - condition.constant) < 0
+                beyond = known.condition.constant - condition.constant if same else known.condition.constant
+                wrong = value + beyond < 0 if same else beyond - (value - condition.constant) < 0
                 wrong = wrong & (known.first <= places) & (places < known.stop)
                 if wrong.any():
                     sentence = f"{known.condition} >= 0 is known to hold and does not"

@@ -26,6 +26,7 @@ from polyfuse.kernel import (
     Kernel,
     Load,
     Member,
+    Neighbours,
     Op,
     SizeParameter,
     Store,
@@ -90,7 +91,7 @@ def operations(body: Sequence[Op]) -> Iterator[Op]:
     for op in body:
         yield op
         match op:
-            case For(_, _, inner):
+            case For(_, _, inner) | Neighbours(inner):
                 yield from operations(inner)
             case If(_, inner, orelse):
                 yield from operations(inner)

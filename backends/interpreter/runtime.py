@@ -70,8 +70,8 @@ class Runtime:
         own = (
             "thread block in_turn leave slots load store atomic advance shared full take constant cast bitcast scalar "
             "contract barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
-            "inside index64 evict_last copy_async commit_copies wait_copies load_across load_cut store_cut where_cut "
-            "at_least at_most"
+            "inside index64 evict_last copy_async commit_copies wait_copies load_across load_cut load_neighbours "
+            "store_cut where_cut at_least at_most"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}
@@ -235,6 +235,19 @@ class Runtime:
 
     def load_across(self, pointer: Pointer, offset: Operand, tile: Tile, *bounds: Any, **options: Any) -> Fragment:
         return self.load_cut(pointer, offset, replace(tile, vector=1), *bounds, **options)
+
+    def load_neighbours(
+        self,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        steps: Sequence[int],
+        lows: Sequence[Operand],
+        highs: Sequence[Operand],
+        **options: Any,
+    ) -> tuple[Fragment, ...]:
+        ends = zip(steps, lows, highs, strict=True)
+        return tuple([self.load_across(pointer, offset + step, tile, low, high, **options) for step, low, high in ends])
 
     def store_cut(
         self,

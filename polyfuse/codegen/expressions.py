@@ -90,7 +90,9 @@ class Expressions:
         rest = [w for w in where if slot not in w.names()]
         known = self.indices.with_settled
         lows = [known(self._end(-w, slot, 0), w, "at_most", 0) for w in low]
+        lows = [known(end, -w - 1, "at_least", extent) for end, w in zip(lows, low, strict=True)]
         highs = [known(self._end(w, slot, 1), w, "at_least", extent, w - extent if across else None) for w in high]
+        highs = [known(end, -w - 1, "at_most", 0) for end, w in zip(highs, high, strict=True)]
         if across:
             highs = [known(end, w - extent, "at_least", 2 * extent) for end, w in zip(highs, high, strict=True)]
         loops = frozenset().union(*(self.indices.loops(w) for w in (*low, *high)))

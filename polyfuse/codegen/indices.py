@@ -113,6 +113,7 @@ class Indices:
     def _named_condition(self, affine: Affine) -> Node:
         """A condition that gets a line of its own where several conjunctions hold it: ``rows = row + v < M``."""
         node = self.with_settled(self.condition(affine), affine, "at_least", True)
+        node = self.with_settled(node, -affine - 1, "at_most", False)
         named = {base.wanted for base in _hoists(node)} & {"plane", "row", "col"}
         return Hoist(node, f"{named.pop()}s" if len(named) == 1 else "mask", self.loops(affine))
 

@@ -58,6 +58,7 @@ from polyfuse.kernel import (
     Leave,
     Let,
     Load,
+    Neighbours,
     Op,
     Reduce,
     ScalarParameter,
@@ -198,6 +199,8 @@ class _Printer:
                 return self._assign((name,), self.expressions.shaped(value, self.types[name]))
             case Load():
                 return self._load(op)
+            case Neighbours():
+                return self._neighbours(op)
             case Take():
                 return self._assign((op.name,), self._take(op))
             case Store(array, index, value, where, mask, vector, span, cut):
@@ -270,6 +273,24 @@ class _Printer:
         function = "load_across" if op.across else "load_cut"
         call = self._call(function, op.array, access, None, keywords, cut=op.where, across=op.across)
         return self._assign((op.name,), call)
+
+    def _neighbours(self, op: Neighbours) -> Statement:
+        """One offset, how far on each begins, and the bounds of each."""
+        load = op.loads[0]
+        access = self.linearizer.access(load.array, load.index, load.where, None, load.vector)
+        cuts = [self.expressions.cut(part.where, across=True) for part in op.loads]
+        ends = [Items(tuple(nodes)) for nodes in ([c.low for c in cuts], [c.high for c in cuts])]
+        arguments = (Name(self.names[load.array]), access.offset, Name(self.tiles.name(access.layout)))
+        steps = Items(tuple([Literal(step) for step in op.steps]))
+        keywords: tuple[tuple[str, Node], ...] = (*cuts[0].keywords, ("end", self.linearizer.end(load.array)))
+        if access.sizes:
+            keywords = (*keywords, ("sizes", Items(access.sizes)))
+        if load.other is None:
+            keywords = (*keywords, ("other", Literal(None)))
+        elif load.other.value != 0:
+            keywords = (*keywords, ("other", literal(load.other.value, load.other.dtype)))
+        call = Call("load_neighbours", (*arguments, steps, *ends), keywords)
+        return self._assign([part.name for part in op.loads], call)
 
     def _copy(self, op: AsyncCopy) -> Call:
         """The cells, as ``buffer, offset, tile``, then what is copied into them, as a load."""

@@ -18,6 +18,7 @@ from polyfuse.kernel import (
     If,
     Kernel,
     Load,
+    Neighbours,
     Op,
     SizeParameter,
     Store,
@@ -146,7 +147,7 @@ def _accesses(body: Sequence[Op]) -> Iterator[Load | Store | AtomicUpdate | Asyn
         match op:
             case Load() | Store() | AtomicUpdate() | AsyncCopy():
                 yield op
-            case For(_, _, inner):
+            case For(_, _, inner) | Neighbours(inner):
                 yield from _accesses(inner)
             case If(_, inner, orelse):
                 yield from _accesses(inner)

@@ -20,14 +20,15 @@ from polyfuse.banks import turns, words
 from polyfuse.cost.counts import Sizes
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
 from polyfuse.scop import Scop
-from polyfuse.spans import Step, spans
+from polyfuse.spans import Step, read_together, spans, vectors_across
 from polyfuse.target import Target
 from polyfuse.unravelled import Unravelled
 
-LINE = 128  # bytes
-CUT, ACROSS = 0.75, 40
+LINE, VECTOR, HALF = 128, 16, 2  # bytes
+CUT, ACROSS, WORDS_ACROSS = 0.75, 40, 25
 """Instructions beside each element of a vector that the ends of rows cut, and beside each vector that begins anywhere
-and is made of two."""
+and is made of two: of 16-bit elements, and of words, which nothing has to shift: by ptxas a warp issues 32 for each
+pair of neighbours that are made of the same two vectors."""
 HELD_ACROSS = 1.65
 """The same beside each element of such a vector in rows that a block has whole, where it is known which vectors end: by
 ptxas a vector of eight halves is two loads, four shifts and eight instructions that widen."""
@@ -56,7 +57,7 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
     warps = ceil(schedule.threads / target.warp)
     taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
     walks: set[tuple[Affine, Affine]] = set()
-    several = _of_neighbours(scop, schedule, sizes)
+    several, shares = _of_neighbours(scop, schedule, sizes), _read_once(scop, schedule, sizes)
     for move in schedule.placed:
         if move.role in ("load", "store", "get", "put"):
             value, component = move.value, move.component
@@ -74,8 +75,9 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
                 else:
                     known[alike] = _lines(scop, schedule, target, move, sizes, wide)
             waits = move.role == "load" and wide is None and (value, component, move.path) in several
-            lines += (NEIGHBOURS if waits else 1.0) * known[alike][0]
-            issued += known[alike][1]
+            share = shares.get(move.name, 1.0)
+            lines += (NEIGHBOURS if waits else share) * known[alike][0]
+            issued += share * known[alike][1]
             walked = {(e.flat, e.extent) for e in move.place if isinstance(e, Unravelled)}
             issued += _accesses(schedule, move, sizes) * warps * _of_walks(schedule, len(walked - walks))
             walks |= walked
@@ -217,7 +219,8 @@ def _lines(
         per_warp *= NARROW
     issued = accesses * _inside(scop, move, sizes)
     parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
-    beyond = ACROSS if parts & last.remainders()[0].names() else HELD_ACROSS * most
+    asked = ACROSS if itemsize < WORD else WORDS_ACROSS
+    beyond = asked if parts & last.remainders()[0].names() else HELD_ACROSS * most
     further = beyond if across else CUT * most if most > 1 and in_frame(last) else 0
     return (2 if across else 1) * per_warp * issued, issued * (1 + further)
 
@@ -256,16 +259,41 @@ def begins_anywhere(scop: Scop, schedule: KernelSchedule, move: Placed, sizes: S
     return _vector(scop, schedule, move, last, sizes)[1] == 1 and is_across(schedule, move, last, itemsize)
 
 
+def _read_once(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, float]:
+    """Of vectors that begin a few elements apart, some anywhere, the share that is left of the aligned ones that they
+    are made of where those are read once (`polyfuse.lower.neighbours`)."""
+    alike: dict[Hashable, list[tuple[str, int, int]]] = defaultdict(list)
+    if "frames" not in dict(schedule.parameters):
+        return {}
+    width = schedule.of_kind("slot")[-1].count
+    for move in schedule.placed:
+        if move.role != "load" or not move.place or not all(isinstance(e, Affine) for e in move.place):
+            continue
+        last, short = move.place[-1], scop.dtype(move.value, move.component).itemsize < HALF
+        assert isinstance(last, Affine)
+        across = begins_anywhere(scop, schedule, move, sizes)
+        if not short and (across or in_frame(last) and _vector(scop, schedule, move, last, sizes)[1] == width):
+            key = move.value, move.component, move.path, move.place[:-1], last.terms
+            alike[key].append((move.name, last.constant, vectors_across(width) if across else 1))
+    shares: dict[str, float] = {}
+    for loads in alike.values():
+        for group in read_together(tuple([(first, alone) for _, first, alone in loads]), width):
+            first, span = loads[group[0]][1], loads[group[-1]][1]
+            if len(group) > 1:
+                share = vectors_across(width, span - first) / sum([loads[k][2] for k in group])
+                shares |= {loads[k][0]: share for k in group}
+    return shares
+
+
 def is_across(schedule: KernelSchedule, move: Placed, last: Affine, itemsize: int) -> bool:
-    """Whether a load of less than words takes the innermost slots as vectors that begin anywhere, in frames of another
-    array."""
+    """Whether a load takes the innermost slots as vectors that begin anywhere, in frames of another array."""
     slots = schedule.of_kind("slot")
     if move.role != "load" or not in_frame(last) or not slots or not all(isinstance(e, Affine) for e in move.place):
         return False
     name, count = f"${slots[-1].name}", slots[-1].count
     held = [a for a, _ in last.terms if not isinstance(a, str) and name in a.numerator.names()]
     alone = not held and not any(name in e.names() for e in move.place[:-1] if isinstance(e, Affine))
-    fits = itemsize < WORD and count * itemsize >= 2 * WORD and count & (count - 1) == 0
+    fits = 2 * WORD <= count * itemsize <= VECTOR and count & (count - 1) == 0
     return alone and last.coefficient(name) == 1 and fits
 
 

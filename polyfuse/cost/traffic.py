@@ -297,7 +297,11 @@ def block_bytes(
 
 
 def _along(entry: PlaceEntry) -> PlaceEntry:
-    """Of a flat walk where it goes along a row; it goes from row to row seldom."""
+    """Of a flat walk where it goes along a row; it goes from row to row seldom.  Of a frame the places of a row, less
+    than a vector of which lie in front of it."""
+    if isinstance(entry, Affine):
+        walked, rests = entry.remainders()
+        return walked if rests and all(times == -1 for _, times in rests) else entry
     if not isinstance(entry, Unravelled):
         return entry
     return entry.flat if entry.in_row else ZERO

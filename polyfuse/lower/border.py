@@ -77,8 +77,15 @@ class _Ends:
 
 
 def _ends(condition: Affine, inner: Mapping[str, Digit]) -> _Ends | None:
-    """None where it depends on a loop of symbolic length, or divides a digit of the block's inside."""
+    """None where it depends on a loop of symbolic length, or divides a digit of the block's inside, but for remainders
+    of it, as those by which rows in frames begin: they may be any."""
     least = most = condition
+    for divided, times in condition.remainders()[1]:
+        if divided.numerator.names() & inner.keys():
+            rest = (divided.numerator - Affine(((divided, divided.denominator),))) * times
+            beyond = (divided.denominator - 1) * times
+            least, most = least - rest + min(beyond, 0), most - rest + max(beyond, 0)
+    condition = least
     for atom, factor in condition.terms:
         if not isinstance(atom, str):
             if atom.numerator.names() & inner.keys():

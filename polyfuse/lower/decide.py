@@ -46,7 +46,9 @@ class _Decision:
             case ir.Let() | ir.Scan() | ir.Leave() | ir.Carry() | ir.Keep():
                 return replace(op, value=self.term(op.value))
             case ir.Load():
-                return replace(op, where=self.where(op.where), mask=self.mask(op.mask))
+                return self.load(op)
+            case ir.Neighbours():
+                return ir.Neighbours(tuple(map(self.load, op.loads)))
             case ir.Store() | ir.AtomicUpdate():
                 return replace(op, value=self.term(op.value), where=self.where(op.where), mask=self.mask(op.mask))
             case ir.Reduce() | ir.Combine() | ir.Exchange():
@@ -63,6 +65,9 @@ class _Decision:
                 return replace(op, where=self.where(op.where))
             case ir.Take() | ir.Kept() | ir.Elect() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
                 return op
+
+    def load(self, op: ir.Load) -> ir.Load:
+        return replace(op, where=self.where(op.where), mask=self.mask(op.mask))
 
     def where(self, conditions: tuple[Affine, ...]) -> tuple[Affine, ...]:
         outcomes = [(c, self.outcome(c)) for c in conditions]

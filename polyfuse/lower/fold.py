@@ -47,6 +47,8 @@ def _operation(op: ir.Op) -> tuple[ir.Op, ...]:
             return (replace(op, mask=_mask(op.mask)),)
         case ir.Take() | ir.Kept() | ir.Elect() | ir.Barrier() | ir.AsyncCopy() | ir.CommitCopies() | ir.WaitCopies():
             return (op,)
+        case ir.Neighbours():  # their loads have no masks
+            return (op,)
 
 
 def _mask(mask: Expr | None) -> Expr | None:

@@ -47,7 +47,7 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
             yield from (value, line, number, count)
         case ir.AsyncCopy(into=into, index=index, where=where):
             yield from (*into, *index, *where)
-        case ir.Kept() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
+        case ir.Kept() | ir.Neighbours() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():
             return
 
 
@@ -76,6 +76,8 @@ def flatten(ops: Sequence[ir.Op]) -> Iterator[ir.Op]:
             case ir.If(body=body, orelse=orelse):
                 yield from flatten(body)
                 yield from flatten(orelse)
+            case ir.Neighbours(loads=loads):
+                yield from loads
             case _:
                 pass
 

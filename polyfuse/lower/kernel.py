@@ -33,6 +33,7 @@ from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.masked import with_masked_values
 from polyfuse.lower.moves import index_sites
+from polyfuse.lower.neighbours import with_neighbours
 from polyfuse.lower.neutral import without_idle_masks
 from polyfuse.lower.open_ends import with_open_ends
 from polyfuse.lower.reductions import PEERS
@@ -98,7 +99,11 @@ def lower(
         turns=TURNS if schedule.grid_scans else "",
         settled=settled(body, env.slots, env.context) if _is_whole(schedule) else (),
     )
-    kernel = in_cells(kernel, schedule.cells) if schedule.cells is not None else kernel
+    if schedule.cells is not None:
+        kernel = in_cells(kernel, schedule.cells)
+    elif env.slots:
+        itemsizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
+        kernel = replace(kernel, body=with_neighbours(kernel.body, env.slots[-1].name, itemsizes))
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
 

@@ -153,7 +153,7 @@ def width_across(
     slot, plain = vector_slot(place, env.slots), use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES
     if slot is None or slot is not env.slots[-1] or not (plain and is_framed(place)):
         return 1
-    fits = use.dtype.itemsize < WORD and slot.count * use.dtype.itemsize >= 2 * WORD
+    fits = 2 * WORD <= slot.count * use.dtype.itemsize <= VECTOR_BYTES
     return slot.count if fits and _may_be_cut(env, place, where) else 1
 
 

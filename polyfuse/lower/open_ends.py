@@ -25,8 +25,13 @@ NONE: Conditions = frozenset()
 def with_open_ends(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[ir.Op, ...]:
     """The body whose cut loads of floats get anything where their conditions do not hold and only what is dropped again
     depends on it.  (A number that is no index harms nobody.)  `threads`: the digits of the thread index."""
+    last = body[-1] if body else None
+    if isinstance(last, ir.If):  # nothing behind reads what a branch binds, which the other one may bind as well
+        branches = [with_open_ends(part, threads) for part in (last.body, last.orelse)]
+        body = (*body[:-1], replace(last, body=branches[0], orelse=branches[1]))
     every = list(flatten(body))
-    cut = [op for op in every if isinstance(op, ir.Load) and (op.cut or op.across)]
+    outside = every if not isinstance(last, ir.If) else list(flatten(body[:-1]))
+    cut = [op for op in outside if isinstance(op, ir.Load) and (op.cut or op.across)]
     floats = [op for op in cut if op.other is not None and op.other.dtype.is_float]
     unseen = {id(op) for op in floats if not is_seen(every, {op.name: frozenset(op.where)}, threads)}
     return _replaced(body, unseen) if unseen else body
@@ -88,7 +93,8 @@ class _Open:
             case Ref(name):
                 return self.known.get(name, NONE)
             case Apply("where", (Inside(condition), value, other)):
-                return _beyond(self.of(value), condition) | self.of(other)
+                elsewhere = [-condition[0] - 1] if len(condition) == 1 else []
+                return _beyond(self.of(value), condition) | _beyond(self.of(other), elsewhere)
             case Apply(_, operands):
                 return NONE.union(*[self.of(operand) for operand in operands])
             case _:

@@ -73,12 +73,17 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
     def where(conditions: tuple[Affine, ...]) -> tuple[Affine, ...]:
         return tuple(c.substitute(values) for c in conditions)
 
+    def load(op: ir.Load) -> ir.Load:
+        mask = None if op.mask is None else term(op.mask)
+        return replace(op, index=index(op.index), where=where(op.where), mask=mask)
+
     match op:
         case ir.Let() | ir.Scan() | ir.Keep():
             return replace(op, value=term(op.value))
         case ir.Load():
-            mask = None if op.mask is None else term(op.mask)
-            return replace(op, index=index(op.index), where=where(op.where), mask=mask)
+            return load(op)
+        case ir.Neighbours():
+            return ir.Neighbours(tuple(map(load, op.loads)))
         case ir.Store() | ir.AtomicUpdate():
             mask = None if op.mask is None else term(op.mask)
             return replace(op, index=index(op.index), value=term(op.value), where=where(op.where), mask=mask)

@@ -1,10 +1,11 @@
-"""Conditions that hold at some places of a slot wherever a kernel runs: nothing has to ask for them there.
+"""Conditions that hold, or do not, at some places of a slot wherever a kernel runs: nothing has to ask for them there.
 
     rows of 2056 to 3065 halves, three vectors a lane:      j = 1024*c + 8*t + v - s,  t < 128,  s < 8
     j >= 0          can fail at c = 0 alone
     n - 1 - j >= 0  can fail at c = 2 alone
 
-Only the ends of a row are masked then.  How long rows are at least is a guard of the plan.
+Only the ends of a row are masked then.  How long rows are at least is a guard of the plan.  Of rows of 300, 500 and 701
+halves that are joined, dealt alike, the first piece has nothing at c > 0: nothing of it is loaded there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ def settled(ops: Sequence[ir.Op], slots: Sequence[Digit], context: Context) -> t
     further = dict.fromkeys(_further(ops, slots))
     cut = {w for op in flatten(ops) if isinstance(op, ir.Load | ir.Store) and op.vector > 1 for w in op.where}
     conditions = dict.fromkeys((*masks(ops), *further))
-    found = [_settled(w, slots[:-1] if w in cut or w in further else slots, context) for w in conditions]
+    found: list[ir.Settled | None] = []
+    for w in conditions:
+        moving = slots[:-1] if w in cut or w in further else slots
+        found.append(_settled(w, moving, context))
+        if w not in further and -w - 1 not in conditions:
+            found.append(_settled(-w - 1, moving, context))
     return tuple([one for one in found if one is not None])
 
 

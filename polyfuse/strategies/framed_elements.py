@@ -3,6 +3,7 @@
 
     parts of a row      j = U*T*V*b0 + T*V*u + V*t + v - (rest*i mod V)
     a whole row         j =            T*V*u + V*t + v - (rest*i mod V)       T: any number of warps
+    a few rows          j =            L*V*u + V*x + v - (rest*i mod V)       i = R*b1 + y,  L: one warp or two
 
 A block that has a whole row knows which of its vectors the ends may cut: what asks is most of what 16-bit rows issue.
 """
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from polyfuse.affine import ONE, Affine
+from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
@@ -23,9 +24,12 @@ from polyfuse.strategies.pointwise import BYTES_IN_FLIGHT, THREADS, anchors, exa
 from polyfuse.strategies.row_shape import framed_bucket
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 from polyfuse.strategies.whole import Whole, whole
+from polyfuse.strategies.windows import moved_axes
 
-MOST_THREADS, MOST_VECTORS = 512, 4
-"""Of a block that has a whole row, and vectors of one of its threads."""
+MOST_THREADS, MOST_VECTORS, MOST_OF_WORDS = 512, 4, 6
+"""Of a block that has a whole row, and vectors of one of its threads, of elements of less than a word and of words."""
+LANES = (32, 64)
+"""Of rows that are too short for a block: all of a warp are moved alike."""
 
 
 def framed_elements(situation: Situation) -> Iterator[Proposal]:
@@ -43,11 +47,21 @@ def framed_elements(situation: Situation) -> Iterator[Proposal]:
         yield rows.in_parts()
         if (row := rows.whole()) is not None:
             yield row
+    moved = moved_axes(situation, inner)
+    for lanes in LANES:
+        rows = _Rows.of(situation, axes, inner, lanes=lanes)
+        if rows is None or rows.beside is None:
+            continue
+        if (few := rows.few()) is not None:
+            yield few
+        elif any(f"${rows.beside.name}" in rows.splits.get(axis.number, ZERO).names() for axis in moved):
+            yield rows.in_parts()  # rows that several rows read come to a processor once
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows along `inner` in frames.  A thread has `columns` whole; other classes have blocks of their own."""
+    """Rows along `inner` in frames.  A thread has `columns` whole; other classes have blocks of their own, but for
+    `beside`, which is dealt to threads as well: the rows of a block."""
 
     situation: Situation
     inner: AxisClass
@@ -56,23 +70,35 @@ class _Rows:
     columns: tuple[Digit, ...]
     splits: dict[int, Affine]
     guards: tuple[AnyGuard, ...]
+    beside: Digit | None = None
 
     @staticmethod
     def of(
-        situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, taken: Whole | None = None
+        situation: Situation,
+        axes: tuple[AxisClass, ...],
+        inner: AxisClass,
+        taken: Whole | None = None,
+        lanes: int = THREADS,
     ) -> _Rows | None:
+        """`lanes`: of a row; the threads of a block that are more have other rows."""
         whole_axes = taken.axes if taken is not None else ()
         others = situation.nearest(a for a in axes if a is not inner and a not in whole_axes)
-        digits = [block(f"b{k}", axis.extent) for k, axis in enumerate(others, 1)]
+        rows = THREADS // lanes if others else 1
+        ty = thread("ty", lanes, rows)
+        steps = [rows if k == 0 else 1 for k in range(len(others))]
+        digits = [block(f"b{k + 1}", axis.extent.ceildiv(steps[k])) for k, axis in enumerate(others)]
         columns = [slot(f"o{k}" if k else "o", a.size(situation.hints)) for k, a in enumerate(whole_axes)]
         splits = {axis.number: mixed((b, 1)) for axis, b in zip(others, digits, strict=True)}
+        if rows > 1:
+            splits[others[0].number] = mixed((digits[0], rows), (ty, 1))
         splits |= {axis.number: mixed((o, 1)) for axis, o in zip(whole_axes, columns, strict=True)}
         found = frame(situation, inner, splits, enough=VECTOR if situation.has_much else WORD)
         if found is None or any(f"${o.name}" in found.shift.names() for o in columns):
             return None
         exact = [exactly(axis.extent, o.count) for axis, o in zip(whole_axes, columns, strict=True)]
         guards = (*found.guards, *[guard for guards in exact for guard in guards])
-        return _Rows(situation, inner, found, tuple(digits), tuple(columns), splits, tuple(dict.fromkeys(guards)))
+        several, guards = ty if rows > 1 else None, tuple(dict.fromkeys(guards))
+        return _Rows(situation, inner, found, tuple(digits), tuple(columns), splits, guards, several)
 
     @property
     def places(self) -> Affine:
@@ -82,7 +108,8 @@ class _Rows:
     def in_parts(self) -> Proposal:
         """Each block has a part of a row, or of all along the classes that threads take whole."""
         situation, width, asked = self.situation, self.frame.width, self.situation.tiles
-        lanes = min(power_below(asked.get("threads", THREADS)), power_above(-(-situation.size(self.places) // width)))
+        most = power_below(asked.get("threads", THREADS)) if self.beside is None else self.beside.stride
+        lanes = min(most, power_above(-(-situation.size(self.places) // width)))
         of_thread = max(situation.long_itemsizes) * width * prod([o.count for o in self.columns])
         unroll = asked.get("unroll", max(1, BYTES_IN_FLIGHT // of_thread))
         return self._dealt(lanes, unroll, block("b0", self.places.ceildiv(unroll * lanes * width)), self.guards)
@@ -91,16 +118,30 @@ class _Rows:
         """A block has a row, in so many warps that few places are padding; None where it is too long for one."""
         situation, width, warp = self.situation, self.frame.width, self.situation.target.warp
         vectors = -(-situation.size(self.places) // width)
-        ways = [(warp * -(-vectors // (warp * each)), each) for each in range(1, MOST_VECTORS + 1)]
-        fitting = [(lanes, each) for lanes, each in ways if lanes <= MOST_THREADS]
         short = min(situation.long_itemsizes) < WORD
-        pays = situation.is_busy and short and self._are_read_whole() and not self._are_in_order()
+        least, most = (warp, MOST_VECTORS) if short else (THREADS, MOST_OF_WORDS)
+        ways = [(warp * -(-vectors // (warp * each)), each) for each in range(1, most + 1)]
+        fitting = [(lanes, each) for lanes, each in ways if least <= lanes <= MOST_THREADS]
+        pays = situation.is_busy and self._are_read_whole() and not self._are_in_order()
         if situation.tiles or not pays or not fitting or vectors <= THREADS:
             return None
         lanes, each = min(fitting, key=lambda way: (way[0] * way[1], -way[1]))
-        longest = each * lanes * width
-        bucket = framed_bucket(self.places, situation.size(self.places), width, longest - lanes * width, longest)
-        return self._dealt(lanes, each, None, (*self.guards, *bucket))
+        return self._dealt(lanes, each, None, (*self.guards, *self._bucket(lanes, each)))
+
+    def few(self) -> Proposal | None:
+        """A block has a few rows, a warp or two each; None where they are longer."""
+        situation, width, ty = self.situation, self.frame.width, self.beside
+        if ty is None or situation.tiles or not situation.is_busy:
+            return None
+        each = -(-situation.size(self.places) // (ty.stride * width))
+        if each > MOST_OF_WORDS or min(situation.long_itemsizes) < WORD:
+            return None
+        return self._dealt(ty.stride, each, None, (*self.guards, *self._bucket(ty.stride, each)))
+
+    def _bucket(self, lanes: int, each: int) -> tuple[AnyGuard, ...]:
+        """The guards of the rows for which so many vectors of so many lanes are enough, and one fewer is not."""
+        span, size = lanes * self.frame.width, self.situation.size(self.places)
+        return framed_bucket(self.places, size, self.frame.width, (each - 1) * span, each * span)
 
     def _are_read_whole(self) -> bool:
         """Whether rows of all arrays are about as long: the ends of parts of a row may lie anywhere in it."""
@@ -117,19 +158,28 @@ class _Rows:
         rows = [read for read in reads if len(scop.shape(read.source)) > len(self.blocks)]
         return all(entry == Affine.symbol(f"%{d}") for read in rows for d, entry in enumerate(read.index))
 
+    def _has_interiors(self) -> bool:
+        """Whether a body for the blocks inside of a row, or of a piece of one, is worth compiling.  Of 16-bit elements
+        it was not timed but where a row has pieces, of which others would be asked for everywhere."""
+        reads = [read for statement in self.situation.group.statements() for read in statement.reads]
+        return min(self.situation.long_itemsizes) >= WORD or any(read.where for read in reads)
+
     def _dealt(self, lanes: int, unroll: int, b: Digit | None, guards: tuple[AnyGuard, ...]) -> Proposal:
         width = self.frame.width
         tx, u, v = thread("tx", 1, lanes), slot("u", unroll), slot("v", width)
         place = mixed((b, unroll * lanes * width), (u, lanes * width), (tx, width), (v, 1))
-        first = [b] if b is not None else []
+        first, ty = [b] if b is not None else [], self.beside
+        rows = ty.count if ty is not None else 1
         return Proposal(
             "pointwise",
             (
-                *(("threads", lanes), ("unroll", unroll)),
+                *(("threads", lanes * rows), ("unroll", unroll)),
+                *([("rows", rows)] if rows > 1 else []),
                 *([("columns", prod([o.count for o in self.columns]))] if self.columns else []),
                 *(("vector", width), ("frames", 1)),
             ),
-            kept_digits([*reversed(self.blocks), *first, tx, u, *self.columns, v], keep_threads=True),
+            kept_digits([*reversed(self.blocks), *first, tx, *([ty] if ty else []), u, *self.columns, v], True),
             anchors(self.situation, self.splits | {self.inner.number: place - self.frame.shift}),
             guards=guards,
+            border=b is not None and not self.frame.alone and self._has_interiors(),
         )

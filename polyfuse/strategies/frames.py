@@ -39,11 +39,13 @@ frames, 68 without, scaled ones 115 and 117."""
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Vectors of `width`; place ``width * t + v`` of a row is its element ``width * t + v - shift``."""
+    """Vectors of `width`; place ``width * t + v`` of a row is its element ``width * t + v - shift``.  `alone`: no other
+    array has rows that begin elsewhere."""
 
     width: int
     shift: Affine
     guards: tuple[AnyGuard, ...]
+    alone: bool
 
     def padded(self, extent: Affine) -> Affine:
         """Places of a row of `extent` elements."""
@@ -107,7 +109,7 @@ def _of_arrays(
     shift = max(known, key=lambda s: sum(a.bytes for a in found[s]))
     if shift is None or shift.is_constant:
         return None
-    return Frame(width, shift, found[shift][0].guards(situation, width))
+    return Frame(width, shift, found[shift][0].guards(situation, width), len(found) == 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from polyfuse.kernel import (
     Leave,
     Let,
     Load,
+    Neighbours,
     Op,
     Reduce,
     Ref,
@@ -61,6 +62,7 @@ from polyfuse.verify.kernel_accesses import AccessRules, Region
 from polyfuse.verify.kernel_carries import check_carries
 from polyfuse.verify.kernel_copies import check_copies, check_copy
 from polyfuse.verify.kernel_members import verify_members
+from polyfuse.verify.kernel_neighbours import check_neighbours
 from polyfuse.verify.kernel_settled import check_settled
 from polyfuse.verify.kernel_takes import check_take
 from polyfuse.verify.kernel_terms import Scope
@@ -201,6 +203,9 @@ class _Verifier:
                 if op.other is not None and scope.dtype(op.other) != dtype:
                     self.refuse(f"masked slots get {op.other.dtype} where {op.array} is {dtype}", op)
                 self._bind(op, values, (op.name,), (dtype,))
+            case Neighbours(loads):
+                self._block(loads, values, region)
+                check_neighbours(op, self.memory, self.kernel, partial(self.refuse, op=op))
             case Take(name, value):
                 check_take(self.kernel, self.types, op, partial(self.refuse, op=op))
                 self._bind(op, values, (name,), (scope.dtype(value),))
@@ -453,6 +458,8 @@ def _described(op: Op) -> str:
             return f"{kind} {name}"
         case Load(name, array):
             return f"{kind} {name} from {array}"
+        case Neighbours(loads):
+            return f"{kind} {', '.join([load.name for load in loads])}"
         case Store(array) | AtomicUpdate(array):
             return f"{kind} to {array}"
         case Reduce(names) | Combine(names) | Exchange(names):

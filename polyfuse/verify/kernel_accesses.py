@@ -99,8 +99,8 @@ class AccessRules:
         """Beside a vector that begins anywhere lie aligned ones of an array, of which words are moved."""
         if not isinstance(memory, ArrayParameter) or memory.alignment < VECTOR_BYTES or op.mask is not None:
             self.refuse(f"{op.array} is no array whose vectors are aligned")
-        if memory.dtype.itemsize >= WORD or op.vector * memory.dtype.itemsize < WORD:
-            self.refuse(f"vectors of {op.vector} elements of {memory.dtype} are not made of parts of words")
+        if not WORD <= op.vector * memory.dtype.itemsize <= VECTOR_BYTES:
+            self.refuse(f"vectors of {op.vector} elements of {memory.dtype} are not made of words of two vectors")
 
     def span(self, op: Load | Store, memory: Memory, region: Region) -> None:
         """Spans are aligned, conditions hold for all of one or none, and one that is stored has no gaps."""

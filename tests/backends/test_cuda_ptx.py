@@ -500,3 +500,56 @@ def test_the_runtime_stands_alone(index_bits: int, tmp_path: object) -> None:
         [sys.executable, "-P", str(file)], capture_output=True, text=True, check=True, cwd=str(tmp_path)
     )
     assert done.stdout.split() == ["1", "thread64" if index_bits == 64 else "thread"]
+
+
+# ---------------------------------------------------------------------------------------------- vectors begin anywhere
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32", "f64", "i64", "bf16"])
+def test_neighbours_are_read_once(dtype: str) -> None:
+    """Two vectors a step apart lie in two aligned ones, each of which is one load of 16 bytes where it lies inside."""
+    width = 16 // dtypes.BY_NAME[dtype].itemsize
+    source = f"V = Tile((1, {width}), (0, 1), vector={width})\n" + (
+        "def k(x, y_, N):\n"
+        "    at = 1000 * block(0) + 16 * thread()\n"
+        "    low, high = 0 - at, N - at\n"
+        "    a, b = load_neighbours(x, at, V, (0, 1), (low, low - 1), (high, high - 1), end=N, other=None)\n"
+        f"    store(y_, {width} * thread(), V, b - a)\n"
+    )
+    kernel = compiled(source, "x", "y_", "N", dtype=dtype)
+    assert count(kernel, r"ld\.global\.nc\.v\d\.") == 2
+    assert (count(kernel, "shf.r.clamp") > 0) == (width == 8)  # the second one of short elements is shifted further
+    assert_in_registers(kernel)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_words_across_vectors_are_not_shifted(dtype: str) -> None:
+    width = 16 // dtypes.BY_NAME[dtype].itemsize
+    source = f"V = Tile((2, {width}), (512, 1), vector={width})\n" + (
+        "def k(x, y_, N):\n"
+        "    at = 1001 * block(0) + 4 * thread()\n"
+        "    store(y_, 4 * thread(), V, load_across(x, at, V, 0 - at, N - at, end=N, other=None))\n"
+    )
+    kernel = compiled(source, "x", "y_", "N", dtype=dtype)
+    assert count(kernel, r"ld\.global\.nc\.v\d\.") == 4 and count(kernel, "shf") == 0
+    assert_in_registers(kernel)
+
+
+NO_NEIGHBOURS = {
+    "out of order": ("(1, 0)", "(0, 0)", "f32"),
+    "not from the first": ("(1, 2)", "(0, 0)", "f32"),
+    "without bounds": ("(0, 1)", "(0,)", "f32"),
+    "bytes": ("(0, 1)", "(0, 0)", "i8"),
+}
+
+
+@pytest.mark.parametrize("case", NO_NEIGHBOURS)
+def test_other_neighbours_are_refused(case: str) -> None:
+    steps, lows, dtype = NO_NEIGHBOURS[case]
+    source = "V = Tile((1, 4), (0, 1), vector=4)\n" + (
+        "def k(x, y_, N):\n"
+        f"    a, b = load_neighbours(x, thread(), V, {steps}, {lows}, (4, 4), end=N, other=None)\n"
+        "    store(y_, 4 * thread(), V, b - a)\n"
+    )
+    with pytest.raises(CompileError, match="neighbours"):
+        compiled(source, "x", "y_", "N", dtype=dtype)

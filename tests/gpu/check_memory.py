@@ -31,8 +31,9 @@ def memory_checks() -> Iterator[Check]:
         yield kept_in_cache(t, x)
         yield from cut(t, x)
         yield from known(t, x)
-        if t.itemsize == 2:
+        if t.itemsize >= 2:
             yield from across(t, x)
+            yield from neighbours(t, x)
         yield from gathered(t, x)
         yield from through_shared(t, x)
 
@@ -140,20 +141,47 @@ store(beside, 16 * thread(), W8, where_cut(low, high, shared_row, 0, mask=own))
 
 def across(t: DType, x: np.ndarray) -> Iterator[Check]:
     """Every beginning of a vector in an array of 893 elements, from before its first one to behind its last one."""
-    length, count = 893, 905
-    start = np.arange(count)[:, None] - 8 + np.arange(8)
+    length, count, width = 893, 905, 16 // t.itemsize
+    start = np.arange(count)[:, None] - 8 + np.arange(width)
     inside = (start >= 0) & (start < length)
     one = np.ones((), t.numpy)
     wanted = np.where(inside, x[np.where(inside, start, 0)], one)
-    body = """
-begin = slots((4, 8), 0) + 4 * thread() - 8
+    body = f"""
+begin = slots((4, {width}), 0) + 4 * thread() - 8
 low, high = 0 - begin, 893 - begin
-store(loaded, 32 * thread(), V32, load_across(x, begin, V1, low, high, end=893, mask=begin < 897, other=1))
+store(loaded, {4 * width} * thread(), VS, load_across(x, begin, V1, low, high, end=893, mask=begin < 897, other=1))
 """
-    tiles = "V1 = Tile((4, 8), (0, 1), vector=8)\nV32 = Tile((4, 8), (8, 1), vector=8)"
-    rows = np.full((1024, 8), one)
+    tiles = _vectors(width)
+    rows = np.full((1024, width), one)
     rows[:count] = wanted
     yield check(f"across {t}", body, {"x": x[:length]}, {"loaded": rows.ravel()}, tiles)
+
+
+def neighbours(t: DType, x: np.ndarray) -> Iterator[Check]:
+    """The same of three vectors each, the second one element on and the third one more than a vector."""
+    length, count, width = 893, 905, 16 // t.itemsize
+    steps, one = (0, 1, width + 1), np.ones((), t.numpy)
+    expected = {}
+    for name, step in zip("abc", steps, strict=True):
+        start = np.arange(count)[:, None] - 8 + step + np.arange(width)
+        inside = (start >= 0) & (start < length)
+        rows = np.full((1024, width), one)
+        rows[:count] = np.where(inside, x[np.where(inside, start, 0)], one)
+        expected[name] = rows.ravel()
+    lows, highs = (", ".join(f"{end - step} - begin" for step in steps) for end in (0, length))
+    body = f"""
+begin = slots((4, {width}), 0) + 4 * thread() - 8
+i, j, k = load_neighbours(x, begin, V1, {steps}, ({lows}), ({highs}), end=893, mask=begin < 897, other=1)
+store(a, {4 * width} * thread(), VS, i)
+store(b, {4 * width} * thread(), VS, j)
+store(c, {4 * width} * thread(), VS, k)
+"""
+    yield check(f"neighbours {t}", body, {"x": x[:length]}, expected, _vectors(width))
+
+
+def _vectors(width: int) -> str:
+    shape = f"(4, {width})"
+    return f"V1 = Tile({shape}, (0, 1), vector={width})\nVS = Tile({shape}, ({width}, 1), vector={width})"
 
 
 def gathered(t: DType, x: np.ndarray) -> Iterator[Check]:

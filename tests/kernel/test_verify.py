@@ -28,6 +28,7 @@ from polyfuse.kernel import (
     Kernel,
     Let,
     Load,
+    Neighbours,
     Op,
     Reduce,
     ScalarParameter,
@@ -45,6 +46,7 @@ from tests.kernel.kernels import B0, LANE, N, T, V, array, call, ref, sizes
 
 ZERO = Const(0.0, f32)
 LOAD = Load("xv", "x", (B0, 4 * T + V))
+ACROSS = Load("a", "x", (B0, T + V), vector=4, across=True)
 AT_RISK = Inside((T - 8,))
 
 
@@ -142,9 +144,48 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
     "shared index unbounded": (lambda: kernel(Load("a", "s", (B0, V))), r"index \$b0 .* may exceed 63"),
     "vector of three": (lambda: kernel(replace(LOAD, vector=3)), "a power of two of elements, not 3"),
     "vector too wide": (lambda: kernel(replace(LOAD, vector=8)), "does not divide the last slot"),
-    "words across vectors": (
-        lambda: kernel(Load("a", "x", (B0, 2 * T + V), vector=4, across=True)),
-        "vectors of 4 elements of f32 are not made of parts of words",
+    "doubles across vectors": (
+        lambda: kernel(
+            Load("a", "x", (B0, 2 * T + V), vector=4, across=True),
+            parameters=(array("x", N, 256, dtype=dtypes.f64), *sizes("N")),
+        ),
+        "vectors of 4 elements of f64 are not made of words of two vectors",
+    ),
+    "a neighbour of none": (lambda: kernel(Neighbours((ACROSS,))), "a load has no neighbour"),
+    "neighbours of one row and another": (
+        lambda: kernel(Neighbours((ACROSS, replace(ACROSS, name="b", index=(B0 + 1, T + V + 1))))),
+        "b does not lie a constant number of elements behind a",
+    ),
+    "neighbours that part": (
+        lambda: kernel(Neighbours((ACROSS, replace(ACROSS, name="b", index=(B0, 2 * T + V))))),
+        "b does not lie a constant number of elements behind a",
+    ),
+    "neighbours out of order": (
+        lambda: kernel(Neighbours((ACROSS, replace(ACROSS, name="b", index=(B0, T + V - 1))))),
+        r"its loads are not in the order of memory: \[0, -1\]",
+    ),
+    "neighbours of two arrays": (
+        lambda: kernel(Neighbours((ACROSS, replace(ACROSS, name="b", array="y", index=(B0, T + V + 1))))),
+        "b is not loaded as a is",
+    ),
+    "neighbours under two conditions": (
+        lambda: kernel(Neighbours((ACROSS, replace(ACROSS, name="b", where=(N - 1 - T,))))),
+        "b is loaded under other conditions than a",
+    ),
+    "single elements as neighbours": (
+        lambda: kernel(Neighbours((LOAD, replace(LOAD, name="b", index=(B0, 4 * T + V + 1))))),
+        "xv is no vector that begins anywhere",
+    ),
+    "bytes as neighbours": (
+        lambda: kernel(
+            Neighbours((ACROSS, replace(ACROSS, name="b", index=(B0, T + V + 1)))),
+            parameters=(array("x", N, 256, dtype=dtypes.i8), *sizes("N")),
+        ),
+        "elements of i8 are no halves of words",
+    ),
+    "a neighbour that is no access": (
+        lambda: kernel(Neighbours((ACROSS, replace(ACROSS, name="b", index=(B0, T + 2 * V))))),
+        "the stride of slot v is not 1",
     ),
     "vectors of an array that begins anywhere": (
         lambda: kernel(

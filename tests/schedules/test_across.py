@@ -1,4 +1,4 @@
-"""Vectors of 16-bit elements that begin anywhere, made of two aligned ones; and cut vectors whose rest nobody sees."""
+"""Vectors that begin anywhere, made of two aligned ones; and cut vectors whose rest nobody sees."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def test_other_arrays_are_read_in_vectors_too(case: str) -> None:
     assert_legal(plan)
     loads = [op for op in flatten(plan.launches[0].kernel.body) if isinstance(op, ir.Load)]
     assert sum(op.across for op in loads) == count and all(op.vector == 8 for op in loads)
-    assert plan.source().count("load_across(") == count
+    source = plan.source()
+    assert source.count("load_across(") + 2 * source.count("load_neighbours(") == count
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -142,18 +143,28 @@ def store(value, *where: Affine) -> ir.Store:
     return ir.Store("y", (ROW, V), value, where, None, 8, cut=True)
 
 
+OTHERWISE = Apply("where", (Inside((V - N,)), Const(1.0, f32), X), f32)  # where v < N it is x
 SUM = ir.Reduce(("s",), "sum", (INSIDE,), ("v",))
 UNSEEN = {
     "stored where it counts": (store(X, *WHERE),),
     "stored where less counts": (store(X, N - 2 - V, WHERE[1]),),
     "behind other values": (ir.Let("z", Apply("multiply", (X, X), f32)), store(Ref("z", f32), *WHERE)),
     "summed where it counts": (SUM, store(Ref("s", f32), *WHERE)),
+    "chosen where it counts": (ir.Let("z", OTHERWISE), store(Ref("z", f32), WHERE[1])),
     "combined in its row": (SUM, ir.Combine(("t",), "sum", (Ref("s", f32),), 31), store(Ref("t", f32), *WHERE)),
 }
 SEEN = {
     "stored where more counts": (store(X, N - V, WHERE[1]),),
     "stored in all elements": (store(X, WHERE[1]),),
     "stored in all rows": (store(X, WHERE[0]),),
+    "chosen where something else does not count": (
+        ir.Let("z", Apply("where", (Inside((V - N - 1,)), Const(1.0, f32), X), f32)),
+        store(Ref("z", f32), WHERE[1]),
+    ),
+    "chosen where two conditions do not hold": (
+        ir.Let("z", Apply("where", (Inside((V - N, V)), Const(1.0, f32), X), f32)),
+        store(Ref("z", f32), WHERE[1]),
+    ),
     "summed as it is": (ir.Reduce(("s",), "sum", (X,), ("v",)), store(Ref("s", f32), *WHERE)),
     "combined with other rows": (SUM, ir.Combine(("t",), "sum", (Ref("s", f32),), 127), store(Ref("t", f32), *WHERE)),
     "an index": (ir.Let("k", X), ir.Store("y", (Ref("k", f32),), Const(1.0, f32), WHERE)),

@@ -20,6 +20,7 @@ from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.lower.context import kernel_context
+from polyfuse.lower.inspect import flatten
 from polyfuse.lower.settled import settled
 from polyfuse.plan import Plan
 from polyfuse.verify.kernel import verify_kernel
@@ -131,6 +132,53 @@ def test_what_is_not_so_is_found() -> None:
     assert np.ptp(arrays["divide_out"]) == 0 and arrays["divide_out"][0, 0] > 0
     with pytest.raises(FragmentError, match="are not what they are known to be"):
         run_source(print_kernel(wrong), wrong.name, wrong, arrays, sizes, {})
+
+
+def joined(x: Any, y: Any, z: Any) -> Any:
+    return np.concatenate([x, y, z], axis=1)
+
+
+PIECES = (300, 500, 701)
+
+
+def pieces(rows: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(rows)
+    return [rng.integers(0, 100, (rows, length)).astype(np.float16) for length in PIECES]
+
+
+def test_nothing_of_a_piece_is_loaded_where_it_has_nothing() -> None:
+    """Of three vectors a lane the first piece has a part of the first one, the second one parts of two."""
+    plan = pf.jit(joined).plan(*[pf.spec(f"f16[N~60000, {length}]") for length in PIECES], target="h200")
+    (kernel,) = plan.kernels
+    assert dict(kernel.parameters) == {"threads": 64, "unroll": 3, "vector": 8, "frames": 1}
+    assert places(plan.launches[0].kernel)[1, 3] > 1
+    text = plan.source()
+    assert text.count(", 0, 1, 3, False)") == text.count(", 0, 2, 3, False)") == 1  # of which piece it is
+    assert text.count("other=None") == 3
+    for rows in (1, 2, 9):
+        x = pieces(rows)
+        (found,) = run_plan(plan, x)
+        np.testing.assert_array_equal(found, joined(*x))
+
+
+def test_where_a_piece_has_something_after_all_is_found() -> None:
+    plan = pf.jit(joined).plan(*[pf.spec(f"f16[N~60000, {length}]") for length in PIECES], target="h200")
+    launch, x = plan.launches[0], pieces(3)
+    told = [k for k in launch.kernel.settled if -k.condition - 1 in conditions(launch.kernel)]
+    assert told
+    further = {k: replace(k, first=k.first - 1) for k in told if k.first == 1}
+    wrong = replace(launch.kernel, settled=tuple(further.get(k, k) for k in launch.kernel.settled))
+    with pytest.raises(UnknownCondition, match="is known to hold and does not"):
+        run_plan(replace(plan, steps=(replace(launch, kernel=wrong),)), x)
+    arrays = dict(zip(("x_in", "y_in", "z_in"), x, strict=True)) | {"region_out": np.zeros((3, 1501), np.float16)}
+    run_source(print_kernel(launch.kernel), launch.kernel.name, launch.kernel, arrays, {"N": 3}, {})
+    np.testing.assert_array_equal(arrays["region_out"], joined(*x))
+    with pytest.raises(FragmentError, match="are not what they are known to be"):
+        run_source(print_kernel(wrong), wrong.name, wrong, arrays, {"N": 3}, {})
+
+
+def conditions(kernel: ir.Kernel) -> set[Affine]:
+    return {w for op in flatten(kernel.body) if isinstance(op, ir.Load | ir.Store) for w in op.where}
 
 
 MALFORMED = {

@@ -4,20 +4,30 @@ A vector that begins between two places of memory is made of both, which is two 
 
     address 3:      ...abcde|fgh.....|      words of both are moved down by three
 
+Two that begin next to each other lie in the same two, which are then read once.
 Where an array ends inside a vector its last elements are read one by one, in a branch that few threads take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.accesses import Placed, counted, masked_load, plain_load
 from polyfuse.backends.numba_cuda.fragments.cut import Group, bounds_of, cut_tile, parts_of, seldom, word_of
-from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
+from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, literal, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen, widest
-from polyfuse.backends.numba_cuda.fragments.slots import assembly, both, is_known, negated, pack, shape_of, spread
+from polyfuse.backends.numba_cuda.fragments.slots import (
+    assembly,
+    both,
+    either,
+    is_known,
+    negated,
+    pack,
+    shape_of,
+    spread,
+)
 from polyfuse.backends.numba_cuda.fragments.values import (
     I1,
     I32,
@@ -30,7 +40,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     itemsize,
     register_dtype,
 )
-from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types
+from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
 
 WORD = 4  # bytes
 
@@ -66,11 +76,64 @@ def load_across(
 ) -> tuple[Fragment, Emit] | None:
     """As `load_cut`, of vectors that begin anywhere in an array that is aligned as a whole."""
     known = isinstance(pointer, Pointer) and isinstance(tile, TileType)
-    if known and not itemsize(pointer.dtype) < WORD <= widest(pointer.dtype, tile.tile.vector).size:
-        raise TypingError(f"vectors of {tile} of {pointer.dtype} are not made of parts of words")
+    if known and not widest(pointer.dtype, tile.tile.vector).size >= WORD:
+        raise TypingError(f"vectors of {tile} of {pointer.dtype} are not made of words")
     if shape_of(other):
         raise TypingError(f"what does not count gets one value, not {other}")
     return _vectors(_Across, pointer, offset, tile, low, high, end, mask, sizes, other)
+
+
+@operation
+def load_neighbours(
+    pointer: Any,
+    offset: Any,
+    tile: Any,
+    steps: Any,
+    lows: Any,
+    highs: Any,
+    end: Any = 0,
+    mask: Any = None,
+    sizes: Any = (),
+    other: Any = 0,
+) -> tuple[Any, Emit] | None:
+    """Several fragments, each as `load_across` of the elements that lie one of `steps` further on, by a `low` and a
+    `high` of its own."""
+    where = cut_tile(pointer, offset, tile, sizes)
+    bounds = (lows, highs)
+    if where is None or not all(isinstance(ends, types.BaseTuple) for ends in bounds):
+        return None
+    beyond, access, shape = literal(steps, "how far on neighbours begin"), where.access, where.tile.shape
+    if not beyond[0] == 0 <= min(beyond) or list(beyond) != sorted(beyond) or {len(lows), len(highs)} != {len(beyond)}:
+        raise TypingError(f"neighbours begin 0 and more elements on, in order and each with bounds, not {beyond}")
+    if not access.size >= WORD or itemsize(pointer.dtype) < WORD // 2 or shape_of(other):
+        raise TypingError(f"{tile} of {pointer.dtype} has no vectors whose neighbours are moved words")
+    fragment = Fragment(register_dtype(pointer.dtype), shape)
+    kinds = list(zip(lows.types, highs.types, strict=True))
+    ends = [bounds_of(low, high, mask, shape, access.width) for low, high in kinds]
+
+    def emit(b: Builder, p: Value, at: Value, _: Value, __: Value, first: Value, last: Value, *rest: Value) -> Value:
+        count, chosen, n, fill = rest
+        (elements,) = spread(b, end, count, types.int64, ())
+        places = _places(b, where, p, at, n)
+        pairs = zip(_unpacked(b, lows, first), _unpacked(b, highs, last), strict=True)
+        groups = [bound.groups(b, *pair, chosen) for bound, pair in zip(ends, pairs, strict=True)]
+        size = _as(b, elements, places[0].start.type)
+        load = _Across(where, places, groups[0], p, size, beyond, groups)
+        others = None
+        if not isinstance(other, types.NoneType):
+            weak, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
+            others = narrow(b, access, spread(b, weak, value, fragment.dtype, shape))
+        found = load.neighbours(b, others)
+        return cgutils.pack_struct(b, [pack(b, fragment, widen(b, access, words)) for words in found])
+
+    return types.Tuple((fragment,) * len(beyond)), emit
+
+
+def _unpacked(b: Builder, kinds: Any, value: Value) -> list[Value]:
+    """The members of a tuple, literals as constants."""
+    parts = zip(kinds.types, cgutils.unpack_tuple(b, value, len(kinds)), strict=True)
+    return [ir.Constant(part.type, kind.literal_value) if isinstance(kind, types.Literal) else part
+            for kind, part in parts]  # fmt: skip
 
 
 def _vectors(
@@ -147,16 +210,29 @@ class _Load:
 
     def closed_words(self, b: Builder, others: list[Value]) -> list[Value]:
         """All vectors, as words of registers, with others for the elements that do not count."""
-        access, found = self.where.access, []
-        parts = [others[k : k + access.count] for k in range(0, len(others), access.count)]
-        for words, group, rest in zip(self.vectors(b, parts), self.groups, parts, strict=True):
-            found += seldom(b, negated(b, group.whole(b)), words, _with_rest(b, access, group, words, rest))
-        return found
+        parts = self._each(others)
+        return self._closed(b, self.vectors(b, parts), self.groups, parts)
 
     def open_words(self, b: Builder) -> list[Value]:
         """With anything for the elements that do not count."""
+        return [word for words in self.vectors(b, self._unknown()) for word in words]
+
+    def _each(self, words: list[Value]) -> list[list[Value]]:
+        """Those of each vector."""
+        count = self.where.access.count
+        return [words[k : k + count] for k in range(0, len(words), count)]
+
+    def _unknown(self) -> list[list[Value]]:
         unknown = [ir.Constant(self.where.access.word, ir.Undefined)] * self.where.access.count
-        return [word for words in self.vectors(b, [unknown] * len(self.groups)) for word in words]
+        return [unknown] * len(self.groups)
+
+    def _closed(
+        self, b: Builder, vectors: list[list[Value]], groups: list[Group], others: list[list[Value]]
+    ) -> list[Value]:
+        found = []
+        for words, group, rest in zip(vectors, groups, others, strict=True):
+            found += seldom(b, negated(b, group.whole(b)), words, _with_rest(b, self.where.access, group, words, rest))
+        return found
 
     def vectors(self, b: Builder, unread: list[list[Value]]) -> list[list[Value]]:
         """The words of each vector, those of `unread` where none counts: all loads first."""
@@ -170,31 +246,65 @@ class _Load:
 
 @dataclass(frozen=True)
 class _Across(_Load):
-    """Vectors that begin anywhere: of each the two aligned ones that it lies in are read."""
+    """Vectors that begin anywhere: of each the aligned ones are read that it lies in, and those `steps` elements on.
+    `every`: the groups of each step."""
+
+    steps: tuple[int, ...] = (0,)
+    every: list[list[Group]] = field(default_factory=list)
 
     def vectors(self, b: Builder, unread: list[list[Value]]) -> list[list[Value]]:
+        (words,) = self._steps(b, unread)
+        return words
+
+    def neighbours(self, b: Builder, others: list[Value] | None) -> list[list[Value]]:
+        """Per step the words of all vectors, with `others` for elements that do not count, or anything."""
+        found = self._steps(b, self._unknown())
+        if others is None:
+            return [[word for words in vectors for word in words] for vectors in found]
+        parts = self._each(others)
+        return [self._closed(b, vectors, groups, parts) for vectors, groups in zip(found, self.every, strict=True)]
+
+    def _steps(self, b: Builder, unread: list[list[Value]]) -> list[list[list[Value]]]:
         access, width = self.where.access, self.where.access.width
-        pairs, alike = list[list[_Part]](), dict[tuple[Value, int], tuple[Value, Value, list[int]]]()
-        for number, (place, group, rest) in enumerate(zip(self.places, self.groups, unread, strict=True)):
+        every, aligned = self.every or [self.groups], list[list[_Part]]()
+        alike = dict[tuple[Value, int], tuple[Value, Value, list[int]]]()
+        for number, (place, rest) in enumerate(zip(self.places, unread, strict=True)):
             start, beyond = place.start, place.constant % width
             if (start, beyond) not in alike:  # vectors that lie whole ones apart are moved alike
                 moved = b.and_(b.add(start, ir.Constant(start.type, beyond)), ir.Constant(start.type, width - 1))
                 first = b.sub(b.add(start, ir.Constant(start.type, beyond)), moved)
-                alike[start, beyond] = first, b.mul(_as(b, moved, I32), ir.Constant(I32, itemsize(access.dtype))), []
-            first, _, numbers = alike[start, beyond]
+                alike[start, beyond] = first, _as(b, moved, I32), []
+            first, moved, numbers = alike[start, beyond]
             numbers.append(number)
-            base, some, pair = b.gep(self.array, [first]), group.some(b), []
-            for step in (0, width):
-                constant, begins = place.constant - beyond + step, some
-                if not group.begins():  # rows of an array begin at its begin, where no vector is half inside
-                    begins = both(b, some, b.icmp_signed(">=", first, ir.Constant(start.type, -constant)))
-                address = b.gep(base, [ir.Constant(I32, constant)])
-                pair.append(_Part(self, first, constant, address, begins, group.goes_on(step + width), rest))
-            pairs.append(pair)
-        words, found = _read(b, pairs), dict[int, list[Value]]()
-        for _, count, numbers in alike.values():
-            found |= dict(zip(numbers, _moved(b, [words[n] for n in numbers], count), strict=True))
-        return [found[number] for number in range(len(words))]
+            parts = self._parts(b, first, place.constant - beyond, moved, [groups[number] for groups in every], rest)
+            aligned.append(parts)
+        words, found = _read(b, aligned), [dict[int, list[Value]]() for _ in self.steps]
+        for _, moved, numbers in alike.values():
+            count = b.mul(moved, ir.Constant(I32, itemsize(access.dtype)))
+            taken = _moved(b, access, [words[n] for n in numbers], count, self.steps)
+            for step, vectors in zip(found, taken, strict=True):
+                step |= dict(zip(numbers, vectors, strict=True))
+        return [[step[number] for number in range(len(words))] for step in found]
+
+    def _parts(
+        self, b: Builder, first: Value, constant: int, moved: Value, groups: list[Group], rest: list[Value]
+    ) -> list[_Part]:
+        """The aligned vectors that one lies in which begins `moved` elements behind ``first + constant``, and its
+        neighbours; of those behind the second only where it begins late enough."""
+        width, span = self.where.access.width, self.steps[-1]
+        base, some, found = b.gep(self.array, [first]), groups[0].some(b), []
+        for group in groups[1:]:
+            some = either(b, some, group.some(b))
+        for step in range(0, 2 * width - 1 + span, width):
+            begins = some
+            if not groups[0].begins():  # rows of an array begin at its begin, where no vector is half inside
+                begins = both(b, some, b.icmp_signed(">=", first, ir.Constant(first.type, -constant - step)))
+            if step > width:
+                begins = both(b, begins, b.icmp_signed(">=", moved, ir.Constant(I32, step - span - width + 1)))
+            address = b.gep(base, [ir.Constant(I32, constant + step)])
+            is_inside = groups[-1].goes_on(step + width - span)
+            found.append(_Part(self, first, constant + step, address, begins, is_inside, rest))
+        return found
 
 
 @dataclass(frozen=True)
@@ -222,6 +332,8 @@ class _Part:
         read = both(b, self.wanted, holds)
         if is_known(read, True):
             return plain_load(b, where, self.address), ir.Constant(I1, 0)
+        if is_known(self.wanted, False):
+            return self.unread, ir.Constant(I1, 0)
         return masked_load(b, where, access, self.address, read, self.unread), both(b, self.wanted, negated(b, holds))
 
     def read_end(self, b: Builder, words: list[Value], ends: Value) -> Iterator[Value]:
@@ -274,35 +386,46 @@ def _with_rest(
     return chosen
 
 
-def _moved(b: Builder, vectors: list[list[Value]], count: Value) -> list[list[Value]]:
-    """Of the words of each vector those from byte `count` of the first half on, half as many.
+def _moved(
+    b: Builder, access: Access, vectors: list[list[Value]], count: Value, steps: tuple[int, ...]
+) -> list[list[list[Value]]]:
+    """Per step, of the words of each vector those from byte `count` and so many elements on, as many as one has.
 
     Which words these are is asked for once: a row is moved as a whole, so that the threads of a warp agree, and a
     choice for each word would cost more than what is computed of it."""
-    half = len(vectors[0]) // 2
-    bits = b.shl(b.and_(count, ir.Constant(I32, WORD - 1)), ir.Constant(I32, 3))
-    arms = [b.append_basic_block() for _ in range(half)]
+    each, size, parts = access.count, access.size // access.count, access.elements > 1
+    bits = b.shl(b.and_(count, ir.Constant(I32, size - 1)), ir.Constant(I32, 3))
+    arms = [b.append_basic_block() for _ in range(each)]
     behind = b.append_basic_block()
-    chosen = b.switch(b.lshr(count, ir.Constant(I32, WORD.bit_length() - 1)), arms[-1])
+    chosen = b.switch(b.lshr(count, ir.Constant(I32, size.bit_length() - 1)), arms[-1])
     found = list[list[Value]]()
     for number, arm in enumerate(arms):
-        if number < half - 1:
+        if number < each - 1:
             chosen.add_case(ir.Constant(I32, number), arm)
         b.position_at_end(arm)
-        found.append([word for words in vectors for word in _funnelled(b, words[number : number + half + 1], bits)])
+        taken = list[Value]()
+        for step in steps:
+            further, rest = divmod(step * itemsize(access.dtype), size)
+            for words in vectors:
+                moved = words[number + further : number + further + each + parts]
+                taken += _funnelled(b, moved, bits, 8 * rest) if parts else moved
+        found.append(taken)
         b.branch(behind)
     b.position_at_end(behind)
     met = []
     for values in zip(*found, strict=True):
-        phi = b.phi(I32)
+        phi = b.phi(access.word)
         for value, arm in zip(values, arms, strict=True):
             phi.add_incoming(value, arm)
         met.append(phi)
-    return [met[k : k + half] for k in range(0, len(met), half)]
+    words_of = [met[k : k + each] for k in range(0, len(met), each)]
+    return [words_of[k : k + len(vectors)] for k in range(0, len(words_of), len(vectors))]
 
 
-def _funnelled(b: Builder, words: list[Value], bits: Value) -> list[Value]:
-    """Neighbouring words moved down by `bits`: one word fewer."""
+def _funnelled(b: Builder, words: list[Value], bits: Value, further: int) -> list[Value]:
+    """Neighbouring words moved down by `bits` and `further` ones, 32 at most: one word fewer."""
     funnel, constraints = "shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r"
+    if further:
+        funnel, bits = funnel.replace("wrap", "clamp"), b.add(bits, ir.Constant(I32, further))
     pairs = zip(words, words[1:], strict=False)
     return [assembly(b, funnel, constraints, I32, [*pair, bits], effect=False) for pair in pairs]

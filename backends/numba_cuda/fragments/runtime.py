@@ -28,7 +28,7 @@ from polyfuse.backends.numba_cuda.fragments.conversion import (
 )
 from polyfuse.backends.numba_cuda.fragments.copies import commit_copies, copy_async, wait_copies
 from polyfuse.backends.numba_cuda.fragments.cut import store_cut, where_cut
-from polyfuse.backends.numba_cuda.fragments.cut_loads import load_across, load_cut
+from polyfuse.backends.numba_cuda.fragments.cut_loads import load_across, load_cut, load_neighbours
 from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
 from polyfuse.backends.numba_cuda.fragments.memory import advance, evict_last, load, store
 from polyfuse.backends.numba_cuda.fragments.reductions import REDUCTIONS, contract
@@ -37,7 +37,7 @@ from polyfuse.backends.numba_cuda.fragments.threads import barrier, shared, warp
 from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 
 _NAMED = (
-    *(advance, atomic, evict_last, load, load_across, load_cut, shared, store, store_cut, where_cut),
+    *(advance, atomic, evict_last, load, load_across, load_cut, load_neighbours, shared, store, store_cut, where_cut),
     *(commit_copies, copy_async, wait_copies),
     *(get_cells, own_cells, put_cells),
     *(block, in_turn, leave, slots, thread),

@@ -44,6 +44,13 @@ def both(b: Builder, one: Value, other: Value) -> Value:
     return other if is_known(one, True) or is_known(other, False) else b.and_(one, other)
 
 
+def either(b: Builder, one: Value, other: Value) -> Value:
+    """The disjunction, as `both` is the conjunction."""
+    if is_known(one, True) or is_known(other, False):
+        return one
+    return other if is_known(one, False) or is_known(other, True) else b.or_(one, other)
+
+
 def negated(b: Builder, truth: Value) -> Value:
     return ir.Constant(I1, 1 - int(truth.constant)) if isinstance(truth, ir.Constant) else b.not_(truth)
 
