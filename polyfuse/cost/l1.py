@@ -25,7 +25,7 @@ from polyfuse.target import Target
 from polyfuse.unravelled import Unravelled
 
 LINE, VECTOR, HALF = 128, 16, 2  # bytes
-CUT, ACROSS, WORDS_ACROSS = 0.75, 40, 25
+CUT, ACROSS, WORDS_ACROSS = 0.75, 40, 32
 """Instructions beside each element of a vector that the ends of rows cut, and beside each vector that begins anywhere
 and is made of two: of 16-bit elements, and of words, which nothing has to shift: by ptxas a warp issues 32 for each
 pair of neighbours that are made of the same two vectors."""

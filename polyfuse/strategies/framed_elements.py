@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from polyfuse.affine import ONE, ZERO, Affine
+from polyfuse.affine import ONE, Affine
 from polyfuse.bindings import AnyGuard
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
@@ -24,7 +24,6 @@ from polyfuse.strategies.pointwise import BYTES_IN_FLIGHT, THREADS, anchors, exa
 from polyfuse.strategies.row_shape import framed_bucket
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 from polyfuse.strategies.whole import Whole, whole
-from polyfuse.strategies.windows import moved_axes
 
 MOST_THREADS, MOST_VECTORS, MOST_OF_WORDS = 512, 4, 6
 """Of a block that has a whole row, and vectors of one of its threads, of elements of less than a word and of words."""
@@ -47,15 +46,10 @@ def framed_elements(situation: Situation) -> Iterator[Proposal]:
         yield rows.in_parts()
         if (row := rows.whole()) is not None:
             yield row
-    moved = moved_axes(situation, inner)
     for lanes in LANES:
         rows = _Rows.of(situation, axes, inner, lanes=lanes)
-        if rows is None or rows.beside is None:
-            continue
-        if (few := rows.few()) is not None:
+        if rows is not None and (few := rows.few()) is not None:
             yield few
-        elif any(f"${rows.beside.name}" in rows.splits.get(axis.number, ZERO).names() for axis in moved):
-            yield rows.in_parts()  # rows that several rows read come to a processor once
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +102,7 @@ class _Rows:
     def in_parts(self) -> Proposal:
         """Each block has a part of a row, or of all along the classes that threads take whole."""
         situation, width, asked = self.situation, self.frame.width, self.situation.tiles
-        most = power_below(asked.get("threads", THREADS)) if self.beside is None else self.beside.stride
+        most = power_below(asked.get("threads", THREADS))
         lanes = min(most, power_above(-(-situation.size(self.places) // width)))
         of_thread = max(situation.long_itemsizes) * width * prod([o.count for o in self.columns])
         unroll = asked.get("unroll", max(1, BYTES_IN_FLIGHT // of_thread))

@@ -130,18 +130,18 @@ def test_warps_have_short_rows(length: int, rows: int, unroll: int) -> None:
         np.testing.assert_array_equal(found, cropped(x))
 
 
-def test_rows_that_are_read_by_several_share_a_block() -> None:
-    """Of four rows of results six are read, of two of them neighbours."""
-    plan = pf.jit(gradient).plan(pf.spec("f32[N~8192, M~8192]"), target="h200")
-    (kernel,) = plan.kernels
-    assert dict(kernel.parameters)["frames"] == 1 and dict(kernel.parameters)["rows"] == 4
-    assert_legal(plan)
-    inside, _ = neighbours(plan)  # each warp has a row of its own, which begins where it does
-    assert not any(op.where for op in inside.loads)
-    for rows, length in ((3, 8), (9, 520), (3, 4)):
-        x = values((rows, length), "f32")
-        for found, exact in zip(run_plan(plan, [x]), gradient(x), strict=True):
-            np.testing.assert_array_equal(found, exact)
+STENCILS = {
+    "five points": lambda x: x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] - 4 * x[1:-1, 1:-1],
+    "nine points": lambda x: sum(x[i : i + x.shape[0] - 2, j : j + x.shape[1] - 2] for i in range(3) for j in range(3)),
+}
+
+
+@pytest.mark.parametrize("case", STENCILS)
+def test_stencils_stay_in_windows(case: str) -> None:
+    """In frames each row is read for every row of results, and each vector moved: blurred rows of 9999 take an H200 313
+    us so, 260 in windows."""
+    plan = pf.jit(STENCILS[case]).plan(pf.spec("f32[N~8193, M~8191]"), target="h200")
+    assert [kernel.strategy for kernel in plan.kernels] == ["windows"]
 
 
 def test_what_neighbours_save_is_priced() -> None:
