@@ -113,7 +113,7 @@ def _body(kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable)
     opened, closed = (
         ([Effect(Call("cluster_arrive", ()))], [Effect(Call("cluster_wait", ()))]) if kernel.cluster > 1 else ([], [])
     )
-    inner = _operations(kernel, names, namer, tiles)
+    inner = (*_policies(kernel, names, names), *_operations(kernel, names, namer, tiles))
     return lines([*_buffers(kernel, names), *opened, *inner, *closed], namer)
 
 
@@ -150,13 +150,18 @@ def _operations(
     indices = with_bases(Indices(symbol_table(kernel, names, namer, first)), kernel, memory)
     expressions = Expressions(kernel, value_types(kernel), indices, values, scalars, _has_cuts(kernel.body))
     printer = _Printer(kernel, expressions.types, expressions, Linearizer(expressions, memory), names, tiles)
-    return (*_policies(kernel, names), *printer.block(kernel.body))
+    return printer.block(kernel.body)
 
 
-def _policies(kernel: Kernel, names: dict[str, str]) -> list[Statement]:
-    """Of the cache; an array that results are stored over is loaded as any other memory."""
-    arrays = [p for p in kernel.parameters if isinstance(p, ArrayParameter) and p.evicted_last and not p.overwritten]
-    return [Assign((names[p.name],), Call("evict_last", (Name(names[p.name]),))) for p in arrays]
+def _policies(kernel: Kernel, names: dict[str, str], kept: dict[str, str]) -> list[Statement]:
+    """Of the cache, by which arrays of `names` are `kept`; one that results are stored over is loaded as any other
+    memory."""
+    arrays = [p.name for p in kernel.parameters if isinstance(p, ArrayParameter) and _is_kept(p)]
+    return [Assign((kept[name],), Call("evict_last", (Name(names[name]),))) for name in arrays]
+
+
+def _is_kept(parameter: ArrayParameter) -> bool:
+    return parameter.evicted_last and not parameter.overwritten
 
 
 def _side_by_side(kernel: Kernel, names: dict[str, str], namer: Namer, tiles: TileTable) -> list[str]:
@@ -173,7 +178,10 @@ def _side_by_side(kernel: Kernel, names: dict[str, str], namer: Namer, tiles: Ti
         if number + 1 < len(kernel.members):
             end = text(sizes.tree(kernel.members[number + 1].first))
             test = f"{'el' if number else ''}if block(0) < {end}:"
-        body = lines(_operations(own, local, namer, tiles, begins), namer, depth=2)
+        arrays = [p for p in own.parameters if isinstance(p, ArrayParameter) and _is_kept(p)]
+        kept = local | {p.name: namer.fresh(p.name) for p in arrays}  # to other members it is plain memory
+        inner = (*_policies(own, local, kept), *_operations(own, kept, namer, tiles, begins))
+        body = lines(inner, namer, depth=2)
         branches += [f"    {test}  # {own.name}", *body]
     return [*buffers, *branches]
 

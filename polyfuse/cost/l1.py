@@ -263,7 +263,7 @@ def _read_once(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, 
     """Of vectors that begin a few elements apart, some anywhere, the share that is left of the aligned ones that they
     are made of where those are read once (`polyfuse.lower.neighbours`)."""
     alike: dict[Hashable, list[tuple[str, int, int]]] = defaultdict(list)
-    if "frames" not in dict(schedule.parameters):
+    if "frames" not in dict(schedule.parameters) or not schedule.of_kind("slot"):
         return {}
     width = schedule.of_kind("slot")[-1].count
     for move in schedule.placed:

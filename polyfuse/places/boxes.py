@@ -35,8 +35,7 @@ class Span:
 def span(index: Affine, digits: Mapping[str, Digit], pinned: Collection[str] = ()) -> Span:
     """The range of `index` while thread, slot and unpinned loop digits run.  Raises Unbounded."""
     base: list[tuple[Atom, int]] = []
-    index, least, most = (index, 0, 0) if index.is_linear else _without_remainders(index, digits, pinned)
-    lower, upper = index.constant + least, index.constant + most
+    lower = upper = index.constant
     for atom, factor in index.terms:
         name = atom[1:] if isinstance(atom, str) and atom.startswith("$") else ""
         digit = digits.get(name)
@@ -163,11 +162,21 @@ def _floor_value(floor: FloorDiv, digits: Mapping[str, Digit]) -> int | None:
     return least if not reach.base.terms and least == most else None
 
 
+def _framed_span(index: Affine, digits: Mapping[str, Digit], pinned: Collection[str]) -> Span:
+    """The same of an index that moves with where rows begin: as far as the remainders may move it."""
+    if index.is_linear:
+        return span(index, digits, pinned)
+    whole, least, most = _without_remainders(index, digits, pinned)
+    found = span(whole, digits, pinned)
+    return Span(found.base, found.lower + least, found.upper + most)
+
+
 def enclosing_box(places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit], pinned: Collection[str]) -> Box:
-    """The least box that holds every place, for fixed block and pinned loops.  Raises Unbounded."""
+    """The least box that holds every place, or one larger by what remainders leave open, for fixed block and pinned
+    loops.  Raises Unbounded."""
     origin, extents = [], []
     for entries in zip(*places, strict=True):
-        spans = [span(entry, digits, pinned) for entry in entries]
+        spans = [_framed_span(entry, digits, pinned) for entry in entries]
         if len({s.base for s in spans}) > 1:
             raise Unbounded(f"the needs {', '.join(map(str, entries))} move apart from block to block")
         low, high = min(s.lower for s in spans), max(s.upper for s in spans)

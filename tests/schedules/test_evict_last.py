@@ -131,3 +131,27 @@ def test_results_are_those_of_numpy() -> None:
     x = np.random.default_rng(0).standard_normal((37, 513)).astype(np.float32)
     (found,) = run_plan(kept, [x])
     np.testing.assert_allclose(found, softmax(x.astype(np.float64)), rtol=2e-6)
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize("kept", ["all", "every second"])
+def test_kernels_that_share_a_launch_and_an_array_decide_for_themselves(kept: str) -> None:
+    """In a branch an array that is kept has a name of its own: in the others it is plain memory."""
+    from polyfuse.backends.numba_cuda.compile import compile_kernel
+    from polyfuse.face.numba_cuda import CudaBackend
+
+    def keeps(scop: Any, schedule: Any, *rest: Any) -> Cost:
+        last = kept == "all" or len(schedule.body) % 2 == 1
+        return replace(prices.price(scop, schedule, *rest), evict_last=last)
+
+    def apart(x: Any, y: Any, w: Any) -> Any:
+        return (x * w[0]).sum(axis=0), np.exp(y) * w[1], w * w
+
+    program = planned(apart, "f32[60, 40]", "f32[700]", "f32[33]").scop.program
+    plan = plan_program(program, H200, Options(), [Layout(), Layout(), Layout()], keeps)
+    assert len(plan.launches) == 1 < len(plan.kernels) and policies(plan) >= 1
+    (job,) = [CudaBackend().job(launch, plan) for launch in plan.launches]
+    assert compile_kernel(job.source, job.name, job.parameters, **job.settings).ptx
+    x, y, w = (np.random.default_rng(0).random(shape, np.float32) for shape in ((60, 40), 700, 33))
+    for found, exact in zip(run_plan(plan, [x, y, w]), apart(x, y, w), strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5)

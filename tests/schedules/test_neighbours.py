@@ -243,3 +243,10 @@ def test_blocks_inside_of_a_piece_load_it_alone(dtype: str) -> None:
     x = [values((3, length), dtype, seed) for seed, length in enumerate(lengths)]
     (found,) = run_plan(plan, x)
     np.testing.assert_array_equal(found, joined(*x))
+
+
+def test_kernels_without_slots_have_a_price() -> None:
+    """Rows of one element are framed as others are."""
+    for atomics in (False, True):
+        counted = pf.jit(lambda x: np.count_nonzero(x, axis=-1, keepdims=True), atomics=atomics)
+        assert counted.plan(pf.spec("f64[64, 1]"), target="h200").cost_analysis().seconds > 0

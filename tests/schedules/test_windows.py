@@ -307,3 +307,19 @@ def test_wide_windows_are_read_from_their_text_and_run() -> None:
     x = np.random.default_rng(1).standard_normal((21, 282)).astype(np.float32)
     for found, expected in zip(run_plan(plan, [x]), gradient(x), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_what_is_written_over_some_columns_is_planned(dtype: str) -> None:
+    """Elements of x and of its third columns lie apart by more than a window."""
+
+    def tripled(x):
+        y = x.copy()
+        y[..., 2:-3:3] *= 2
+        return y
+
+    plan = pf.jit(tripled).plan(pf.spec(f"{dtype}[256, 15]"), target="h200")
+    assert len(plan.launches) == 1
+    x = np.random.default_rng(0).standard_normal((256, 15)).astype({"f64": np.float64, "f32": np.float32}[dtype])
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_array_equal(found, tripled(x))
