@@ -194,6 +194,22 @@ def joined(xp: Namespace, x: Array, y: Array, z: Array) -> Array:
     return xp.concatenate([x, y, z], axis=1)
 
 
+def turned(xp: Namespace, x: Array) -> Array:
+    return xp.swapaxes(x, -2, -1) * 2
+
+
+def differences(xp: Namespace, x: Array) -> Array:
+    return x[:, 1:] - x[:, :-1]
+
+
+def bordered(xp: Namespace, x: Array) -> Array:
+    return x[:, 1:-1] * 2
+
+
+def column_sums(xp: Namespace, x: Array) -> Array:
+    return xp.sum(x, axis=0)
+
+
 def products_of_pairs(xp: Namespace, a: Array, b: Array) -> Array:
     re = a[:, 0] * b[:, 0] - a[:, 1] * b[:, 1]
     return xp.stack([re, a[:, 0] * b[:, 1] + a[:, 1] * b[:, 0]], -1)
@@ -321,4 +337,12 @@ EVERYDAY: tuple[Program, ...] = (
     Program("best of columns", best_rows, (matrix(8192, 8191),)),
     Program("prefixes of columns of 4096", running, (matrix(4096, 16384),), LOOSE),
     Program("sums between 512 and 513", sums_between, (Input((512, 512, 513)),), LOOSE),
+    Program("8191 x 8193 turned", turned, (matrix(8191, 8193),)),
+    Program("8192 x 8192 turned bf16", turned, (_halves(8192, 8192),)),
+    Program("last axes of 256 x 512 x 768 turned bf16", turned, (_halves(256, 512, 768),)),
+    Program("last axes of 300 x 511 x 701 turned", turned, (Input((300, 511, 701)),)),
+    Program("differences in rows of 8191", differences, (matrix(8192, 8191),)),
+    Program("rows of 303 less their ends", bordered, (matrix(250000, 303),)),
+    Program("sums of columns of 16383 x 8191 bf16", column_sums, (_halves(16383, 8191),), SHORT),
+    Program("sums of columns of 1000003 x 131 bf16", column_sums, (_halves(1000003, 131),), SHORT),
 )
