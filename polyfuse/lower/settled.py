@@ -32,7 +32,7 @@ def settled(ops: Sequence[ir.Op], slots: Sequence[Digit], context: Context) -> t
     for w in conditions:
         moving = slots[:-1] if w in cut or w in further else slots
         found.append(_settled(w, moving, context))
-        if w not in further and -w - 1 not in conditions:
+        if w in cut and -w - 1 not in conditions:  # of vectors: single elements are masked alike
             found.append(_settled(-w - 1, moving, context))
     return tuple([one for one in found if one is not None])
 
