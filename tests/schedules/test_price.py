@@ -20,18 +20,15 @@ from tests.schedules.benchmark_plans import GOLDEN
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 RECORDS = {
-    ("h200_table", "h200_held_out", "h200_drawn"): (49, 0, 0.04),
-    ("h200_more",): (56, 2, 0.06),
+    ("h200_table", "h200_held_out", "h200_drawn"): (50, 1, 0.05),
+    ("h200_more",): (58, 2, 0.06),
     ("h200_wide",): (19, 7, 0.1),
     ("h200_one_read",): (17, 1, 0.07),
-    ("h200_everyday",): (49, 1, 0.05),
+    ("h200_everyday",): (60, 0, 0.05),
 }
 """Programs, those of them that may be more than 20 % off, as prices miss a mechanism or the host bounds a call, and the
 median error."""
-CHANGED = {
-    *("best of columns", "sharpened 8000 x 8001", "5 x 5 means of 8001 x 8001"),
-    *("weighted row norm bf16", "softmax backward of 1001 bf16", "last axis of a cube in front"),
-}
+CHANGED = frozenset[str]()
 """Programs that have other kernels than those that were measured: docs/performance.md has what there is."""
 
 
