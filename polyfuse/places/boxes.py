@@ -309,23 +309,21 @@ def narrow_pitch(
     if len(box.extents) < 2:
         return (1,)
     first = box.extents[-1] | 1
-    lanes = [d for d in digits.values() if d.kind == "thread" and d.stride < WARP and d.count > 1]
-
-    def pitches(row: int) -> tuple[int, ...]:
-        found = [row, 1]
-        for extent in reversed(box.extents[1:-1]):
-            found.insert(0, extent * found[0])
-        return tuple(found)
 
     def waiting(pitch: tuple[int, ...]) -> int:
-        found = 0
-        for place in places:
-            position = sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
-            apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
-            found += turns(tuple([(step, count) for step, count in apart if step]), itemsize)
-        return found
+        return sum([_turns_at(place, pitch, itemsize, itemsize, digits) for place in places])
 
-    return min([pitches(first + k) for k in range(MOST_NARROW)], key=waiting)
+    return min([_outer_pitch(box, first + k, (1,)) for k in range(MOST_NARROW)], key=waiting)
+
+
+def _turns_at(
+    place: Sequence[Affine], pitch: Sequence[int], itemsize: int, size: int, digits: Mapping[str, Digit]
+) -> int:
+    """Turns that the lanes of a warp take for accesses of `size` bytes each at `place` of a box."""
+    lanes = [d for d in digits.values() if d.kind == "thread" and d.stride < WARP and d.count > 1]
+    position = sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
+    apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
+    return turns(tuple([(step, count) for step, count in apart if step]), size)
 
 
 def whole_words(count: int, itemsize: int) -> int:
@@ -351,21 +349,15 @@ def short_rows_pitch(
     that put at `spread`."""
     unit = max(1, WORD * row_words(box.extents[-1], itemsize) // itemsize)
     odd = -(-box.extents[-2] * box.extents[-1] // unit) | 1
-    tried = [_outer_pitch(box, (odd + 2 * k) * unit) for k in range(MOST_PADDING)]
-    lanes = [d for d in digits.values() if d.kind == "thread" and d.stride < WARP and d.count > 1]
-
-    def waiting(pitch: tuple[int, ...]) -> int:
-        position = sum([entry * step for entry, step in zip(spread, pitch, strict=True)], start=Affine.of(0))
-        apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
-        return turns(tuple([(step, count) for step, count in apart if step]), unit * itemsize)
-
-    return min(tried, key=waiting)
+    tried = [_outer_pitch(box, (odd + 2 * k) * unit, (box.extents[-1], 1)) for k in range(MOST_PADDING)]
+    return min(tried, key=lambda pitch: _turns_at(spread, pitch, itemsize, unit * itemsize, digits))
 
 
-def _outer_pitch(box: Box, rows: int) -> tuple[int, ...]:
-    """`rows`: elements from one of what the rows of a few elements make up to the next."""
-    pitch = [rows, box.extents[-1], 1]
-    for extent in reversed(box.extents[1:-2]):
+def _outer_pitch(box: Box, rows: int, inner: tuple[int, ...]) -> tuple[int, ...]:
+    """`rows`: elements from one row, or from one of what rows of a few elements make up, to the next; `inner`: between
+    neighbours inside of one."""
+    pitch = [rows, *inner]
+    for extent in reversed(box.extents[1 : -len(inner)]):
         pitch.insert(0, extent * pitch[0])
     return tuple(pitch)
 

@@ -4,6 +4,7 @@ rows that begin alike in memory."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 from polyfuse.affine import Affine
@@ -72,13 +73,7 @@ def in_two_stages(
     cuts: dict[bytes, split.Cut] = {}
     for kernel in grouping.kernels:
         cuts |= _cuts(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
-    if not cuts:
-        return costs, grouping
-    if granted(costs.options, grouping.spent) == 0:
-        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
-    program = split.in_two_stages(costs.scop.program, cuts)
-    others = other_form(costs, program, layouts)
-    return _cheaper(costs, grouping, others, f"{len(cuts)} sums in two stages", STAGES)
+    return _cheaper_cut(costs, grouping, layouts, cuts, f"{len(cuts)} sums in two stages")
 
 
 def by_where_rows_begin(
@@ -92,12 +87,22 @@ def by_where_rows_begin(
     for kernel in grouping.kernels:
         if kernel.time > LONG_COLUMNS * costs.target.launch * 1e12:
             cuts |= _by_where_they_begin(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
+    return _cheaper_cut(costs, grouping, layouts, cuts, f"{len(cuts)} sums by where rows begin")
+
+
+def _cheaper_cut(
+    costs: ProgramCosts,
+    grouping: Grouping,
+    layouts: tuple[Layout, ...],
+    cuts: Mapping[bytes, split.Cut],
+    what: str,
+) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one whose sums are cut, if any are."""
     if not cuts:
         return costs, grouping
     if granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = split.in_two_stages(costs.scop.program, cuts)
-    what = f"{len(cuts)} sums by where rows begin"
     return _cheaper(costs, grouping, other_form(costs, program, layouts), what, STAGES)
 
 
