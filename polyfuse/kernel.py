@@ -284,16 +284,17 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """`value`, for the blocks behind this one: in `words` as the `number`-th of `count` blocks in the `line`-th line.
+    """`value`, for the blocks behind this one: in `words` as the `number`-th of `count` blocks of a line.
 
-    Threads that differ in the thread-id `bits` alone hold the same value.  `words` (u64, zero between launches) has per
-    line `count` totals, then one for every `group` of them, each of as many words as `carry_words` says.
+    Threads that differ in the thread-id `bits` alone hold the same value.  `line`: an index along the first dimensions
+    of `words` (u64, zero between launches), which has per line `count` totals, then one for every `group` of them, each
+    of as many words as `carry_words` says.
     """
 
     value: Expr
     bits: int
     words: str
-    line: Affine
+    line: tuple[Affine, ...]
     number: Affine
     count: Affine
     group: int
@@ -314,7 +315,7 @@ class Carry:
     bits: int
     words: str
     arrived: str
-    line: Affine
+    line: tuple[Affine, ...]
     number: Affine
     count: Affine
     group: int
@@ -359,7 +360,7 @@ class Elect:
 
     name: str
     counter: str  # an ArrayParameter of i32, zero between launches
-    group: Affine  # index of the counter used by this block
+    group: tuple[Affine, ...]  # index of the counter used by this block
     count: Affine
 
 

@@ -296,18 +296,21 @@ class KernelSchedule:
         return self.threads // self.cluster
 
 
-def election(digits: Iterable[Digit], along: str) -> tuple[Affine, Affine] | None:
-    """Which of the elections over the block digit `along` a block takes part in, and how many there are: the other
-    block digits in mixed radix.  None where that is no affine index, because two of them have a symbolic extent."""
+def election(digits: Iterable[Digit], along: str) -> tuple[tuple[Affine, ...], tuple[Affine, ...]]:
+    """Which of the elections over the block digit `along` a block takes part in, and how many there are, along each
+    dimension: the other block digits, those of constant extent in mixed radix with the first one of a symbolic extent.
+    """
     others = [d for d in digits if d.kind == "block" and d.name != along]
     others.sort(key=lambda d: not d.extent.is_constant)
-    index, count = Affine.of(0), Affine.of(1)
+    index, count = [Affine.of(0)], [Affine.of(1)]
     for d in others:
-        if not count.is_constant:
-            return None
-        index += digit(d.name) * count.constant
-        count = d.extent * count.constant
-    return index, count
+        if count[-1].is_constant:
+            index[-1] += digit(d.name) * count[-1].constant
+            count[-1] = d.extent * count[-1].constant
+        else:
+            index.append(digit(d.name))
+            count.append(d.extent)
+    return tuple(index), tuple(count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,7 @@ class Execution:
 
     def _leave(self, op: Leave, active: Bools | None) -> None:
         self._gather_threads(op.bits, active)
-        line, number = int(self._affine(op.line).max()), int(self._affine(op.number).max())
+        line, number = self._at(op.words, op.line), int(self._affine(op.number).max())
         block = self.first + int(self.blocks[0])
         self.carries.leave(self.memory[op.words], line, number, block, self._value(op.value))
 
@@ -259,7 +259,7 @@ class Execution:
         """Of one block, as where blocks elect: it waits for the totals of those in front."""
         self._gather_threads(op.bits, active)
         words, like = self.memory[op.words], self._value(op.value)
-        line, number = int(self._affine(op.line).max()), int(self._affine(op.number).max())
+        line, number = self._at(op.words, op.line), int(self._affine(op.number).max())
         while (totals := self.carries.before(words, line, number)) is None:
             yield
         before = collectives.carried(op.monoid, totals, like, op.bits, self.kernel.threads, op.group)
@@ -269,7 +269,7 @@ class Execution:
         """One arrival of this block; election mode runs one block at a time, so values are 0-d here."""
         self._meet(active, self.kernel.threads, "an election")
         block, counter = self.first + int(self.blocks[0]), self.memory[op.counter]
-        group, count = int(self._affine(op.group).max()), int(self._affine(op.count).max())
+        group, count = self._at(op.counter, op.group), int(self._affine(op.count).max())
         self.clock.barrier()
         members = self.elections.arrive(counter, group, count, block, self.clock.phase)
         self.counts[counter.name, group] = count
@@ -434,6 +434,13 @@ class Execution:
             if not affine.names() & self.loops:
                 self.affines[affine] = known
         return known
+
+    def _at(self, memory: str, index: Sequence[Affine]) -> int:
+        """The place of an index, of one block, in C order along the first dimensions of a buffer."""
+        place = 0
+        for entry, extent in zip(index, self.memory[memory].shape, strict=False):
+            place = place * extent + int(self._affine(entry).max())
+        return place
 
     def _axes(self, slots: Sequence[str]) -> list[int]:
         """Array axes of slots."""

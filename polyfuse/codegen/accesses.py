@@ -68,6 +68,15 @@ class Linearizer:
         elements = prod([Polynomial.of(n) for n in self.memories[memory].shape], start=Polynomial.of(1))
         return self.expressions.indices.polynomial(elements)
 
+    def number(self, index: Sequence[Affine], memory: str) -> Node:
+        """The place of an index in C order along the first dimensions of an array."""
+        if len(index) == 1:
+            return self.expressions.indices.tree(index[0])
+        strides, shape = [Polynomial.of(1)], self.memories[memory].shape
+        for k in range(len(index) - 1, 0, -1):
+            strides.append(strides[-1] * Polynomial.of(shape[k]))
+        return self._offset(index, strides[::-1])
+
     def mask(self, where: Sequence[Affine], mask: Expr | None) -> Node | None:
         """``where`` and ``mask`` as one condition."""
         node = self.expressions.condition(where) if where else None

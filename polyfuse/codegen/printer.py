@@ -250,8 +250,9 @@ class _Printer:
             case Barrier(scope):
                 return Effect(Call("warp_barrier" if scope == "warp" else "barrier", ()))
             case Elect(name, counter, group, count):
-                tree = self.expressions.indices.tree
-                arguments = (Name(self.names[counter]), tree(group), tree(count), *self._meeting()[1:])
+                place = self.linearizer.number(group, counter)
+                size = self.expressions.indices.tree(count)
+                arguments = (Name(self.names[counter]), place, size, *self._meeting()[1:])
                 return self._assign((name,), Call("elect", arguments))
             case AsyncCopy():
                 return Effect(self._copy(op))
@@ -378,7 +379,7 @@ class _Printer:
 
     def _in_line(self, op: Leave | Carry) -> tuple[Node, ...]:
         """The line, the number and the count of blocks, then what every kernel knows of them."""
-        place = map(self.expressions.indices.tree, (op.line, op.number, op.count))
+        place = (self.linearizer.number(op.line, op.words), *map(self.expressions.indices.tree, (op.number, op.count)))
         return (*place, Literal(op.group), Literal(op.bits), Literal(self.kernel.block_threads))
 
     def _tuple_state(self, values: Sequence[Expr], varying: frozenset[str], ranked: bool = False) -> list[Node]:

@@ -9,6 +9,7 @@ Cost decides nothing about legality.  Every constant names the measurement that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from polyfuse.cost import cpu as cost_cpu
@@ -38,6 +39,7 @@ from polyfuse.cost.phases import (
     in_phases,
     overlap,
     picking,
+    running,
     runs_in_threads,
     stalls,
     waiting,
@@ -112,9 +114,6 @@ SHARED_ROWS, DEEP = 1.35, 1024
 together, so that an access of a warp brings 16 bytes of each of a few rows.  On an H200, of float32: a million rows of
 64 times 16 columns 126 us, of 128 times 8 273, of 64 times 64 361; 300,000 of 256 times 32 231, 200,000 of 768 times 10
 389."""
-STORING = 0.5
-"""The same in a loop of a prefix, which stores in every trip: cumsum of 64 x 4096 x 1024 along axis 1, 128 bytes at
-once in each of 16,384 threads, takes 1415 us on an H200."""
 EXPOSED = 2
 """How fast blocks on one processor hide that each loads, then computes, in every trip of a loop: the power of their
 number by which the time of the operations is divided.  On an H200: mean of squared differences of 2 GB in one block per
@@ -161,6 +160,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     bound = max(terms, key=lambda k: terms[k])
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
+    together = math.hypot(together, waves * running(scop, schedule, sizes))
     if (combined := waves * combining(scop, schedule, target, sizes)) > 0:
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
         together = max(together, work + combined)
@@ -210,9 +210,11 @@ def _fill(
 ) -> float:
     """The share of the bandwidth that the bytes which resident threads keep in flight can fill."""
     threads = schedule.block_threads
+    if runs_in_threads(scop, schedule):  # `running` says how long each trip takes
+        return min(1.0, PULL * min(1.0, blocks / target.processors))
     loops = schedule.of_kind("loop") and threads > target.warp
     if loops and not waits:
-        in_flight = int(in_flight * (STORING if runs_in_threads(scop, schedule) else _unrolled(scop, schedule, sizes)))
+        in_flight = int(in_flight * _unrolled(scop, schedule, sizes))
     stores = [p for p in schedule.placed if p.role == "store"]
     if loops:  # what is stored behind them all
         stores = [p for p in stores if any(sizes.kind[name] == "loop" for name, _ in p.path)]

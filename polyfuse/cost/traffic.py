@@ -15,7 +15,7 @@ from math import inf, prod
 from polyfuse.affine import ZERO, Affine
 from polyfuse.cost.counts import Sizes, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
-from polyfuse.cost.phases import scanned_digits
+from polyfuse.cost.phases import runs_in_threads, scanned_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, in_frame
 from polyfuse.scop import Scop, Statement
@@ -172,19 +172,22 @@ def _fills(schedule: KernelSchedule, store: Placed) -> bool:
     return any(d.count & (d.count - 1) for d in alone)
 
 
-TORN_RUNS = 0.75
-"""What is as good as written beside them where threads run through columns of single elements and rows begin off the
-boundaries of sectors.  Prefixes along the middle of 512 x 512 x 513 float32 take an H200 404 us, of 100 x 2000 x 671
-536, of 64 x 1000 x 2051 452; of 512 x 512 x 512, in vectors, 276.  Why is not known: by the counters of the first one,
-memory moves 549 and 523 MB, hardly more than there are."""
+TORN_RUNS = {16: 0.2, 8: 0.5, 4: 0.9, 2: 1.4, 1: 1.4}
+"""What is as good as written beside them, in proportion, where prefixes run through columns and rows begin at multiples
+of so many bytes, off the boundaries of sectors: a warp writes parts of them.  On an H200, where rows of 768 float32
+take 272 us, 291 with reads of rows of 767, 400 with writes of such rows.  Cumsum along the middle of 255 x 513 x 767
+float32 297 us, bfloat16 163, of 64 x 1000 x 1500 213 and 120, where their bytes take 187, 94, 179 and 90; along axis 0
+of 16383 x 8191, from block to block, float32 464, bfloat16 379, of 16384 x 8192 340 and 245.  By the counters, memory
+moves hardly more."""
 
 
 def _torn_runs(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
     """The same of columns of a prefix."""
-    if schedule.strategy != "columns" or not store.path or dict(schedule.parameters).get("vector") != 1:
+    if schedule.strategy != "columns" or not (store.path or schedule.grid_scans):
         return 0.0
     pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints))
-    return TORN_RUNS if pitch * scop.dtype(store.value, store.component).itemsize % SECTOR else 0.0
+    pitch *= scop.dtype(store.value, store.component).itemsize
+    return TORN_RUNS.get(math.gcd(pitch, SECTOR), 0.0)
 
 
 def _torn_ends(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
@@ -420,8 +423,8 @@ def _scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Size
         return 0.0
     rows = {name[1:] for e in store.place[:-1] if isinstance(e, Affine) for name in e.names()}
     scanned = frozenset[str]().union(*[scanned_digits(scop, p) for p in schedule.placed])
-    if rows & scanned and not schedule.grid_scans:  # whose blocks are in a row of panels at a time
-        return SCANNED
+    if rows & scanned and not schedule.grid_scans and not runs_in_threads(scop, schedule):
+        return SCANNED  # of blocks in order a row of panels at a time runs, of threads all that are side by side
     return next(more for bytes_, more in SCATTERED if piece < bytes_) if rows & summed else 0.0
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from polyfuse.legality.apart import apart
 from polyfuse.legality.relations import BARRIER, ELECTED, SHARES, Proof
-from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, election, walk
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, walk
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
 
@@ -146,8 +146,6 @@ def _finishes(proof: Proof) -> Iterator[Fault]:
             yield Hazard.EFFECT, f"the election over {item.digit} lies inside {around[-1]}: it is held once per block"
         if item.digit not in proof.names("block"):
             yield Hazard.COVERAGE, f"the election is held over {item.digit}, which is not a block digit"
-        if election(proof.schedule.digits, item.digit) is None:
-            yield Hazard.EFFECT, f"the elections over {item.digit} have no number"
         if item.digit in seen:
             yield Hazard.EFFECT, f"two elections are held over {item.digit}"
         seen.add(item.digit)
@@ -192,8 +190,6 @@ def _prefixes(proof: Proof) -> Iterator[Fault]:
             yield Hazard.CAPACITY, f"{scan.scan} leaves {scan.group} totals as one, {scan.lead} blocks ahead"
         if placed.path:
             yield Hazard.EFFECT, f"{scan.scan} goes on from block to block inside {placed.path[0][0]}, not once"
-        if election(proof.schedule.digits, scan.digit) is None:
-            yield Hazard.EFFECT, f"the prefixes {scan.scan} along {scan.digit} have no number"
         if proof.schedule.cluster > 1:
             yield Hazard.COMBINE, f"the prefix {scan.scan} goes on from block to block, not from cluster to cluster"
     yield from _left_ahead(proof)

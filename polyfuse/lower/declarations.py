@@ -9,9 +9,9 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine, names_of
 from polyfuse.bindings import FAULT, Guard, Layout
 from polyfuse.dtypes import DType, i32
-from polyfuse.lower.environment import ArrayUse, Environment, counter_name, election_of, summed_digit
+from polyfuse.lower.environment import ArrayUse, Environment, counter_name, summed_digit
 from polyfuse.lower.inspect import affine_names, flatten, value_references
-from polyfuse.schedule import Finish, KernelSchedule, SharedBox
+from polyfuse.schedule import Finish, KernelSchedule, SharedBox, election
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import references
 
@@ -94,8 +94,8 @@ def scratch_uses(env: Environment) -> tuple[ScratchUse, ...]:
     found = [ScratchUse(use.name, use.dtype, use.shape) for use in env.shares.values()]
     for item in env.schedule.order:
         if isinstance(item, Finish):
-            _, count = election_of(env.schedule, item.digit)
-            found.append(ScratchUse(counter_name(item.digit), i32, (count,), zeroed=True))
+            _, counts = election(env.schedule.digits, item.digit)
+            found.append(ScratchUse(counter_name(item.digit), i32, counts, zeroed=True))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from polyfuse.affine import Affine, digit
 from polyfuse.bindings import Layout
 from polyfuse.dtypes import DType
 from polyfuse.lower.context import Context
-from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, election
+from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Scop, Statement
 
 
@@ -112,13 +112,6 @@ def reduced_loops(env: Environment, placed: Placed) -> tuple[str, ...]:
 def reduced_slots(env: Environment, placed: Placed) -> tuple[str, ...]:
     over = summed_over(env, placed)
     return tuple(s.name for s in env.slots if s.name in over)
-
-
-def election_of(schedule: KernelSchedule, along: str) -> tuple[Affine, Affine]:
-    """The number of the elections over a block digit that this block takes part in, and how many there are."""
-    found = election(schedule.digits, along)
-    assert found is not None, f"the elections over {along} have no number"
-    return found
 
 
 def summed_digit(schedule: KernelSchedule, partial: Placed) -> str:

@@ -40,11 +40,11 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
         case ir.If(condition=condition):
             yield condition
         case ir.Elect(group=group, count=count):
-            yield from (group, count)
+            yield from (*group, count)
         case ir.Leave(value=value, line=line, number=number, count=count):
-            yield from (value, line, number, count)
+            yield from (value, *line, number, count)
         case ir.Carry(value=value, line=line, number=number, count=count):
-            yield from (value, line, number, count)
+            yield from (value, *line, number, count)
         case ir.AsyncCopy(into=into, index=index, where=where):
             yield from (*into, *index, *where)
         case ir.Kept() | ir.Neighbours() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():

@@ -101,12 +101,13 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
             return replace(
                 op,
                 value=term(op.value),
-                line=op.line.substitute(values),
+                line=tuple(e.substitute(values) for e in op.line),
                 number=op.number.substitute(values),
                 count=op.count.substitute(values),
             )
         case ir.Elect():
-            return replace(op, group=op.group.substitute(values), count=op.count.substitute(values))
+            group = tuple(e.substitute(values) for e in op.group)
+            return replace(op, group=group, count=op.count.substitute(values))
         case ir.AsyncCopy():
             into = tuple(e.substitute(values) for e in op.into)
             at = tuple(e.substitute(values) for e in op.index)

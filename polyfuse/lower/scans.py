@@ -17,7 +17,6 @@ from polyfuse.lower.environment import (
     Environment,
     affine_entry,
     arrived_name,
-    election_of,
     reduced_loops,
     result_names,
     summed_over,
@@ -25,7 +24,7 @@ from polyfuse.lower.environment import (
 )
 from polyfuse.lower.peel import at_trip
 from polyfuse.scalars import MONOIDS
-from polyfuse.schedule import GridScan, Placed, scanned_slots
+from polyfuse.schedule import GridScan, Placed, election, scanned_slots
 from polyfuse.scop import Statement, neutral
 from polyfuse.terms import Apply, Expr, Inside, Ref
 
@@ -109,7 +108,7 @@ def _handed_on(env: Environment, placed: Placed, scan: GridScan, total: Ref) -> 
 
 
 def _leave(env: Environment, placed: Placed, scan: GridScan, total: Ref) -> ir.Leave:
-    bits, (line, _) = _bits(env, summed_over(env, placed)), election_of(env.schedule, scan.digit)
+    bits, (line, _) = _bits(env, summed_over(env, placed)), election(env.schedule.digits, scan.digit)
     count = env.schedule.digit(scan.digit).extent
     return ir.Leave(total, bits, words_name(placed.name), line, digit(scan.digit), count, scan.group)
 
@@ -151,10 +150,10 @@ def carry_uses(env: Environment) -> list[ScratchUse]:
         slots = prod(s.count for s in env.slots if s.name in placed.digits() and s.name not in over)
         each = ir.carry_words(env.schedule.threads, _bits(env, over), slots, dtype)
         count = env.schedule.digit(scan.digit).extent
-        _, lines = election_of(env.schedule, scan.digit)
+        _, lines = election(env.schedule.digits, scan.digit)
         rows = count + count.ceildiv(scan.group)
-        found.append(ScratchUse(words_name(scan.scan), u64, (lines, rows, Affine.of(each)), zeroed=True))
-        found.append(ScratchUse(arrived_name(scan.scan), i32, (lines,), zeroed=True))
+        found.append(ScratchUse(words_name(scan.scan), u64, (*lines, rows, Affine.of(each)), zeroed=True))
+        found.append(ScratchUse(arrived_name(scan.scan), i32, lines, zeroed=True))
     return [*found, ScratchUse(TURNS, i32, (Affine.of(1),), zeroed=True)] if found else []
 
 

@@ -15,7 +15,7 @@ from polyfuse.lower.border import interiors
 from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
 from polyfuse.lower.decide import decided, needed
-from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
+from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, disagree, whole_trips
 from polyfuse.lower.reductions import (
@@ -29,7 +29,7 @@ from polyfuse.lower.reductions import (
 )
 from polyfuse.lower.scans import recurrence, scan
 from polyfuse.scalars import CASCADES
-from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
+from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, election
 from polyfuse.scop import Statement
 from polyfuse.sets import at_least_zero
 from polyfuse.terms import Inside, Ref
@@ -67,7 +67,7 @@ def lower_items(env: Environment, items: Sequence[TreeItem], loops: tuple[str, .
 
 def elected(env: Environment, last: Finish) -> list[ir.Op]:
     """The block that arrives last sees what all have stored."""
-    group, _ = election_of(env.schedule, last.digit)
+    group, _ = election(env.schedule.digits, last.digit)
     name, count = f"last.{last.digit}", env.schedule.digit(last.digit).extent
     elect = ir.Elect(name, counter_name(last.digit), group, count)
     return [elect, ir.If(Ref(name, bool_), lower_items(env, last.items, ()))]

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from polyfuse.affine import Affine, digit
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.places.refused import Refused
-from polyfuse.schedule import Digit, election
+from polyfuse.schedule import Digit
 from polyfuse.verdict import Hazard, illegal
 
 
 def dealt_over(group: Group, proposal: Proposal) -> dict[int, str]:
-    """By reduction: the block digit along which its partial results lie.  Raises Refused where there are two, or where
-    the blocks that meet have no number of their own."""
+    """By reduction: the block digit along which its partial results lie.  Raises Refused where there are two."""
     found: dict[int, str] = {}
     for statement in group.statements() if proposal.combines else ():
         if not statement.is_reduction:
@@ -29,10 +28,6 @@ def dealt_over(group: Group, proposal: Proposal) -> dict[int, str]:
             raise Refused(illegal(Hazard.COMBINE, sentence, rule="combine"))
         if over:
             found[statement.id] = over[0]
-    for along in found.values():
-        if election(proposal.digits, along) is None:
-            sentence = f"the elections over {along} have no number: two other block digits have symbolic extents"
-            raise Refused(illegal(Hazard.COMBINE, sentence, rule="executed"))
     return found
 
 

@@ -311,7 +311,7 @@ class _Verifier:
 
     def _carry(self, op: Leave | Carry, scope: Scope, values: dict[str, DType], region: Region) -> None:
         self._bits(op, op.bits, region)
-        for affine in (op.line, op.number, op.count):
+        for affine in (*op.line, op.number, op.count):
             scope.affine(affine, frozenset(region.ranges) - self.per_thread)
         if not region.uniform:
             self.refuse("blocks wait where some threads of the block may not come", op)
@@ -343,7 +343,9 @@ class _Verifier:
         counter = self.memory.get(op.counter)
         if not isinstance(counter, ArrayParameter) or counter.dtype != dtypes.i32 or counter.readonly:
             self.refuse(f"the counter {op.counter} is no writable array of i32", op)
-        for affine in (op.group, op.count):
+        if len(op.group) != len(counter.shape):
+            self.refuse(f"{op.counter} has {len(counter.shape)} dimensions, not {len(op.group)}", op)
+        for affine in (*op.group, op.count):
             scope.affine(affine, frozenset(region.ranges) - self.per_thread)
         if not region.uniform:
             self.refuse("an election stands where some threads of the block may not come", op)

@@ -7,7 +7,7 @@ from math import prod
 from typing import NoReturn, Union
 
 from polyfuse import dtypes
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, names_of
 from polyfuse.dtypes import DType
 from polyfuse.kernel import ArrayParameter, Carry, For, If, Inside, Kernel, Leave, Op, carry_words
 from polyfuse.kernel_types import Types, expression_type
@@ -64,8 +64,8 @@ def _check_line(kernel: Kernel, op: Passing, given: tuple[Affine, ...], refuse: 
     if (lead.constant or beyond.constant) and _place(op) not in given:
         refuse("blocks that are none of the line come by it", op)
     others = {f"$b{k}" for k in range(len(kernel.grid)) if k != axis and kernel.grid[k] != Affine.of(1)}
-    if {name for name in op.line.names() if name.startswith("$")} != others:
-        refuse(f"the line {op.line} is not one of blocks that differ in $b{axis} alone", op)
+    if {name for name in names_of(op.line) if name.startswith("$")} != others:
+        refuse(f"the line {', '.join(map(str, op.line))} is not one of blocks that differ in $b{axis} alone", op)
     if op.group < 1:
         refuse(f"{op.group} totals are left as one", op)
 
@@ -73,11 +73,12 @@ def _check_line(kernel: Kernel, op: Passing, given: tuple[Affine, ...], refuse: 
 def _check_memory(kernel: Kernel, types: Types, op: Passing, refuse: Refuse) -> None:
     value = expression_type(op.value, types, kernel)
     words = _array(kernel, op.words, dtypes.u64, refuse, op)
-    if isinstance(op, Carry):
-        _array(kernel, op.arrived, dtypes.i32, refuse, op)
+    lines = words.shape[: len(op.line)]
+    if isinstance(op, Carry) and _array(kernel, op.arrived, dtypes.i32, refuse, op).shape != lines:
+        refuse(f"{op.arrived} does not count {' x '.join(map(str, lines))} lines", op)
     each = carry_words(kernel.threads, op.bits, prod(value.shape(kernel)), value.dtype)
     wanted = (op.count + op.count.ceildiv(op.group), Affine.of(each))
-    if words.shape[1:] != wanted:
+    if words.shape[len(op.line) :] != wanted:
         rows, columns = wanted
         refuse(f"{op.words} has not {rows} rows of {columns} words for each line", op)
 

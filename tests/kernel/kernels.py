@@ -204,8 +204,8 @@ def prefix_in_order(lead: int = 0, columns: bool = False) -> Case:
     number, at = B1 - lead, (B0, 2 * B1 + WARP, LANE) if columns else (B0, B1, T)
     load = Load("xv", "x", at)
     scan = Scan("part", "all", "sum", ref("xv"), None, bits)
-    leave = Leave(ref("all"), bits, "words", B0, B1, BLOCKS, 3)
-    carry = Carry("front", "sum", ref("all"), bits, "words", "arrived", B0, B1, BLOCKS, 3)
+    leave = Leave(ref("all"), bits, "words", (B0,), B1, BLOCKS, 3)
+    carry = Carry("front", "sum", ref("all"), bits, "words", "arrived", (B0,), B1, BLOCKS, 3)
     stored = Let("sum", add(ref("front"), ref("part"))), Store("y", at, ref("sum"))
     body: tuple[Op, ...] = (load, scan, leave, carry, *stored)
     if lead:
@@ -308,7 +308,7 @@ def column_sum(elect: bool = True) -> Case:
         Load("xv", "x", (8 * B1 + R, column), where=(M - 1 - 8 * B1 - R, N - 1 - column)),
         Reduce(("sum",), "sum", (ref("xv"),), ("r",)),
         Store("partial", (B1, column), ref("sum"), where=(N - 1 - column,)),
-        *([Elect("last", "counter", B0, chunks)] if elect else []),
+        *([Elect("last", "counter", (B0,), chunks)] if elect else []),
         If(last, finish),
     )
     kernel = Kernel(

@@ -96,7 +96,11 @@ REFUSED: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "along another axis": (lambda k: changed(k, Carry, number=B0), "are not those of a line"),
     "fewer blocks": (lambda k: changed(k, Carry, count=BLOCKS - 1), "are not those of a line"),
     "by a later block": (lambda k: changed(k, Leave, number=B1 - 1), "is left by a later one"),
-    "one line for all": (lambda k: changed(k, Carry, line=Affine.of(0)), "is not one of blocks that differ in .b1"),
+    "one line for all": (lambda k: changed(k, Carry, line=(Affine.of(0),)), "is not one of blocks that differ in .b1"),
+    "lines counted elsewhere": (
+        lambda k: changed(k, Carry, line=(B0, B0)),
+        "arrived does not count .* x .* lines",
+    ),
     "groups of none": (lambda k: changed(k, Leave, group=0), "0 totals are left as one"),
     "other groups": (lambda k: changed(k, Leave, group=4), "words for each line"),
     "words of floats": (lambda k: changed(k, Leave, words="y"), "y is no writable array of u64"),

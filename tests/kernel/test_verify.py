@@ -130,7 +130,8 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
     "condition": (lambda: kernel(If(ZERO, ())), "the condition is no bool"),
     "trip count": (lambda: kernel(For("k", T, ())), r"reads \$t"),
     "loop digit": (lambda: kernel(For("lane", N, ())), "the loop digit lane hides another digit"),
-    "counter": (lambda: kernel(Elect("last", "y", Affine.of(0), N)), "y is no writable array of i32"),
+    "dimensions of a counter": (lambda: kernel(Elect("last", "n", (N, N), N)), "n has 1 dimensions, not 2"),
+    "counter": (lambda: kernel(Elect("last", "y", (Affine.of(0),), N)), "y is no writable array of i32"),
     "atomic": (
         lambda: kernel(AtomicUpdate("n", (Affine.of(0),), "argmax", Const(1, i32))),
         "argmax has a state of 2 values, not 1",
@@ -277,7 +278,7 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
         "a value varies over the slot u already",
     ),
     "election of some threads": (
-        lambda: kernel(If(AT_RISK, (Elect("last", "n", Affine.of(0), N),), uniform=False)),
+        lambda: kernel(If(AT_RISK, (Elect("last", "n", (Affine.of(0),), N),), uniform=False)),
         "an election stands where some threads of the block may not come",
     ),
     "reduction of bools": (

@@ -23,7 +23,7 @@ from tests.legality.form_changes import (
     with_order,
     with_placed,
 )
-from tests.legality.schedules import M, N, b, block, c, nest, resized, t, thread
+from tests.legality.schedules import N, b, c, nest, resized, t, thread
 
 Table = dict[str, tuple[str, Change, str]]
 """Per name of a fault: the schedule by its name in `SCHEDULES`, the change of it and the sentence of the refusal."""
@@ -197,11 +197,6 @@ ELECTIONS: Table = {
         "sums over blocks",
         election_over("t"),
         "the election is held over t, which is not a block digit",
-    ),
-    "without a number": (
-        "rows over blocks",
-        lambda kernel: replace(kernel, digits=(*kernel.digits, block("e", M), block("f", N))),
-        "the elections over b have no number",
     ),
     "twice": (
         "sums over blocks",

@@ -35,6 +35,11 @@ def down(x: Any) -> Any:
     return y
 
 
+def between(x: Any) -> Any:
+    y = np.cumsum(x, axis=1)
+    return y
+
+
 def largest(x: Any) -> Any:
     y = np.maximum.accumulate(x)
     return y
@@ -302,3 +307,29 @@ def test_ptx(function: Any, specs: list[str], tiles: dict[str, int]) -> None:
         assert "atom.relaxed.gpu.global.inc.u32" in ptx and "red.release.gpu.global.add.u32" in ptx
         assert "ld.relaxed.gpu.global" in ptx and "st.relaxed.gpu.global" in ptx
         assert ".local" not in ptx
+
+
+def test_lines_of_blocks_differ_along_two_axes_of_any_size() -> None:
+    """Of which neither number of blocks is known before the launch: counters and totals have an axis for each."""
+    plan = pf.jit(between).plan(pf.spec("f32[L~4, N~16384, M~2048]"), target="h200")
+    (kernel,) = plan.kernels
+    assert dict(kernel.parameters)["group"] == 8
+    assert_legal(plan)
+    x = np.random.default_rng(5).integers(-9, 9, (3, 300, 260)).astype(np.float32)
+    for seed in (None, 0, 1):
+        (found,) = interpreted.run_plan(plan, [x], seed=seed)
+        np.testing.assert_array_equal(found, np.cumsum(x, axis=1))
+    module = plan.source()
+    assert "leave(" in module and "carry_sum(" in module
+
+
+@pytest.mark.parametrize("program", [lambda x: x.sum(axis=1), lambda x: x.max(axis=1) - 1])
+def test_shares_meet_where_blocks_differ_along_two_axes_of_any_size(program: Any) -> None:
+    plan = pf.jit(program).plan(pf.spec("f32[L~2, N~500000, M~100]"), target="h200")
+    (kernel,) = plan.kernels
+    assert "share" in dict(kernel.parameters)
+    assert_legal(plan)
+    x = np.random.default_rng(5).integers(-9, 9, (3, 4001, 268)).astype(np.float32)
+    for seed in (None, 0, 1):
+        (found,) = interpreted.run_plan(plan, [x], seed=seed)
+        np.testing.assert_array_equal(found, program(x))

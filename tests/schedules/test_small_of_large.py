@@ -57,6 +57,11 @@ FAMILIES = {
     "sums and largest of columns": Family(lambda x: (x.sum(axis=0), x.max(axis=0)), ("nm",)),
     "products of columns": Family(lambda x, y: (x * y).sum(axis=0), ("nm", "nm")),
     "sums between": Family(lambda x: x.sum(axis=1), ("abc",)),
+    "sums between, of few": Family(lambda x: x.sum(axis=1), ("dlc",)),
+    "largest between, of few": Family(lambda x: x - x.max(axis=1, keepdims=True), ("dlc",)),
+    "prefixes between": Family(lambda x: np.cumsum(x, axis=1), ("abc",)),
+    "prefixes between, of few": Family(lambda x: np.cumsum(x, axis=1), ("dlw",)),
+    "prefixes of columns": Family(lambda x: np.cumsum(x, axis=0), ("nm",)),
     "sums of rows": Family(lambda x: x.sum(axis=1), ("nm",)),
     "less the largest of a row": Family(lambda x: np.exp(x - x.max(axis=1, keepdims=True)), ("nm",)),
 }
@@ -69,7 +74,8 @@ def drawn_sizes(dice: Random) -> dict[str, int]:
     n, m = dice.randint(1500, 9000), dice.randint(1500, 9000)
     if dice.random() < 0.3:
         n, m = dice.randint(100_000, 900_000), dice.randint(20, 300)
-    return {"n": n, "m": m, "k": dice.randint(300, 2000), **{name: dice.randint(60, 500) for name in "abc"}}
+    few = {"d": 2 + n % 8, "l": 9000 + 10 * n % 80_000, "w": 600 + m % 2400}
+    return {"n": n, "m": m, "k": dice.randint(300, 2000), **{name: dice.randint(60, 500) for name in "abc"}, **few}
 
 
 def holds(plan: Plan, sizes: Mapping[str, int]) -> bool:
