@@ -318,18 +318,22 @@ def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: 
 
 
 def idle_in_rows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
-    """The share of the threads of an elementwise kernel whose places no row has."""
+    """The share of the threads of an elementwise kernel whose places no row has, or of one that deals columns of single
+    elements and shares of them to blocks."""
     stores = [p for p in schedule.placed if p.role == "store" and len(p.place) > 1]
+    if schedule.strategy == "columns" and schedule.grid_combine and dict(schedule.parameters)["vector"] == 1:
+        loads = [p for p in schedule.placed if p.role == "load" and len(p.place) > 1]
+        return 1.0 - min([_inside(scop, load, sizes, first=len(load.place) - 1) for load in loads], default=1.0)
     if schedule.strategy != "pointwise":
         return 0.0
     return 1.0 - min([_inside(scop, store, sizes) for store in stores], default=1.0)
 
 
-def _inside(scop: Scop, move: Placed, sizes: Sizes) -> float:
-    """The share of the accesses that touch the array: of the parts of a concatenation each loads its own, and is masked
-    elsewhere."""
+def _inside(scop: Scop, move: Placed, sizes: Sizes, first: int = 0) -> float:
+    """The share of the accesses that touch the array, along its dimensions from the `first` on: of the parts of a
+    concatenation each loads its own, and is masked elsewhere."""
     share = 1.0
-    for entry, extent in zip(move.place, scop.shape(move.value), strict=True):
+    for entry, extent in zip(move.place[first:], scop.shape(move.value)[first:], strict=True):
         assert isinstance(entry, Affine)
         walked = entry.remainders()[0]  # where a row begins in memory takes it no further
         digits = [(abs(f), sizes.extent.get(a[1:], 1)) for a, f in walked.terms if isinstance(a, str) and a[:1] == "$"]

@@ -27,6 +27,7 @@ from polyfuse.lower.declarations import (
     shared_buffer,
     source_notes,
 )
+from polyfuse.lower.divisors import with_divisors
 from polyfuse.lower.environment import TURNS, ArrayUse, Environment
 from polyfuse.lower.fold import folded
 from polyfuse.lower.guarded import guarded
@@ -78,8 +79,8 @@ def lower(
     env = replace(_environment(scop, schedule, layouts, options, first_site), index_bits=index_bits)
     body = folded(with_lead(env, lower_body))
     body = needed(body) if env.taken else body  # the differences that exponentials were to be taken of
-    body = with_open_ends(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
-    body = without_repeated_indices(body)
+    body = with_divisors(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
+    body = without_repeated_indices(with_open_ends(body, schedule.of_kind("thread")))
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     body = with_loads_together(body)
     grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))

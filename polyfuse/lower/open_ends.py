@@ -16,7 +16,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine, names_of
 from polyfuse.lower.inspect import flatten, parts
 from polyfuse.schedule import Digit
-from polyfuse.terms import Apply, Expr, Inside, Ref
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 
 Conditions = frozenset[Affine]
 NONE: Conditions = frozenset()
@@ -32,21 +32,22 @@ def with_open_ends(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[i
     every = list(flatten(body))
     outside = every if not isinstance(last, ir.If) else list(flatten(body[:-1]))
     cut = [op for op in outside if isinstance(op, ir.Load) and (op.cut or op.across)]
-    floats = [op for op in cut if op.other is not None and op.other.dtype.is_float]
+    floats = [op for op in cut if op.other is not None and op.other.dtype.is_float and op.other.value == 0]
     unseen = {id(op) for op in floats if not is_seen(every, {op.name: frozenset(op.where)}, threads)}
-    return _replaced(body, unseen) if unseen else body
+    return with_others(body, dict.fromkeys(unseen)) if unseen else body
 
 
-def _replaced(body: tuple[ir.Op, ...], unseen: set[int]) -> tuple[ir.Op, ...]:
+def with_others(body: Sequence[ir.Op], others: Mapping[int, Const | None]) -> tuple[ir.Op, ...]:
+    """The operations with `others`, by the identity of a load, in place of what it leaves out."""
     found: list[ir.Op] = []
     for op in body:
         match op:
-            case ir.Load() if id(op) in unseen:
-                found.append(replace(op, other=None))
+            case ir.Load() if id(op) in others:
+                found.append(replace(op, other=others[id(op)]))
             case ir.For():
-                found.append(replace(op, body=_replaced(op.body, unseen)))
+                found.append(replace(op, body=with_others(op.body, others)))
             case ir.If():
-                found.append(replace(op, body=_replaced(op.body, unseen), orelse=_replaced(op.orelse, unseen)))
+                found.append(replace(op, body=with_others(op.body, others), orelse=with_others(op.orelse, others)))
             case _:
                 found.append(op)
     return tuple(found)

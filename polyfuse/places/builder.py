@@ -36,7 +36,7 @@ from polyfuse.places.boxes import (
 )
 from polyfuse.places.cells import waiting_in_cells
 from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
-from polyfuse.places.order import order_tree, with_barriers
+from polyfuse.places.order import in_step, order_tree, with_barriers
 from polyfuse.places.passes import Path, passes_of
 from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.refused import Refused as Refused
@@ -83,6 +83,7 @@ def in_order(draft: KernelSchedule, group: Group, proposal: Proposal) -> KernelS
     collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
     try:
         order = with_barriers(order_tree(draft.placed, collective, proposal.combines), draft.placed)
+        order = in_step(order, frozenset(proposal.in_step))
     except CycleError:
         sentence = f"no order of the loops of {draft.name} respects every dependence"
         raise Refused(illegal(Hazard.RAW, sentence)) from None

@@ -9,6 +9,7 @@ What the elected block finishes comes last: every block stores its partial resul
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from graphlib import CycleError
 from heapq import heapify, heappop, heappush
 
@@ -131,6 +132,16 @@ def with_barriers(order: tuple[TreeItem, ...], placed: Sequence[Placed]) -> tupl
     the same box around a loop.  A hazard that enters a loop from outside is cut before the loop, once."""
     by_name = {p.name: p for p in placed}
     return _synchronise(order, by_name, set(), set())[0]
+
+
+def in_step(order: tuple[TreeItem, ...], loops: frozenset[str]) -> tuple[TreeItem, ...]:
+    """The order with a barrier at the begin of every trip of `loops`."""
+    return tuple([
+        item
+        if isinstance(item, str) or not loops
+        else replace(item, items=(*(("barrier",) if item.digit in loops else ()), *in_step(item.items, loops)))
+        for item in order
+    ])
 
 
 State = tuple[tuple[TreeItem, ...], set[str], set[str]]

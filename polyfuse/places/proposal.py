@@ -97,5 +97,6 @@ class Proposal:
     windows: Windows = field(default_factory=lambda: Windows((), {}))
     border: bool = False  # test once per block whether it lies inside, and leave the masks out there
     ahead: tuple[str, ...] = ()  # loops whose arrays are loaded one trip before they are used
+    in_step: tuple[str, ...] = ()  # loops whose trips the threads of a block begin together, whatever they share
     rings: tuple[tuple[str, int], ...] = ()  # loops whose arrays are copied to shared memory, which holds so many trips
     cells: tuple[str, int] | None = None  # a slot, and from which place of it on values wait in shared memory

@@ -28,6 +28,11 @@ COLUMN_STEPS = (4, 1)  # consecutive elements of a prefix that a thread holds
 THREAD_LANES = (128, 256)
 """Threads of a block, each with columns of its own.  Of single elements more where there are blocks enough: cumsum
 along the middle of 255 x 513 x 767 on an H200, float32 348 us in 128, 297 in 256, bfloat16 180 and 165."""
+IN_STEP = (256, 1024)
+"""The same where warps keep step: those of a whole row of words, if a block has so many, so that what it writes lies
+side by side from row to row.  Cumsum along the middle of 255 x 513 x 767 float32 on an H200: 247 us in 256, 221 in
+1024, 299 out of step; of 100 x 1001 x 1003 250, 236 and 328; of bfloat16 142, 171 and 166; of 1000 x 30 x 3001 float32
+189 in 256, 207 in 1024."""
 THREAD_STEPS, SINGLE_STEPS, MOST_STEPS = 8, 16, 32
 """Rows that a thread which runs through columns loads at once, in vectors and in single elements, and at most.  On an
 H200, prefixes along the middle of 512 x 512 x 513 float32: 404 us in 16 steps, 541 in eight; in vectors 276 to 277."""
@@ -54,6 +59,7 @@ def prefix(situation: Situation) -> list[Proposal]:
         return [p for p in found if p.loops]  # else one trip serves, which `reduction` proposes
     found = [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in COLUMN_STEPS]
     alone = [_in_threads(situation, inner, axis, lanes, more) for lanes in THREAD_LANES for more in (1, 2, 4)]
+    alone.append(_in_threads(situation, inner, axis, _lanes_in_step(situation, inner), 1, in_step=True))
     return [*{p.parameters: p for p in alone if p is not None}.values(), *found]
 
 
@@ -118,11 +124,22 @@ def _columns(situation: Situation, inner: AxisClass, axis: AxisClass, most: int,
     )
 
 
+def _lanes_in_step(situation: Situation, inner: AxisClass) -> int:
+    row, words = inner.size(situation.hints), max(situation.long_itemsizes, default=WORD) >= WORD
+    whole = power_above(row)
+    return whole if words and 4 * row >= 3 * whole - whole // 16 and IN_STEP[0] < whole <= IN_STEP[1] else IN_STEP[0]
+
+
+def _flag(name: str, holds: bool) -> tuple[tuple[str, int], ...]:
+    return ((name, 1),) if holds else ()
+
+
 def _in_threads(
-    situation: Situation, inner: AxisClass, axis: AxisClass, most: int, more: int
+    situation: Situation, inner: AxisClass, axis: AxisClass, most: int, more: int, in_step: bool = False
 ) -> Proposal | None:
     """A thread runs through its columns: no warp meets, and each row that a block reads is one long piece.  `more`:
-    times the usual rows in a trip; None where fewer keep memory busy."""
+    times the usual rows in a trip; None where fewer keep memory busy.  `in_step`: the warps of a block wait for each
+    other in every trip, so that they write the parts of a sector one soon after the other; None for whole vectors."""
     width, columns = situation.width(inner.extent, flat=False), inner.size(situation.hints)
     beside = prod(a.size(situation.hints) for a in situation.axes if a is not axis)
     if axis.run:
@@ -133,10 +150,10 @@ def _in_threads(
     while width * itemsize > max(WORD, itemsize) and beside < width * FEW * situation.target.processors:
         width //= 2
     lanes = min(most, power_above(-(-columns // width)))
-    usual = SINGLE_STEPS if width == 1 else THREAD_STEPS
+    usual = SINGLE_STEPS if width == 1 and not in_step else THREAD_STEPS
     enough = more > 1 and (usual * more // 2 * beside * itemsize >= FLYING or "unroll" in situation.tiles)
     short = width == 1 and most < THREAD_LANES[-1] and beside >= THREAD_LANES[-1] * situation.target.processors
-    if lanes < situation.target.warp or short or enough or usual * more > MOST_STEPS:
+    if lanes < situation.target.warp or short or enough or usual * more > MOST_STEPS or in_step and width > 1:
         return None
     steps = situation.tiles.get("unroll", usual * more)
     tx, u, v = thread("tx", 1, lanes), slot("u", steps), slot("v", width)
@@ -148,9 +165,10 @@ def _in_threads(
     kept = kept_digits([*digits, tx, r, u, v], keep_threads=True)
     return Proposal(
         "columns",
-        (("threads", lanes), ("lanes", lanes), ("unroll", steps), ("vector", width)),
+        (("threads", lanes), ("lanes", lanes), ("unroll", steps), ("vector", width), *_flag("in_step", in_step)),
         kept,
         anchors(situation, splits),
         loops=("r",) if r in kept else (),
         guards=situation.divisible(inner.extent, width),
+        in_step=("r",) if in_step and r in kept else (),
     )

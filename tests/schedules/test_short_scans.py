@@ -7,6 +7,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.face.interpreted import run_plan
+from polyfuse.schedule import LoopNest
 from polyfuse.testing import assert_legal
 
 
@@ -54,11 +55,16 @@ def drawdown(x):
     return (1 - x / np.maximum.accumulate(x, axis=0)).max(axis=0)
 
 
-def test_a_block_that_runs_through_odd_columns_stores_long_pieces_of_rows() -> None:
-    plan = pf.jit(columns).plan(pf.spec("f32[L~500, N~601, M~403]"), target="h200")
+@pytest.mark.parametrize(("row", "lanes"), [(403, 512), (767, 1024), (3001, 256), (513, 256)])
+def test_warps_that_run_through_odd_columns_keep_step(row: int, lanes: int) -> None:
+    """So that they write the parts of a sector one soon after the other; whole rows where a block has so many."""
+    plan = pf.jit(columns).plan(pf.spec(f"f32[L~{200_000 // row}, N~601, M~{row}]"), target="h200")
     (kernel,) = plan.kernels
     tile = dict(kernel.schedule.parameters)
-    assert (tile["lanes"], tile["vector"], tile["unroll"]) == (256, 1, 16), tile
+    assert (tile["lanes"], tile["vector"], tile["unroll"], tile["in_step"]) == (lanes, 1, 8, 1), tile
+    (nest,) = [item for item in kernel.schedule.order if isinstance(item, LoopNest)]
+    assert nest.items[0] == "barrier"
+    assert plan.source().count("    barrier()") == 2  # the last trip stands apart
     assert_legal(plan)
     x = np.random.default_rng(3).integers(-9, 9, (2, 21, 403)).astype(np.float32)
     (found,) = run_plan(plan, [x])
@@ -85,7 +91,8 @@ def test_masks_that_find_no_register_are_left_to_the_last_trip(width: int) -> No
     source = plan.source()
     body = source[source.index("    for r in range(") : source.index("    if inside(")]
     (load,) = [line for line in body.splitlines() if " = load(" in line]
-    assert "mask=" not in load or load.endswith("mask=cols)")  # what is left is the same in all rows
+    mask = load.partition("mask=")[2].rstrip(")")
+    assert not mask or f"    {mask} = tx < 403\n" in source or mask == "cols", load  # it is the same in all rows
     x = np.random.default_rng(3).integers(-9, 9, (2, 37, width)).astype(np.float32)
     (found,) = run_plan(plan, [x])
     np.testing.assert_array_equal(found, columns(x))
