@@ -15,6 +15,7 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping
 from polyfuse.options import Options
 from polyfuse.planning.choose import Choice
+from polyfuse.planning.outlook import MARGIN
 from polyfuse.planning.program_costs import ProgramCosts, other_form
 from polyfuse.planning.proving import proved
 from polyfuse.planning.wishes import granted, grouped
@@ -176,9 +177,10 @@ def _cheaper(
     """The other form of a program, proved, where it gains enough; else the one that there is.  `in_cells`: the `gain`
     where that one holds a part of what it passes over in shared memory.
 
-    One that would take longer than the other if its kernels moved their bytes alone need not be proved.
+    The program as it is need not be proved where it takes longer than the other one in any case: what its kernels were
+    estimated to take may be too much by the margin with which proposals were left out, and proofs only add to it.
     """
-    before = sum([costs.floor(kernel.roots, kernel.loads) for kernel in grouping.kernels])
+    before = int(grouping.time / MARGIN)
     most = _most(costs, before, gain)
     try:
         other = grouped(others, grouping.spent)
