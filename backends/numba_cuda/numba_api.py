@@ -196,8 +196,34 @@ def compile_ptx(
     library._entry_name = result.fndesc.llvm_func_name
     kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch_bounds)
+    _drop_unused(kernel)
     (text,) = library.get_asm_strs(cc=capability)
     return _in_clusters(str(text), cluster)
+
+
+def _drop_unused(function: ir.Function) -> None:
+    """Leave out fragments that nothing takes as a whole: NVVM would drop them too, but has to read them first."""
+    used = set[int]()
+    for block in function.blocks:
+        for instruction in block.instructions:
+            used.update(map(id, _needed(instruction)))
+    for block in function.blocks:
+        kept = []
+        for instruction in reversed(block.instructions):  # what a fragment is made of stands in front of it
+            if id(instruction) in used or not isinstance(instruction, ir.instructions.InsertValue):
+                used.update(map(id, instruction.operands))
+                kept.append(instruction)
+        block.instructions[:] = reversed(kept)
+
+
+def _needed(instruction: Any) -> list[Any]:
+    """The operands of an instruction, but for the fragment of the same block of which it makes another one."""
+    if isinstance(instruction, ir.PhiInstr):
+        return [value for value, _ in instruction.incomings]
+    if isinstance(instruction, ir.instructions.InsertValue):
+        whole, element = instruction.operands
+        return [element] if getattr(whole, "parent", None) is instruction.parent else [whole, element]
+    return list(instruction.operands)
 
 
 def _in_clusters(ptx: str, cluster: int) -> str:

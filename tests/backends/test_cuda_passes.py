@@ -84,3 +84,40 @@ def test_what_is_known_of_a_call_is_not_asked_for_again(monkeypatch: pytest.Monk
     first = len(asked)
     texts(softmax, ("f32[N~16384, 2304]",))
     assert len(asked) == first == len(set(asked))
+
+
+@pytest.mark.parametrize(("function", "specs"), [*CASES, (softmax, ("f32[512, 262144]",))])
+def test_nothing_takes_the_fragments_that_are_left_out(
+    function: Callable[..., Any], specs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polyfuse.backends.numba_cuda import numba_api
+
+    without = texts(function, specs)
+    monkeypatch.setattr(numba_api, "_drop_unused", lambda function: None)
+    assert without and texts(function, specs) == without
+
+
+def test_fragments_are_left_out_but_where_a_loop_carries_them() -> None:
+    from polyfuse.backends.numba_cuda.numba_api import _drop_unused, ir
+
+    f32, i1, pair = ir.FloatType(), ir.IntType(1), ir.LiteralStructType([ir.FloatType()] * 2)
+    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [f32, i1]), "f")
+    entry, loop, after = (function.append_basic_block() for _ in range(3))
+    b, none = ir.IRBuilder(entry), ir.Constant(pair, ir.Undefined)
+    first = b.insert_value(b.insert_value(none, function.args[0], 0), function.args[0], 1)
+    b.insert_value(b.insert_value(none, function.args[0], 0), function.args[0], 1)  # nothing takes it
+    b.branch(loop)
+    b.position_at_end(loop)
+    carried = b.phi(pair)
+    again = b.insert_value(carried, function.args[0], 1)
+    carried.add_incoming(first, entry)
+    carried.add_incoming(again, loop)
+    b.cbranch(function.args[1], loop, after)
+    b.position_at_end(after)
+    b.ret_void()
+    _drop_unused(function)
+    assert [[i.opname for i in block.instructions] for block in function.blocks] == [
+        ["insertvalue", "insertvalue", "br"],
+        ["phi", "insertvalue", "br"],
+        ["ret void"],
+    ]

@@ -23,6 +23,9 @@ from polyfuse.backends.numba_cuda.fragments.values import (
 )
 from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
 
+PACKED = "polyfuse_slots"
+"""What a packed fragment has its slots under."""
+
 
 def constant_of(llvm_type: Any, value: float) -> Value:
     """An LLVM constant; floats are rounded to the type first, as the text of LLVM demands."""
@@ -77,7 +80,10 @@ def special_register(b: Builder, name: str) -> Value:
 
 def unpack(b: Builder, fragment: Fragment, value: Value) -> list[Value]:
     """The slots of a fragment in C order, as constants where the compiler is to know them."""
-    found = [value] if fragment.size == 1 else [b.extract_value(value, slot) for slot in range(fragment.size)]
+    if fragment.size == 1:
+        found = [value]
+    else:  # those of a fragment that was packed need not be taken out again
+        found = getattr(value, PACKED, None) or [b.extract_value(value, slot) for slot in range(fragment.size)]
     numbers = zip(found, fragment.known or [None] * fragment.size, strict=True)
     return [slot if number is None else ir.Constant(slot.type, number) for slot, number in numbers]
 
@@ -89,6 +95,7 @@ def pack(b: Builder, fragment: Fragment, slots: list[Value]) -> Value:
     aggregate = ir.Constant(representation(fragment), ir.Undefined)
     for slot, value in enumerate(slots):
         aggregate = b.insert_value(aggregate, value, slot)
+    setattr(aggregate, PACKED, slots)
     return aggregate
 
 
