@@ -56,8 +56,10 @@ __all__ = [
     "ir",
     "lowering_registry",
     "models",
+    "packed",
     "register_model",
     "signature",
+    "slots_of",
     "target_capability",
     "types",
     "typeof_impl",
@@ -72,6 +74,30 @@ class CompilerError(Exception):
 def target_capability() -> tuple[int, int]:
     """The compute capability that the function being lowered is compiled for."""
     return tuple(ConfigStack().top().compute_capability[:2])
+
+
+class _Packed(ir.Instruction):
+    """An aggregate of its operands: one instruction until it is written, as a chain of `insertvalue`."""
+
+    def _to_string(self) -> str:
+        kind, whole, lines = str(self.type), "undef", list[str]()
+        for k, value in enumerate(self.operands):
+            name = self.get_reference() if k == len(self.operands) - 1 else f'%"{self.name}.{k}"'
+            lines.append(f"{name} = insertvalue {kind} {whole}, {value.type} {value.get_reference()}, {k}")
+            whole = name
+        return "\n  ".join(lines)
+
+
+def packed(builder: ir.IRBuilder, kind: ir.Type, slots: list[Any]) -> Any:
+    """The aggregate with these slots."""
+    instruction = _Packed(builder.block, kind, "insertvalue", slots)
+    builder._insert(instruction)
+    return instruction
+
+
+def slots_of(value: Any) -> list[Any] | None:
+    """What `packed` made an aggregate of; None of any other."""
+    return value.operands if isinstance(value, _Packed) else None
 
 
 class KernelTyping(CUDATypingContext):
@@ -202,28 +228,14 @@ def compile_ptx(
 
 
 def _drop_unused(function: ir.Function) -> None:
-    """Leave out fragments that nothing takes as a whole: NVVM would drop them too, but has to read them first."""
+    """Leave out aggregates that nothing takes as a whole: NVVM would drop them too, but has to read them first."""
     used = set[int]()
     for block in function.blocks:
         for instruction in block.instructions:
-            used.update(map(id, _needed(instruction)))
+            is_phi = isinstance(instruction, ir.PhiInstr)
+            used.update([id(v) for v, _ in instruction.incomings] if is_phi else map(id, instruction.operands))
     for block in function.blocks:
-        kept = []
-        for instruction in reversed(block.instructions):  # what a fragment is made of stands in front of it
-            if id(instruction) in used or not isinstance(instruction, ir.instructions.InsertValue):
-                used.update(map(id, instruction.operands))
-                kept.append(instruction)
-        block.instructions[:] = reversed(kept)
-
-
-def _needed(instruction: Any) -> list[Any]:
-    """The operands of an instruction, but for the fragment of the same block of which it makes another one."""
-    if isinstance(instruction, ir.PhiInstr):
-        return [value for value, _ in instruction.incomings]
-    if isinstance(instruction, ir.instructions.InsertValue):
-        whole, element = instruction.operands
-        return [element] if getattr(whole, "parent", None) is instruction.parent else [whole, element]
-    return list(instruction.operands)
+        block.instructions[:] = [i for i in block.instructions if not isinstance(i, _Packed) or id(i) in used]
 
 
 def _in_clusters(ptx: str, cluster: int) -> str:
