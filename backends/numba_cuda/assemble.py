@@ -19,6 +19,10 @@ from pathlib import Path
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources
 from polyfuse.errors import CompileError
 
+_LARGE_PAGES = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=33554432"
+"""How ptxas gets its memory where the C library knows of it: 5,000 small pages are a tenth of its time (softmax of rows
+of 5002: 80 ms, 71 with large ones; layernorm of 3001 bfloat16: 64 and 55)."""
+
 
 @functools.cache
 def find_ptxas() -> str | None:
@@ -52,7 +56,9 @@ def assemble_by_ptxas(kernel: CompiledKernel, path: str) -> CompiledKernel:
         source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(kernel.ptx)
         command = [path, "-v", f"-arch=sm_{major}{minor}", str(source), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        tunables = ":".join(filter(None, (os.environ.get("GLIBC_TUNABLES"), _LARGE_PAGES)))
+        environment = {**os.environ, "GLIBC_TUNABLES": tunables}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
             raise CompileError(f"ptxas refuses kernel {kernel.entry}:\n{done.stderr.strip()[:2000]}")
         return replace(kernel, cubin=target.read_bytes(), resources=resources_from(done.stderr))

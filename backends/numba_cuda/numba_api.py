@@ -56,8 +56,10 @@ __all__ = [
     "ir",
     "lowering_registry",
     "models",
+    "packed",
     "register_model",
     "signature",
+    "slots_of",
     "target_capability",
     "types",
     "typeof_impl",
@@ -72,6 +74,30 @@ class CompilerError(Exception):
 def target_capability() -> tuple[int, int]:
     """The compute capability that the function being lowered is compiled for."""
     return tuple(ConfigStack().top().compute_capability[:2])
+
+
+class _Packed(ir.Instruction):
+    """An aggregate of its operands: one instruction until it is written, as a chain of `insertvalue`."""
+
+    def _to_string(self) -> str:
+        kind, whole, lines = str(self.type), "undef", list[str]()
+        for k, value in enumerate(self.operands):
+            name = self.get_reference() if k == len(self.operands) - 1 else f'%"{self.name}.{k}"'
+            lines.append(f"{name} = insertvalue {kind} {whole}, {value.type} {value.get_reference()}, {k}")
+            whole = name
+        return "\n  ".join(lines)
+
+
+def packed(builder: ir.IRBuilder, kind: ir.Type, slots: list[Any]) -> Any:
+    """The aggregate with these slots."""
+    instruction = _Packed(builder.block, kind, "insertvalue", slots)
+    builder._insert(instruction)
+    return instruction
+
+
+def slots_of(value: Any) -> list[Any] | None:
+    """What `packed` made an aggregate of; None of any other."""
+    return value.operands if isinstance(value, _Packed) else None
 
 
 class KernelTyping(CUDATypingContext):
@@ -196,8 +222,20 @@ def compile_ptx(
     library._entry_name = result.fndesc.llvm_func_name
     kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch_bounds)
+    _drop_unused(kernel)
     (text,) = library.get_asm_strs(cc=capability)
     return _in_clusters(str(text), cluster)
+
+
+def _drop_unused(function: ir.Function) -> None:
+    """Leave out aggregates that nothing takes as a whole: NVVM would drop them too, but has to read them first."""
+    used = set[int]()
+    for block in function.blocks:
+        for instruction in block.instructions:
+            is_phi = isinstance(instruction, ir.PhiInstr)
+            used.update([id(v) for v, _ in instruction.incomings] if is_phi else map(id, instruction.operands))
+    for block in function.blocks:
+        block.instructions[:] = [i for i in block.instructions if not isinstance(i, _Packed) or id(i) in used]
 
 
 def _in_clusters(ptx: str, cluster: int) -> str:

@@ -15,6 +15,7 @@ from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping
 from polyfuse.options import Options
 from polyfuse.planning.choose import Choice
+from polyfuse.planning.outlook import MARGIN
 from polyfuse.planning.program_costs import ProgramCosts, other_form
 from polyfuse.planning.proving import proved
 from polyfuse.planning.wishes import granted, grouped
@@ -45,22 +46,23 @@ predicted 272; of 16384 x 16384 in two: 254, predicted 250)."""
 
 def in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one that takes sums with what they are relative to, where kernels of the first
-    pass more than once over what both reduce; proved.  What the user steers by name, rounds step by step, or wants
-    alike in every batch, stays as it is."""
+    pass more than once over what both reduce; proved where there is one.  What the user steers by name, rounds step by
+    step, or wants alike in every batch, stays as it is."""
     scop = costs.scop
     if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
         return costs, grouping
     numbers = {s.digest: s.id for s in scop.statements if isinstance(s, Statement)}
     found = [(s, {numbers[r.digest] for r in (*s.firsts, s.total)}) for s in sites(scop.program)]
+    if any(values <= kernel.body for _, values in found for kernel in grouping.kernels):
+        grouping = proved(costs, grouping)  # how it passes over them says its schedule
     chosen = [s for s, values in found if not any(_holds(costs, kernel, values) for kernel in grouping.kernels)]
     if not chosen:
         return costs, grouping
     if granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = cascaded(scop.program, chosen)
-    gain = 1.0 if _in_cells(costs, grouping) else GAIN
     what = f"{len(chosen)} sums in one pass"
-    return _cheaper(costs, grouping, other_form(costs, program, layouts), what, gain)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), what, GAIN, in_cells=1.0)
 
 
 def in_two_stages(
@@ -103,22 +105,23 @@ def _cheaper_cut(
     if granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = split.in_two_stages(costs.scop.program, cuts)
-    return _cheaper(costs, grouping, other_form(costs, program, layouts), what, STAGES)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), what)
 
 
 def in_nested_sums(
     costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]
 ) -> tuple[ProgramCosts, Grouping]:
-    """The cheaper of a program and the one in which totals are sums of sums along fewer axes that there are; proved."""
+    """The cheaper of a program and the one in which totals are sums of sums along fewer axes that there are; proved
+    where that is likely to be cheaper."""
     if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
         return costs, grouping
     found = nestings(costs.scop.program)
-    if not found or _time(costs, grouping) < LONG * costs.target.launch * 1e12:
+    if not found or grouping.time < LONG * costs.target.launch * 1e12:
         return costs, grouping
     if granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     program = nested(costs.scop.program, found)
-    return _cheaper(costs, grouping, other_form(costs, program, layouts), f"{len(found)} sums of sums", STAGES)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), f"{len(found)} sums of sums")
 
 
 def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
@@ -164,17 +167,34 @@ def _keeps_its_form(options: Options) -> bool:
 
 
 def _cheaper(
-    costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, what: str, gain: float = GAIN
+    costs: ProgramCosts,
+    grouping: Grouping,
+    others: ProgramCosts,
+    what: str,
+    gain: float = STAGES,
+    in_cells: float = STAGES,
 ) -> tuple[ProgramCosts, Grouping]:
-    """The other form of a program, proved, where it gains enough; else the one that there is."""
-    before = _time(costs, grouping)
-    most = before - (max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0)
+    """The other form of a program, proved, where it gains enough; else the one that there is.  `in_cells`: the `gain`
+    where that one holds a part of what it passes over in shared memory.
+
+    The program as it is need not be proved where it takes longer than the other one in any case: what its kernels were
+    estimated to take may be too much by the margin with which proposals were left out, and proofs only add to it.
+    """
+    before = int(grouping.time / MARGIN)
+    most = _most(costs, before, gain)
     try:
         other = grouped(others, grouping.spent)
         time = other.time
-        if time < most:  # what is not cheap enough before it is proved is not proved
+        if time < most:
             other = proved(others, other)
             time = _time(others, other)
+        if time >= most:
+            grouping = proved(costs, grouping)
+            before = _time(costs, grouping)
+            most = _most(costs, before, in_cells if _in_cells(costs, grouping) else gain)
+            if time < most:  # what is not cheap enough before it is proved is not proved
+                other = proved(others, other)
+                time = _time(others, other)
     except ScheduleError as error:
         fusion_log.info("not %s: %s", what, error)
         return costs, grouping
@@ -184,6 +204,11 @@ def _cheaper(
     if time < most:
         return others, replace(other, spent=spent)
     return costs, replace(grouping, spent=spent)
+
+
+def _most(costs: ProgramCosts, before: int, gain: float) -> float:
+    """Picoseconds below which another form gains enough."""
+    return before - (max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0)
 
 
 def _in_cells(costs: ProgramCosts, grouping: Grouping) -> bool:
@@ -201,8 +226,10 @@ def _time(costs: ProgramCosts, grouping: Grouping) -> int:
 def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
     """Whether a kernel reads what these reductions take once, and holds it in the registers of one block in between,
     beside which a processor has room for others."""
+    if not values <= kernel.body:
+        return False
     choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
-    if not values <= kernel.body or choice.schedule is None or choice.cost is None:
+    if choice.schedule is None or choice.cost is None:
         return False
     largest = choice.schedule.threads >= costs.target.threads_per_block  # or a cluster of several
     in_registers = not choice.schedule.of_kind("loop") and choice.schedule.cells is None

@@ -77,9 +77,9 @@ def plan_program(
         program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = grouped(costs)  # the cheapest partition of stored values
-    grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
     costs, grouping = in_nested_sums(costs, grouping, tuple(layouts))  # totals of what is summed anyway, likewise
+    grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     costs, grouping = in_two_stages(costs, grouping, tuple(layouts))  # sums of many shares, if that is cheaper
     costs, grouping = by_where_rows_begin(costs, grouping, tuple(layouts))  # columns of odd rows, likewise
     grouping = shaken(costs, grouping, effort)  # what a greedy search cannot undo; proved where that changes kernels

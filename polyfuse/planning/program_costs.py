@@ -19,6 +19,7 @@ from polyfuse.planning.choose import Choice, Pricer, Wishes, choices, is_refuted
 from polyfuse.planning.likeness import Likeness
 from polyfuse.planning.outlook import Header, Outlook
 from polyfuse.planning.steering import Steering, Tiles, steering
+from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.scop_builder import build_scop
 from polyfuse.strategies.situation import Situation
@@ -93,6 +94,7 @@ class ProgramCosts:
     keys: dict[tuple[frozenset[int], frozenset[int]], int] = field(default_factory=dict)
     kinds: dict[Hashable, int] = field(default_factory=dict)
     outlook: Outlook = field(default_factory=Outlook)
+    proofs: dict[tuple[frozenset[int], frozenset[int]], KernelSchedule] = field(default_factory=dict)
     volumes: dict[int, int] = field(default_factory=dict)
     least: dict[int, int] = field(default_factory=dict)
     work: int = 0  # statements placed so far to learn prices: what planning time goes with

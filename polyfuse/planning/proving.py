@@ -13,7 +13,7 @@ from polyfuse.legality import prove, prove_at_length
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.planning.wishes import granted
-from polyfuse.verdict import Kind, Verdict
+from polyfuse.verdict import LEGAL, Kind, Verdict
 
 fusion_log = logging.getLogger("polyfuse.fusion")
 
@@ -23,7 +23,7 @@ because of them would else be tried with ever other statements, for as many roun
 
 
 def proved(costs: ProgramCosts, grouping: Grouping) -> Grouping:
-    """Every final kernel through isl; a refuted one is marked and the search goes on without it.
+    """Every final kernel through isl, once; a refuted one is marked and the search goes on without it.
 
     No plan leaves with a kernel that was not proved: raises ScheduleError instead.
     """
@@ -66,8 +66,11 @@ def _proved_kernel(costs: ProgramCosts, kernel: KernelGroup, choice: Choice) -> 
     while True:
         schedule, group = choice.schedule, choice.group
         assert schedule is not None and group is not None
+        if costs.proofs.get((kernel.body, kernel.roots)) is schedule:
+            return LEGAL, True
         verdict = prove(group.scop, schedule, atomics=costs.options.atomics)
         if verdict:
+            costs.proofs[kernel.body, kernel.roots] = schedule
             return verdict if first is None else first, True
         first = verdict if first is None else first
         fusion_log.info("refuted %s by %s: %s", schedule.name, schedule.strategy, verdict)

@@ -112,6 +112,8 @@ def _tiles(situation: Situation, inner: AxisClass, width: int, several: bool) ->
                 unroll = asked.get("unroll") or min(4, HELD * THREADS // usual // (chunks * width))
                 found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=min(1, asked.get("ahead", 0))))
     found += [*_over_clusters(situation, size, width), *_in_rings(situation, size, width)]
+    if "unroll" not in asked:  # of blocks, whose rows are a power of two
+        found = [replace(tile, unroll=power_below(tile.unroll)) for tile in found]
     fewer = [replace(tile, unroll=tile.unroll // 2) for tile in found if tile.unroll > 1 and "unroll" not in asked]
     return [*dict.fromkeys((*found, *fewer))]
 

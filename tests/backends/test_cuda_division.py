@@ -133,7 +133,15 @@ def test_sums_of_columns_are_dealt_to_threads_between_warps() -> None:
     kernel = compiled("store(y, 4 * thread(), TILE, v - threads_sum(reduce_sum(v, (0,)), 504, 512))", 512)
     assert count(kernel, r"bar\.sync") == 2
     assert count(kernel, r"ld\.shared") <= 2
-    assert count(kernel, r"shfl\.sync\.bfly") == 2 * 4 + 4
+    assert count(kernel, r"shfl\.sync\.bfly") == 2 + 1 + 4  # lanes hand over half of their columns
     assert kernel.shared_bytes == (16 + 1) * 32 * 4
     row = compiled("store(y, 4 * thread(), TILE, v - threads_sum(reduce_sum(v, (0, 1)), 511, 512))", 512)
     assert count(row, r"bar\.sync") == 1
+
+
+@pytest.mark.ptx
+def test_sums_of_slots_that_are_no_power_of_two_are_dealt_too() -> None:
+    """Lanes keep 6 of 12 slots, then 3, and combine these three times; 96 partials are one round of 256 threads."""
+    kernel = compiled("store(y, thread(), TILE, threads_sum(v, 127, 256))", 256, rows=3)
+    assert count(kernel, r"shfl\.sync\.bfly") == 6 + 3 + 3 * 3 + 2
+    assert count(kernel, r"st\.shared") == 3 + 1 and count(kernel, r"ld\.shared") == 1 + 3

@@ -84,3 +84,37 @@ def test_what_is_known_of_a_call_is_not_asked_for_again(monkeypatch: pytest.Monk
     first = len(asked)
     texts(softmax, ("f32[N~16384, 2304]",))
     assert len(asked) == first == len(set(asked))
+
+
+@pytest.mark.parametrize(("function", "specs"), [*CASES, (softmax, ("f32[512, 262144]",))])
+def test_nothing_takes_the_fragments_that_are_left_out(
+    function: Callable[..., Any], specs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polyfuse.backends.numba_cuda import numba_api
+
+    without = texts(function, specs)
+    monkeypatch.setattr(numba_api, "_drop_unused", lambda function: None)
+    assert without and texts(function, specs) == without
+
+
+def test_fragments_are_left_out_but_where_a_loop_carries_them() -> None:
+    from polyfuse.backends.numba_cuda.numba_api import _drop_unused, ir, packed
+
+    f32, i1 = ir.FloatType(), ir.IntType(1)
+    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [f32, i1]), "f")
+    value, again = function.args
+    entry, loop, after = (function.append_basic_block() for _ in range(3))
+    b, pair = ir.IRBuilder(entry), ir.LiteralStructType([f32, f32])
+    first = packed(b, pair, [value, value])
+    packed(b, pair, [value, ir.Constant(f32, 0.0)])  # nothing takes it
+    b.branch(loop)
+    b.position_at_end(loop)
+    carried = b.phi(pair)
+    carried.add_incoming(first, entry)
+    carried.add_incoming(carried, loop)
+    b.cbranch(again, loop, after)
+    b.position_at_end(after)
+    b.ret_void()
+    _drop_unused(function)
+    lines = [line for line in str(function).splitlines() if "insertvalue" in line]
+    assert len(lines) == 2 and "undef, float" in lines[0] and lines[1].strip().startswith(first.get_reference())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.backends.numba_cuda.assemble import find_ptxas
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources
+from polyfuse.errors import CompileError
 from polyfuse.kernel import combines_once
 from polyfuse.plan import Launch, Plan
 from polyfuse.target import H200
@@ -263,3 +265,15 @@ def test_blocks_that_share_are_counted(function: Any, specs: tuple[str, ...], bl
 )
 def test_only_threads_that_wait_for_other_warps_leave_gaps(function: Any, spec: str, waits: bool) -> None:
     assert combines_once(only(function, spec)[0].kernel) is waits
+
+
+def test_ptxas_takes_large_pages_beside_what_the_user_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyfuse.backends.numba_cuda.assemble import assemble_by_ptxas
+
+    told = tmp_path / "ptxas"
+    told.write_text('#!/bin/sh\necho "$GLIBC_TUNABLES" >&2\nexit 1\n')
+    told.chmod(0o755)
+    kernel = CompiledKernel("k", "", 32, 1, (9, 0), "", 0, 0)
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
+    with pytest.raises(CompileError, match=r"glibc\.malloc\.check=1:glibc\.malloc\.hugetlb=1:"):
+        assemble_by_ptxas(kernel, str(told))

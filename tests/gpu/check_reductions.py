@@ -53,6 +53,19 @@ def reduction_checks(t: str) -> Iterator[Check]:
         yield check(f"reduce {name} {t}", "\n".join(body), {"x": x}, expected, tiles, floor=1.0, tolerance=tolerance)
 
 
+def slots_checks(t: str) -> Iterator[Check]:
+    """Several slots of a thread, which lanes share out between them where they are even in number."""
+    for slots in (2, 4, 12, 24):
+        tile = f"V = Tile(({slots},), (1,))"
+        x = random_values(t, 256 * slots, 8, small=True)
+        x = np.round(x).astype(x.dtype) if t in FLOATS else x
+        body, expected = [f"v = load(x, {slots} * thread(), V)"], {}
+        for mask in (32, 63, 192, 224, 228, 252, 255):
+            body.append(f"store(mask{mask}, {slots} * thread(), V, threads_sum(v, {mask}, 256))")
+            expected[f"mask{mask}"] = over_threads("sum", x.reshape(256, slots), mask).reshape(-1)
+        yield check(f"{slots} slots over threads {t}", "\n".join(body), {"x": x}, expected, tile)
+
+
 def pair_checks(t: str) -> Iterator[Check]:
     x = random_values(t, 256 * 6, 9, small=True)
     if t in FLOATS:
@@ -243,6 +256,8 @@ def all_reduction_checks() -> Iterator[Check]:
     yield from loop_checks()
     for t in ("f32", "f64", "i32", "u64", "i8", "bool"):
         yield from scan_checks(t)
+    for t in ("f32", "f64", "i32", "i8"):
+        yield from slots_checks(t)
     for t in ("f32", "i32"):
         yield from warp_scan_checks(t)
     yield from contract_checks()

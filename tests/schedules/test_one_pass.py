@@ -10,6 +10,9 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.face.interpreted import run_plan
+from polyfuse.strategies.one_pass import one_pass
+from polyfuse.strategies.situation import Situation
+from polyfuse.target import named
 from polyfuse.testing import assert_legal
 
 ROWS = 1_000_000
@@ -61,3 +64,13 @@ def test_their_sums_are_right(function: Callable[..., Any], columns: int, dtype:
     tolerance = 3e-2 if dtype == "bf16" else 1e-4
     for mine, exact in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
         np.testing.assert_allclose(mine.astype(np.float64), exact, rtol=tolerance, atol=tolerance * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("columns", [300, 1500, 4099])
+def test_rows_of_a_trip_divide_those_of_a_block(columns: int) -> None:
+    """Blocks of 128 rows took three at once, where registers hold as many, and left out two: proofs refused them."""
+    (kernel,) = pf.jit(lambda a: (a.sum(0), a.sum(1))).plan(pf.spec(f"f32[16384, {columns}]"), target="h200").kernels
+    proposals = one_pass(Situation(kernel.group, named("h200"), {}))
+    assert proposals
+    for given in [dict(proposal.parameters) for proposal in proposals]:
+        assert given["share"] % (given["threads"] // given["lanes"] * given["unroll"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,7 +52,7 @@ class Placed:
     sizes: Any
     mask: Any
 
-    @property
+    @cached_property
     def access(self) -> Access:
         """The instruction: vectors and spans only where offset and mask do not vary inside them."""
         if self.tile.span > 1:
@@ -68,7 +69,7 @@ class Placed:
         chosen = [_positions(a, self.tile.shape) for a in (self.offset, self.mask) if isinstance(a, Fragment)]
         return any(len({positions[slot] for slot, _ in group}) > 1 for positions in chosen for group in groups)
 
-    @property
+    @cached_property
     def groups(self) -> list[list[tuple[int, int]]]:
         """Per access: its slots, each with its element."""
         return self.tile.accesses(self.access.width)

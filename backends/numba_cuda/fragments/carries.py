@@ -206,9 +206,8 @@ class _Line:
                 (merged,) = monoid.merge(b, (self.dtype,), (b.load(place),), (found,))
                 b.store(merged, place)
         states: list[State] = [(b.load(place),) for place in held]
-        states = butterfly(b, monoid, (self.dtype,), states, self.bits, self.threads)
-        if self.bits >= 32:
-            states = between_warps(b, monoid, (self.dtype,), states, self.bits, self.threads)
+        combine = between_warps if self.bits >= 32 else butterfly
+        states = combine(b, monoid, (self.dtype,), states, self.bits, self.threads)
         return [state[0] for state in states]
 
     def done(self, number: Value, arrived: Value) -> None:

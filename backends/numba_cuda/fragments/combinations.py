@@ -40,11 +40,10 @@ def _threads(monoid: FragmentMonoid) -> Rule:
 
         def emit(b: Builder, *values: Value) -> Value:
             states = states_of(b, components, fragments, values[: monoid.states])
-            states = butterfly(b, monoid, dtypes, states, low, count)
+            combine = butterfly
             if low >= 32:
-                deal = pays(dtypes, len(states), low, count)
-                between = dealt_between_warps if deal else between_warps
-                states = between(b, monoid, dtypes, states, low, count)
+                combine = dealt_between_warps if pays(dtypes, len(states), low, count) else between_warps
+            states = combine(b, monoid, dtypes, states, low, count)
             if high:
                 states = between_blocks(b, monoid, dtypes, states, low, high, count)
             return pack_states(b, fragments, states)

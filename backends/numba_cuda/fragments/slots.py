@@ -21,7 +21,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     register_type,
     representation,
 )
-from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
+from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, packed, slots_of, types
 
 
 def constant_of(llvm_type: Any, value: float) -> Value:
@@ -77,7 +77,10 @@ def special_register(b: Builder, name: str) -> Value:
 
 def unpack(b: Builder, fragment: Fragment, value: Value) -> list[Value]:
     """The slots of a fragment in C order, as constants where the compiler is to know them."""
-    found = [value] if fragment.size == 1 else [b.extract_value(value, slot) for slot in range(fragment.size)]
+    if fragment.size == 1:
+        found = [value]
+    else:  # those of a fragment that was packed need not be taken out again
+        found = slots_of(value) or [b.extract_value(value, slot) for slot in range(fragment.size)]
     numbers = zip(found, fragment.known or [None] * fragment.size, strict=True)
     return [slot if number is None else ir.Constant(slot.type, number) for slot, number in numbers]
 
@@ -86,10 +89,7 @@ def pack(b: Builder, fragment: Fragment, slots: list[Value]) -> Value:
     """The fragment with these slots."""
     if fragment.size == 1:
         return slots[0]
-    aggregate = ir.Constant(representation(fragment), ir.Undefined)
-    for slot, value in enumerate(slots):
-        aggregate = b.insert_value(aggregate, value, slot)
-    return aggregate
+    return packed(b, representation(fragment), slots)
 
 
 def dtype_of(argument: Any) -> DType:

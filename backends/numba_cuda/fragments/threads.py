@@ -6,6 +6,7 @@ The order of association is fixed: lane bits from the highest to bit 0, then the
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
@@ -134,6 +135,40 @@ def _best_of_lanes(
     return top, butterfly(b, MONOIDS["min"], dtypes[1:], [(position,)], bits, threads)[0][0]
 
 
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Combined values that lie with different lanes: those of this lane, the slot of the first one, and the lane bits
+    along which all lanes have the same."""
+
+    states: list[State]
+    first: Value
+    alike: int
+
+
+def dealt_to_lanes(
+    b: Builder, monoid: FragmentMonoid, dtypes: tuple[DType, ...], states: list[State], bits: int, threads: int
+) -> Dealt:
+    """What `butterfly` combines, for whoever needs each value in one lane: partners hand half of their slots over ::
+
+        lane 0   a b c d      a + a'  b + b'        a + a' + ..
+        lane 2   a'b'c'd'     c + c'  d + d'        c + c' + ..      and b, d in lanes 1 and 3: 3 shuffles for 8
+
+    The same values meet in the same order.  Slots are halved while they are even.
+    """
+    lane, halved, rest = b.and_(special_register(b, "tid.x"), i32(31)), 0, bits & 31
+    while rest and len(states) % 2 == 0 and monoid.states == 1:
+        bit, half = 1 << rest.bit_length() - 1, len(states) // 2
+        keeps_lower = b.icmp_unsigned("==", b.and_(lane, i32(bit)), i32(0))
+        pairs = [(lower, upper) for (lower,), (upper,) in zip(states[:half], states[half:], strict=True)]
+        mine = [b.select(keeps_lower, lower, upper) for lower, upper in pairs]
+        given = [b.select(keeps_lower, upper, lower) for lower, upper in pairs]
+        taken = [shuffle(b, dtypes[0], value, 3, i32(bit), 31, threads) for value in given]
+        states = [monoid.merge(b, dtypes, (own,), (other,)) for own, other in zip(mine, taken, strict=True)]
+        halved, rest = halved | bit, rest & ~bit
+    first = b.mul(compact(b, lane, halved), i32(len(states)))
+    return Dealt(butterfly(b, monoid, dtypes, states, rest, threads), first, rest)
+
+
 # ------------------------------------------------------------------------------------------ exchange between warps
 
 
@@ -231,7 +266,7 @@ def spread_bits(b: Builder, value: Value, mask: int) -> Value:
 def between_warps(
     b: Builder, monoid: FragmentMonoid, dtypes: tuple[DType, ...], states: list[State], bits: int, threads: int
 ) -> list[State]:
-    """Combine over the warp bits in `bits`, after the lane bits have been.
+    """Combine over the lane and warp bits in `bits`.
 
     The buffer is laid out as [slot][warp][lane class]: lanes that hold different values lie next to each other, and
     where there is one class the values of neighbouring warps do, and are read as vectors.
@@ -249,12 +284,15 @@ def between_warps(
     contiguous = classes == 1 and warp_bits & (warp_bits + 1) == 0
     combined: list[State] = []
     for start in range(0, len(states), batch):
+        part = states[start : start + batch]
+        dealt = dealt_to_lanes(b, monoid, dtypes, part, bits, threads)
         exchange.open(b)
-        with b.if_then(b.icmp_unsigned("==", b.and_(lane, i32(lanes)), i32(0))):
-            for k, state in enumerate(states[start : start + batch]):
-                exchange.write(b, b.add(mine, i32(k * per_slot)), state)
+        with b.if_then(b.icmp_unsigned("==", b.and_(lane, i32(dealt.alike)), i32(0))):
+            place = b.add(mine, b.mul(dealt.first, i32(per_slot)))
+            for k, state in enumerate(dealt.states):
+                exchange.write(b, b.add(place, i32(k * per_slot)), state)
         emit_barrier(b)
-        for k in range(len(states[start : start + batch])):
+        for k in range(len(part)):
             first = b.add(group, i32(k * per_slot))
             found = (
                 exchange.read(b, first, len(members))

@@ -171,9 +171,9 @@ class Tile:
 
     def offsets(self) -> list[tuple[int, tuple[tuple[str, int], ...]]]:
         """Per slot: the constant part of its offset, and the factor of each size."""
-        found = []
+        found, none = [], dict.fromkeys(self.sizes, 0)
         for slot in itertools.product(*map(range, self.shape)):
-            constant, factors = self.first, dict.fromkeys(self.sizes, 0)
+            constant, factors = self.first, dict(none)
             for position, stride in zip(slot, self.strides, strict=True):
                 if isinstance(stride, Size):
                     factors[stride.name] += position * stride.factor
