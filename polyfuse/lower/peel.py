@@ -43,28 +43,26 @@ def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Aff
     return worst // step + 1
 
 
-def between_ends(
-    ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]
-) -> tuple[int, Affine] | None:
-    """From which trip of `loop` on, and in front of which one, no mask of `ops` that speaks of it is needed, wherever
-    the rows of a block begin in memory; None where masks say more than that a row has begun and not ended.
+def between_ends(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> tuple[int, tuple[Affine, ...]] | None:
+    """From which trip of `loop` on, and in front of which ones, no mask of `ops` that speaks of it is needed, wherever
+    the rows of a block begin in memory; None where masks say more than that something has begun and not ended.
 
     j = 1024*r + 8*t + v - s >= 0     from trip 1 on, where t < 128 and s, v < 8
     n - 1 - j >= 0                    in front of trip n // 1024
     """
-    inner = {f"${d.name}": d for d in digits if d.kind != "block" and d.name != loop and d.extent.is_constant}
+    inner = {f"${d.name}": d for d in digits if d.name != loop and d.extent.is_constant}
     name, begin, ends = f"${loop}", 0, dict[Affine, None]()
     for condition in dict.fromkeys(masks(ops)):
-        step, worst = condition.coefficient(name), _least(condition.substitute({name: 0}), inner)
         if name not in condition.names():
             continue
+        step, worst = condition.coefficient(name), _least(condition.substitute({name: 0}), inner)
         if not step or any(n.startswith("$") for n in worst.names()) or step > 0 and not worst.is_constant:
             return None
         if step > 0:
             begin = max(begin, -(worst.constant // step))
         else:
             ends[worst // -step + 1] = None
-    return (begin, next(iter(ends))) if len(ends) == 1 else None
+    return (begin, tuple(ends)) if ends else None
 
 
 def _least(condition: Affine, inner: Mapping[str, Digit]) -> Affine:

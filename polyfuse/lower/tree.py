@@ -14,7 +14,7 @@ from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interiors
 from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
-from polyfuse.lower.decide import decided, needed
+from polyfuse.lower.decide import decided, needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, election_of, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
@@ -103,19 +103,22 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
 def _apart_from_ends(
     env: Environment, nest: LoopNest, loops: tuple[str, ...], body: tuple[ir.Op, ...]
 ) -> list[ir.Op]:
-    """A loop along rows that begin anywhere, in three: the trips that a row begins in, those that it has whole, without
-    masks, and those that it ends in.  Empty where it is not known that there are some, and where vectors of others are
-    made of two, which are as long with masks as without."""
-    extent = env.schedule.digit(nest.digit).extent
+    """A loop in frames in three: the trips that a row begins in, those that it has whole, without masks, and those that
+    it ends in.  Empty where it is not known that there are some, and where vectors of others are made of two, which are
+    as long with masks as without."""
+    extent, implies = env.schedule.digit(nest.digit).extent, env.context.implies
     across = any(isinstance(op, ir.Load) and op.across for op in body)
     found = None if across else between_ends(body, nest.digit, env.schedule.digits)
-    if found is None or not all(map(env.context.implies, (found[1] - found[0], extent - found[1]))):
+    if found is None:
         return []
-    bounds, parts = (Affine.of(0), Affine.of(found[0]), found[1], extent), list[ir.Op]()
+    begin, ends = Affine.of(found[0]), [e for e in found[1] if all(implies(other - e) for other in found[1])]
+    if not ends or not implies(ends[0] - begin) or not implies(extent - ends[0]):
+        return []
+    bounds, parts = (Affine.of(0), begin, ends[0], extent), list[ir.Op]()
     for first, end in zip(bounds, bounds[1:], strict=False):
         inside = replace(env, context=env.context.between(nest.digit, first, end))
-        ops = at_trip(lower_items(inside, nest.items, (*loops, nest.digit)), nest.digit, digit(nest.digit) + first)
-        parts.append(ir.For(nest.digit, end - first, ops))
+        ops = with_outcomes(lower_items(inside, nest.items, (*loops, nest.digit)), inside.context)
+        parts.append(ir.For(nest.digit, end - first, at_trip(ops, nest.digit, digit(nest.digit) + first)))
     return parts
 
 

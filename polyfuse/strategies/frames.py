@@ -91,7 +91,7 @@ def common_frame(situation: Situation, inner: AxisClass, splits: Mapping[int, Af
     anyway."""
     width = situation.widest
     short = "vector" not in situation.tiles and 2 * situation.width(inner.extent, flat=False) < width
-    if not short or min(situation.long_itemsizes, default=WORD) < HALF:
+    if not short:
         return None
     if situation.vector(inner.extent, flat=True) < width:
         return None  # some array begins off the boundary of a vector

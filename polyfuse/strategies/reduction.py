@@ -300,7 +300,7 @@ def _columns(
         loops=tuple(d.name for d in [*loops, r] if d in kept),
         guards=frame.guards if frame else () if cpu else situation.divisible(inner.extent, width),
         combines=combines,
-        border=bool(waves) and not cpu and width * max(situation.long_itemsizes) < WORD,
+        border=bool(waves) and not cpu and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )
 
 
