@@ -227,9 +227,19 @@ def _lines(
     parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
     asked = ACROSS if itemsize < WORD else WORDS_ACROSS
     beyond = asked if parts & last.remainders()[0].names() else HELD_ACROSS * most
-    further = beyond if across else CUT * most if most > 1 and in_frame(last) else 0
+    cut = CUT * most * _at_ends(scop, schedule, last, sizes)
+    further = beyond if across else cut if most > 1 and in_frame(last) else 0
     chosen = CHOSEN * accesses if narrow and move.path and _is_chosen(scop, schedule, move) else 0.0
     return (2 if across else 1) * per_warp * issued, issued * (1 + further) + chosen
+
+
+def _at_ends(scop: Scop, schedule: KernelSchedule, last: Affine, sizes: Sizes) -> float:
+    """The share of the vectors along rows in frames that are asked for the ends of a row: the first and the last trips
+    of a loop are apart, but where vectors of others are made of two."""
+    trips = [sizes.extent[d.name] for d in schedule.of_kind("loop") if last.coefficient(f"${d.name}")]
+    if not trips or any(begins_anywhere(scop, schedule, move, sizes) for move in schedule.placed):
+        return 1.0
+    return min(1.0, 2 / max(trips))
 
 
 def _is_chosen(scop: Scop, schedule: KernelSchedule, move: Placed) -> bool:
