@@ -6,7 +6,6 @@ masked; barriers and collective operations check that a whole block (or warp) ta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -284,7 +283,7 @@ class Execution:
             self._check_vectors(op.array, op.vector, entries, used, op.cut)
         if op.span > 1 and self.checks:
             self._check_spans(op, entries, used)
-        other = op.other.value if op.other is not None else math.nan if op.cut or op.across else 0
+        other = op.other.value if op.other is not None else None if op.cut or op.across else 0
         element = self._element(op.array, entries, used)
         return self.memory[op.array].load(element, used, self._units(used), self.clock, other)
 

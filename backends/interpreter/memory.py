@@ -45,15 +45,28 @@ class Memory:
     defined: Bools | None = None
     tracker: Tracker | None = None
 
-    def load(self, element: Ints, active: Bools, unit: Ints, clock: Clock, other: float | int | bool) -> Array:
-        """Values of `element` where `active`, else `other`; all arrays of one shape.  In the compute dtype."""
+    def load(
+        self, element: Ints, active: Bools, unit: Ints, clock: Clock, other: float | int | bool | None
+    ) -> Array:
+        """Values of `element` where `active`, else `other`, or anything where that is None; all arrays of one shape.
+        In the compute dtype."""
         used = element[active]
         self.check(element, active, unit, clock)
         compute = self.dtype.compute.numpy
-        result = np.full(element.shape, other, compute)
+        result = self._anything(element) if other is None else np.full(element.shape, other, compute)
         with np.errstate(all="ignore"):
             result[active] = self.data[used].astype(compute, copy=False)
         return result
+
+    def _anything(self, element: Ints) -> Array:
+        """What no result may depend on: not a number, or the least and the largest of others by turns."""
+        compute = self.dtype.compute
+        if compute.is_float:
+            return np.full(element.shape, np.nan, compute.numpy)
+        bits = 8 * compute.itemsize - (compute.kind == "i")
+        least, most = -(1 << bits) if compute.kind == "i" else 0, 1 if compute.kind == "b" else (1 << bits) - 1
+        ends = np.array([least, most], compute.numpy)
+        return np.asarray(ends[element % 2])
 
     def check(self, element: Ints, active: Bools, unit: Ints, clock: Clock) -> None:
         """That `element` may be read where `active`."""

@@ -19,9 +19,10 @@ from polyfuse.affine import ZERO, Affine
 from polyfuse.banks import turns, words
 from polyfuse.cost.counts import Sizes
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
-from polyfuse.scop import Scop
+from polyfuse.scop import Scop, Statement
 from polyfuse.spans import Step, read_together, spans, vectors_across
 from polyfuse.target import Target
+from polyfuse.terms import conditions
 from polyfuse.unravelled import Unravelled
 
 LINE, VECTOR, HALF = 128, 16, 2  # bytes
@@ -43,6 +44,10 @@ WORD, NARROW = 4, 2.0
 """Bytes below which an access of a lane to what lies beyond the cache takes it so many times as long: what a warp
 touches begins anywhere in a sector and ends anywhere in another one.  On an H200, rows of 8191 bfloat16 scaled, cropped
 or shifted: 188 to 197 us, of which 153 are their bytes; of bytes 118 to 132, where 77 are."""
+CHOSEN = 10
+"""Instructions beside each such element in a loop that is chosen by where it lies: the masks of parts of columns differ
+from block to block, so that no trip goes without.  By ptxas 12 in all of parts of 1000003 x 131 bytes, which take an
+H200 160 us, half of the threads beside the columns; and 8 of whole columns, that are asked for their ends apart."""
 NEIGHBOURS = 1.9
 """Times the passes of single elements that a loop loads from several places of an array: they wait for lines that are
 on their way.  On an H200, of 8191 x 8193 float32, in rows of threads: the total variation in 110 us, the residual of a
@@ -215,14 +220,33 @@ def _lines(
     if not schedule.shared:  # a line a cycle goes to registers, the same one or not
         per_warp = max(per_warp, lanes * vector * itemsize / LINE)
     beside = min([step for step, _ in steps], default=0) <= itemsize  # else lanes touch as many sectors as they take
-    if beside and vector * itemsize < WORD and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
+    narrow = beside and vector * itemsize < WORD
+    if narrow and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
         per_warp *= NARROW
     issued = accesses * _inside(scop, move, sizes)
     parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
     asked = ACROSS if itemsize < WORD else WORDS_ACROSS
     beyond = asked if parts & last.remainders()[0].names() else HELD_ACROSS * most
-    further = beyond if across else CUT * most if most > 1 and in_frame(last) else 0
-    return (2 if across else 1) * per_warp * issued, issued * (1 + further)
+    cut = CUT * most * _at_ends(scop, schedule, last, sizes)
+    further = beyond if across else cut if most > 1 and in_frame(last) else 0
+    chosen = CHOSEN * accesses if narrow and move.path and _is_chosen(scop, schedule, move) else 0.0
+    return (2 if across else 1) * per_warp * issued, issued * (1 + further) + chosen
+
+
+def _at_ends(scop: Scop, schedule: KernelSchedule, last: Affine, sizes: Sizes) -> float:
+    """The share of the vectors along rows in frames that are asked for the ends of a row: the first and the last trips
+    of a loop are apart, but where vectors of others are made of two."""
+    trips = [sizes.extent[d.name] for d in schedule.of_kind("loop") if last.coefficient(f"${d.name}")]
+    if not trips or any(begins_anywhere(scop, schedule, move, sizes) for move in schedule.placed):
+        return 1.0
+    return min(1.0, 2 / max(trips))
+
+
+def _is_chosen(scop: Scop, schedule: KernelSchedule, move: Placed) -> bool:
+    """Whether a statement that reads a load in its loop chooses by where an element lies, in every block."""
+    readers = [p for p in schedule.placed if move.name in p.providers and p.path == move.path]
+    bodies = [s.body for p in readers if isinstance(s := scop.statements[p.value], Statement)]
+    return not schedule.border and any(True for body in bodies for term in body for _ in conditions(term))
 
 
 def _unravelled(

@@ -36,6 +36,12 @@ class Context:
         """The context of the first `trips` trips of a loop."""
         return replace(self, loops={**self.loops, f"${loop}": sets.box([f"${loop}"], [trips])})
 
+    def between(self, loop: str, first: Affine, end: Affine) -> Context:
+        """The context of the trips of a loop from `first` on and before `end`."""
+        trip = digit(loop)
+        inside = sets.at_least_zero((trip - first, end - 1 - trip))
+        return replace(self, loops={**self.loops, f"${loop}": inside})
+
     def assuming(self, constraints: Sequence[Constraint]) -> Context:
         """The context where these hold as well."""
         return replace(self, constraints=(*self.constraints, *constraints))

@@ -21,7 +21,12 @@ from polyfuse.terms import Const, Expr, Index, Inside, Ref, rewrite
 
 def decided(ops: Sequence[ir.Op], context: Context) -> tuple[ir.Op, ...]:
     """`ops` for where `context` holds: the same stores of the same values, with fewer tests and loads."""
-    return needed(folded(_Decision(context).block(ops)))
+    return needed(with_outcomes(ops, context))
+
+
+def with_outcomes(ops: Sequence[ir.Op], context: Context) -> tuple[ir.Op, ...]:
+    """`ops` for where `context` holds, with fewer tests: a part of a kernel, of which others read what it binds."""
+    return folded(_Decision(context).block(ops))
 
 
 class _Decision:

@@ -23,8 +23,8 @@ NONE: Conditions = frozenset()
 
 
 def with_open_ends(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[ir.Op, ...]:
-    """The body whose cut loads of floats get anything where their conditions do not hold and only what is dropped again
-    depends on it.  (A number that is no index harms nobody.)  `threads`: the digits of the thread index."""
+    """The body whose cut loads get anything where their conditions do not hold and only what is dropped again depends
+    on it: no index of memory.  `threads`: the digits of the thread index."""
     last = body[-1] if body else None
     if isinstance(last, ir.If):  # nothing behind reads what a branch binds, which the other one may bind as well
         branches = [with_open_ends(part, threads) for part in (last.body, last.orelse)]
@@ -32,8 +32,8 @@ def with_open_ends(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[i
     every = list(flatten(body))
     outside = every if not isinstance(last, ir.If) else list(flatten(body[:-1]))
     cut = [op for op in outside if isinstance(op, ir.Load) and (op.cut or op.across)]
-    floats = [op for op in cut if op.other is not None and op.other.dtype.is_float and op.other.value == 0]
-    unseen = {id(op) for op in floats if not is_seen(every, {op.name: frozenset(op.where)}, threads)}
+    zeros = [op for op in cut if op.other is not None and op.other.value == 0]  # not what is divided by
+    unseen = {id(op) for op in zeros if not is_seen(every, {op.name: frozenset(op.where)}, threads)}
     return with_others(body, dict.fromkeys(unseen)) if unseen else body
 
 

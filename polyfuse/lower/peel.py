@@ -43,6 +43,36 @@ def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Aff
     return worst // step + 1
 
 
+def between_ends(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> tuple[int, tuple[Affine, ...]] | None:
+    """From which trip of `loop` on, and in front of which ones, no mask of `ops` that speaks of it is needed, wherever
+    the rows of a block begin in memory; None where masks say more than that something has begun and not ended.
+
+    j = 1024*r + 8*t + v - s >= 0     from trip 1 on, where t < 128 and s, v < 8
+    n - 1 - j >= 0                    in front of trip n // 1024
+    """
+    inner = {f"${d.name}": d for d in digits if d.name != loop and d.extent.is_constant}
+    name, begin, ends = f"${loop}", 0, dict[Affine, None]()
+    for condition in dict.fromkeys(masks(ops)):
+        if name not in condition.names():
+            continue
+        step, worst = condition.coefficient(name), _least(condition.substitute({name: 0}), inner)
+        if not step or any(n.startswith("$") for n in worst.names()) or step > 0 and not worst.is_constant:
+            return None
+        if step > 0:
+            begin = max(begin, -(worst.constant // step))
+        else:
+            ends[worst // -step + 1] = None
+    return (begin, tuple(ends)) if ends else None
+
+
+def _least(condition: Affine, inner: Mapping[str, Digit]) -> Affine:
+    """A bound of what a condition is at least over digits, of remainders whatever they are."""
+    rest, remainders = condition.remainders()
+    rest += sum([min(0, times * (atom.denominator - 1)) for atom, times in remainders])
+    steps = {a: inner[a].count - 1 if f < 0 else 0 for a, f in rest.terms if isinstance(a, str) and a in inner}
+    return rest.substitute(steps)
+
+
 PREDICATES = 7
 """Registers of a thread for truths.  Loads whose masks are more wait for each other: prefixes along the middle of 512 x
 512 x 513 float32 in single elements take an H200 455 us in trips of four rows, each with a mask, 633 in trips of 16."""

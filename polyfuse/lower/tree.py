@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from polyfuse import kernel as ir
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, digit
 from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import merge, partial, total
 from polyfuse.lower.ahead import in_ring, loaded_ahead
@@ -14,10 +14,10 @@ from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interiors
 from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
-from polyfuse.lower.decide import decided, needed
+from polyfuse.lower.decide import decided, needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import get, load, put, report_unused, store, take
-from polyfuse.lower.peel import at_trip, disagree, whole_trips
+from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
 from polyfuse.lower.reductions import (
     accumulate,
     combine,
@@ -82,6 +82,8 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
         return in_ring(env, nest.digit, extent, body, trips)
+    if "frames" in dict(env.schedule.parameters) and (parts := _apart_from_ends(env, nest, loops, body)):
+        return parts
     digits = env.schedule.digits
     loads = [p for name in leaves(nest) if (p := env.by_name.get(name)) is not None and p.role == "load"]
     masks_cost = env.schedule.threads == 1 or _is_narrow(env, loads)
@@ -96,6 +98,28 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
     if rest.is_constant:
         return [*main, *(last if rest.constant else ())]
     return [*main, ir.If(Inside((rest - 1,)), last)]
+
+
+def _apart_from_ends(
+    env: Environment, nest: LoopNest, loops: tuple[str, ...], body: tuple[ir.Op, ...]
+) -> list[ir.Op]:
+    """A loop in frames in three: the trips that a row begins in, those that it has whole, without masks, and those that
+    it ends in.  Empty where it is not known that there are some, and where vectors of others are made of two, which are
+    as long with masks as without."""
+    extent, implies = env.schedule.digit(nest.digit).extent, env.context.implies
+    across = any(isinstance(op, ir.Load) and op.across for op in body)
+    found = None if across else between_ends(body, nest.digit, env.schedule.digits)
+    if found is None:
+        return []
+    begin, ends = Affine.of(found[0]), [e for e in found[1] if all(implies(other - e) for other in found[1])]
+    if not ends or not implies(ends[0] - begin) or not implies(extent - ends[0]):
+        return []
+    bounds, parts = (Affine.of(0), begin, ends[0], extent), list[ir.Op]()
+    for first, end in zip(bounds, bounds[1:], strict=False):
+        inside = replace(env, context=env.context.between(nest.digit, first, end))
+        ops = with_outcomes(lower_items(inside, nest.items, (*loops, nest.digit)), inside.context)
+        parts.append(ir.For(nest.digit, end - first, at_trip(ops, nest.digit, digit(nest.digit) + first)))
+    return parts
 
 
 def _is_narrow(env: Environment, loads: Sequence[Placed]) -> bool:

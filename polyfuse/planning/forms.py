@@ -23,7 +23,8 @@ from polyfuse.rewrites import split
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.nested import nested, nestings
 from polyfuse.scop import Statement
-from polyfuse.strategies.frames import HALF, WORD
+from polyfuse.strategies.frames import WORD
+from polyfuse.strategies.situation import LONGEST
 
 fusion_log = logging.getLogger("polyfuse.fusion")
 
@@ -150,13 +151,13 @@ def _by_where_they_begin(costs: ProgramCosts, choice: Choice) -> dict[bytes, spl
         return {}
     scop, hints = group.scop, {**group.scop.program.hints, **costs.hints}
     itemsize = min([scop.dtype(v).itemsize for v in group.loads if len(scop.shape(v)) > 1], default=WORD)
-    if itemsize < HALF or itemsize * dict(schedule.parameters)["vector"] >= WORD:
+    if itemsize * dict(schedule.parameters)["vector"] >= WORD:
         return {}
     known = {s.digest for s in costs.scop.statements if isinstance(s, Statement)}
     for statement in group.statements():
         if statement.is_reduction and statement.digest in known and statement.monoid in ANY_ORDER:
             dim = max(statement.reduced, key=lambda d: statement.extents[d].evaluate(hints))
-            found[statement.digest] = split.Cut(dim, costs.target.vector_bytes // itemsize, dealt=True)
+            found[statement.digest] = split.Cut(dim, min(LONGEST, costs.target.vector_bytes // itemsize), dealt=True)
     return found
 
 

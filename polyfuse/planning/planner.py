@@ -80,8 +80,8 @@ def plan_program(
     costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
     costs, grouping = in_nested_sums(costs, grouping, tuple(layouts))  # totals of what is summed anyway, likewise
     grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
-    costs, grouping = in_two_stages(costs, grouping, tuple(layouts))  # sums of many shares, if that is cheaper
-    costs, grouping = by_where_rows_begin(costs, grouping, tuple(layouts))  # columns of odd rows, likewise
+    costs, grouping = by_where_rows_begin(costs, grouping, tuple(layouts))  # columns of odd rows, if that is cheaper
+    costs, grouping = in_two_stages(costs, grouping, tuple(layouts))  # sums of many shares, likewise
     grouping = shaken(costs, grouping, effort)  # what a greedy search cannot undo; proved where that changes kernels
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)

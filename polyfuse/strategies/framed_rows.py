@@ -8,7 +8,8 @@ from __future__ import annotations
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.frames import frame
+from polyfuse.strategies.frames import HALF, frame
+from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.in_thread import is_stored_along
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import RowShape, Way, close_shapes, framed_shape, is_close
@@ -27,17 +28,20 @@ def framed_rows(situation: Situation, inner: AxisClass, over: list[AxisClass]) -
     bfloat16 with gain and bias so, 663 in single elements; weighted norms of 1555 take 287 and 418.
     """
     parallel = situation.nearest(a for a in situation.axes if a not in over)
-    short = inner.size(situation.hints) <= SHORT
-    if len(over) > 1 or short and not is_stored_along(situation, inner):
-        return []  # ends of short rows cost sums more than single elements do: of rows of 85 169 us, and 87
+    if len(over) > 1:
+        return []
+    short, stored = inner.size(situation.hints) <= SHORT, is_stored_along(situation, inner)
+    once = not stored and not comes_back(situation, over)
     ways = (Way.USUAL, Way.FULL, Way.TIGHT, Way.STREAM if _in_rounds(situation) else Way.FEW)
     usual, close = list[tuple[RowShape, int]](), list[tuple[RowShape, int]]()
     for parts in (1, 2):
-        framed = frame(situation, inner, block_digits(parallel, {})[1], parts)
+        framed = frame(situation, inner, block_digits(parallel, {})[1], parts, least=1 if once else HALF)
         if framed is not None:
             dealt = [framed_shape(situation, inner, framed, way) for way in ways] if short or parts == 1 else []
             usual += [(shape, parts) for shape in dealt]
-            close += [(shape, parts) for shape in close_shapes(situation, inner, framed)]
+            close += [(shape, parts) for shape in close_shapes(situation, inner, framed, once)]
+    if short and not stored:
+        usual = []  # their ends cost sums more than single elements do, but of few lanes: of rows of 85 169 us, and 87
     close = [(s, parts) for s, parts in close if s.lanes * s.width != THREADS]  # what begins where is the thread's row
     if close:
         size = situation.size(inner.extent)
@@ -67,7 +71,7 @@ def _framed_rows(
     tx, ty, c = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, rows), slot("c", shape.chunks)
     v, r = slot("v", shape.width), loop("r", shape.trips)
     blocks, outer = block_digits(parallel, {a.number: rows for a in parallel[:1]}, ty)
-    framed = frame(situation, inner, outer, parts)
+    framed = frame(situation, inner, outer, parts, least=1)
     if framed is None:
         return None
     span = shape.lanes * shape.width

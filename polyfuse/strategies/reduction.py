@@ -22,6 +22,7 @@ from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.framed_rows import framed_rows
 from polyfuse.strategies.frames import Frame, common_frame
+from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import STREAMED, Way, is_ragged, row_shape
@@ -102,6 +103,8 @@ def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> li
     for waves in WAVES:
         if inner in over:
             found.append(_shared_rows(situation, inner, over, long, waves))
+            frame = _frame_of_shares(situation, inner, over)
+            found += [_shared_rows(situation, inner, over, long, waves, frame)] if frame else []
         else:
             shapes = COLUMN_SHAPES
             found += [_columns(situation, inner, over, lanes, threads, waves) for lanes, threads in shapes]
@@ -111,12 +114,18 @@ def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> li
 
 
 def _shared_rows(
-    situation: Situation, inner: AxisClass, over: list[AxisClass], long: AxisClass, waves: int
+    situation: Situation,
+    inner: AxisClass,
+    over: list[AxisClass],
+    long: AxisClass,
+    waves: int,
+    frame: Frame | None = None,
 ) -> Proposal | None:
-    """Rows, the longest reduced class (perhaps the row itself) dealt to blocks."""
+    """Rows, the longest reduced class (perhaps the row itself) dealt to blocks.  `frame`: of rows that begin anywhere,
+    whose shares are cut where memory has vectors."""
     parallel = situation.nearest(a for a in situation.axes if a not in over)
-    width = situation.width(inner.extent, flat=situation.axes == (inner,))
-    is_ragged = width > situation.width(inner.extent, flat=False)  # its end is masked in the last block alone
+    width = frame.width if frame else situation.width(inner.extent, flat=situation.axes == (inner,))
+    is_ragged = width > situation.width(inner.extent, flat=False)  # its ends are masked in the outer blocks alone
     lanes, most = _lanes_of(situation, inner, width)
     tx, c, v = thread("tx", 1, lanes), slot("c", most), slot("v", width)
     digits, splits = block_digits(parallel, {})
@@ -125,6 +134,8 @@ def _shared_rows(
     if found is None:
         return None
     b, steps = found
+    if frame is not None:
+        b = block(b.name, frame.padded(inner.extent).ceildiv(span * steps))
     rest = [a for a in over if a is not long and a is not inner]
     loops, loop_splits = outer_loops(rest, digits)
     r = loop("r", Affine.of(steps) if long is inner else inner.extent.ceildiv(span))
@@ -134,21 +145,32 @@ def _shared_rows(
         splits[long.number] = mixed((b, steps), (k, 1))
     outer = b if long is inner else None
     splits[inner.number] = mixed((outer, span * steps), (r, span), (c, lanes * width), (tx, width), (v, 1))
+    if frame is not None:
+        splits[inner.number] = splits[inner.number] - frame.shift
     splits |= loop_splits
     kept = kept_digits([*digits, b, tx, *loops, r, c, v], keep_threads=True)
     return Proposal(
         "rows",
         (
             *(("threads", lanes), ("lanes", lanes), ("chunks", c.count)),
-            *(("vector", width), ("share", steps * (span if long is inner else 1))),
+            *(("vector", width), *([("frames", 1)] if frame else [])),
+            ("share", steps * (span if long is inner else 1)),
         ),
         kept,
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r] if d in kept),
-        guards=() if is_ragged else situation.divisible(inner.extent, width),
+        guards=frame.guards if frame else () if is_ragged else situation.divisible(inner.extent, width),
         combines={b.name: combination(b, tx, situation)},
         border=is_ragged,
     )
+
+
+def _frame_of_shares(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Frame | None:
+    """The frame of long rows that blocks share; None where something else is reduced as well."""
+    if over != [inner] or not _may_be_framed(situation):
+        return None
+    parallel = situation.nearest(a for a in situation.axes if a is not inner)
+    return frame_of(situation, inner, block_digits(parallel, {})[1], least=1)
 
 
 def _lanes_of(situation: Situation, inner: AxisClass, width: int) -> tuple[int, int]:
@@ -300,7 +322,7 @@ def _columns(
         loops=tuple(d.name for d in [*loops, r] if d in kept),
         guards=frame.guards if frame else () if cpu else situation.divisible(inner.extent, width),
         combines=combines,
-        border=bool(waves) and not cpu and width * max(situation.long_itemsizes) < WORD,
+        border=bool(waves) and not cpu and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )
 
 

@@ -59,6 +59,8 @@ STREAMED = {True: (256, 16), False: (256, 8)}
 FRAMED = (64, 16)
 """And of rows that begin anywhere, whose last trip may have a few elements: sums of 20001 rows of 8191 bfloat16 on an
 H200 take 83 us, 94 in 256 lanes; of rows of 7001 68 and 72."""
+IN_FLIGHT = 32
+"""Bytes of such a row that a lane has on its way."""
 HELD = {True: 32, False: 16}
 """Words of a row that a lane holds at most in the second way that is proposed, in more than 256 lanes and in others:
 fewer combine sooner, and more blocks share a processor.  On an H200: int8 quantisation of rows of 8192 takes 186 us in
@@ -170,25 +172,34 @@ one waits.  Softmax of rows of 1555 bfloat16 on an H200 takes 171 us in 32 lanes
 of 6323 over their norm 133 in 128 lanes of 56, 151 in 256 of 28."""
 
 
+AT_ONCE = 72
+"""Elements in a lane of a row that is reduced as it lies in memory: by ptxas the largest of nine vectors of bytes takes
+46 registers, the sum of nine of halves 73.  Few lanes meet seldom: of rows of 257 bfloat16 a warp issues 95 times for
+the place of the largest in 4 lanes, 145 in 16, 186 in single elements; of rows of 131 bytes 19 for the largest in two,
+60 in single ones."""
+
+
 def is_close(shape: RowShape, size: int) -> bool:
     """Whether little of a shape that holds rows of `size` elements is padding."""
     return shape.lanes * shape.chunks * shape.width <= MOST_PADDED * (size + shape.width - 1)
 
 
-def close_shapes(situation: Situation, inner: AxisClass, frame: Frame) -> list[RowShape]:
-    """Rows in frames, held in so many lanes that few have padding alone: those with the least first."""
+def close_shapes(situation: Situation, inner: AxisClass, frame: Frame, once: bool) -> list[RowShape]:
+    """Rows in frames, held in so many lanes that few have padding alone: those with the least first.  `once`: nothing
+    needs an element again that was reduced."""
     extent = frame.padded(inner.extent)
     row = _Row(situation, inner, extent, situation.size(extent), frame.width, True, True)
     found: list[tuple[int, int, int]] = []
-    for lanes in (1 << k for k in range(3, 10)):
+    for lanes in (1 << k for k in range(0 if once else 3, 10)):
         chunks = -(-row.n // (lanes * row.width))
         held = lanes * chunks * row.width
-        most = FULLEST[lanes < HALVES or row.width < situation.widest]
+        most = AT_ONCE if once else FULLEST[lanes < HALVES or row.width < situation.widest]
         if chunks * row.width <= most and held <= MOST_PADDED * row.n:
             found.append((held, lanes, chunks))
     if situation.tiles or not situation.is_busy:
         return []
-    classes = [_Class(lanes, chunks, held - lanes * row.width, held) for held, lanes, chunks in sorted(found)[:CLOSE]]
+    found = sorted(found) if once else sorted(found)[:CLOSE]
+    classes = [_Class(lanes, chunks, held - lanes * row.width, held) for held, lanes, chunks in found]
     return [_bounded(row, dealt, frame.guards) for dealt in classes]
 
 
@@ -220,8 +231,11 @@ def _bounded(row: _Row, dealt: _Class, guards: tuple[AnyGuard, ...], rows: int =
     """The shape of rows that are dealt so, with the lengths that it is for."""
     trips = Affine.of(1)
     if row.n > dealt.longest:
-        trips = row.extent.ceildiv(dealt.lanes * dealt.chunks * row.width)
+        span = dealt.lanes * dealt.chunks * row.width
+        trips = row.extent.ceildiv(span)
         guards = (*guards, *_bucket(row.extent, dealt.longest, None))
+        if row.framed and row.n > 2 * span and not row.extent.is_constant:
+            guards = (*guards, Guard(row.inner.extent - span))  # trips have whole pieces of a row then
     else:
         if row.framed:
             bucket = framed_bucket(row.extent, row.n, row.width, dealt.above, dealt.longest)
@@ -256,7 +270,7 @@ def _dealt(row: _Row, way: Way) -> _Class:
         case Way.STREAM:
             return _looped(row, *STREAMED[row.whole])
         case Way.FEW:
-            return _looped(row, *FRAMED)
+            return _looped(row, FRAMED[0], max(FRAMED[1], IN_FLIGHT // row.itemsize))
         case _:
             return usual
 

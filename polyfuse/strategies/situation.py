@@ -15,6 +15,9 @@ from polyfuse.scop import Scop, Statement
 from polyfuse.strategies.classes import AxisClass, Classes, classify
 from polyfuse.target import Target
 
+LONGEST = 8
+"""Elements of a vector at most, each of which takes registers of its own."""
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -205,7 +208,7 @@ class Situation:
             return 1
         written = [v for v in self._long(values, 8) if v in self.group.roots]  # colours make one grey, rows one sum
         stored = [d.itemsize for v in written for d in self.scop.statements[v].dtypes]
-        return max(1, min(8, self.target.vector_bytes // max([min(sizes), *stored])))
+        return max(1, min(LONGEST, self.target.vector_bytes // max([min(sizes), *stored])))
 
     @cached_property
     def long_itemsizes(self) -> tuple[int, ...]:

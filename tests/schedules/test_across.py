@@ -189,7 +189,10 @@ def test_what_is_seen_is_replaced(case: str) -> None:
     assert with_open_ends(body, THREADS) == body
 
 
-def test_integers_are_replaced_for_they_may_be_indices() -> None:
-    load = replace(LOAD, other=Const(0, pf.spec("i32[]").dtype))
-    body = (load, store(X, *WHERE))
+def test_integers_are_replaced_where_they_are_indices() -> None:
+    integer = pf.spec("i32[]").dtype
+    load, x = replace(LOAD, other=Const(0, integer)), Ref("x", integer)
+    found = ir.Load("y", "b", (x,), (), None, Const(0.0, f32))
+    body = (load, found, store(Ref("y", f32), *WHERE))
     assert with_open_ends(body, THREADS) == body
+    assert with_open_ends((load, store(x, *WHERE)), THREADS)[0] == replace(load, other=None)

@@ -291,7 +291,7 @@ ALIKE = {
     "whole vectors": "f16[N~16383, M~8192]",
     "pairs": "f16[N~16383, M~8190]",
     "words": "f32[N~16383, M~8191]",
-    "bytes": "u8[N~32767, M~8191]",
+    "few rows of bytes": "u8[N~1001, M~131071]",
     "little to do": "f16[N~301, M~801]",
     "few rows": "f16[N~1001, M~131071]",
 }

@@ -63,6 +63,10 @@ FAMILIES = {
     "prefixes between, of few": Family(lambda x: np.cumsum(x, axis=1), ("dlw",)),
     "prefixes of columns": Family(lambda x: np.cumsum(x, axis=0), ("nm",)),
     "sums of rows": Family(lambda x: x.sum(axis=1), ("nm",)),
+    "largest of rows": Family(lambda x: x.max(axis=1), ("nm",)),
+    "places of the least of rows": Family(lambda x: x.argmin(axis=1), ("nm",)),
+    "rows that have some": Family(lambda x: np.any(x > 1, axis=1), ("nm",)),
+    "places of the largest between": Family(lambda x: x.argmax(axis=2), ("abc",)),
     "less the largest of a row": Family(lambda x: np.exp(x - x.max(axis=1, keepdims=True)), ("nm",)),
 }
 SMALL = (0, 16, 32, 48, 64, 80, 112)
