@@ -268,6 +268,35 @@ def sums_between(xp: Namespace, x: Array) -> Array:
     return xp.sum(x, axis=1)
 
 
+def softmax_between(xp: Namespace, x: Array) -> Array:
+    e = xp.exp(x - xp.max(x, axis=1, keepdims=True))
+    return e / xp.sum(e, axis=1, keepdims=True)
+
+
+def running_between(xp: Namespace, x: Array) -> Array:
+    return xp.cumsum(x, 1)
+
+
+def densities(xp: Namespace, x: Array, centre: Array, scale: Array) -> Array:
+    return xp.exp(x - centre) / scale
+
+
+def best_in_rows(xp: Namespace, x: Array) -> Array:
+    return xp.argmax(x, 1)
+
+
+def largest_in_rows(xp: Namespace, x: Array) -> Array:
+    return xp.max(x, axis=1)
+
+
+def largest_in_columns(xp: Namespace, x: Array) -> Array:
+    return xp.max(x, axis=0)
+
+
+def of_unit_length(xp: Namespace, x: Array) -> Array:
+    return x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
+
+
 def _halves(*shape: int) -> Input:
     return Input(shape, "bf16")
 
@@ -345,4 +374,16 @@ EVERYDAY: tuple[Program, ...] = (
     Program("rows of 303 less their ends", bordered, (matrix(250000, 303),)),
     Program("sums of columns of 16383 x 8191 bf16", column_sums, (_halves(16383, 8191),), SHORT),
     Program("sums of columns of 1000003 x 131 bf16", column_sums, (_halves(1000003, 131),), SHORT),
+    Program("softmax of 7 between 5000 and 2500", softmax_between, (Input((5000, 7, 2500)),)),
+    Program("softmax of 21 channels bf16", softmax_between, (_halves(16, 21, 512, 512),), SHORT),
+    Program("softmax of half a million between", softmax_between, (Input((2, 500000, 100)),), LOOSE),
+    Program("sums of half a million between bf16", sums_between, (_halves(2, 500000, 100),), SHORT),
+    Program("prefixes between of 255 x 513 x 767", running_between, (Input((255, 513, 767)),), LOOSE),
+    Program("prefixes between of 64 x 1000 x 1500 bf16", running_between, (_halves(64, 1000, 1500),), SHORT),
+    Program("prefixes between of 4 x 16384 x 2048", running_between, (Input((4, 16384, 2048)),), LOOSE),
+    Program("densities in rows of 100", densities, (matrix(1000000, 100), vector(100), _positive(100))),
+    Program("best of rows of 257 bf16", best_in_rows, (_halves(500009, 257),)),
+    Program("largest of rows of 131 u8", largest_in_rows, (Input((1000003, 131), "u8", below=256),)),
+    Program("largest of columns of 1000003 x 131 u8", largest_in_columns, (Input((1000003, 131), "u8", below=256),)),
+    Program("rows of two million of unit length bf16", of_unit_length, (_halves(64, 2000003),), SHORT),
 )
