@@ -81,9 +81,9 @@ a trip in each of 512 threads, takes 740 us instead of 320, with 944 bytes of ea
 PULL = 3.0
 """Times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200; sums of 64 rows
 of 4 MB in 32 blocks reach 3.3."""
-UNROLLED = 1.6
+UNROLLED, HARDLY_UNROLLED = 1.6, 1.1
 """Times the loads of a trip that are on their way in a loop without barriers, as the compiler begins the next: sums of
-64 rows by 512 threads with 64 bytes each ran at 0.97 of the roof.  Means of 2 x 2 in loops of one warp did not, nor do
+64 rows by 512 threads with 64 bytes each ran at 0.97 of the roof.  Means of 2 x 2 in loops of one warp did not.  And of
 columns in frames, or whose states are merged: the largest of 1000003 x 131 float16 in one block per processor 156 us,
 sums of bfloat16 in two 74; the sums of exponentials of 2 x 500000 x 100 bfloat16 in one 149, where memory takes 47."""
 AT_ONCE, MOST_UNROLLED = 16, 4
@@ -230,7 +230,7 @@ def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     """Times the loads of a trip that are on their way; with shares, single elements of each trip by themselves."""
     tile = dict(schedule.parameters)
     if schedule.strategy == "columns" and (tile.get("frames") or _merges(scop, schedule)):
-        return 1.0
+        return HARDLY_UNROLLED
     if tile.get("vector") != 1:
         return UNROLLED
     if any(p.role == "partial" for p in schedule.placed):

@@ -63,15 +63,15 @@ def test_what_is_no_divisor_by_itself_stays_as_it_is(program: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
-@pytest.mark.parametrize(("large", "small"), [(100, 36), (301, 45), (33, 17)])
+@pytest.mark.parametrize("width", [100, 301, 33])
 @pytest.mark.parametrize("program", [scaled, by_root, summed])
-def test_results_are_those_of_numpy(program: Any, large: int, small: int, dtype: str) -> None:
-    specs = f"{dtype}[N~1000000, M~{large}]", f"{dtype}[M~{large}]"
+def test_results_are_those_of_numpy(program: Any, width: int, dtype: str) -> None:
+    specs = f"{dtype}[N~1000000, M~{width}]", f"{dtype}[M~{width}]"
     plan = pf.jit(program).plan(*map(pf.spec, specs), target="h200")
     random = np.random.default_rng(7)
-    x, q = random.standard_normal((29, small)), random.uniform(1, 2, small)
+    x, q = random.standard_normal((29, width)), random.uniform(1, 2, width)
     arrays = [a.astype(pf.spec(f"{dtype}[]").dtype.numpy) for a in (x, q)]
     (found,) = run_plan(plan, arrays)
     wanted = program(*[a.astype(np.float64) for a in arrays])
     error = {"f16": 2e-2, "f32": 2e-5, "f64": 1e-12}[dtype]
-    np.testing.assert_allclose(found, wanted, rtol=error, atol=error)
+    np.testing.assert_allclose(found, wanted, rtol=error, atol=error * np.abs(wanted).max())
