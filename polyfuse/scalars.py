@@ -174,8 +174,9 @@ def monoid_named(name: str) -> Monoid:
     return MONOIDS.get(name) or CASCADES.get(name) or _STEPS[name]
 
 
-POSITION = 12
-"""Instructions of one merge of two positions, which compares values, tests for NaN and compares positions."""
+POSITION = 9
+"""Instructions of one merge of two positions, which compares values, tests for NaN and compares positions.  Best of
+257 MB in rows of 257 bfloat16: 72 us on an H200."""
 
 
 def merge_cost(name: str | None) -> int:

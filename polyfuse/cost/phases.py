@@ -140,9 +140,9 @@ def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:
 
 
 def runs_in_threads(scop: Scop, schedule: KernelSchedule) -> bool:
-    """Whether each thread runs through prefixes of its own and stores some in every trip.  Recurrences, which load
-    little in each, were not measured."""
-    if not any(p.role == "store" and p.path for p in schedule.placed):
+    """Whether each thread runs through prefixes of its own columns and stores some in every trip.  Recurrences, which
+    load little in each, were not measured."""
+    if schedule.strategy != "columns" or not any(p.role == "store" and p.path for p in schedule.placed):
         return False
     digits = {d.name: d.kind for d in schedule.digits}
     prefixes = [p for p in schedule.placed if getattr(scop.statements[p.value], "monoid", None) != RECURRENCE]
