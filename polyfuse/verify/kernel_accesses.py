@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import NoReturn
 
-from polyfuse.affine import Affine, FloorDiv
+from polyfuse.affine import Affine, FloorDiv, names_of
 from polyfuse.codegen.strides import element_strides
 from polyfuse.kernel import (
     ArrayParameter,
@@ -93,7 +93,9 @@ class AccessRules:
             self._across(op, memory)
             return
         width = min(width, max(1, VECTOR_BYTES // memory.dtype.itemsize))
-        self._aligned(op, self._address(op, memory), frozenset([slot]), width, region)
+        rows = [e for e, s in zip(op.index, strides, strict=True) if isinstance(e, Affine) and s.constant is None]
+        moved = {name[1:] for name in names_of(rows)} if cut else set()  # by sizes too: what a frame takes back
+        self._aligned(op, self._address(op, memory), moved | {slot}, width, region)
 
     def _across(self, op: Load | Store | AtomicUpdate, memory: Memory) -> None:
         """Beside a vector that begins anywhere lie aligned ones of an array, of which words are moved."""
@@ -137,7 +139,7 @@ class AccessRules:
         return total
 
     def _aligned(
-        self, op: Load | Store | AtomicUpdate, total: Affine, inside: frozenset[str], width: int, region: Region
+        self, op: Load | Store | AtomicUpdate, total: Affine, inside: Set[str], width: int, region: Region
     ) -> None:
         """Parts of the address but for the slots `inside` are multiples of `width`; what sizes multiply is a guard of
         the plan."""
