@@ -47,7 +47,7 @@ or shifted: 188 to 197 us, of which 153 are their bytes; of bytes 118 to 132, wh
 CHOSEN = 10
 """Instructions beside each such element in a loop that is chosen by where it lies: the masks of parts of columns differ
 from block to block, so that no trip goes without.  By ptxas 12 in all of parts of 1000003 x 131 bytes, which take an
-H200 160 us, half of the threads beside the columns; and 8 of whole columns, that are asked for their ends apart."""
+H200 171 us, half of the threads beside the columns; and 8 of whole columns, that are asked for their ends apart."""
 NEIGHBOURS = 1.9
 """Times the passes of single elements that a loop loads from several places of an array: they wait for lines that are
 on their way.  On an H200, of 8191 x 8193 float32, in rows of threads: the total variation in 110 us, the residual of a
@@ -227,13 +227,13 @@ def _lines(
     parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
     asked = ACROSS if itemsize < WORD else WORDS_ACROSS
     beyond = asked if parts & last.remainders()[0].names() else HELD_ACROSS * most
-    cut = CUT * most * _at_ends(scop, schedule, last, sizes)
+    cut = CUT * most * _share_at_ends(scop, schedule, last, sizes)
     further = beyond if across else cut if most > 1 and in_frame(last) else 0
     chosen = CHOSEN * accesses if narrow and move.path and _is_chosen(scop, schedule, move) else 0.0
     return (2 if across else 1) * per_warp * issued, issued * (1 + further) + chosen
 
 
-def _at_ends(scop: Scop, schedule: KernelSchedule, last: Affine, sizes: Sizes) -> float:
+def _share_at_ends(scop: Scop, schedule: KernelSchedule, last: Affine, sizes: Sizes) -> float:
     """The share of the vectors along rows in frames that are asked for the ends of a row: the first and the last trips
     of a loop are apart, but where vectors of others are made of two."""
     trips = [sizes.extent[d.name] for d in schedule.of_kind("loop") if last.coefficient(f"${d.name}")]

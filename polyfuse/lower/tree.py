@@ -106,7 +106,7 @@ def _apart_from_ends(
     """A loop in frames in three: the trips that a row begins in, those that it has whole, without masks, and those that
     it ends in.  Empty where it is not known that there are some, where vectors of others are made of two, which are
     as long with masks as without, and for columns of more than bytes: sums of 1000003 x 131 bfloat16 take an H200 73 us
-    so and 74 otherwise, and their kernel more than twice as long to compile."""
+    so and 74 otherwise, and their kernels about twice as long to compile."""
     loads = [p for name in leaves(nest) if (p := env.by_name.get(name)) is not None and p.role == "load"]
     if env.schedule.strategy == "columns" and all(env.scop.dtype(p.value, p.component).itemsize > 1 for p in loads):
         return []
