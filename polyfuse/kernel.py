@@ -385,6 +385,8 @@ class AsyncCopy:
     `buffer` is shared and has the dtype of the global `array`: bytes are copied, and a `Load` of the cells converts.
     Where `where` does not hold nothing is read and the cells get zeros.  `vector` elements are one copy, of 4, 8 or 16
     bytes.  The cells are whole for the thread that copied behind a `WaitCopies`, for others behind a barrier after it.
+    `cut`: vectors may begin before a row and end behind it: all elements are copied that the array has, and cells of
+    those past its end get zeros.
     """
 
     buffer: str
@@ -393,6 +395,7 @@ class AsyncCopy:
     index: tuple[Affine, ...]
     where: tuple[Affine, ...] = ()
     vector: int = 1
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, Union
 
 from polyfuse.affine import Affine, digit
 from polyfuse.bindings import AnyGuard
+from polyfuse.dtypes import DType
 from polyfuse.unravelled import Unravelled
 
 Figure = TypeVar("Figure")
@@ -153,7 +154,9 @@ TreeItem = Union[str, LoopNest, Finish]  # a str names a Placed; "barrier" and "
 class SharedBox:
     """The part of a value that a block keeps in shared memory: per dimension an origin (affine in block and pinned
     loop digits and sizes) and a constant extent.  `pitch`: elements between neighbours, after padding.  `spans`: its
-    rows are of a few elements, and one access takes several of them, see `polyfuse.spans`."""
+    rows are of a few elements, and one access takes several of them, see `polyfuse.spans`.  `copied`: it is filled by
+    asynchronous copies of aligned vectors of so many elements, as they lie in memory; 0: threads put what they loaded.
+    """
 
     value: int
     name: str
@@ -161,6 +164,11 @@ class SharedBox:
     extents: tuple[int, ...]
     pitch: tuple[int, ...]
     spans: bool = False
+    copied: int = 0
+
+    def cells(self, dtype: DType) -> DType:
+        """What its cells hold of a value of `dtype`."""
+        return dtype if self.copied else dtype.compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +287,11 @@ class KernelSchedule:
     def filled(self) -> tuple[int, ...]:
         """The roots that blocks merge their shares into, and which hold the neutral element before."""
         return tuple(sorted({p.value for p in self.placed if p.role == "atomic"}))
+
+    def copied_loads(self) -> frozenset[str]:
+        """The loads that asynchronous copies bring to boxes."""
+        values = {box.value for box in self.shared if box.copied}
+        return frozenset(p.providers[0] for p in self.placed if p.role == "put" and p.value in values)
 
     def by_name(self) -> Mapping[str, Placed]:
         return {p.name: p for p in self.placed}

@@ -303,7 +303,7 @@ class Execution:
             memory.update(op.monoid, element, used, value, units, self.clock)
 
     def _copy(self, op: AsyncCopy, active: Bools | None) -> None:
-        at, used = self._indices(op.array, op.index, op.where, None, active)
+        at, used = self._indices(op.array, op.index, op.where, None, active, bounded=not op.cut)
         always = tuple(condition * 0 for condition in op.where)  # cells get zeros where nothing is read
         into, begun = self._indices(op.buffer, op.into, always, None, active)
         if op.vector > 1 and self.checks:
@@ -312,8 +312,19 @@ class Execution:
         shape = np.broadcast_shapes(used.shape, begun.shape)
         ends = [np.broadcast_to(self._element(*end), shape) for end in ((op.array, at, used), (op.buffer, into, begun))]
         masks = [np.broadcast_to(mask, shape) for mask in (used, begun)]
+        if op.cut:
+            masks[0] = self._reached(op, ends[0], masks[0])
         source, target = self.memory[op.array], self.memory[op.buffer]
         self.copies.begin(source, target, ends[0], ends[1], masks[0], masks[1], self._units(masks[0]), self.clock)
+
+    def _reached(self, op: AsyncCopy, element: Ints, used: Bools) -> Bools:
+        """What an array has of vectors that may begin before a row and end behind it, and behind the array."""
+        count = self.memory[op.array].data.size
+        outside = used & ((element < 0) | (element // op.vector * op.vector >= count))
+        if self.checks and outside.any():
+            sentence = f"a vector begins outside of the {count} elements of {op.array}"
+            raise self._fault(OutOfBounds, sentence, outside, op.array, (element,))
+        return used & (element < count)
 
     def _indices(
         self,
@@ -323,8 +334,10 @@ class Execution:
         mask: Expr | None,
         active: Bools | None,
         value: Array | None = None,
+        bounded: bool = True,
     ) -> tuple[list[Ints], Bools]:
-        """Index per dimension and the elements that are accessed, all of one shape ``(blocks, threads, *slots)``."""
+        """Index per dimension and the elements that are accessed, all of one shape ``(blocks, threads, *slots)``.
+        `bounded`: each index stays within its dimension."""
         entries = [self._affine(i) if isinstance(i, Affine) else self.values[i.name].astype(np.int64) for i in index]
         conditions = [self._holds(a) for a in where]
         conditions += [self._value(mask)] if mask is not None else []
@@ -335,7 +348,7 @@ class Execution:
         for condition in conditions:
             used = used & condition
         entries = [np.broadcast_to(e, used.shape) for e in entries]
-        if self.checks:
+        if self.checks and bounded:
             self._check_bounds(array, entries, used)
         return entries, used
 

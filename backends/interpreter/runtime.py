@@ -70,7 +70,7 @@ class Runtime:
         own = (
             "thread block in_turn leave slots load store atomic advance shared full take constant cast bitcast scalar "
             "contract barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
-            "inside index64 evict_last copy_async commit_copies wait_copies load_across load_cut load_neighbours "
+            "inside index64 evict_last copy_async copy_cut commit_copies wait_copies load_across load_cut load_neighbours "
             "store_cut where_cut at_least at_most"
         ).split()
         names |= {n: getattr(self, n) for n in own}
@@ -229,9 +229,12 @@ class Runtime:
     ) -> Fragment:
         counted = self._counted(low, high, mask, tile.shape[-1])
         element, used = self._elements(pointer, offset, tile, sizes, counted, cut=True)
+        self._check_end(pointer, end)
+        return self._loaded(pointer, element, used, other)
+
+    def _check_end(self, pointer: Pointer, end: Operand) -> None:
         if int(end.array.max() if isinstance(end, Fragment) else end) != math.prod(pointer.memory.shape):
             raise FragmentError(f"{pointer.memory.name} ends elsewhere")
-        return self._loaded(pointer, element, used, other)
 
     def load_across(self, pointer: Pointer, offset: Operand, tile: Tile, *bounds: Any, **options: Any) -> Fragment:
         return self.load_cut(pointer, offset, replace(tile, vector=1), *bounds, **options)
@@ -321,9 +324,27 @@ class Runtime:
         sizes: Sequence[int] = (),
         mask: Operand | None = None,
     ) -> None:
-        if buffer.memory.dtype != pointer.memory.dtype or cells.shape != tile.shape:
-            raise FragmentError(f"{pointer.memory.name} in {tile} does not fit {buffer.memory.name} in {cells}")
+        _check_cells(buffer, cells, pointer, tile)
         at, used = self._elements(pointer, offset, tile, sizes, mask)
+        element, begun = self._elements(buffer, into, cells, (), None)
+        ends = (pointer.memory, buffer.memory, at, element, used, begun)
+        self.copies.begin(*ends, self._units(used), self.clock)
+
+    def copy_cut(
+        self,
+        buffer: Pointer,
+        into: Operand,
+        cells: Tile,
+        pointer: Pointer,
+        offset: Operand,
+        tile: Tile,
+        sizes: Sequence[int] = (),
+        end: Operand = 0,
+        mask: Operand | None = None,
+    ) -> None:
+        _check_cells(buffer, cells, pointer, tile)
+        self._check_end(pointer, end)
+        at, used = self._elements(pointer, offset, tile, sizes, mask, reaches=True)
         element, begun = self._elements(buffer, into, cells, (), None)
         ends = (pointer.memory, buffer.memory, at, element, used, begun)
         self.copies.begin(*ends, self._units(used), self.clock)
@@ -354,9 +375,11 @@ class Runtime:
         mask: Operand | None,
         whole: bool = False,
         cut: bool = False,
+        reaches: bool = False,
     ) -> tuple[Ints, Bools]:
         """Flat elements of the memory and which of them are accessed, of shape ``(blocks, threads, *tile.shape)``.
-        `whole`: spans have no gaps.  `cut`: of a vector some may be."""
+        `whole`: spans have no gaps.  `cut`: of a vector some may be.  `reaches`: vectors that begin in an array may end
+        past its end, what lies there is not accessed."""
         memory, rank = pointer.memory, len(tile.shape)
         lead = (len(self.blocks), self.kernel.threads)
         shape = (*lead, *tile.shape)
@@ -375,14 +398,19 @@ class Runtime:
             _check_fits("a mask", chosen, tile)
             used &= chosen
         address = np.broadcast_to(address, shape)
-        self._check(pointer, tile, address, used, whole, cut)
+        self._check(pointer, tile, address, used, whole, cut, reaches)
+        if reaches:
+            used = used & (address < math.prod(memory.shape))
         if pointer.copies:
             address = address + np.arange(len(self.blocks)).reshape(-1, *([1] * (rank + 1))) * memory.shape[0]
         return address, used
 
-    def _check(self, pointer: Pointer, tile: Tile, address: Ints, used: Bools, whole: bool, cut: bool) -> None:
+    def _check(
+        self, pointer: Pointer, tile: Tile, address: Ints, used: Bools, whole: bool, cut: bool, reaches: bool
+    ) -> None:
         memory = pointer.memory
-        bad = used & ((address < 0) | (address >= math.prod(memory.shape)))
+        last = address // tile.vector * tile.vector if reaches else address
+        bad = used & ((address < 0) | (last >= math.prod(memory.shape)))
         if bad.any():
             unit, element = int(self._units(used)[bad][0]), int(address[bad][0])
             sentence = f"element {element} of {memory.name} lies outside its {math.prod(memory.shape)} elements"
@@ -554,6 +582,11 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Whether `shape` broadcasts to `wanted`."""
     pairs = zip(reversed(shape), reversed(wanted), strict=False)
     return len(shape) <= len(wanted) and all(n in (1, m) for n, m in pairs)
+
+
+def _check_cells(buffer: Pointer, cells: Tile, pointer: Pointer, tile: Tile) -> None:
+    if buffer.memory.dtype != pointer.memory.dtype or cells.shape != tile.shape:
+        raise FragmentError(f"{pointer.memory.name} in {tile} does not fit {buffer.memory.name} in {cells}")
 
 
 def _check_fits(what: str, array: Array, tile: Tile) -> None:

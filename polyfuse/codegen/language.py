@@ -38,7 +38,7 @@ _STRUCTURE = (
     "Tile Size thread block slots load take store atomic advance shared full constant cast bitcast contract barrier "
     "warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect inside scalar INF NAN"
 ).split()
-COPIES = ("copy_async", "commit_copies", "wait_copies")
+COPIES = ("copy_async", "copy_cut", "commit_copies", "wait_copies")
 CUT = ("load_across", "load_cut", "load_neighbours", "store_cut", "where_cut")
 KNOWN = ("at_least", "at_most")
 ORDERED = ("in_turn", "leave", *(f"carry_{name}" for name, monoid in MONOIDS.items() if monoid.state == 1))

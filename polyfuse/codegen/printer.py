@@ -307,7 +307,10 @@ class _Printer:
         access = self.linearizer.access(op.array, op.index, op.where, None, op.vector)
         source = self._call("load", op.array, access, None)
         cells = (Name(self.names[op.buffer]), into.offset, Name(self.tiles.name(into.layout)))
-        return Call("copy_async", (*cells, *source.arguments), source.keywords)
+        if not op.cut:
+            return Call("copy_async", (*cells, *source.arguments), source.keywords)
+        end = (("end", self.linearizer.end(op.array)),)
+        return Call("copy_cut", (*cells, *source.arguments), (*end, *source.keywords))
 
     def _take(self, op: Take) -> Node:
         """Register ``start + sum(slot * stride)`` of the value, counted in C order."""

@@ -33,6 +33,8 @@ pair of neighbours that are made of the same two vectors."""
 HELD_ACROSS = 1.65
 """The same beside each element of such a vector in rows that a block has whole, where it is known which vectors end: by
 ptxas a vector of eight halves is two loads, four shifts and eight instructions that widen."""
+ENDING = 12
+"""Instructions beside an asynchronous copy of a vector that ends of rows cut."""
 WRAPPED, DIVIDED = 4, 20
 """Instructions beside an element of a row that a flat walk goes through, and beside each vector of them."""
 LOOKED_UP = 32
@@ -62,6 +64,7 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
     warps = ceil(schedule.threads / target.warp)
     taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
     walks: set[tuple[Affine, Affine]] = set()
+    copied = schedule.copied_loads()
     several, shares = _of_neighbours(scop, schedule, sizes), _read_once(scop, schedule, sizes)
     for move in schedule.placed:
         if move.role in ("load", "store", "get", "put"):
@@ -74,8 +77,12 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
                     continue  # another load reads all of them
                 same.add(wide.numbers)
             if alike not in known:
-                box = next((b for b in schedule.shared if b.value == value and b.spans), None)
-                if box is not None and move.role in ("get", "put"):
+                box = next((b for b in schedule.shared if b.value == value and (b.spans or b.copied)), None)
+                if box is not None and box.copied and move.role == "put":
+                    known[alike] = 0.0, 0.0
+                elif move.name in copied:
+                    known[alike] = _copies(scop, schedule, target, move, sizes)
+                elif box is not None and move.role in ("get", "put"):
                     known[alike] = _in_box(scop, schedule, target, move, sizes, box)
                 else:
                     known[alike] = _lines(scop, schedule, target, move, sizes, wide)
@@ -151,13 +158,23 @@ def _widest(position: Affine, slots: Sequence[Digit], most: int, volume: int) ->
     return found
 
 
+def _copies(
+    scop: Scop, schedule: KernelSchedule, target: Target, load: Placed, sizes: Sizes
+) -> tuple[float, float]:
+    """(passes of the banks, instructions) of asynchronous copies: what they bring goes by registers and lines."""
+    width = next(box.copied for box in schedule.shared if box.value == load.value)
+    copies = _accesses(schedule, load, sizes) * ceil(schedule.threads / target.warp) / width
+    moved = width * scop.dtype(load.value, load.component).itemsize
+    return copies * ceil(target.warp * moved / LINE), copies * (1 + ENDING)
+
+
 def _in_box(
     scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes, box: SharedBox
 ) -> tuple[float, float]:
     """(passes of the banks, instructions) of an access to shared memory in which threads hold rows of a few elements.
     Lanes that lie a multiple of all banks apart take turns: 67 million pixels of three bytes, got byte by byte from
     banks that sixteen lanes have in common, took 512 us on an H200."""
-    itemsize, position = scop.dtype(move.value, move.component).compute.itemsize, ZERO
+    itemsize, position = box.cells(scop.dtype(move.value, move.component)).itemsize, ZERO
     for entry, origin, step in zip(move.place, box.origin, box.pitch, strict=True):
         assert isinstance(entry, Affine)
         position += (entry - origin) * step

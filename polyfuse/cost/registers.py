@@ -103,8 +103,9 @@ def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozens
             last[provider] = last[held.get(provider, provider)] = k
     alive: dict[str, int] = {}
     words = widest = 0
+    elsewhere = {*folded, *held, *schedule.copied_loads()}
     for k, placed in enumerate(order):
-        if placed.role in ("load", "get", "compute") and placed.name not in folded and placed.name not in held:
+        if placed.role in ("load", "get", "compute") and placed.name not in elsewhere:
             own = windowed.get(placed.name) or _words(scop, placed, seen(placed), chained.get(placed.name, frozenset()))
             own = 1 if placed.name in truths else own
             if not windowed and _moves_only(scop, placed):  # the registers of what it chooses from

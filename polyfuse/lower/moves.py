@@ -19,7 +19,7 @@ from polyfuse.lower.environment import (
 from polyfuse.lower.spans import VECTOR_BYTES, address_in_array, address_in_box, span_access
 from polyfuse.lower.unravelled import unravelled
 from polyfuse.lower.vectors import hoist_from_vector, vector_slot, vector_width
-from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, SharedBox, in_frame, window_index
+from polyfuse.schedule import Digit, KernelSchedule, Placed, PlaceEntry, SharedBox, in_frame, window_index
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 from polyfuse.unravelled import Unravelled
@@ -59,6 +59,43 @@ def store(env: Environment, placed: Placed) -> ir.Op:
     held = held_name(env, env.by_name[placed.providers[0]], placed.component)
     cut = is_cut(env, width, where)
     return ir.Store(use.name, tuple(place), Ref(held, use.dtype.compute), where, None, width, span, cut)
+
+
+def copied(env: Environment, placed: Placed) -> list[ir.Op]:
+    """A put as asynchronous copies of what it would load, all of which the thread waits for; empty where the array is
+    not aligned, or has strides.  Each thread has other cells, in all of which something is put."""
+    box, (provider,) = env.box(placed.value), placed.providers
+    use = env.arrays.get((placed.value, placed.component, True))
+    if use is None or not box.copied or not _is_plain(use) or env.by_name[provider].role != "load":
+        return []
+    place = [affine_entry(e) for e in placed.place]
+    local = tuple(e - o for e, o in zip(place, box.origin, strict=True))
+    width, slot = vector_width(placed.place, env.slots, use.shape, env.context)
+    if width != box.copied or slot is None or once_threads(env, placed):
+        return []
+    where = env.context.inside(place, use.shape)
+    some = env.context.remaining([_of_some(w, slot) for w in where])
+    copy = ir.AsyncCopy(f"{box.name}_tile", local, use.name, tuple(place), some, width, cut=True)
+    return [copy, ir.CommitCopies(), ir.WaitCopies(0)]
+
+
+def _of_some(condition: Affine, slot: Digit) -> Affine:
+    """What holds where the condition does in some place of a slot along which it steps by one."""
+    factor = condition.coefficient(f"${slot.name}")
+    return condition.substitute({f"${slot.name}": slot.count - 1 if factor > 0 else 0})
+
+
+def is_only_copied(env: Environment, placed: Placed) -> bool:
+    """Whether asynchronous copies bring a load to all that need it."""
+    if not any(box.copied for box in env.schedule.shared):
+        return False
+    takers = [p for p in env.schedule.placed if placed.name in p.providers]
+    return bool(takers) and all(p.role == "put" and copied(env, p) for p in takers)
+
+
+def _is_plain(use: ArrayUse) -> bool:
+    """Whether an array lies in C order, and begins where vectors do."""
+    return use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES
 
 
 def put(env: Environment, placed: Placed) -> ir.Op:
@@ -109,7 +146,7 @@ def box_access(
     env: Environment, box: SharedBox, local: tuple[Affine, ...], where: tuple[Affine, ...], *, whole: bool
 ) -> tuple[int, tuple[Affine, ...]]:
     """Elements of shared memory that are one span, and the conditions of the access."""
-    itemsize = env.scop.dtype(box.value).compute.itemsize
+    itemsize = box.cells(env.scop.dtype(box.value)).itemsize
     if not box.spans or itemsize >= VECTOR_BYTES:
         return 1, where
     address = address_in_box(local, env.slots, box.pitch)

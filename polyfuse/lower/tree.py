@@ -16,7 +16,7 @@ from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
 from polyfuse.lower.decide import decided, needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
-from polyfuse.lower.moves import get, load, put, report_unused, store, take
+from polyfuse.lower.moves import copied, get, is_only_copied, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
 from polyfuse.lower.reductions import (
     accumulate,
@@ -150,11 +150,11 @@ def statement_ops(env: Environment, placed: Placed, loops: tuple[str, ...]) -> l
         return []
     match placed.role:
         case "load":
-            return load(env, placed)
+            return [] if is_only_copied(env, placed) else load(env, placed)
         case "store":
             return [store(env, placed)]
         case "put":
-            return [put(env, placed)]
+            return copied(env, placed) or [put(env, placed)]
         case "get":
             return [get(env, placed)]
         case "take":

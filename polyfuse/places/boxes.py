@@ -200,25 +200,38 @@ def deal(
         return ()
     if lanes_of_row and (found := _by_warps(box, threads, _width(box, vector), lanes_of_row, digits)) is not None:
         return found
+    extent, width = box.extents[-1], _width(box, vector)
+    count = -(-extent // width)
+    lanes = min(threads, _power_below(max(1, extent // width)))
+    lanes = 1 if count < FEW and lanes < count else lanes  # as colours: lanes side by side have a row each
+    lanes = 1 if rows else lanes
+    lanes = threads if len(box.extents) == 1 else lanes  # no thread is left over: it would put what another one does
+    along = lanes_along(digits, len(box.extents) - 1, lanes, count, width)
+    return (*deal_rows(box, threads, lanes, digits, rows), along)
+
+
+def lanes_along(digits: dict[str, Digit], dim: int, lanes: int, count: int, width: int) -> Affine:
+    """How the first `lanes` threads run along the last dimension, number `dim`, over `count` vectors of `width`."""
+    place = _run(digits, dim, _thread(digits, 1, lanes), lanes, count, width)
+    return place + _slot(digits, f"w{width}", width)
+
+
+def deal_rows(
+    box: Box, threads: int, stride: int, digits: dict[str, Digit], rows: int = 0
+) -> tuple[Affine, ...]:
+    """How threads that lie `stride` apart run over the dimensions before the last one."""
     spread: list[Affine] = []
-    stride = 1  # threads dealt so far
-    for d in reversed(range(len(box.extents))):
+    for d in reversed(range(len(box.extents) - 1)):
         extent, width = box.extents[d], 1
         left = threads // stride
-        if d == len(box.extents) - 1:
-            width = _width(box, vector)
-            count = -(-extent // width)
-            lanes = min(left, _power_below(max(1, extent // width)))
-            lanes = 1 if count < FEW and lanes < count else lanes  # as colours: lanes side by side have a row each
-            lanes = 1 if rows else lanes
-        elif rows and d == len(box.extents) - 2 and extent % rows == 0:
+        if rows and d == len(box.extents) - 2 and extent % rows == 0:
             width, count = rows, extent // rows
             lanes = min(left, _power_above(count))
         else:
             count, lanes = extent, min(left, _power_above(extent))
-        lanes = left if d == 0 else lanes  # no thread is left over: it would put what another one does
+        lanes = left if d == 0 else lanes
         place = _run(digits, d, _thread(digits, stride, lanes), lanes, count, width)
-        spread.append(place + _slot(digits, f"{'w' if d == len(box.extents) - 1 else 'r'}{width}", width))
+        spread.append(place + _slot(digits, f"r{width}", width))
         stride *= lanes
     return tuple(reversed(spread))
 
@@ -311,12 +324,12 @@ def narrow_pitch(
     first = box.extents[-1] | 1
 
     def waiting(pitch: tuple[int, ...]) -> int:
-        return sum([_turns_at(place, pitch, itemsize, itemsize, digits) for place in places])
+        return sum([turns_at(place, pitch, itemsize, itemsize, digits) for place in places])
 
     return min([_outer_pitch(box, first + k, (1,)) for k in range(MOST_NARROW)], key=waiting)
 
 
-def _turns_at(
+def turns_at(
     place: Sequence[Affine], pitch: Sequence[int], itemsize: int, size: int, digits: Mapping[str, Digit]
 ) -> int:
     """Turns that the lanes of a warp take for accesses of `size` bytes each at `place` of a box."""
@@ -350,7 +363,7 @@ def short_rows_pitch(
     unit = max(1, WORD * row_words(box.extents[-1], itemsize) // itemsize)
     odd = -(-box.extents[-2] * box.extents[-1] // unit) | 1
     tried = [_outer_pitch(box, (odd + 2 * k) * unit, (box.extents[-1], 1)) for k in range(MOST_PADDING)]
-    return min(tried, key=lambda pitch: _turns_at(spread, pitch, itemsize, unit * itemsize, digits))
+    return min(tried, key=lambda pitch: turns_at(spread, pitch, itemsize, unit * itemsize, digits))
 
 
 def _outer_pitch(box: Box, rows: int, inner: tuple[int, ...]) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ from polyfuse.places.boxes import (
     without_floors,
 )
 from polyfuse.places.cells import waiting_in_cells
+from polyfuse.places.copied import copied_box, copied_pitch
 from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
 from polyfuse.places.order import in_step, order_tree, with_barriers
 from polyfuse.places.passes import Path, passes_of
@@ -96,8 +97,10 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
     builder.run()
     placed = tuple([builder.finished(d) for d in builder.drafts.values()])
     cut = proposal.border or "frames" in dict(proposal.parameters)
-    order = _slots_of_ends if cut else _slot_order
-    digits = tuple(sorted(builder.digits.values(), key=order))
+    digits = tuple(sorted(builder.digits.values(), key=_slots_of_ends if cut else _slot_order))
+    if any(box.copied for box in builder.boxes):  # the slots of results, which ends of rows cut, behind those of copies
+        dealt = {d.name for d in proposal.digits}
+        digits = tuple(sorted(digits, key=lambda d: d.kind == "slot" and d.name in dealt))
     digits, placed, boxes = refine_threads(digits, placed, tuple(builder.boxes))
     return KernelSchedule(
         name=name,
@@ -357,7 +360,12 @@ class _Builder:
             box = enclosing_box(places, self.digits, staging.loops)
         except Unbounded as reason:
             raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
-        spread = deal(box, self.threads, staging.vector, self.digits, staging.rows, staging.lanes)
+        strides, vector = staging.strides, staging.vector
+        if strides:
+            copied = copied_box(box, strides, vector, self.threads, self.digits)
+            box, spread = copied.box, copied.spread
+        else:
+            spread = deal(box, self.threads, vector, self.digits, staging.rows, staging.lanes)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
         path = self.passes.around(put_place, staged[0].path)
@@ -369,14 +377,18 @@ class _Builder:
             get = self._fresh(f"{name}_s")
             self.drafts[get] = _Draft(Placed(get, "get", value, place, at), [put])
             self._provide(same, get)
-        short, itemsize = staging.rows > 0, self.scop.dtype(value).compute.itemsize
-        if short:
+        short, dtype = staging.rows > 0, self.scop.dtype(value)
+        itemsize = dtype.compute.itemsize
+        if strides:
+            pitch = copied_pitch(box, strides, vector, dtype.itemsize, places, self.digits)
+        elif short:
             pitch = short_rows_pitch(box, itemsize, spread, self.digits)
         elif itemsize < WORD:
             pitch = narrow_pitch(box, itemsize, [put_place, *places], self.digits)
         else:
             pitch = odd_pitch(box, [put_place, *places], self.digits)
-        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short))
+        copies = vector if strides else 0
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short, copied=copies))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 
     # ---------------------------------------------------------------- windows of registers

@@ -42,6 +42,9 @@ class Staging:
     thread moves at once where the box is aligned.  `apart`: values that do not read it there: they have boxes of their
     own.  `rows`: rows of a few elements that a thread moves at once, as whole words; 0: rows are long.  `lanes`: of a
     warp that puts, how many at most are side by side in a row, the others in rows beside it; 0: as many as fill it.
+    `strides`: of an array in memory whose rows begin anywhere, the elements from one place to the next along each
+    dimension, but for multiples of `vector`: the box is filled by asynchronous copies of aligned vectors, and its rows
+    lie apart as those in memory do.
     """
 
     loops: tuple[str, ...] = ()
@@ -50,6 +53,7 @@ class Staging:
     apart: frozenset[int] = frozenset()
     rows: int = 0
     lanes: int = 0
+    strides: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,21 @@ def sectors(situation: Situation, inner: AxisClass, splits: Mapping[int, Affine]
     return _of_arrays(situation, inner, splits, SECTOR // max(written))
 
 
+def written_sectors(
+    situation: Situation, inner: AxisClass, splits: Mapping[int, Affine]
+) -> tuple[bool, Frame | None]:
+    """Whether pieces of all rows that are written along `inner` can be whole sectors, and the frame in which they are;
+    None where rows are whole sectors."""
+    written = [d.itemsize for v in situation.group.roots for d in situation.scop.statements[v].dtypes]
+    width = SECTOR // max(written)
+    if situation.vector(inner.extent, flat=True) < situation.widest:
+        return False, None  # some array begins off the boundary of a vector
+    if situation.size(inner.extent) % width == 0:
+        return True, None
+    found = _of_arrays(situation, inner, splits, width)
+    return found is not None, found
+
+
 def common_frame(situation: Situation, inner: AxisClass, splits: Mapping[int, Affine]) -> Frame | None:
     """The frame in which all arrays lie in whole vectors; None where there is none, or halves of vectors divide rows
     anyway."""

@@ -11,6 +11,7 @@ from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.copied_tiles import copied_tiles
 from polyfuse.strategies.frames import SECTOR, WORD, sectors
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
@@ -54,6 +55,7 @@ def tiles(situation: Situation) -> list[Proposal]:
         ways = (False, True) if situation.has_much else (False,)
         made = [_transposed(situation, axes, inner, outer, values, framed) for framed in ways]
         found += [proposal for proposal in made if proposal is not None]
+        found += copied_tiles(situation, axes, inner, outer, values)
     neighbours = _neighbours(situation)
     if neighbours and len(axes) >= 2:
         found.append(_stencil(situation, axes, inner, neighbours))

@@ -36,7 +36,8 @@ ANY = Interval(None, None)
 def interval(affine: Affine, ranges: Mapping[str, Interval]) -> Interval:
     """The values of `affine` when each name lies in its range; a name without one is unbounded.
 
-    Remainders are found back in ``n - d*floor(n/d)`` and bounded by their denominator.
+    Remainders are found back in ``n - d*floor(n/d)`` and bounded by their denominator; ``d*floor(m/d) - d*floor(n/d)``
+    is less than d away from ``m - n``, whatever m and n are.
     """
     total = Interval(affine.constant, affine.constant)
     rest = Affine(affine.terms)
@@ -48,6 +49,11 @@ def interval(affine: Affine, ranges: Mapping[str, Interval]) -> Interval:
                 rest = rest - Affine(whole.terms) - Affine(((atom, factor),))
                 start = -atom.numerator.constant  # the constant of the remainder is not among the terms
                 total = total + Interval(start, start + atom.denominator - 1).scaled(times)
+    for more, less, times in _differences(rest):
+        beyond = (more.numerator - less.numerator) * times
+        rest = rest - (Affine(((more, 1),)) - Affine(((less, 1),))) * (times * more.denominator) + Affine(beyond.terms)
+        reach = more.denominator - 1
+        total = total + Interval(beyond.constant, beyond.constant) + Interval(-reach, reach).scaled(times)
     for atom, factor in rest.terms:
         if isinstance(atom, FloorDiv):
             values = interval(atom.numerator, ranges).divided(atom.denominator)
@@ -55,6 +61,20 @@ def interval(affine: Affine, ranges: Mapping[str, Interval]) -> Interval:
             values = ranges.get(atom, ANY)
         total = total + values.scaled(factor)
     return total
+
+
+def _differences(rest: Affine) -> list[tuple[FloorDiv, FloorDiv, int]]:
+    """Of each pair of quotients that are added and taken away as often, a multiple of their denominator: that multiple.
+    """
+    floors = [(a, f) for a, f in rest.terms if isinstance(a, FloorDiv) and f % a.denominator == 0]
+    found: list[tuple[FloorDiv, FloorDiv, int]] = []
+    taken = set[FloorDiv]()
+    for more, factor in floors:
+        mates = [a for a, f in floors if f == -factor < 0 and a.denominator == more.denominator and a not in taken]
+        if mates:
+            taken.add(mates[0])
+            found.append((more, mates[0], factor // more.denominator))
+    return found
 
 
 def at_least_zero(affine: Affine, ranges: Mapping[str, Interval], given: Iterable[Affine] = ()) -> bool:

@@ -415,7 +415,7 @@ class _Verifier:
         """Both ends are accesses under the same conditions."""
         check_copy(op, self.memory, partial(self.refuse, op=op))
         self._access(Load("", op.array, op.index, op.where, vector=op.vector), scope, region, op)
-        self._access(Load("", op.buffer, op.into, op.where, vector=op.vector), scope, region, op)
+        self._access(Load("", op.buffer, op.into, vector=op.vector), scope, region, op)  # elsewhere cells get zeros
         ends = [access_axes(index, op.where, None, self.types, self.kernel) for index in (op.index, op.into)]
         if ends[0] != ends[1]:
             self.refuse(f"the cells vary over the slots {sorted(ends[1])}, what is copied over {sorted(ends[0])}", op)

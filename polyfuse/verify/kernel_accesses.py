@@ -95,7 +95,11 @@ class AccessRules:
         width = min(width, max(1, VECTOR_BYTES // memory.dtype.itemsize))
         rows = [e for e, s in zip(op.index, strides, strict=True) if isinstance(e, Affine) and s.constant is None]
         moved = {name[1:] for name in names_of(rows)} if cut else set()  # by sizes too: what a frame takes back
-        self._aligned(op, self._address(op, memory), moved | {slot}, width, region)
+        address = self._address(op, memory)
+        if isinstance(memory, SharedBuffer):  # rows that lie apart as in memory: what frames move, their rows take back
+            kept = [(atom, f) for atom, f in address.terms if isinstance(atom, str) or f % width]
+            address = Affine(tuple(kept), address.constant)
+        self._aligned(op, address, moved | {slot}, width, region)
 
     def _across(self, op: Load | Store | AtomicUpdate, memory: Memory) -> None:
         """Beside a vector that begins anywhere lie aligned ones of an array, of which words are moved."""

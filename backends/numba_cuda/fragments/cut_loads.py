@@ -114,10 +114,10 @@ def load_neighbours(
     def emit(b: Builder, p: Value, at: Value, _: Value, __: Value, first: Value, last: Value, *rest: Value) -> Value:
         count, chosen, n, fill = rest
         (elements,) = spread(b, end, count, types.int64, ())
-        places = _places(b, where, p, at, n)
+        places = vector_places(b, where, p, at, n)
         pairs = zip(_unpacked(b, lows, first), _unpacked(b, highs, last), strict=True)
         groups = [bound.groups(b, *pair, chosen) for bound, pair in zip(ends, pairs, strict=True)]
-        size = _as(b, elements, places[0].start.type)
+        size = as_integer(b, elements, places[0].start.type)
         load = _Across(where, places, groups[0], p, size, beyond, groups)
         others = None
         if not isinstance(other, types.NoneType):
@@ -157,8 +157,8 @@ def _vectors(
     def emit(b: Builder, p: Value, at: Value, _: Value, *rest: Value) -> Value:
         first, last, count, chosen, n, fill = rest
         (elements,) = spread(b, end, count, types.int64, ())  # a literal may need more than 32 bits
-        places = _places(b, where, p, at, n)
-        load = kind(where, places, bounds.groups(b, first, last, chosen), p, _as(b, elements, places[0].start.type))
+        places = vector_places(b, where, p, at, n)
+        load = kind(where, places, bounds.groups(b, first, last, chosen), p, as_integer(b, elements, places[0].start.type))
         if isinstance(other, types.NoneType):
             return pack(b, fragment, widen(b, access, load.open_words(b)))
         weak, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
@@ -180,18 +180,19 @@ class _Place:
         return b.gep(self.base, [ir.Constant(I32, self.constant + element)])
 
 
-def _places(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[_Place]:
+def vector_places(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[_Place]:
+    """Where each vector of a tile lies."""
     known: dict[tuple[Value, Value | None], tuple[Value, Value]] = {}
     found = []
     for start, further, constant in counted(b, where, offset, sizes):
         if (start, further) not in known:
-            total = start if further is None else b.add(start, _as(b, further, start.type))
+            total = start if further is None else b.add(start, as_integer(b, further, start.type))
             known[start, further] = total, b.gep(pointer, [total])
         found.append(_Place(known[start, further][0], constant, known[start, further][1]))
     return found
 
 
-def _as(b: Builder, value: Value, kind: Any) -> Value:
+def as_integer(b: Builder, value: Value, kind: Any) -> Value:
     """A number of elements as another integer that holds it."""
     if value.type == kind:
         return value
@@ -273,7 +274,7 @@ class _Across(_Load):
             if (start, beyond) not in alike:  # vectors that lie whole ones apart are moved alike
                 moved = b.and_(b.add(start, ir.Constant(start.type, beyond)), ir.Constant(start.type, width - 1))
                 first = b.sub(b.add(start, ir.Constant(start.type, beyond)), moved)
-                alike[start, beyond] = first, _as(b, moved, I32), []
+                alike[start, beyond] = first, as_integer(b, moved, I32), []
             first, moved, numbers = alike[start, beyond]
             numbers.append(number)
             parts = self._parts(b, first, place.constant - beyond, moved, [groups[number] for groups in every], rest)

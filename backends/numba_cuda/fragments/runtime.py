@@ -26,7 +26,7 @@ from polyfuse.backends.numba_cuda.fragments.conversion import (
     take,
     where,
 )
-from polyfuse.backends.numba_cuda.fragments.copies import commit_copies, copy_async, wait_copies
+from polyfuse.backends.numba_cuda.fragments.copies import commit_copies, copy_async, copy_cut, wait_copies
 from polyfuse.backends.numba_cuda.fragments.cut import store_cut, where_cut
 from polyfuse.backends.numba_cuda.fragments.cut_loads import load_across, load_cut, load_neighbours
 from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
@@ -38,7 +38,7 @@ from polyfuse.backends.numba_cuda.fragments.values import DTYPES, Size, Tile
 
 _NAMED = (
     *(advance, atomic, evict_last, load, load_across, load_cut, load_neighbours, shared, store, store_cut, where_cut),
-    *(commit_copies, copy_async, wait_copies),
+    *(commit_copies, copy_async, copy_cut, wait_copies),
     *(get_cells, own_cells, put_cells),
     *(block, in_turn, leave, slots, thread),
     *(barrier, cluster_arrive, cluster_wait, elect, exchange, warp_barrier),
