@@ -323,7 +323,7 @@ class Execution:
         outside = used & ((element < 0) | (element // op.vector * op.vector >= count))
         if self.checks and outside.any():
             sentence = f"a vector begins outside of the {count} elements of {op.array}"
-            raise self._fault(OutOfBounds, sentence, outside, op.array, (element,))
+            raise self._fault(OutOfBounds, sentence, outside, op.array, (int(element[outside][0]),))
         return used & (element < count)
 
     def _indices(

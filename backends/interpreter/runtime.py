@@ -70,8 +70,8 @@ class Runtime:
         own = (
             "thread block in_turn leave slots load store atomic advance shared full take constant cast bitcast scalar "
             "contract barrier warp_barrier cluster_arrive cluster_wait exchange own_cells put_cells get_cells elect "
-            "inside index64 evict_last copy_async copy_cut commit_copies wait_copies load_across load_cut load_neighbours "
-            "store_cut where_cut at_least at_most"
+            "inside index64 evict_last copy_async copy_cut commit_copies wait_copies load_across load_cut "
+            "load_neighbours store_cut where_cut at_least at_most"
         ).split()
         names |= {n: getattr(self, n) for n in own}
         return names | {"Tile": Tile, "Size": Size, "_assign": self.assign, "_branch": self.branch}

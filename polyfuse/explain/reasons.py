@@ -49,9 +49,14 @@ def _in_order(kernel: KernelView) -> Iterator[str]:
 def _staged(kernel: KernelView, view: StatementView, box: SharedBox) -> str:
     size = " x ".join(map(str, box.extents))
     readers = _readers(kernel, view)
+    apart = " x ".join(map(str, box.pitch[:-1]))
+    copied = (
+        f"; it is copied to shared memory in aligned vectors of {box.copied}, and rows lie {apart} elements apart "
+        "there: as in memory, but for whole vectors"
+    )
     return (
         f"{view.name} lives in shared memory: each block writes a box of {size}, a barrier follows, "
-        f"and all that {_listed(readers)} needs lies in it"
+        f"and all that {_listed(readers)} needs lies in it{copied if box.copied else ''}"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from polyfuse import sets
 from polyfuse.affine import Affine
 from polyfuse.legality.lifetime import common_loops, earlier
@@ -44,20 +46,50 @@ def unwritten(
     level = proof.names("block") | set(proof.loops(get) if before else moves_with(proof, get))
     places = tuple(f"${d}" for d in sorted(level))
     digits = proof.digits_of(get) | proof.used(*valid) | level
-    need = proof.relation((*names, *places), (*equalities(names, proof.index(get)), *proof.box(digits), *valid))
-    if not same_pass(proof, put, get):
-        return sets.sample(need)
-    return sets.difference_point(need, *_written(proof, put, get, names, places, before))
+
+    def point(first: tuple[Affine, ...]) -> dict[str, int] | None:
+        at = equalities(names, _from(first, proof.index(get)))
+        need = proof.relation((*names, *places), (*at, *proof.box(digits), *valid))
+        if not same_pass(proof, put, get):
+            return sets.sample(need)
+        return sets.difference_point(need, *_written(proof, put, get, names, places, before, first))
+
+    box = proof.boxes[put.value]
+    if box.copied and _is_nowhere(lambda: point(tuple([_without_floors(o) for o in box.origin]))):
+        return None  # counted from where the block begins, whatever sizes are
+    return point((Affine.of(0),) * len(names))
+
+
+def _is_nowhere(question: Callable[[], dict[str, int] | None]) -> bool:
+    """Whether there is no such point; a question that is too hard is left to others."""
+    try:
+        return question() is None
+    except sets.BudgetExceeded:
+        return False
+
+
+def _from(first: tuple[Affine, ...], index: tuple[Affine, ...]) -> list[Affine]:
+    return [entry - begin for entry, begin in zip(index, first, strict=True)]
+
+
+def _without_floors(origin: Affine) -> Affine:
+    return Affine(tuple([(atom, factor) for atom, factor in origin.terms if isinstance(atom, str)]), origin.constant)
 
 
 def _written(
-    proof: Proof, put: Placed, get: Placed, names: tuple[str, ...], places: tuple[str, ...], before: bool
+    proof: Proof,
+    put: Placed,
+    get: Placed,
+    names: tuple[str, ...],
+    places: tuple[str, ...],
+    before: bool,
+    first: tuple[Affine, ...],
 ) -> list[Relation]:
-    """The elements put: at any time, or one relation per way of coming before the get."""
+    """The elements put, counted from `first`: at any time, or one relation per way of coming before the get."""
     effect = proof.executes(put)
     ours = (proof.digits_of(put) | proof.used(*effect)) - proof.names("block")
     values = {f"${d}": Affine.symbol(f"${d}'") for d in ours}
-    every = (*equalities(names, proof.index(put)), *proof.box(ours | proof.names("block")), *effect)
+    every = (*equalities(names, _from(first, proof.index(put))), *proof.box(ours | proof.names("block")), *effect)
     execution = tuple(Constraint(c.expression.substitute(values), c.kind, c.modulus) for c in every)
     inside = proof.box(proof.loops(get)) if before else ()
     pinned = same(moves_with(proof, get))

@@ -107,11 +107,12 @@ def parameters(
     decoded = grid if env.schedule.grid_scans else grid[:-1]  # several axes are decoded in the kernel; turns wrap
     wanted = affine_names(body) | names_of(decoded)
     products = {name for name, _ in env.scop.program.derived}  # which the launch evaluates, with grid and shapes
-    loads = [op for op in flatten(body) if isinstance(op, ir.Load)]
-    cut = {op.array for op in loads if op.cut or op.across}  # they are read up to the array's end
+    ops = list(flatten(body))
+    cut = {op.array for op in ops if isinstance(op, (ir.Load, ir.AsyncCopy)) and op.cut}
+    cut |= {op.array for op in ops if isinstance(op, ir.Load) and op.across}  # they are read up to the array's end
     wanted |= names_of(n for a in arrays for n in a.shape if a.name in cut)
     wanted |= (names_of(grid) | names_of(n for a in arrays for n in a.shape)) & products
-    if any(isinstance(op, ir.AtomicUpdate) and op.array == FAULT for op in flatten(body)):
+    if any(isinstance(op, ir.AtomicUpdate) and op.array == FAULT for op in ops):
         arrays.append(ir.ArrayParameter(FAULT, i32, (Affine.of(1),), readonly=False))
     sizes |= dict.fromkeys(sorted(n for n in wanted if not n.startswith("$")))
     used = dict.fromkeys(r.name for r in value_references(body) if r.name in env.scalars)

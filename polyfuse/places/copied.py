@@ -28,8 +28,8 @@ class Copied:
 def copied_box(
     needed: Box, strides: Sequence[int], vector: int, threads: int, digits: dict[str, Digit]
 ) -> Copied:
-    """The box of aligned vectors that holds `needed`, of an array whose neighbours lie `strides` elements apart, but for
-    multiples of `vector`.  A lane has one vector of a row."""
+    """The box of aligned vectors that holds `needed`, of an array whose neighbours lie `strides` elements apart, but
+    for multiples of `vector`.  A lane has one vector of a row."""
     *outer, column = needed.origin
     first = _rest(needed.origin, strides, vector)  # of the first element in its vector
     lead = first + (vector if not first.is_constant or first.constant < vector - 1 else 0)
@@ -59,8 +59,8 @@ def copied_pitch(
     places: Sequence[tuple[Affine, ...]],
     digits: Mapping[str, Digit],
 ) -> tuple[int, ...]:
-    """Elements between neighbours, as in memory but for multiples of `vector`: rows so far apart that lanes which get at
-    `places` take the fewest turns."""
+    """Elements between neighbours, as in memory but for multiples of `vector`: rows so far apart that lanes which get
+    at `places` take the fewest turns."""
     tried = [_pitch(box, strides, vector, padding) for padding in range(MOST_PADDING)]
     return min(tried, key=lambda pitch: sum([turns_at(p, pitch, itemsize, itemsize, digits) for p in places]))
 

@@ -54,8 +54,8 @@ def tiles(situation: Situation) -> list[Proposal]:
         values = [v for v, b in crossing if b is outer]
         ways = (False, True) if situation.has_much else (False,)
         made = [_transposed(situation, axes, inner, outer, values, framed) for framed in ways]
+        made.append(copied_tiles(situation, axes, inner, outer, values))
         found += [proposal for proposal in made if proposal is not None]
-        found += copied_tiles(situation, axes, inner, outer, values)
     neighbours = _neighbours(situation)
     if neighbours and len(axes) >= 2:
         found.append(_stencil(situation, axes, inner, neighbours))

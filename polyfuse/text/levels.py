@@ -125,7 +125,8 @@ def places_text(kernel: KernelView) -> str:
     for box in schedule.shared:
         origin = ", ".join(size_text(o, names) for o in box.origin)
         size = " x ".join(map(str, box.extents))
-        lines.append(f"  shared {box.name}: {size} from [{origin}], pitch {', '.join(map(str, box.pitch))}")
+        copied = f", copied by {box.copied}" if box.copied else ""
+        lines.append(f"  shared {box.name}: {size} from [{origin}], pitch {', '.join(map(str, box.pitch))}{copied}")
     if cells := schedule.cells:
         lines.append(f"  cells {cells.slot} >= {cells.first}: {', '.join(cells.values)}")
     lines += ["  order", *(f"    {line}" for line in _order_lines(schedule.order))]

@@ -77,6 +77,10 @@ FAULTS: dict[str, tuple[tuple[str, ...], str]] = {
         ("b = shared(float32, 64)", "copy_async(b, 0, T, x, 0, W)"),
         f"x in {Tile((3,), (1,))} does not fit s in {Tile((4,), (1,))}",
     ),
+    "copy of vectors into other cells": (
+        ("b = shared(float32, 64)", "copy_cut(b, 0, T, x, 0, W, end=64)"),
+        f"x in {Tile((3,), (1,))} does not fit s in {Tile((4,), (1,))}",
+    ),
     "value of another shape": ((READ, "store(y, 0, W, v)"), "a value of shape (4,) for a tile of (3,)"),
     "offset of several slots": (("v = load(x, slots((3,), 0), T)",), "an offset of shape (3,) for a tile of (4,)"),
     "mask of several slots": (

@@ -1,4 +1,4 @@
-"""Transposes of rows that begin anywhere: boxes that asynchronous copies fill as memory lies, results in whole words."""
+"""Transposes of rows that begin anywhere: boxes that asynchronous copies fill as memory lies, results in words."""
 
 from __future__ import annotations
 
@@ -10,27 +10,37 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import kernel as ir
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, digit
+from polyfuse.backends.interpreter import faults, run_source
+from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
+from polyfuse.schedule import KernelSchedule
+from polyfuse.verdict import Hazard, Kind
+from polyfuse.verify.intervals import Interval, interval
 from polyfuse.verify.kernel import verify_kernel
 
 CASES = {
     "halves": (lambda x: x.T + 1, ("bf16[N~8193, M~8191]",), ((65, 255),)),
-    "halves beside rows": (lambda x, y: x.T * 2 + y, ("f16[N~8193, M~8191]", "f16[M~8191, N~8193]"), ((65, 23), (23, 65))),
+    "halves beside rows": (
+        lambda x, y: x.T * 2 + y,
+        ("f16[N~8193, M~8191]", "f16[M~8191, N~8193]"),
+        ((65, 23), (23, 65)),
+    ),
     "halves, every second row at a word": (lambda x: x.T + 1, ("bf16[N~8194, M~8190]",), ((66, 254),)),
     "whole sectors of odd rows": (lambda x: x.T + 1, ("bf16[N~8192, M~8191]",), ((32, 263),)),
-    "bytes": (lambda x: x.T + 1, ("u8[N~16381, M~16383]",), ((141, 47),)),
+    "bytes": (lambda x: x.T + 1, ("u8[N~16381, M~16383]",), ((157, 47),)),
     "bytes to words": (lambda x: x.T * np.float32(0.5), ("u8[N~8193, M~8191]",), ((41, 47),)),
-    "words": (lambda x: x.T + 1, ("f32[N~8193, M~8191]",), ((41, 135),)),
+    "truths": (lambda x: ~x.T, ("bool[N~16381, M~16383]",), ((157, 47),)),
     "the last axis in front": (lambda x: x.transpose(2, 0, 1) + 1, ("bf16[N~301, M~403, K~405]",), ((5, 11, 61),)),
-    "axes reversed": (lambda x: x.transpose(2, 1, 0) + 1, ("bf16[N~301, M~403, K~405]",), ((67, 3, 61),)),
+    "axes reversed": (lambda x: x.transpose(2, 1, 0) + 1, ("bf16[N~301, M~403, K~405]",), ((61, 11, 61),)),
     "the last axes of planes": (lambda x: x.transpose(0, 2, 1) + 1, ("f16[N~301, M~403, K~405]",), ((3, 67, 61),)),
-}  # fmt: skip
-TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "u8": np.uint8}
+    "short rows": (lambda x: x.T + 1, ("bf16[N~1000003, M~131]",), ((67, 131),)),
+}
+TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "u8": np.uint8, "bool": np.bool_}
 
 
 def planned(case: str) -> Plan:
@@ -38,27 +48,158 @@ def planned(case: str) -> Plan:
     return pf.jit(function).plan(*map(pf.spec, specs), target="h200")
 
 
-def arrays(case: str, sizes: tuple[tuple[int, ...], ...]) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    return [
-        rng.integers(0, 100, shape).astype(TYPES[spec.partition("[")[0]])
-        for spec, shape in zip(CASES[case][1], sizes, strict=True)
-    ]
+def arrays(case: str) -> list[np.ndarray]:
+    rng, (_, specs, sizes) = np.random.default_rng(0), CASES[case]
+    types = [TYPES[spec.partition("[")[0]] for spec in specs]
+    return [rng.integers(0, 2 if t is np.bool_ else 100, n).astype(t) for t, n in zip(types, sizes, strict=True)]
+
+
+def expected(case: str, arguments: list[np.ndarray]) -> np.ndarray:
+    exact = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in arguments]
+    return CASES[case][0](*exact)
+
+
+def copies(kernel: ir.Kernel) -> list[ir.AsyncCopy]:
+    return [op for op in flatten(kernel.body) if isinstance(op, ir.AsyncCopy)]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_tiles_are_copied_as_they_lie(case: str) -> None:
     plan = planned(case)
+    (launch,) = plan.launches
     assert dict(plan.kernels[0].parameters).get("copied") == 1
-    copies = [op for op in flatten(plan.launches[0].kernel.body) if isinstance(op, ir.AsyncCopy)]
-    assert copies and all(op.cut for op in copies)
-    verify_kernel(plan.launches[0].kernel)
+    found = copies(launch.kernel)
+    itemsize = CASES[case][1][0].startswith(("bf16", "f16")) + 1
+    assert found and all(op.cut and op.vector * itemsize == 16 for op in found)
+    assert "copy_cut(" in plan.source() and "copied to shared memory" in plan.explain()
+    verify_kernel(launch.kernel)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_results_agree(case: str) -> None:
-    function, _, sizes = CASES[case]
-    plan, arguments = planned(case), arrays(case, sizes)
+    plan, arguments = planned(case), arrays(case)
     (found,) = run_plan(plan, arguments)
-    exact = function(*[a.astype(np.float64) for a in arguments])
-    np.testing.assert_array_equal(found.astype(np.float64), exact)
+    np.testing.assert_array_equal(found.astype(np.float64), expected(case, arguments))
+
+
+def test_what_is_printed_agrees() -> None:
+    plan, (x,) = planned("halves"), arrays("halves")
+    kernel, found = plan.launches[0].kernel, np.zeros((255, 65), ml_dtypes.bfloat16)
+    (source, result) = [p.name for p in kernel.parameters if isinstance(p, ir.ArrayParameter)]
+    memory = {source: x, result: found}
+    run_source(print_kernel(kernel), kernel.name, kernel, memory, {"N": 65, "M": 255}, {})
+    np.testing.assert_array_equal(found.astype(np.float64), expected("halves", [x]))
+
+
+@pytest.mark.parametrize(
+    ("function", "spec"),
+    [
+        (lambda x: x.T + 1, "f32[N~8193, M~8191]"),  # words are as fast in single elements
+        (lambda x: x.T + 1, "bf16[N~8191, M~8192]"),  # lanes would meet in few banks
+        (lambda x: x.T + 1, "bf16[N~8192, M~8196]"),
+        (lambda x: x.T + 1, "bf16[N~33, M~35]"),
+    ],
+)
+def test_others_are_put_by_threads(function: object, spec: str) -> None:
+    plan = pf.jit(function).plan(pf.spec(spec), target="h200")
+    assert not any("copied" in dict(kernel.parameters) for kernel in plan.kernels)
+
+
+# ---------------------------------------------------------------------------------------------- what is refused
+
+
+def changed(schedule: KernelSchedule, role: str, by: Affine) -> KernelSchedule:
+    """The places of what has the role moved along rows."""
+    moved = [replace(p, place=(*p.place[:-1], p.place[-1] + by)) if p.role == role else p for p in schedule.placed]
+    return replace(schedule, placed=tuple(moved))
+
+
+@pytest.mark.parametrize("by", [8, -8, digit("w8")])
+def test_cells_that_nobody_copies_are_not_read(by: Affine | int) -> None:
+    plan = planned("axes reversed")
+    (schedule,) = plan.schedules
+    assert prove(plan.scop, schedule)
+    verdict = prove(plan.scop, changed(schedule, "put", Affine.of(by) if isinstance(by, int) else by))
+    assert (verdict.kind, verdict.hazard) == (Kind.ILLEGAL, Hazard.SCOPE)
+
+
+def test_a_tile_without_room_for_what_begins_it_is_refused() -> None:
+    plan = planned("halves")
+    (schedule,) = plan.schedules
+    (box,) = schedule.shared
+    narrow = replace(box, extents=(box.extents[0], box.extents[1] - 64))
+    verdict = prove(plan.scop, replace(schedule, shared=(narrow,)))
+    assert verdict.kind is Kind.ILLEGAL
+
+
+@pytest.mark.parametrize("pitch", [-1, 1, 4])
+def test_rows_that_lie_apart_otherwise_than_in_memory_are_no_vectors(pitch: int) -> None:
+    kernel = planned("halves").launches[0].kernel
+    (buffer,) = kernel.shared
+    wrong = replace(buffer, pitch=(buffer.pitch[0] + pitch, 1))
+    with pytest.raises(KernelError, match="a vector of 8 is not aligned"):
+        verify_kernel(replace(kernel, shared=(wrong,)))
+
+
+def test_what_is_copied_has_a_cell() -> None:
+    kernel = planned("halves").launches[0].kernel
+    (buffer,) = kernel.shared
+    short = replace(buffer, shape=(buffer.shape[0] - 1, buffer.shape[1]))
+    with pytest.raises(KernelError, match="may exceed"):
+        verify_kernel(replace(kernel, shared=(short,)))
+
+
+def test_copies_are_waited_for() -> None:
+    kernel = planned("halves").launches[0].kernel
+    body = tuple(op for op in kernel.body if not isinstance(op, ir.WaitCopies))
+    with pytest.raises(KernelError, match="no wait for its copies"):
+        verify_kernel(replace(kernel, body=body))
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_rows_of_another_length_are_found(printed: bool) -> None:
+    """The plan's guards keep such a call away."""
+    kernel, x = planned("halves").launches[0].kernel, np.zeros((65, 254), ml_dtypes.bfloat16)
+    (source, result) = [p.name for p in kernel.parameters if isinstance(p, ir.ArrayParameter)]
+    memory, sizes = {source: x, result: np.zeros((254, 65), ml_dtypes.bfloat16)}, {"N": 65, "M": 254}
+    text = print_kernel(kernel)
+    with pytest.raises(faults.MisalignedVector):
+        if printed:
+            run_source(text, kernel.name, kernel, memory, sizes, {})
+        else:
+            from polyfuse.backends.interpreter import run_kernel
+
+            run_kernel(kernel, memory, sizes, {})
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_vectors_that_begin_behind_the_array_are_found(printed: bool) -> None:
+    """Without the mask of the rows that exist."""
+    from polyfuse.backends.interpreter import run_kernel
+
+    kernel, (x,) = planned("halves").launches[0].kernel, arrays("halves")
+    body = tuple(replace(op, where=()) if isinstance(op, ir.AsyncCopy) else op for op in kernel.body)
+    kernel = replace(kernel, body=body)
+    (source, result) = [p.name for p in kernel.parameters if isinstance(p, ir.ArrayParameter)]
+    memory, sizes = {source: x, result: np.zeros((255, 65), ml_dtypes.bfloat16)}, {"N": 65, "M": 255}
+    with pytest.raises(faults.OutOfBounds):
+        if printed:
+            run_source(print_kernel(kernel), kernel.name, kernel, memory, sizes, {})
+        else:
+            run_kernel(kernel, memory, sizes, {})
+
+
+@pytest.mark.parametrize(("factor", "end"), [(1, (-7, 7 + 5)), (3, (-21, 3 * (7 + 5)))])
+def test_quotients_that_differ_by_little_are_near_each_other(factor: int, end: tuple[int, int]) -> None:
+    b, t = digit("b"), digit("t")
+    both = ((7 * b + t) // 8 - (7 * b) // 8) * (8 * factor)
+    assert interval(both, {"$t": Interval(0, 5)}) == Interval(*end)
+    assert interval(both + b, {"$t": Interval(0, 5)}) == Interval(None, None)
+
+
+@pytest.mark.ptx
+def test_an_array_of_more_than_32_bits_is_copied_to_its_end() -> None:
+    rows = 2**31 // 8191 + 21
+    lowered = pf.jit(lambda x: x.T + 1).lower(pf.spec(f"bf16[{rows}, 8191]"), target="h200")
+    (kernel,) = lowered.compile().ready.kernels
+    assert "cp.async.cg.shared.global" in kernel.kernel.ptx

@@ -64,8 +64,9 @@ def copy_cut(
             kind, zero = place.start.type, ir.Constant(place.start.type, 0)
             last = b.sub(as_integer(b, elements, kind), ir.Constant(kind, place.constant + access.width))
             beyond = b.sub(place.start, last)  # elements of the vector that the array has not
-            lacking = b.mul(b.select(b.icmp_signed(">", beyond, zero), beyond, zero), ir.Constant(kind, access.size // access.width))
-            read = b.sub(ir.Constant(I32, access.size), as_integer(b, lacking, I32))
+            lacking = as_integer(b, b.select(b.icmp_signed(">", beyond, zero), beyond, zero), I32)
+            lacking = b.mul(lacking, ir.Constant(I32, access.size // access.width))
+            read = b.sub(ir.Constant(I32, access.size), lacking)
             read = read if predicate is None else b.select(predicate, read, ir.Constant(I32, 0))
             _read(b, cell, place.address(b, 0), access.size, read)
 

@@ -158,7 +158,8 @@ def _vectors(
         first, last, count, chosen, n, fill = rest
         (elements,) = spread(b, end, count, types.int64, ())  # a literal may need more than 32 bits
         places = vector_places(b, where, p, at, n)
-        load = kind(where, places, bounds.groups(b, first, last, chosen), p, as_integer(b, elements, places[0].start.type))
+        count = as_integer(b, elements, places[0].start.type)
+        load = kind(where, places, bounds.groups(b, first, last, chosen), p, count)
         if isinstance(other, types.NoneType):
             return pack(b, fragment, widen(b, access, load.open_words(b)))
         weak, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
