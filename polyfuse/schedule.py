@@ -166,6 +166,11 @@ class SharedBox:
     spans: bool = False
     copied: int = 0
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its cells, and those of vectors that begin or end beside it."""
+        return (*self.extents[:-1], self.pitch[-2]) if self.copied else self.extents
+
     def cells(self, dtype: DType) -> DType:
         """What its cells hold of a value of `dtype`."""
         return dtype if self.copied else dtype.compute

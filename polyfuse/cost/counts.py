@@ -265,7 +265,7 @@ def placed_instructions(
 def box_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     total = 0
     for box in schedule.shared:
-        elements = 1 + sum((n - 1) * p for n, p in zip(box.extents, box.pitch, strict=True))
+        elements = 1 + sum((n - 1) * p for n, p in zip(box.shape, box.pitch, strict=True))
         total += elements * box.cells(scop.dtype(box.value)).itemsize
     total += sum([trips * trip_bytes(scop, schedule, loop) for loop, trips in schedule.rings])
     return total + cell_bytes(scop, schedule) + _mail_bytes(scop, schedule)

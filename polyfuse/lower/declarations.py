@@ -143,7 +143,7 @@ def array_parameters(
 
 
 def shared_buffer(scop: Scop, box: SharedBox) -> ir.SharedBuffer:
-    return ir.SharedBuffer(f"{box.name}_tile", box.cells(scop.dtype(box.value)), box.extents, box.pitch)
+    return ir.SharedBuffer(f"{box.name}_tile", box.cells(scop.dtype(box.value)), box.shape, box.pitch)
 
 
 def source_notes(scop: Scop, schedule: KernelSchedule) -> tuple[tuple[str, str], ...]:

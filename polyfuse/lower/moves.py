@@ -73,7 +73,7 @@ def copied(env: Environment, placed: Placed) -> list[ir.Op]:
     width, slot = vector_width(placed.place, env.slots, use.shape, env.context)
     if width != box.copied or slot is None or once_threads(env, placed):
         return []
-    where = env.context.inside(place, use.shape)
+    where = (*env.context.inside(place, use.shape), box.extents[-1] - 1 - local[-1])  # some of what is needed
     some = env.context.remaining([_of_some(w, slot) for w in where])
     copy = ir.AsyncCopy(f"{box.name}_tile", local, use.name, tuple(place), some, width, cut=True)
     return [copy, ir.CommitCopies(), ir.WaitCopies(0)]

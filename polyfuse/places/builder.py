@@ -362,8 +362,8 @@ class _Builder:
             raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
         strides, vector = staging.strides, staging.vector
         if strides:
-            copied = copied_box(box, strides, vector, self.threads, self.digits)
-            box, spread = copied.box, copied.spread
+            copies = copied_box(box, strides, vector, self.threads, self.digits)
+            box, spread = copies.box, copies.spread
         else:
             spread = deal(box, self.threads, vector, self.digits, staging.rows, staging.lanes)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
@@ -380,15 +380,15 @@ class _Builder:
         short, dtype = staging.rows > 0, self.scop.dtype(value)
         itemsize = dtype.compute.itemsize
         if strides:
-            pitch = copied_pitch(box, strides, vector, dtype.itemsize, places, self.digits)
+            pitch = copied_pitch(copies, strides, vector, dtype.itemsize, places, self.digits)
         elif short:
             pitch = short_rows_pitch(box, itemsize, spread, self.digits)
         elif itemsize < WORD:
             pitch = narrow_pitch(box, itemsize, [put_place, *places], self.digits)
         else:
             pitch = odd_pitch(box, [put_place, *places], self.digits)
-        copies = vector if strides else 0
-        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short, copied=copies))
+        width = vector if strides else 0
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short, copied=width))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 
     # ---------------------------------------------------------------- windows of registers

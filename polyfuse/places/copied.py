@@ -19,10 +19,12 @@ from polyfuse.schedule import Digit
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A box, and per dimension where the threads of a block copy, from 0."""
+    """A box, and per dimension where the threads of a block copy, from 0.  `row`: cells that vectors of a row lie in,
+    those among them that end or begin beside what is needed."""
 
     box: Box
     spread: tuple[Affine, ...]
+    row: int
 
 
 def copied_box(
@@ -39,9 +41,9 @@ def copied_box(
     along = lanes_along(digits, len(strides) - 1, lanes, vectors, vector)
     rows = deal_rows(needed, threads, lanes, digits)
     reached = [1 + span(row, digits).upper for row in rows]  # all that is copied has a place
-    box = Box((*outer, column - lead), (*reached, most + vectors * vector))
+    box = Box((*outer, column - lead), (*reached, most + needed.extents[-1]))
     moved = tuple([origin + row for origin, row in zip(outer, rows, strict=True)])
-    return Copied(box, (*rows, along + lead - _rest((*moved, column), strides, vector)))
+    return Copied(box, (*rows, along + lead - _rest((*moved, column), strides, vector)), most + vectors * vector)
 
 
 def _rest(index: Sequence[Affine], strides: Sequence[int], vector: int) -> Affine:
@@ -52,7 +54,7 @@ def _rest(index: Sequence[Affine], strides: Sequence[int], vector: int) -> Affin
 
 
 def copied_pitch(
-    box: Box,
+    copied: Copied,
     strides: Sequence[int],
     vector: int,
     itemsize: int,
@@ -61,14 +63,15 @@ def copied_pitch(
 ) -> tuple[int, ...]:
     """Elements between neighbours, as in memory but for multiples of `vector`: rows so far apart that lanes which get
     at `places` take the fewest turns."""
-    tried = [_pitch(box, strides, vector, padding) for padding in range(MOST_PADDING)]
+    extents = (*copied.box.extents[:-1], copied.row)
+    tried = [_pitch(extents, strides, vector, padding) for padding in range(MOST_PADDING)]
     return min(tried, key=lambda pitch: sum([turns_at(p, pitch, itemsize, itemsize, digits) for p in places]))
 
 
-def _pitch(box: Box, strides: Sequence[int], vector: int, padding: int) -> tuple[int, ...]:
+def _pitch(extents: Sequence[int], strides: Sequence[int], vector: int, padding: int) -> tuple[int, ...]:
     """`padding`: vectors that rows lie further apart than they have to."""
     pitch = [1]
-    for extent, stride in zip(reversed(box.extents[1:]), reversed(strides[:-1]), strict=True):
+    for extent, stride in zip(reversed(extents[1:]), reversed(strides[:-1]), strict=True):
         least = extent * pitch[0] + (padding * vector if len(pitch) == 1 else 0)
         pitch.insert(0, least + (stride - least) % vector)
     return tuple(pitch)

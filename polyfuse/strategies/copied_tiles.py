@@ -24,9 +24,9 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, slot, t
 
 THREADS = 512
 ROWS = (512, 256, 128)
-"""Bytes that are copied of a row of a tile: few enough for shared memory, and no more than rows need.  On an H200, in
-512 and 256: 16381 x 8191 bfloat16 149 and 162 us; 1000003 x 131, of which they bring 262 and leave half of the threads
-without any, 158 and 222."""
+"""Bytes that are copied of a row of a tile, at most, that shared memory has room for.  On an H200, in 512 and 256: 16381
+x 8191 bfloat16 149 and 162 us.  Tiles are no longer than equal parts of a row need: 1000003 x 131 bytes 86 us in tiles
+of 144, 111 in 240; 500009 x 257 bfloat16 182 and 209."""
 PADDING = 48
 """Bytes between rows of a tile, at most: what vectors begin with, and what keeps rows apart as in memory."""
 EACH = 3
@@ -54,11 +54,10 @@ def copied_tiles(
     tile = _tile(situation, outer, values, rows, columns + SECTOR // written - 1)
     if tile is None:
         return None
-    each = EACH if tile // rows % EACH == 0 else 1
     tx, ty, v = thread("tx", 1, warp), thread("ty", warp, rows), slot("v", width)
-    q, r = slot("q", each), loop("r", Affine.of(tile // (rows * each)))
+    q, r = slot("q", EACH), loop("r", Affine.of(tile // (rows * EACH)))
     b1 = block("b1", outer.extent.ceildiv(tile))
-    splits = {outer.number: mixed((b1, tile), (r, rows * each), (q, rows), (ty, 1))}
+    splits = {outer.number: mixed((b1, tile), (r, rows * EACH), (q, rows), (ty, 1))}
     digits: list[Digit] = []
     for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
         digits.append(block(f"b{k + 2}", axis.extent))
@@ -90,15 +89,15 @@ def copied_tiles(
 def _tile(situation: Situation, outer: AxisClass, values: list[int], rows: int, held: int) -> int | None:
     """Rows of results: as many as the longest pieces bring, wherever in a vector they begin, of which `held` for each
     of `values` fit in shared memory; None if none do."""
-    size, most = situation.target.vector_bytes, situation.target.shared_per_block
-    itemsizes = [situation.scop.dtype(value).itemsize for value in values]
-    found = None
-    for row in ROWS:
-        tile = min([(row - size) // itemsize + 1 for itemsize in itemsizes]) // rows * rows
-        fits = tile > 0 and len(values) * held * (row + PADDING) <= most
-        if fits and (found is None or situation.size(outer.extent) <= tile):
-            found = tile
-    return found
+    vector, most = situation.target.vector_bytes, situation.target.shared_per_block
+    itemsize = max([situation.scop.dtype(value).itemsize for value in values])
+    fitting = [row for row in ROWS if len(values) * held * (row + PADDING) <= most]
+    longest = ((fitting[0] - vector) // itemsize + 1) // (rows * EACH) * (rows * EACH) if fitting else 0
+    if not longest:
+        return None
+    size = situation.size(outer.extent)
+    part = -(-size // -(-size // longest))
+    return -(-part // (rows * EACH)) * (rows * EACH)
 
 
 def _strides(situation: Situation, value: int, vector: int) -> tuple[int, ...]:
