@@ -361,8 +361,8 @@ class _Builder:
         except Unbounded as reason:
             raise Refused(illegal(Hazard.CAPACITY, f"{name} does not fit in shared memory: {reason}")) from None
         strides, vector = staging.strides, staging.vector
-        if strides:
-            copies = copied_box(box, strides, vector, self.threads, self.digits)
+        copies = copied_box(box, strides, vector, self.threads, self.digits) if strides else None
+        if copies is not None:
             box, spread = copies.box, copies.spread
         else:
             spread = deal(box, self.threads, vector, self.digits, staging.rows, staging.lanes)
@@ -379,7 +379,7 @@ class _Builder:
             self._provide(same, get)
         short, dtype = staging.rows > 0, self.scop.dtype(value)
         itemsize = dtype.compute.itemsize
-        if strides:
+        if copies is not None:
             pitch = copied_pitch(copies, strides, vector, dtype.itemsize, places, self.digits)
         elif short:
             pitch = short_rows_pitch(box, itemsize, spread, self.digits)

@@ -24,9 +24,9 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, slot, t
 
 THREADS = 512
 ROWS = (512, 256, 128)
-"""Bytes that are copied of a row of a tile, at most, that shared memory has room for.  On an H200, in 512 and 256: 16381
-x 8191 bfloat16 149 and 162 us.  Tiles are no longer than equal parts of a row need: 1000003 x 131 bytes 86 us in tiles
-of 144, 111 in 240; 500009 x 257 bfloat16 182 and 209."""
+"""Bytes that are copied of a row of a tile, at most, that shared memory has room for.  On an H200, in 512 and 256:
+16381 x 8191 bfloat16 149 and 162 us.  Tiles are no longer than equal parts of a row need: 1000003 x 131 bytes 86 us in
+tiles of 144, 111 in 240; 500009 x 257 bfloat16 182 and 209."""
 PADDING = 48
 """Bytes between rows of a tile, at most: what vectors begin with, and what keeps rows apart as in memory."""
 EACH = 3
