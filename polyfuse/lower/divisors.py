@@ -16,7 +16,7 @@ from typing import TypeGuard
 
 from polyfuse import kernel as ir
 from polyfuse.lower.inspect import flatten
-from polyfuse.lower.open_ends import is_seen, with_others
+from polyfuse.lower.open_ends import is_load_seen, with_others
 from polyfuse.schedule import Digit
 from polyfuse.terms import Apply, Const, Expr, Ref
 
@@ -32,13 +32,11 @@ def with_divisors(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[ir
     if isinstance(last, ir.If):  # nothing behind reads what a branch binds, which the other one may bind as well
         branches = [with_divisors(part, threads) for part in (last.body, last.orelse)]
         body = (*body[:-1], replace(last, body=branches[0], orelse=branches[1]))
-    every = list(flatten(body))
-    divisors = _divisors(every)
+    divisors = _divisors(list(flatten(body)))
     ones: dict[int, Const | None] = {}
     for op in flatten(body[:-1] if isinstance(last, ir.If) else body):
         if isinstance(op, ir.Load) and op.name in divisors and op.where and op.mask is None and _is_zero(op.other):
-            unsure = {op.name: frozenset(op.where)}
-            ones |= {} if is_seen(every, unsure, threads) else {id(op): replace(op.other, value=1.0)}
+            ones |= {} if is_load_seen(body, op, threads) else {id(op): replace(op.other, value=1.0)}
     return with_others(body, ones) if ones else body
 
 

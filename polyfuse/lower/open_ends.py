@@ -22,19 +22,25 @@ Conditions = frozenset[Affine]
 NONE: Conditions = frozenset()
 
 
-def with_open_ends(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[ir.Op, ...]:
+def with_open_ends(
+    body: tuple[ir.Op, ...], threads: Sequence[Digit], behind: tuple[ir.Op, ...] = ()
+) -> tuple[ir.Op, ...]:
     """The body whose cut loads get anything where their conditions do not hold and only what is dropped again depends
-    on it: no index of memory.  `threads`: the digits of the thread index."""
-    last = body[-1] if body else None
-    if isinstance(last, ir.If):  # nothing behind reads what a branch binds, which the other one may bind as well
-        branches = [with_open_ends(part, threads) for part in (last.body, last.orelse)]
-        body = (*body[:-1], replace(last, body=branches[0], orelse=branches[1]))
-    every = list(flatten(body))
-    outside = every if not isinstance(last, ir.If) else list(flatten(body[:-1]))
+    on it: no index of memory.  `threads`: the digits of the thread index.  `behind`: what follows the body, where that
+    is a branch: the other one may bind the same names, and is not asked."""
+    found: list[ir.Op] = []
+    for k, op in enumerate(body):
+        if isinstance(op, ir.If):
+            rest = (*body[k + 1 :], *behind)
+            parts = [with_open_ends(part, threads, rest) for part in (op.body, op.orelse)]
+            op = replace(op, body=parts[0], orelse=parts[1])
+        found.append(op)
+    every = (*found, *behind)
+    outside = flatten([op for op in found if not isinstance(op, ir.If)])
     cut = [op for op in outside if isinstance(op, ir.Load) and (op.cut or op.across)]
     zeros = [op for op in cut if op.other is not None and op.other.value == 0]  # not what is divided by
-    unseen = {id(op) for op in zeros if not is_seen(every, {op.name: frozenset(op.where)}, threads)}
-    return with_others(body, dict.fromkeys(unseen)) if unseen else body
+    unseen = {id(op) for op in zeros if not is_load_seen(every, op, threads)}
+    return with_others(found, dict.fromkeys(unseen)) if unseen else tuple(found)
 
 
 def with_others(body: Sequence[ir.Op], others: Mapping[int, Const | None]) -> tuple[ir.Op, ...]:
@@ -54,28 +60,14 @@ def with_others(body: Sequence[ir.Op], others: Mapping[int, Const | None]) -> tu
 
 
 def is_seen(ops: Sequence[ir.Op], unsure: Mapping[str, Conditions], threads: Sequence[Digit]) -> bool:
-    """Whether something that is kept depends on what values are where their conditions do not hold."""
-    open_, every = _Open(dict(unsure)), list(flatten(ops))
-    for _ in range(2):  # a loop carries values around
-        for op in every:
-            match op:
-                case ir.Let(name, value):
-                    open_.add((name,), open_.of(value))
-                case ir.Store(_, index, value, where, mask):
-                    others = [part for part in (*index, mask) if isinstance(part, Ref | Apply)]
-                    if _beyond(open_.of(value), where) or any(open_.of(part) for part in others):
-                        return True
-                case ir.Reduce(names, _, values, slots):
-                    if not open_.carry(names, values, frozenset(f"${slot}" for slot in slots)):
-                        return True
-                case ir.Combine(names, _, values, bits):
-                    met = {f"${d.name}" for d in threads if (d.count - 1) * d.stride & bits}
-                    if not open_.carry(names, values, frozenset(met)):
-                        return True
-                case _:
-                    if any(open_.of(part) for part in parts(op) if not isinstance(part, Affine)):
-                        return True
-    return False
+    """Whether something that is kept depends on what values are where their conditions do not hold.  `unsure`: those
+    of values that are bound in front."""
+    return _Open(dict(unsure), threads).is_seen(ops)
+
+
+def is_load_seen(ops: Sequence[ir.Op], load: ir.Load, threads: Sequence[Digit]) -> bool:
+    """The same of a load among the operations, until its name is bound again."""
+    return _Open({}, threads, load).is_seen(ops)
 
 
 def _beyond(conditions: Conditions, where: Sequence[Affine]) -> Conditions:
@@ -83,11 +75,65 @@ def _beyond(conditions: Conditions, where: Sequence[Affine]) -> Conditions:
     return frozenset([c for c in conditions if not any(w.terms == c.terms and w.constant <= c.constant for w in where)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Open:
-    """Per value the conditions that have to hold for it to be anything in particular."""
+    """Per value the conditions that have to hold for it to be anything in particular, at one place of a kernel: of
+    branches those of either.  `load`: one that begins to be open where it stands."""
 
     known: dict[str, Conditions]
+    threads: Sequence[Digit]
+    load: ir.Load | None = None
+
+    def is_seen(self, ops: Sequence[ir.Op]) -> bool:
+        return any(self._sees(op) for op in ops)
+
+    def _sees(self, op: ir.Op) -> bool:
+        match op:
+            case ir.For(body=body):
+                return self._sees_loop(body)
+            case ir.If(condition, body, orelse):
+                return bool(self.of(condition)) or self._sees_branches(body, orelse)
+            case ir.Neighbours(loads):
+                return self.is_seen(loads)
+            case ir.Let(name, value):
+                self._bind(name, self.of(value))
+                return False
+            case ir.Load(name=name, where=where):
+                is_index = self._is_open(op)
+                self._bind(name, frozenset(where) if op is self.load else NONE)
+                return is_index
+            case ir.Store(_, index, value, where, mask):
+                others = [part for part in (*index, mask) if isinstance(part, Ref | Apply)]
+                return bool(_beyond(self.of(value), where) or any(self.of(part) for part in others))
+            case ir.Reduce(names, _, values, slots):
+                return not self._carry(names, values, frozenset(f"${slot}" for slot in slots))
+            case ir.Combine(names, _, values, bits):
+                met = {f"${d.name}" for d in self.threads if (d.count - 1) * d.stride & bits}
+                return not self._carry(names, values, frozenset(met))
+            case _:
+                return self._is_open(op)
+
+    def _sees_loop(self, body: Sequence[ir.Op]) -> bool:
+        while True:  # a loop carries values around, and may have no trip
+            before = dict(self.known)
+            if self.is_seen(body):
+                return True
+            self._meet(before)
+            if self.known == before:
+                return False
+
+    def _sees_branches(self, body: Sequence[ir.Op], orelse: Sequence[ir.Op]) -> bool:
+        before = dict(self.known)
+        if self.is_seen(body):
+            return True
+        after, self.known = self.known, before
+        if self.is_seen(orelse):
+            return True
+        self._meet(after)
+        return False
+
+    def _is_open(self, op: ir.Op) -> bool:
+        return any(self.of(part) for part in parts(op) if not isinstance(part, Affine))
 
     def of(self, term: Expr) -> Conditions:
         match term:
@@ -101,12 +147,18 @@ class _Open:
             case _:
                 return NONE
 
-    def add(self, names: Sequence[str], conditions: Conditions) -> None:
+    def _bind(self, name: str, conditions: Conditions) -> None:
+        self.known.pop(name, None)
         if conditions:
-            self.known.update({name: self.known.get(name, NONE) | conditions for name in names})
+            self.known[name] = conditions
 
-    def carry(self, names: Sequence[str], values: Sequence[Expr], over: frozenset[str]) -> bool:
+    def _meet(self, others: Mapping[str, Conditions]) -> None:
+        for name, conditions in others.items():
+            self.known[name] = self.known.get(name, NONE) | conditions
+
+    def _carry(self, names: Sequence[str], values: Sequence[Expr], over: frozenset[str]) -> bool:
         """What values that meet along the digits `over` become; False where a condition tells some from others."""
         conditions = NONE.union(*[self.of(value) for value in values])
-        self.add(names, conditions)
+        if conditions:
+            self._meet(dict.fromkeys(names, conditions))
         return not over & names_of(conditions)

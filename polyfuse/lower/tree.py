@@ -14,7 +14,7 @@ from polyfuse.lower.bodies import body_term, rounded, rounded_results
 from polyfuse.lower.border import interiors
 from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
-from polyfuse.lower.decide import decided, needed, with_outcomes
+from polyfuse.lower.decide import needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
 from polyfuse.lower.moves import copied, get, is_only_copied, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
@@ -37,15 +37,29 @@ from polyfuse.terms import Inside, Ref
 
 def lower_body(env: Environment) -> tuple[ir.Op, ...]:
     """The masked body, or several: without masks where the block lies inside, masked at the border."""
-    body = lower_items(env, env.schedule.order, ())
+    items, shared = _until_shares(env)
+    body = lower_items(env, items, ())
     found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
-    if found and env.schedule.threads > 1:
-        body = needed(lower_items(replace(env, bordering=True), env.schedule.order, ()))
+    behind = lower_items(env, shared, ())
+    if not found or env.schedule.threads == 1:
+        body = (*body, *behind)
+    else:
+        at_border = replace(env, bordering=True)
+        body = needed((*lower_items(at_border, items, ()), *lower_items(at_border, shared, ())))
     for inside in reversed(found):
         context = env.context.assuming(at_least_zero(inside))
-        whole = lower_items(replace(env, context=context), env.schedule.order, ())
-        body = branches(Inside(inside), decided(whole, context), body)
+        whole = with_outcomes(lower_items(replace(env, context=context), items, ()), context)
+        body = branches(Inside(inside), needed((*whole, *behind)), body)
     return body
+
+
+def _until_shares(env: Environment) -> tuple[Sequence[TreeItem], Sequence[TreeItem]]:
+    """What a block does until it has its shares of reductions, and what it does with them: stores them once, and adds
+    up those of others if it is elected.  That is written once, with all of its masks, for blocks inside and at the
+    border: the largest of 1000003 x 131 bytes has four kinds of them."""
+    order, partial_ = env.schedule.order, {p.name for p in env.schedule.placed if p.role == "partial"}
+    end = next((k for k, name in enumerate(order) if name in partial_), len(order))
+    return order[:end], order[end:]
 
 
 def lower_items(env: Environment, items: Sequence[TreeItem], loops: tuple[str, ...]) -> tuple[ir.Op, ...]:
@@ -82,13 +96,14 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
         return in_ring(env, nest.digit, extent, body, trips)
-    if "frames" in dict(env.schedule.parameters) and (parts := _apart_from_ends(env, nest, loops, body)):
+    open_ = with_outcomes(body, env.context) if env.schedule.border else body  # blocks inside know more
+    if "frames" in dict(env.schedule.parameters) and (parts := _apart_from_ends(env, nest, loops, open_)):
         return parts
     digits = env.schedule.digits
     loads = [p for name in leaves(nest) if (p := env.by_name.get(name)) is not None and p.role == "load"]
     masks_cost = env.schedule.threads == 1 or _is_narrow(env, loads)
     masks_cost = masks_cost or bool(loads) and not env.bordering and disagree(body, nest.digit, digits)
-    whole = whole_trips(body, nest.digit, digits) if masks_cost else None
+    whole = whole_trips(open_, nest.digit, digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]
     unmasked = replace(env, context=env.context.with_trips(nest.digit, whole))

@@ -189,6 +189,20 @@ def test_what_is_seen_is_replaced(case: str) -> None:
     assert with_open_ends(body, THREADS) == body
 
 
+def test_what_other_loads_of_the_same_name_are_does_not_count() -> None:
+    """Trips at the ends of a row are loops of their own, which bind the same names."""
+    part = ir.Let("z", Apply("where", (Inside(LOAD.where), X, Const(0.0, f32)), f32))
+    other = replace(LOAD, where=WHERE[:1])
+    body = (ir.For("k", N, (LOAD, part)), ir.For("k", N, (other, store(X, WHERE[0]))))
+    first, behind = with_open_ends(body, THREADS)
+    assert isinstance(first, ir.For) and first.body[0] == replace(LOAD, other=None)
+    assert behind == ir.For("k", N, (replace(other, other=None), store(X, WHERE[0])))
+    branch = ir.If(Ref("c", f32), (LOAD,), (other,))
+    assert with_open_ends((branch, store(X, WHERE[0])), THREADS)[0] == ir.If(
+        Ref("c", f32), (LOAD,), (replace(other, other=None),)
+    )
+
+
 def test_integers_are_replaced_where_they_are_indices() -> None:
     integer = pf.spec("i32[]").dtype
     load, x = replace(LOAD, other=Const(0, integer)), Ref("x", integer)

@@ -193,7 +193,8 @@ def test_shares_of_long_rows_are_cut_where_memory_has_vectors(case: str) -> None
 
 def test_shares_that_lie_inside_of_a_row_ask_for_no_end() -> None:
     kernel = planned("max", "u8", 2_000_003).launches[0].kernel
-    (choice,) = [op for op in kernel.body if isinstance(op, ir.If)]
+    (choice,) = [op for op in kernel.body if isinstance(op, ir.If) and op.orelse]
+    assert sum(isinstance(op, ir.Elect) for op in flatten(kernel.body)) == 1  # what follows the shares is written once
     for part, cut in ((choice.body, False), (choice.orelse, True)):
         loads = [op for op in flatten(part) if isinstance(op, ir.Load) and op.array == "x_in"]
         assert [(op.vector, op.cut) for op in loads] == [(8, cut)]
