@@ -5,7 +5,7 @@ A vector that begins between two places of memory is made of both, which is two 
     address 3:      ...abcde|fgh.....|      words of both are moved down by three
 
 Two that begin next to each other lie in the same two, which are then read once.
-Where an array ends inside a vector its last elements are read one by one, in a branch that few threads take.
+Where an array ends inside a vector its last elements are read in parts, in a branch that few threads take.
 """
 
 from __future__ import annotations
@@ -338,19 +338,6 @@ class _Part:
             return self.unread, ir.Constant(I1, 0)
         return masked_load(b, where, access, self.address, read, self.unread), both(b, self.wanted, negated(b, holds))
 
-    def read_end(self, b: Builder, words: list[Value], ends: Value) -> Iterator[Value]:
-        """The words, where the array `ends` within them element by element as far as it goes."""
-        access = self.load.where.access
-        alone = Access(access.dtype, 1)
-        for number, word in enumerate(words):
-            parts = parts_of(b, access, word)
-            for k, part in enumerate(parts):
-                element = number * access.elements + k
-                address = b.gep(self.address, [ir.Constant(I32, element)])
-                counts = b.and_(ends, self.reaches(b, element + 1))
-                (parts[k],) = masked_load(b, self.load.where, alone, address, counts, [part])
-            yield word_of(b, access, parts)
-
 
 def _read(b: Builder, vectors: list[list[_Part]]) -> list[list[Value]]:
     """The words of all parts of each vector; of those in which an array ends, which few threads have, in a branch."""
@@ -367,11 +354,42 @@ def _read(b: Builder, vectors: list[list[_Part]]) -> list[list[Value]]:
 def _ended(
     b: Builder, parts: list[_Part], read: list[tuple[list[Value], Value]]
 ) -> Callable[[], Iterator[Value]]:
+    """Of aligned vectors those that the array ends in are one, whose elements are read once for all."""
+
     def words() -> Iterator[Value]:
+        alone = _last(b, parts[0].load)
         for part, (some, ends) in zip(parts, read, strict=True):
-            yield from some if is_known(ends, False) else part.read_end(b, some, ends)
+            if is_known(ends, False):
+                yield from some
+            else:  # a vector behind the end has no element
+                within = b.and_(ends, part.reaches(b, 1))
+                yield from [b.select(within, *pair) for pair in zip(alone, some, strict=True)]
 
     return words
+
+
+def _last(b: Builder, load: _Load) -> list[Value]:
+    """The words of the vector in which an array ends, of anything behind that: a load for each power of two, as of six
+    elements four and two."""
+    access, elements = load.where.access, load.elements
+    address = b.gep(load.array, [b.and_(elements, ir.Constant(elements.type, -access.width))])
+    left = _as(b, b.and_(elements, ir.Constant(elements.type, access.width - 1)), I32)
+    found, count = [ir.Constant(Access(access.dtype, 1).word, ir.Undefined)], 1  # behind all that was read so far
+    while count < access.width:
+        piece, before = Access(access.dtype, count), b.and_(left, ir.Constant(I32, -2 * count))
+        read = b.icmp_unsigned("!=", b.and_(left, ir.Constant(I32, count)), ir.Constant(I32, 0))
+        unread = [ir.Constant(piece.word, ir.Undefined)] * piece.count
+        words = masked_load(b, load.where, piece, b.gep(address, [before]), read, unread)
+        first = [b.select(read, *pair) for pair in zip(words, found, strict=True)]
+        found = [*first, *found] if piece.size >= WORD else [_beside(b, first[0], found[0])]
+        count *= 2
+    return found
+
+
+def _beside(b: Builder, low: Value, high: Value) -> Value:
+    """A word of two halves."""
+    wide = ir.IntType(2 * low.type.width)
+    return b.or_(b.zext(low, wide), b.shl(b.zext(high, wide), ir.Constant(wide, low.type.width)))
 
 
 def _with_rest(
