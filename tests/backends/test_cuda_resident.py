@@ -176,14 +176,13 @@ def test_a_bound_is_assembled_first_where_registers_will_probably_not_do(
 @pytest.mark.parametrize(
     ("registers", "found", "asked_for"),
     [
-        ({4: (64, 0)}, 4, [4]),  # all that there are for four: as it likes the assembler takes no fewer
-        ({4: (63, 0)}, None, [4]),  # it may take as many by itself
+        ({4: (64, 0)}, 4, [4]),  # all that there are for four
+        ({4: (63, 0)}, 4, [4]),  # as many may fit without a bound, but no more
         ({4: (64, 8), 3: (80, 0)}, 3, [4, 3]),
-        ({4: (64, 8), 3: (79, 0)}, None, [4, 3]),
         ({4: (64, 8), 3: (80, 8)}, None, [4, 3]),  # room for two is expected without a bound
     ],
 )
-def test_a_version_that_takes_all_registers_of_its_blocks_is_the_only_one_assembled(
+def test_a_version_that_spills_nothing_for_all_of_its_blocks_is_the_last_one_assembled(
     registers: dict[int, tuple[int, int]], found: int | None, asked_for: list[int]
 ) -> None:
     from polyfuse.backends.numba_cuda.resident import crowded
