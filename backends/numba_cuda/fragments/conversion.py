@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -47,13 +46,10 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     register_type,
 )
 from polyfuse.backends.numba_cuda.numba_api import (
-    AbstractTemplate,
     TypingError,
     ir,
     lowering_registry,
-    signature,
     types,
-    typing_registry,
 )
 
 
@@ -245,25 +241,9 @@ def _truth(x: Any) -> tuple[Any, Emit] | None:
 declare_operator(_truth, bool)
 
 
-class RangeTemplate(AbstractTemplate):
-    """``range`` with bounds that are fragments of one slot."""
-
-    key = range
-    metadata = MappingProxyType({"target": "cuda"})
-
-    def generic(self, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        fragments = [a for a in args if isinstance(a, Fragment)]
-        if not fragments or any(f.size != 1 or not isinstance(f.dtype, types.Integer) for f in fragments):
-            return None
-        narrow = all(f.dtype == int32 for f in fragments)
-        state = types.range_state32_type if narrow else types.range_state64_type
-        return signature(state, *([int32 if narrow else int64] * len(args)))
-
-
 def _to_scalar(context: Any, b: Builder, source: Fragment, target: Any, value: Value) -> Value:
     return convert(b, unpack(b, source, value)[0], source.dtype, target)
 
 
-typing_registry.register_global(range, types.Function(RangeTemplate))
 lowering_registry.lower_cast(Fragment, types.Integer)(_to_scalar)
 lowering_registry.lower_cast(Fragment, Fragment)(lambda context, b, source, target, value: value)

@@ -30,6 +30,7 @@ from polyfuse.backends.numba_cuda.fragments.copies import commit_copies, copy_as
 from polyfuse.backends.numba_cuda.fragments.cut import store_cut, where_cut
 from polyfuse.backends.numba_cuda.fragments.cut_loads import load_across, load_cut, load_neighbours
 from polyfuse.backends.numba_cuda.fragments.elementwise import ELEMENTWISE
+from polyfuse.backends.numba_cuda.fragments.loops import LOOPS
 from polyfuse.backends.numba_cuda.fragments.memory import advance, evict_last, load, store
 from polyfuse.backends.numba_cuda.fragments.reductions import REDUCTIONS, contract
 from polyfuse.backends.numba_cuda.fragments.scans import SCANS
@@ -49,7 +50,7 @@ _NAMED = (
 def namespace(index_bits: int = 32) -> dict[str, Any]:
     """Every operation and dtype by name; with `index_bits` = 64 thread, block and slots are int64."""
     names: dict[str, Any] = {"Tile": Tile, "Size": Size, "inf": inf, "nan": nan}
-    names |= DTYPES | ELEMENTWISE | REDUCTIONS | THREADS | SCANS | CARRIES
+    names |= DTYPES | ELEMENTWISE | REDUCTIONS | THREADS | SCANS | CARRIES | LOOPS
     names |= {operation.__name__: operation for operation in _NAMED}
     if index_bits == 64:
         names |= {"thread": thread64, "block": block64, "in_turn": in_turn64, "slots": slots64}
