@@ -373,7 +373,7 @@ def _last(b: Builder, load: _Load) -> list[Value]:
     elements four and two."""
     access, elements = load.where.access, load.elements
     address = b.gep(load.array, [b.and_(elements, ir.Constant(elements.type, -access.width))])
-    left = _as(b, b.and_(elements, ir.Constant(elements.type, access.width - 1)), I32)
+    left = as_integer(b, b.and_(elements, ir.Constant(elements.type, access.width - 1)), I32)
     found, count = [ir.Constant(Access(access.dtype, 1).word, ir.Undefined)], 1  # behind all that was read so far
     while count < access.width:
         piece, before = Access(access.dtype, count), b.and_(left, ir.Constant(I32, -2 * count))
