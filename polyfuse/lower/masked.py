@@ -11,13 +11,14 @@ Else registers hold every element twice, with its padding and without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.lower.inspect import bound, flatten, value_references
-from polyfuse.lower.open_ends import is_seen
+from polyfuse.lower.open_ends import Conditions, left_open
 from polyfuse.schedule import Digit
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref, rewrite
 
@@ -49,12 +50,12 @@ def _rewritten(
                 names = _same(found, held.name)
                 inner = [r for r in value_references(found) if r.name in names]
                 alone = len(inner) == sum(r.name in names for r in every) and all(assigned[n] == 1 for n in names)
-                loaded = _loaded(found, at, names, where, neutral, threads) if alone else None
+                loaded = _loaded(found, at, names, where, neutral, threads, every) if alone else None
                 if loaded is not None:
                     found[loaded[0]] = loaded[1]
                     found[at] = replace(op, values=(held,))
                 elif alone:
-                    at += _left(found, at, names, where, threads)
+                    at += _left(found, at, names, where, threads, every)
             case _:
                 pass
         at += 1
@@ -79,19 +80,44 @@ def _loaded(
     where: tuple[Affine, ...],
     neutral: Const,
     threads: Sequence[Digit],
+    every: Sequence[Ref],
 ) -> tuple[int, ir.Load] | None:
     """The load of a value with the neutral element outside, and its number; None where the value is none of a load that
     masks it alike, or somebody sees the difference.  Vectors that are cut are masked behind all loads."""
     for k, op in enumerate(ops[:at]):
         if isinstance(op, ir.Load) and op.name in names and op.other is not None:
             fits = set(where) <= set(op.where) and op.mask is None and not op.cut and not op.across
-            if fits and not is_seen(ops[k + 1 :], {name: frozenset(op.where) for name in names}, threads):
+            if fits and not _is_seen(ops, k + 1, {name: frozenset(op.where) for name in names}, threads, every):
                 return k, replace(op, other=neutral)
     return None
 
 
+def _is_seen(
+    ops: Sequence[ir.Op],
+    begin: int,
+    unsure: Mapping[str, Conditions],
+    threads: Sequence[Digit],
+    every: Sequence[Ref],
+) -> bool:
+    """Whether something that is kept depends on what values are where their conditions do not hold, which operations
+    from `begin` on use; or that somebody uses outside of the line, or in front, in another trip of its loop."""
+    found = left_open(ops[begin:], unsure, threads)
+    if found is None:
+        return True
+    found -= unsure.keys()
+    elsewhere, inside, front = (
+        Counter(r.name for r in refs) for refs in (every, value_references(ops), value_references(ops[:begin]))
+    )
+    return any(elsewhere[name] > inside[name] or front[name] for name in found)
+
+
 def _left(
-    ops: list[ir.Op], at: int, names: frozenset[str], where: tuple[Affine, ...], threads: Sequence[Digit]
+    ops: list[ir.Op],
+    at: int,
+    names: frozenset[str],
+    where: tuple[Affine, ...],
+    threads: Sequence[Digit],
+    every: Sequence[Ref],
 ) -> int:
     """Bind what the reduction `at` masks, and use it behind; the number of operations that are added."""
     op = ops[at]
@@ -100,7 +126,7 @@ def _left(
     behind = ops[at + 1 :]
     if not any(r.name in names for r in value_references(behind)):
         return 0
-    if is_seen(behind, {name: frozenset(where) for name in names}, threads):
+    if _is_seen(ops, at + 1, {name: frozenset(where) for name in names}, threads, every):
         return 0
     assert isinstance(value, Apply) and isinstance(value.operands[1], Ref)
     kept = Ref(f"{value.operands[1].name}.kept", value.dtype)

@@ -59,10 +59,13 @@ def with_others(body: Sequence[ir.Op], others: Mapping[int, Const | None]) -> tu
     return tuple(found)
 
 
-def is_seen(ops: Sequence[ir.Op], unsure: Mapping[str, Conditions], threads: Sequence[Digit]) -> bool:
-    """Whether something that is kept depends on what values are where their conditions do not hold.  `unsure`: those
-    of values that are bound in front."""
-    return _Open(dict(unsure), threads).is_seen(ops)
+def left_open(
+    ops: Sequence[ir.Op], unsure: Mapping[str, Conditions], threads: Sequence[Digit]
+) -> frozenset[str] | None:
+    """The values that, behind the operations, depend on what others are where their conditions do not hold; None where
+    something that is kept does.  `unsure`: the conditions of values that are bound in front."""
+    found = _Open(dict(unsure), threads)
+    return None if found.is_seen(ops) else frozenset(found.known)
 
 
 def is_load_seen(ops: Sequence[ir.Op], load: ir.Load, threads: Sequence[Digit]) -> bool:

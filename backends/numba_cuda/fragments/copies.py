@@ -68,7 +68,7 @@ def copy_cut(
             lacking = b.mul(lacking, ir.Constant(I32, access.size // access.width))
             read = b.sub(ir.Constant(I32, access.size), lacking)
             read = read if predicate is None else b.select(predicate, read, ir.Constant(I32, 0))
-            _read(b, cell, place.address(b, 0), access.size, read)
+            _begin_copy(b, cell, place.address(b, 0), access.size, read)
 
     return types.void, emit
 
@@ -87,12 +87,12 @@ def _copied(source: Placed, target: Placed) -> Access:
 
 def _copy(b: Builder, cell: Value, address: Value, size: int, predicate: Value | None) -> None:
     if predicate is None:
-        _read(b, cell, address, size, None)
+        _begin_copy(b, cell, address, size, None)
     else:
-        _read(b, cell, address, size, b.select(predicate, ir.Constant(I32, size), ir.Constant(I32, 0)))
+        _begin_copy(b, cell, address, size, b.select(predicate, ir.Constant(I32, size), ir.Constant(I32, 0)))
 
 
-def _read(b: Builder, cell: Value, address: Value, size: int, read: Value | None) -> None:
+def _begin_copy(b: Builder, cell: Value, address: Value, size: int, read: Value | None) -> None:
     """`read`: bytes that are read, the rest of the cells is zeros; None: all.  16 bytes pass by the first-level cache,
     where nobody reads them again."""
     text = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global [$0], [$1], {size}"
