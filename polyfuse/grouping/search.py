@@ -26,9 +26,7 @@ VAIN = 3  # rounds one after another that win less than one part in WORTH, after
 WORTH = 1000
 VAIN_WORK = 400
 """Work of such rounds after which no further one is shaken, either: 40 ms.  On random programs of 7 to 10 statements as
-users write them the second and third such round win less than one part in a million.  Nor is more done for rebuilding
-all kernels of a program: of 767 rounds in the benchmark programs none won anything, and that of a backward layernorm
-took a quarter of its planning."""
+users write them the second and third such round win less than one part in a million."""
 BUDGET = 800  # statements shaken in all: larger programs get fewer rounds, so that time stays near-linear
 
 SHAKEN = 24_000
@@ -173,11 +171,10 @@ def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
     """As many rounds, but that no more follow where several won nothing worth their while.  `effort`: see `search`."""
     rounds = min(ROUNDS, BUDGET // max(1, len(queue.state.owner))) if effort is None else effort
     limit = min(queue.allowance.large, math.inf if effort is not None else queue.work + SHAKEN)
-    most = math.inf if effort is not None else VAIN_WORK
     vain, start = 0, queue.work
     for queue.salt in range(1, rounds + 1):
         before = queue.state.total()
-        shake(queue, done, limit, most)
+        shake(queue, done, limit)
         if (before - queue.state.total()) * WORTH >= before:
             vain, start = 0, queue.work
             continue

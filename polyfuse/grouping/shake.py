@@ -8,8 +8,6 @@ The perturbation is a hash of the round and of canonical names, so the search st
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
-from math import inf
 
 from polyfuse.grouping.moves import apart
 from polyfuse.grouping.pack import pack
@@ -19,9 +17,9 @@ from polyfuse.grouping.settle import neighbours, settle
 WINDOW = 48  # statements taken apart at once
 
 
-def shake(queue: Queue, done: set[int], limit: float, most: float = inf) -> None:
+def shake(queue: Queue, done: set[int], limit: float) -> None:
     """One round: every kernel is in a window once.  `queue.salt` names the round.  `limit`: of work; over it no window
-    is taken apart any more.  `most`: what rebuilding all kernels at once may take, which is the search once more."""
+    is taken apart any more."""
     state, tried, vain = queue.state, set[int](), set[Hashable]()
     for name in sorted(state.names.values()):
         number = state.owner.get(name)
@@ -34,22 +32,10 @@ def shake(queue: Queue, done: set[int], limit: float, most: float = inf) -> None
             tried |= window
             like = _structure(queue, window)
             if like not in vain:
-                whole = window == state.kernels.keys()
-                rebuilt = _within(queue, most if whole else inf, window, done)
+                rebuilt = _rebuild(queue, window, done)
                 tried |= rebuilt
                 if not rebuilt:
                     vain.add(like)
-
-
-def _within(queue: Queue, most: float, window: frozenset[int], done: set[int]) -> frozenset[int]:
-    """What `_rebuild` finds with so much work."""
-    allowed, unweighed, end = queue.allowance, queue.unweighed, queue.work + most
-    queue.allowance = replace(allowed, large=min(allowed.large, end), all=min(allowed.all, end))
-    rebuilt = _rebuild(queue, window, done)
-    queue.allowance = allowed
-    if end < allowed.all:
-        queue.unweighed = unweighed  # what remained of a rebuilt window was weighed before it was taken apart
-    return rebuilt
 
 
 def _structure(queue: Queue, window: frozenset[int]) -> Hashable:
