@@ -88,7 +88,7 @@ class Expressions:
         low = [w for w in where if w.coefficient(slot) == 1]
         high = [w for w in where if w.coefficient(slot) == -1]
         rest = [w for w in where if slot not in w.names()]
-        known = self.indices.with_settled
+        known = self._known_of_others
         lows = [known(self._end(-w, slot, 0), w, "at_most", 0) for w in low]
         lows = [known(end, -w - 1, "at_least", extent) for end, w in zip(lows, low, strict=True)]
         highs = [known(self._end(w, slot, 1), w, "at_least", extent, w - extent if across else None) for w in high]
@@ -98,6 +98,14 @@ class Expressions:
         loops = frozenset().union(*(self.indices.loops(w) for w in (*low, *high)))
         ends = _bound(lows, "low", "maximum", 0, loops), _bound(highs, "high", "minimum", extent, loops)
         return Cut(*ends, self.condition(rest) if rest else None)
+
+    def _known_of_others(
+        self, node: Node, condition: Affine, relation: str, value: int, but: Affine | None = None
+    ) -> Node:
+        """A bound with what is known of it in other slots: of its own it says where they end."""
+        places = self.indices.settled.get(condition)
+        is_own = places is not None and places[0] == len(self.kernel.slots) - 1
+        return node if is_own else self.indices.with_settled(node, condition, relation, value, but)
 
     def _end(self, end: Affine, slot: str, beyond: int) -> Node:
         return self.indices.tree(end.substitute({slot: 0}) + beyond)

@@ -372,10 +372,11 @@ def idle_in_rows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
 
 def _inside(scop: Scop, move: Placed, sizes: Sizes, first: int = 0) -> float:
     """The share of the accesses that touch the array, along its dimensions from the `first` on: of the parts of a
-    concatenation each loads its own, and is masked elsewhere."""
+    concatenation each loads its own, and is masked elsewhere.  Positions that are data are all inside."""
     share = 1.0
     for entry, extent in zip(move.place[first:], scop.shape(move.value)[first:], strict=True):
-        assert isinstance(entry, Affine)
+        if not isinstance(entry, Affine):
+            continue
         walked = entry.remainders()[0]  # where a row begins in memory takes it no further
         digits = [(abs(f), sizes.extent.get(a[1:], 1)) for a, f in walked.terms if isinstance(a, str) and a[:1] == "$"]
         reach = 1 + sum([f * (count - 1) for f, count in digits])

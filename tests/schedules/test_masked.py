@@ -152,3 +152,26 @@ def test_rows_without_numbers_are_what_numpy_makes_of_them(length: int, value: f
     with np.errstate(invalid="ignore"):
         exact = softmax(x.astype(np.float64))
     np.testing.assert_allclose(found, exact, rtol=4e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("first", ["max", "min"])
+def test_what_one_reduction_masks_others_of_a_loop_do_not_see(first: str) -> None:
+    """Their running results leave the loop: the largest of a row took what the least had put outside of it."""
+
+    def spread(x: Any) -> Any:
+        ends = (x.max(axis=(0, 1)), x.min(axis=(0, 1)))
+        flat = x.reshape(-1)
+        return (ends[0] - ends[1] if first == "max" else -ends[1] + ends[0]), flat[::2], x.reshape(3, 2, 6)
+
+    plan = pf.jit(spread).plan(pf.spec("i64[6, 6]"), target="h200")
+    x = np.random.default_rng(0).integers(0, 2, (6, 6))
+    for got, exact in zip(run_plan(plan, [x]), spread(x), strict=True):
+        np.testing.assert_array_equal(got, exact)
+
+
+def test_a_value_of_the_next_trip_is_seen() -> None:
+    """As a running maximum that is stored in front, which takes what the load leaves outside."""
+    running = ir.Let("top", Apply("maximum", (Ref("top", f32), X), f32))
+    body = (ir.Store("y", (ROW, V), Ref("top", f32)), LOAD, maximum(masked(X)), running)
+    loop = (ir.Let("top", LOWEST), ir.For("r", Affine.of(3), body))
+    assert with_masked_values(loop, THREADS) == loop

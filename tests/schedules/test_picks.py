@@ -11,6 +11,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.cost.counts import Sizes
 from polyfuse.cost.l1 import l1_accesses
+from polyfuse.face.interpreted import run_plan
 from polyfuse.plan import Plan
 from polyfuse.target import H200
 from polyfuse.testing import assert_legal
@@ -157,3 +158,18 @@ def test_lines_whose_words_lie_in_different_banks_share_a_pass() -> None:
         loads = 4096 * 4096 / 256 * spans * passes  # both colours are in the same spans
         stores = 4096 * 4096 / 256 * 2
         assert seconds * H200.processors * H200.clock == pytest.approx(loads + stores, rel=0.15)
+
+
+def test_picks_beside_gathers_have_a_price() -> None:
+    """Shares of columns are priced by where their loads lie, of which some are data."""
+
+    def chosen(x: Any, y: Any) -> Any:
+        at = np.argmax(y, axis=1)
+        low = np.fmin(x, x)
+        return np.fmin(x, -x), low[at % low.shape[0], (at + 1) % low.shape[1]]
+
+    plan = pf.jit(chosen).plan(pf.spec("f64[17, 17]"), pf.spec("i16[17, 17]"), target="h200")
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((17, 17)), rng.integers(-99, 99, (17, 17)).astype(np.int16)
+    for got, exact in zip(run_plan(plan, [x, y]), chosen(x, y), strict=True):
+        np.testing.assert_array_equal(got, exact)

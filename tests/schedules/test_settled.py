@@ -212,3 +212,18 @@ def test_what_is_known_takes_no_instructions() -> None:
         return len(re.findall(r"\bbra\b", ptx))
 
     assert branches(kernel) < branches(replace(kernel, settled=())) - 4
+
+
+@pytest.mark.ptx
+def test_where_a_row_ends_is_no_matter_of_the_slots_that_it_ends_in() -> None:
+    """The one row of an array that is cut says where by a number that no slot has: nothing is known of its places."""
+
+    def picks(x: Any, y: Any) -> Any:
+        odd = np.tan(x) * np.isinf(x)
+        return np.argmax(y, axis=-2)[:], x @ y.T, np.pad(odd, ((0, 2), (0, 1)), mode="wrap")
+
+    x = np.random.default_rng(0).standard_normal((2, 31, 3)).astype(np.float32)
+    lowered = pf.jit(picks).lower(*x, target="h200")
+    lowered.compile()
+    for got, exact in zip(run_plan(lowered.plan, [*x]), picks(*x), strict=True):
+        np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5)

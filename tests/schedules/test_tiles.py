@@ -33,12 +33,12 @@ def added(x, y):
 
 CASES = {
     "odd rows": (doubled, ("f32[N~8191, M~8193]",), 1, 1),
-    "odd rows of halves": (doubled, ("bf16[N~8191, M~8192]",), 1, 8),
+    "odd rows of halves": (doubled, ("bf16[N~8191, M~8192]",), 1, 1),
     "odd rows are written": (scaled, ("f32[A~287, B~604, C~548]", "f32[A]"), 1, 4),
-    "bytes in odd rows": (doubled, ("u8[N~8191, M~16384]",), 1, 16),
+    "bytes in odd rows": (doubled, ("u8[N~8191, M~16384]",), 1, 1),
     "odd rows are read": (doubled, ("f32[N~8192, M~8193]",), 4, 1),
     "pairs": (doubled, ("f32[N~8190, M~8190]",), 1, 2),
-    "pairs of halves": (doubled, ("bf16[N~8190, M~8188]",), 2, 4),
+    "pairs of halves": (doubled, ("bf16[N~8190, M~8188]",), 2, 2),
     "vectors": (doubled, ("f32[N~8192, M~8192]",), 4, 4),
     "vectors of halves": (doubled, ("bf16[N~8192, M~8192]",), 8, 8),
     "beside rows": (added, ("f32[N~8191, M~8191]", "f32[M, N]"), 1, 1),
@@ -161,7 +161,7 @@ def test_stores_of_parts_of_sectors_are_dear() -> None:
         ("f32[N~287, M~100001]", 64, 64),
         ("f32[N~1003, M~100001]", 64, 64),
         ("f32[N~275, M~100001]", 64, 96),
-        ("bf16[N~1003, M~100001]", 64, 128),
+        ("bf16[N~1003, M~100004]", 64, 128),
         ("f32[N~61, M~1000001]", 64, 64),
     ],
 )
