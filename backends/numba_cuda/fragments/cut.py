@@ -4,7 +4,7 @@
 
 Of a vector the elements k with ``low <= k < high`` lie inside.  It is read whole, and what lies beside them is replaced
 in a branch that few threads take: a branch around each load would let loads wait for each other, and a choice per
-element costs as much as what is computed of it.  Of the one in which the array ends parts are read.
+element costs as much as what is computed of it.  Past the end of the array elements are read one by one.
 """
 
 from __future__ import annotations
