@@ -23,12 +23,12 @@ RECORDS = {
     ("h200_table", "h200_held_out", "h200_drawn"): (50, 1, 0.05),
     ("h200_more",): (58, 2, 0.06),
     ("h200_wide",): (19, 7, 0.1),
-    ("h200_one_read",): (16, 1, 0.09),
-    ("h200_everyday",): (72, 1, 0.06),
+    ("h200_one_read",): (17, 1, 0.11),
+    ("h200_everyday",): (75, 1, 0.06),
 }
 """Programs, those of them that may be more than 20 % off, as prices miss a mechanism or the host bounds a call, and the
 median error."""
-CHANGED = frozenset({"prefixes along the middle of 512 x 512 x 513"})
+CHANGED = frozenset[str]()
 """Programs that have other kernels than those that were measured: docs/performance.md has what there is."""
 
 
