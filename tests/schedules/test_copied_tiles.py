@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,14 +12,18 @@ import pytest
 import polyfuse as pf
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
-from polyfuse.backends.interpreter import faults, run_source
+from polyfuse.backends.interpreter import faults, run_kernel, run_source
+from polyfuse.bindings import Layout
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
 from polyfuse.lower.inspect import flatten
+from polyfuse.options import Options
 from polyfuse.plan import Plan
+from polyfuse.planning.planner import plan_program
 from polyfuse.schedule import KernelSchedule
+from polyfuse.target import H200
 from polyfuse.verdict import Hazard, Kind
 from polyfuse.verify.intervals import Interval, interval
 from polyfuse.verify.kernel import verify_kernel
@@ -39,6 +44,20 @@ CASES = {
     "axes reversed": (lambda x: x.transpose(2, 1, 0) + 1, ("bf16[N~301, M~403, K~405]",), ((61, 11, 61),)),
     "the last axes of planes": (lambda x: x.transpose(0, 2, 1) + 1, ("f16[N~301, M~403, K~405]",), ((3, 67, 61),)),
     "short rows": (lambda x: x.T + 1, ("bf16[N~1000003, M~131]",), ((67, 131),)),
+    "read both ways": (lambda x: x + x.T, ("bf16[N~8191, N]",), ((135, 135),)),
+    "read backwards": (lambda x: x.T[::-1] * 2, ("bf16[N~8193, M~8191]",), ((65, 143),)),
+    "written backwards": (lambda x: x.T[:, ::-1] * 2, ("bf16[N~8193, M~8191]",), ((65, 143),)),
+    "with a border": (lambda x: np.pad(x.T, ((1, 1), (2, 2))), ("bf16[N~8193, M~8191]",), ((65, 143),)),
+    "beside rows and columns": (
+        lambda x, b, c: x.T + b[:, None] - c,
+        ("bf16[N~8193, M~8191]", "bf16[M]", "bf16[N]"),
+        ((65, 143), (143,), (65,)),
+    ),
+    "four dimensions": (
+        lambda x: x.transpose(0, 3, 2, 1) * 2,
+        ("bf16[B~16, N~101, M~103, K~107]",),
+        ((2, 21, 7, 27),),
+    ),
 }
 TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "u8": np.uint8, "bool": np.bool_}
 
@@ -105,6 +124,30 @@ def test_others_are_put_by_threads(function: object, spec: str) -> None:
     assert not any("copied" in dict(kernel.parameters) for kernel in plan.kernels)
 
 
+def test_arrays_of_two_dtypes_have_boxes_of_their_own() -> None:
+    def joined(x: Any, y: Any, z: Any, w: Any) -> Any:
+        return x.T * 2 + y.T + z + w
+
+    specs = ("bf16[N~8193, M~8191]", "u8[N, M]", "bf16[M, N]", "bf16[M, N]")
+    plan = pf.jit(joined).plan(*map(pf.spec, specs), target="h200")
+    assert sorted(op.vector for op in copies(plan.launches[0].kernel)) == [8, 16]
+    rng = np.random.default_rng(0)
+    drawn = [rng.integers(0, 9, shape) for shape in ((65, 143), (65, 143), (143, 65), (143, 65))]
+    arguments = [d.astype(TYPES[spec.partition("[")[0]]) for d, spec in zip(drawn, specs, strict=True)]
+    (found,) = run_plan(plan, arguments)
+    np.testing.assert_array_equal(found.astype(np.int64), joined(*drawn))
+
+
+def test_what_is_not_aligned_is_loaded_and_put() -> None:
+    """A plan whose array begins elsewhere than vectors do has the same boxes."""
+    program = planned("bytes to words").scop.program
+    plan = plan_program(program, H200, Options(), [Layout(alignment=8)])
+    assert dict(plan.kernels[0].parameters).get("copied") == 1 and "copy_cut(" not in plan.source()
+    (x,) = arrays("bytes to words")
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_array_equal(found, expected("bytes to words", [x]))
+
+
 # ---------------------------------------------------------------------------------------------- what is refused
 
 
@@ -167,16 +210,12 @@ def test_rows_of_another_length_are_found(printed: bool) -> None:
         if printed:
             run_source(text, kernel.name, kernel, memory, sizes, {})
         else:
-            from polyfuse.backends.interpreter import run_kernel
-
             run_kernel(kernel, memory, sizes, {})
 
 
 @pytest.mark.parametrize("printed", [False, True])
 def test_vectors_that_begin_behind_the_array_are_found(printed: bool) -> None:
     """Without the mask of the rows that exist."""
-    from polyfuse.backends.interpreter import run_kernel
-
     kernel, (x,) = planned("halves").launches[0].kernel, arrays("halves")
     body = tuple(replace(op, where=()) if isinstance(op, ir.AsyncCopy) else op for op in kernel.body)
     kernel = replace(kernel, body=body)
