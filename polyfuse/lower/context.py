@@ -27,6 +27,11 @@ class Context:
     digits: dict[str, Digit]
     loops: dict[str, tuple[Constraint, ...]] = field(default_factory=dict)
 
+    def varies(self, name: str) -> bool:
+        """Whether ``$name`` is a digit of more than one place."""
+        digit = self.digits.get(name[1:]) if name.startswith("$") else None
+        return digit is not None and digit.extent != Affine.of(1)
+
     def around(self, expression: Affine) -> tuple[Constraint, ...]:
         """What holds wherever `expression` is evaluated."""
         inside = [c for name in sorted(expression.names()) for c in self.loops.get(name, ())]

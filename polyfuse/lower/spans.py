@@ -31,9 +31,12 @@ class Address:
     reaches: bool
 
     def is_aligned(self, width: int, taken: Spans, context: Context) -> bool:
-        """Whether spans begin at multiples of `width` and end inside the array, as those do that have no gaps."""
+        """Whether spans begin at multiples of `width`, at each step of each digit, and end inside the array, as those
+        do that have no gaps.  That some guard leaves a digit a single value is not for the kernel to know."""
         ends = taken.whole and not self.reaches
-        begins = divides(width, self.start - self.start.constant % width, context)
+        stepping = [f for a, f in self.start.terms if isinstance(a, str) and context.varies(a)]
+        begins = not any(f % width for f in stepping)
+        begins = begins and divides(width, self.start - self.start.constant % width, context)
         return begins and (ends or divides(width, self.unit, context))
 
 
