@@ -33,15 +33,7 @@ class Copies:
     flights: list[_Flight] = field(default_factory=list)
 
     def begin(
-        self,
-        source: Memory,
-        target: Memory,
-        at: Ints,
-        into: Ints,
-        used: Bools,
-        active: Bools,
-        unit: Ints,
-        clock: Clock,
+        self, source: Memory, target: Memory, at: Ints, into: Ints, used: Bools, active: Bools, unit: Ints, clock: Clock
     ) -> None:
         """``target[into] = source[at]`` where `used`, zeros elsewhere where `active`; arrays of one shape ``(blocks,
         threads, *slots)``.  Until they have arrived the cells are undefined, and nobody may touch them."""

@@ -324,11 +324,7 @@ class Runtime:
         sizes: Sequence[int] = (),
         mask: Operand | None = None,
     ) -> None:
-        _check_cells(buffer, cells, pointer, tile)
-        at, used = self._elements(pointer, offset, tile, sizes, mask)
-        element, begun = self._elements(buffer, into, cells, (), None)
-        ends = (pointer.memory, buffer.memory, at, element, used, begun)
-        self.copies.begin(*ends, self._units(used), self.clock)
+        self._begin_copy(buffer, into, cells, pointer, tile, self._elements(pointer, offset, tile, sizes, mask))
 
     def copy_cut(
         self,
@@ -342,10 +338,17 @@ class Runtime:
         end: Operand = 0,
         mask: Operand | None = None,
     ) -> None:
-        _check_cells(buffer, cells, pointer, tile)
         self._check_end(pointer, end)
-        at, used = self._elements(pointer, offset, tile, sizes, mask, reaches=True)
-        element, begun = self._elements(buffer, into, cells, (), None)
+        taken = self._elements(pointer, offset, tile, sizes, mask, reaches=True)
+        self._begin_copy(buffer, into, cells, pointer, tile, taken)
+
+    def _begin_copy(
+        self, buffer: Pointer, into: Operand, cells: Tile, pointer: Pointer, tile: Tile, taken: tuple[Ints, Bools]
+    ) -> None:
+        """`taken`: elements of the array, and which of them are copied; cells of others get zeros."""
+        if buffer.memory.dtype != pointer.memory.dtype or cells.shape != tile.shape:
+            raise FragmentError(f"{pointer.memory.name} in {tile} does not fit {buffer.memory.name} in {cells}")
+        (at, used), (element, begun) = taken, self._elements(buffer, into, cells, (), None)
         ends = (pointer.memory, buffer.memory, at, element, used, begun)
         self.copies.begin(*ends, self._units(used), self.clock)
 
@@ -582,11 +585,6 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Whether `shape` broadcasts to `wanted`."""
     pairs = zip(reversed(shape), reversed(wanted), strict=False)
     return len(shape) <= len(wanted) and all(n in (1, m) for n, m in pairs)
-
-
-def _check_cells(buffer: Pointer, cells: Tile, pointer: Pointer, tile: Tile) -> None:
-    if buffer.memory.dtype != pointer.memory.dtype or cells.shape != tile.shape:
-        raise FragmentError(f"{pointer.memory.name} in {tile} does not fit {buffer.memory.name} in {cells}")
 
 
 def _check_fits(what: str, array: Array, tile: Tile) -> None:

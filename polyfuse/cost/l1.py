@@ -17,6 +17,7 @@ from math import ceil, gcd, prod
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.banks import turns, words
+from polyfuse.cost.copied import copies
 from polyfuse.cost.counts import Sizes
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
 from polyfuse.scop import Scop, Statement
@@ -33,8 +34,6 @@ pair of neighbours that are made of the same two vectors."""
 HELD_ACROSS = 1.65
 """The same beside each element of such a vector in rows that a block has whole, where it is known which vectors end: by
 ptxas a vector of eight halves is two loads, four shifts and eight instructions that widen."""
-ENDING = 12
-"""Instructions beside an asynchronous copy of a vector that ends of rows cut."""
 WRAPPED, DIVIDED = 4, 20
 """Instructions beside an element of a row that a flat walk goes through, and beside each vector of them."""
 LOOKED_UP = 32
@@ -81,7 +80,7 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
                 if box is not None and box.copied and move.role == "put":
                     known[alike] = 0.0, 0.0
                 elif move.name in copied:
-                    known[alike] = _copies(scop, schedule, target, move, sizes)
+                    known[alike] = copies(scop, schedule, target, move, _accesses(schedule, move, sizes))
                 elif box is not None and move.role in ("get", "put"):
                     known[alike] = _in_box(scop, schedule, target, move, sizes, box)
                 else:
@@ -156,16 +155,6 @@ def _widest(position: Affine, slots: Sequence[Digit], most: int, volume: int) ->
             fewest = len(wide.numbers)
             found = _Wide(width, start - first, wide.numbers, {f"${d.name}": d.count for d in slots})
     return found
-
-
-def _copies(
-    scop: Scop, schedule: KernelSchedule, target: Target, load: Placed, sizes: Sizes
-) -> tuple[float, float]:
-    """(passes of the banks, instructions) of asynchronous copies: what they bring goes by registers and lines."""
-    width = next(box.copied for box in schedule.shared if box.value == load.value)
-    copies = _accesses(schedule, load, sizes) * ceil(schedule.threads / target.warp) / width
-    moved = width * scop.dtype(load.value, load.component).itemsize
-    return copies * ceil(target.warp * moved / LINE), copies * (1 + ENDING)
 
 
 def _in_box(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from polyfuse.affine import ZERO, Affine
+from polyfuse.cost.copied import copied_ends
 from polyfuse.cost.counts import Sizes, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
 from polyfuse.cost.phases import runs_in_threads, scanned_digits
@@ -68,7 +69,7 @@ def traffic_of(
         alike = (scop.shape(load.value), scop.dtype(*key), steps, load.path)
         if alike not in figures:
             figures[alike] = (
-                _granules(scop, load, schedule, sizes, summed) + _copied_ends(scop, load, schedule, sizes),
+                _granules(scop, load, schedule, sizes, summed) + copied_ends(scop, load, schedule, sizes),
                 _touched(scop, schedule, target, sizes, load, blocks),
                 bytes_of_thread(scop, load, sizes),
             )
@@ -99,23 +100,6 @@ def traffic_of(
         wasted += int(moved * (stretch[key] - 1.0))
         again += sum(others) if stays else 0
     return Traffic(read, wasted, again, cached, max(coming.values(), default=0), *stores)
-
-
-COPIED_END = 96
-"""Bytes that are as good as read beside a piece of a row that asynchronous copies bring: its ends lie in sectors, and
-lines, of which other blocks copy the rest.  On an H200, in pieces of 480, 405, 262, 240 and 202 bytes, 149, 84, 158, 83
-and 49 us, where 134, 72, 134, 72 and 40 were predicted without (`polyfuse/strategies/copied_tiles.py`)."""
-
-
-def _copied_ends(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
-    """What the ends of pieces add to the reads of copies, in proportion; 0 for other loads."""
-    last, extent = load.place[-1] if load.place else ZERO, scop.shape(load.value)[-1:]
-    if load.name not in schedule.copied_loads() or not isinstance(last, Affine):
-        return 0.0
-    steps = [abs(last.coefficient(f"${d.name}")) for d in schedule.of_kind("block")]
-    length, step = extent[0].evaluate(sizes.hints), max(steps, default=0)
-    piece = length / -(-length // step) if step else length
-    return COPIED_END / (piece * scop.dtype(load.value, load.component).itemsize)
 
 
 def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed]) -> int:

@@ -133,7 +133,7 @@ def wide_access(
     of its own."""
     width, conditions = vector_access(env, place, use, where, may_cut=True)
     itemsize = use.dtype.itemsize
-    plain = use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES and env.schedule.block_threads > 1
+    plain = _is_plain(use) and env.schedule.block_threads > 1
     short = any(box.spans for box in env.schedule.shared)
     if (width > 1 and not short) or not plain or itemsize >= VECTOR_BYTES:
         return width, 1, conditions
@@ -187,8 +187,8 @@ def width_across(
     env: Environment, place: tuple[PlaceEntry, ...], use: ArrayUse, where: tuple[Affine, ...]
 ) -> int:
     """How many slots are a vector that begins anywhere, of rows in frames of another array; 1: they are none."""
-    slot, plain = vector_slot(place, env.slots), use.layout.strides is None and use.layout.alignment >= VECTOR_BYTES
-    if slot is None or slot is not env.slots[-1] or not (plain and is_framed(place)):
+    slot = vector_slot(place, env.slots)
+    if slot is None or slot is not env.slots[-1] or not (_is_plain(use) and is_framed(place)):
         return 1
     fits = 2 * WORD <= slot.count * use.dtype.itemsize <= VECTOR_BYTES
     return slot.count if fits and _may_be_cut(env, place, where) else 1

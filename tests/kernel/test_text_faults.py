@@ -78,7 +78,7 @@ FAULTS: dict[str, tuple[tuple[str, ...], str]] = {
         f"x in {Tile((3,), (1,))} does not fit s in {Tile((4,), (1,))}",
     ),
     "copy of vectors into other cells": (
-        ("b = shared(float32, 64)", "copy_cut(b, 0, T, x, 0, W, end=64)"),
+        ("b = shared(float32, 64)", "copy_cut(b, 0, T, x, 0, W, end=256)"),
         f"x in {Tile((3,), (1,))} does not fit s in {Tile((4,), (1,))}",
     ),
     "value of another shape": ((READ, "store(y, 0, W, v)"), "a value of shape (4,) for a tile of (3,)"),

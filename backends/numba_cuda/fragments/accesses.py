@@ -265,3 +265,34 @@ def masked_store(
     constraints = ",".join(["r", "l"] + [_CONSTRAINT[words[0].type]] * len(words) + ["~{memory}"])
     arguments = [b.zext(mask, I32), b.ptrtoint(address, I64), *words]
     assembly(b, text, constraints, ir.VoidType(), arguments, effect=True)
+
+
+@dataclass(frozen=True)
+class VectorPlace:
+    """Of a vector: its first element is number ``start + constant`` of an array, `start` lies at `base`."""
+
+    start: Value
+    constant: int
+    base: Value
+
+    def address(self, b: Builder, element: int) -> Value:
+        return b.gep(self.base, [ir.Constant(I32, self.constant + element)])
+
+
+def vector_places(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[VectorPlace]:
+    """Where each vector of a tile lies."""
+    known: dict[tuple[Value, Value | None], tuple[Value, Value]] = {}
+    found = []
+    for start, further, constant in counted(b, where, offset, sizes):
+        if (start, further) not in known:
+            total = start if further is None else b.add(start, as_integer(b, further, start.type))
+            known[start, further] = total, b.gep(pointer, [total])
+        found.append(VectorPlace(known[start, further][0], constant, known[start, further][1]))
+    return found
+
+
+def as_integer(b: Builder, value: Value, kind: Any) -> Value:
+    """A number of elements as another integer that holds it."""
+    if value.type == kind:
+        return value
+    return b.trunc(value, kind) if value.type.width > kind.width else b.sext(value, kind)

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.accesses import Placed, addresses, placed, predicates
-from polyfuse.backends.numba_cuda.fragments.cut_loads import as_integer, vector_places
+from polyfuse.backends.numba_cuda.fragments.accesses import (
+    Placed,
+    addresses,
+    as_integer,
+    placed,
+    predicates,
+    vector_places,
+)
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access
 from polyfuse.backends.numba_cuda.fragments.slots import assembly, spread

@@ -15,7 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.accesses import Placed, counted, masked_load, plain_load
+from polyfuse.backends.numba_cuda.fragments.accesses import (
+    Placed,
+    VectorPlace,
+    as_integer,
+    masked_load,
+    plain_load,
+    vector_places,
+)
 from polyfuse.backends.numba_cuda.fragments.cut import Group, bounds_of, cut_tile, parts_of, seldom, word_of
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, literal, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen, widest
@@ -171,42 +178,11 @@ def _vectors(
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Of a vector: its first element is number ``start + constant`` of an array, `start` lies at `base`."""
-
-    start: Value
-    constant: int
-    base: Value
-
-    def address(self, b: Builder, element: int) -> Value:
-        return b.gep(self.base, [ir.Constant(I32, self.constant + element)])
-
-
-def vector_places(b: Builder, where: Placed, pointer: Value, offset: Value, sizes: Value) -> list[_Place]:
-    """Where each vector of a tile lies."""
-    known: dict[tuple[Value, Value | None], tuple[Value, Value]] = {}
-    found = []
-    for start, further, constant in counted(b, where, offset, sizes):
-        if (start, further) not in known:
-            total = start if further is None else b.add(start, as_integer(b, further, start.type))
-            known[start, further] = total, b.gep(pointer, [total])
-        found.append(_Place(known[start, further][0], constant, known[start, further][1]))
-    return found
-
-
-def as_integer(b: Builder, value: Value, kind: Any) -> Value:
-    """A number of elements as another integer that holds it."""
-    if value.type == kind:
-        return value
-    return b.trunc(value, kind) if value.type.width > kind.width else b.sext(value, kind)
-
-
-@dataclass(frozen=True)
 class _Load:
     """The vectors of a load: where they lie, and which elements of each count; the array and its number of elements."""
 
     where: Placed
-    places: list[_Place]
+    places: list[VectorPlace]
     groups: list[Group]
     array: Value
     elements: Value
