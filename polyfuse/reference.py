@@ -378,7 +378,7 @@ def _positions(node: Reduce, operands: Sequence[Array]) -> Any:
 def _cascade(node: Reduce, operands: Sequence[Array]) -> Any:
     """One component of the state of `scalars.CASCADES`, in two passes."""
     values = [with_one_axis(node, o) for o in np.broadcast_arrays(*operands)]
-    if node.monoid in ("max_sumexp", "max_sumexp_sum"):
+    if node.monoid in ("max_sumexp", "max_sumexp_short", "max_sumexp_sum"):
         top = values[0].max(-1, initial=-np.inf, keepdims=True)
         base = np.where(top == -np.inf, 0, top)
         found = [top[..., 0], (values[1] * np.exp(values[0] - base)).sum(-1)]

@@ -141,12 +141,13 @@ def in_any_order(monoid: str, dtype: DType) -> bool:
 @dataclass(frozen=True, slots=True)
 class Cascade(Monoid):
     """A monoid whose states meet in rounds of single ones: first what the others are relative to, then those.  Kernels
-    know the single monoids only (`polyfuse.lower.cascades`).  `steps`: functions applied per element; `cost`: their
+    know the single monoids only (`polyfuse.lower.cascades`).  `steps`: instructions per element, about; `cost`: its
     operations.
 
-    ``max_sumexp`` carries (m, sum of w * exp(x - m)) with m the maximum of x, ``max_sumexp_sum`` besides (n, sum of
-    x - m), ``moments`` (n, mean, sum of squared distances from the mean), ``comoments`` (n, two means, sum of products
-    of distances from them).  They merge without cancellation, the latter as Chan, Golub and LeVeque have it (1983).
+    ``max_sumexp`` carries (m, sum of w * exp(x - m)) with m the maximum of x, ``max_sumexp_short`` the same of
+    exponentials that are values of 16 bits (`SHORT`), ``max_sumexp_sum`` besides (n, sum of x - m), ``moments`` (n,
+    mean, sum of squared distances from the mean), ``comoments`` (n, two means, sum of products of distances from them).
+    They merge without cancellation, the latter as Chan, Golub and LeVeque have it (1983).
     """
 
     steps: int = 1
@@ -156,8 +157,9 @@ class Cascade(Monoid):
 CASCADES: dict[str, Cascade] = {
     c.name: c
     for c in (
-        Cascade("max_sumexp", "", ("lowest", "0"), "f", 4, FUNCTIONS["exp"].cost + 3),
-        Cascade("max_sumexp_sum", "", ("lowest", "0", "0", "0"), "f", 6, FUNCTIONS["exp"].cost + 5),
+        Cascade("max_sumexp", "", ("lowest", "0"), "f", 12, FUNCTIONS["exp"].cost + 3),
+        Cascade("max_sumexp_short", "", ("lowest", "0"), "f", 7, FUNCTIONS["exp_short"].cost + 3),
+        Cascade("max_sumexp_sum", "", ("lowest", "0", "0", "0"), "f", 14, FUNCTIONS["exp"].cost + 5),
         Cascade("moments", "", ("0", "0", "0"), "f", 4, 5),
         Cascade("comoments", "", ("0", "0", "0", "0"), "f", 6, 7),
     )

@@ -40,6 +40,11 @@ class Digit:
         assert not extent.terms, f"digit {self.name} has the symbolic extent {extent}"
         return extent.constant
 
+    @property
+    def number(self) -> int:
+        """Of the digit of a block: 0 of the one in which blocks that follow each other differ, 1 of the next."""
+        return int(self.name[1:])
+
 
 class Scope(Enum):
     """Where a value lives between its producer and its consumers, innermost first."""

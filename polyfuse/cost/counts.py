@@ -120,6 +120,12 @@ class Sizes:
         return found
 
 
+def looked_up(schedule: KernelSchedule, move: Placed) -> frozenset[str]:
+    """The digits on which the positions of a gather depend: each has an index of its own."""
+    names = [entry for entry in move.place if isinstance(entry, str)]
+    return frozenset[str]().union(*[schedule.by_name()[name].digits() for name in names])
+
+
 def moved_bytes(scop: Scop, move: Placed, sizes: Sizes) -> int:
     return sizes.volume(scop.shape(move.value)) * scop.dtype(move.value, move.component).itemsize
 

@@ -18,7 +18,7 @@ from math import ceil, gcd, prod
 from polyfuse.affine import ZERO, Affine
 from polyfuse.banks import turns, words
 from polyfuse.cost.copied import copies
-from polyfuse.cost.counts import Sizes
+from polyfuse.cost.counts import Sizes, looked_up
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
 from polyfuse.scop import Scop, Statement
 from polyfuse.spans import Step, read_together, spans, vectors_across
@@ -188,8 +188,8 @@ def _lines(
     if any(isinstance(e, Unravelled) for e in move.place):
         passes, issued = _unravelled(scop, schedule, target, move, sizes, each)
         return passes, issued + LOOKED_UP * warps * _looked_up(schedule, move, sizes)
-    if not all(isinstance(e, Affine) for e in move.place):
-        return 0.0, each  # a gather: how far apart is not known
+    if move.place and not isinstance(move.place[-1], Affine):
+        return 0.0, each  # a gather of single elements: how far apart is not known
     dtype = scop.dtype(move.value, move.component)
     if move.role in ("put", "get"):  # padding keeps the lanes of a warp in different banks
         return each * ceil(target.warp * dtype.compute.itemsize / LINE), each
@@ -202,7 +202,7 @@ def _lines(
     vector = wide.width if wide else min(most, max(1, target.vector_bytes // itemsize))
     within = wide.slots if wide else {slot: 1}
     span, apart, lanes, steps = vector * itemsize, 1, 1, list[tuple[int, int]]()
-    position = sizes.position(scop, move)
+    position, rows = sizes.position(scop, move), looked_up(schedule, move)
     aligned = _alignment(scop, schedule, target, move, itemsize, sizes, within)
     for d in schedule.of_kind("thread"):
         if d.stride >= target.warp or d.count == 1:
@@ -215,7 +215,7 @@ def _lines(
             step = (factor or abs(position.coefficient(f"${d.name}"))) * itemsize
             span += step * (count - 1)
             steps.append((step, count))
-        elif any(f"${d.name}" in e.names() for e in move.place[:-1] if isinstance(e, Affine)):
+        elif d.name in rows or any(f"${d.name}" in e.names() for e in move.place[:-1] if isinstance(e, Affine)):
             apart *= count
     in_line = 1 + max(0, span - aligned) / LINE  # on average over where in a line it begins
     per_warp = min(lanes, apart * in_line * _shared(tuple(steps), vector * itemsize))
@@ -265,6 +265,9 @@ def _unravelled(
         for d in (d for d in schedule.of_kind("thread") if d.stride < target.warp and d.count > 1):
             step = last.flat.coefficient(f"${d.name}") * itemsize
             steps.append((step, min(d.count, target.warp // d.stride)))
+    elif isinstance(last, Unravelled) and len(move.place) == 1 and schedule.of_kind("slot"):
+        loads = min(1.0, 2 / schedule.of_kind("slot")[-1].count)  # of two rows, of which each neighbour takes one
+        return loads * each, (1 + loads) * each
     return _passes(tuple(steps), itemsize) * each, each
 
 
@@ -400,6 +403,9 @@ def _alignment(
     lanes = dict(within) | {f"${d.name}": min(d.count, target.warp // d.stride) for d in inside}
     step, found = itemsize, LINE
     for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=False):
+        if isinstance(entry, str):
+            found = gcd(found, step)  # of any row
+            break
         assert isinstance(entry, Affine)
         back = sum([f * (lanes[a] - 1) for a, f in entry.terms if isinstance(a, str) and a in lanes and f < 0])
         for atom, factor in (*entry.terms, ("", entry.constant + back)):
@@ -411,7 +417,8 @@ def _alignment(
 
 def _accesses(schedule: KernelSchedule, move: Placed, sizes: Sizes) -> int:
     """Executions by one thread of all blocks."""
-    return sizes.product(move.digits() | {loop for loop, _ in move.path}, ("slot", "loop")) * sizes.blocks(move)
+    used = move.digits() | looked_up(schedule, move) | {loop for loop, _ in move.path}
+    return sizes.product(used, ("slot", "loop")) * sizes.blocks(move)
 
 
 def _vector(

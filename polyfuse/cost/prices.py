@@ -25,7 +25,8 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
-from polyfuse.cost.l1 import WORD, begins_anywhere, idle_in_rows, l1_accesses
+from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
+from polyfuse.cost.longer import times_longer
 from polyfuse.cost.middle import chosen, decided, of_the_middle
 from polyfuse.cost.phases import (
     PHASES,
@@ -37,6 +38,7 @@ from polyfuse.cost.phases import (
     in_cells,
     in_clusters,
     in_phases,
+    merges_states,
     overlap,
     picking,
     running,
@@ -48,9 +50,8 @@ from polyfuse.cost.registers import least_registers, moments, register_need
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
-from polyfuse.scalars import CASCADES
 from polyfuse.schedule import KernelSchedule, Placed
-from polyfuse.scop import Scop, Statement
+from polyfuse.scop import Scop
 from polyfuse.target import Target
 from polyfuse.terms import Expr
 
@@ -102,20 +103,6 @@ On an H200, of 268 MB of bfloat16 with a row that all share, elementwise: a quar
 3001 in frames, 157 of 300 in half vectors; flat, where none is idle, 127.  A fifth, in 1.07 GB of four arrays: 250 us,
 and 244 flat.  A ninth, 268 MB of float32 in rows of 8191 less a triangle or a border: 129 us, as without a border;
 with a row and a column that all share 133, and flat 129."""
-ENDS = 1.07
-"""Times that rows in frames take where a warp has whole ones, or they go by in a loop beside others that begin
-elsewhere.  On an H200, of bfloat16: softmax backward of rows of 1001 199 us in 32 lanes, 185 in 64; weighted norms of
-5003 83 us in a loop of 64 lanes, 71 held by 128; softmax of 85 and of 777 in 8 and in 32 lanes 148 and 144, of 3001 in
-128 128."""
-PICKED = 1.25
-"""Times that a position of a largest or least element takes, in columns of single elements, where blocks have shares of
-a column.  Of 8192 x 8191 float32 on an H200: 91 us in shares of 1024 rows, 95 of 128 and 4096, 114 in other blocks;
-where each block has whole columns 70 and 80."""
-SHARED_ROWS, DEEP = 1.35, 1024
-"""Times that products of rows with few columns take, and elements of a row for as much again: lanes read a row
-together, so that an access of a warp brings 16 bytes of each of a few rows.  On an H200, of float32: a million rows of
-64 times 16 columns 126 us, of 128 times 8 273, of 64 times 64 361; 300,000 of 256 times 32 231, 200,000 of 768 times 10
-389."""
 EXPOSED = 2
 """How fast blocks on one processor hide that each loads, then computes, in every trip of a loop: the power of their
 number by which the time of the operations is divided.  On an H200: mean of squared differences of 2 GB in one block per
@@ -145,8 +132,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
-    slower = _in_shared_rows(schedule, sizes) * _picked_in_shares(scop, schedule)
-    slower *= _at_ends(scop, schedule, target, sizes)
+    slower = times_longer(scop, schedule, target, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
     tiles = trips_of_tiles(scop, schedule, sizes)
     if tiles:
@@ -229,7 +215,7 @@ def _fill(
 def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     """Times the loads of a trip that are on their way; with shares, single elements of each trip by themselves."""
     tile = dict(schedule.parameters)
-    if schedule.strategy == "columns" and (tile.get("frames") or _merges(scop, schedule)):
+    if schedule.strategy == "columns" and (tile.get("frames") or merges_states(scop, schedule)):
         return HARDLY_UNROLLED
     if tile.get("vector") != 1:
         return UNROLLED
@@ -240,11 +226,6 @@ def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     trips = min((sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in inside), default=1)
     most = min(MOST_UNROLLED, trips / MOST_UNROLLED)  # what is left over goes by one by one
     return max(min(UNROLLED, most), min(most, AT_ONCE / max(1, loads)))
-
-
-def _merges(scop: Scop, schedule: KernelSchedule) -> bool:
-    """Whether states of several values are merged in a loop."""
-    return any(getattr(scop.statements[p.value], "monoid", None) in CASCADES for p in schedule.placed if p.path)
 
 
 def _terms(
@@ -294,32 +275,6 @@ def _terms(
         compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)
     cache = (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
     return {"memory": memory, "cache": cache, "compute": compute}
-
-
-def _in_shared_rows(schedule: KernelSchedule, sizes: Sizes) -> float:
-    """Times that products of rows with few columns take."""
-    if schedule.strategy != "row_tiles":
-        return 1.0
-    steps = sizes.product(frozenset(sizes.extent), ("loop",))
-    return SHARED_ROWS * (1 + dict(schedule.parameters)["depth"] * steps / DEEP)
-
-
-def _picked_in_shares(scop: Scop, schedule: KernelSchedule) -> float:
-    """Times that picks of single elements take whose shares meet."""
-    shared = [scop.statements[p.value] for p in schedule.placed if p.role == "total"]
-    picks = [s for s in shared if isinstance(s, Statement) and len(s.dtypes) > 1 and s.monoid not in CASCADES]
-    return PICKED if picks and dict(schedule.parameters).get("vector") == 1 else 1.0
-
-
-def _at_ends(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
-    """Times that rows in frames take where every warp asks for the ends of a row, or every trip, beside others that
-    begin elsewhere."""
-    tile = dict(schedule.parameters)
-    if not tile.get("frames") or schedule.strategy != "rows":
-        return 1.0
-    if not schedule.of_kind("loop"):
-        return ENDS if tile["lanes"] <= target.warp else 1.0
-    return ENDS if any(begins_anywhere(scop, schedule, p, sizes) for p in schedule.placed) else 1.0
 
 
 def _held_apart(scop: Scop, schedule: KernelSchedule) -> float:
@@ -398,7 +353,8 @@ def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints:
     if not in_phases(scop, schedule, target, sizes) and not waiting(scop, schedule, target, sizes):
         fits = _keeps_tiles(schedule) and target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1
         return max(asked, TWO) if fits else asked
-    is_whole = schedule.cells is None or not schedule.cells.piece
+    cut = "frames" in dict(schedule.parameters)  # what asks for the ends of rows takes more than their elements
+    is_whole = schedule.cells is None or not (schedule.cells.piece or cut)
     if is_whole and target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
         return asked
     return 2 if target.occupancy(threads, least_registers(scop, schedule, sizes), shared) > 1 else asked

@@ -14,7 +14,7 @@ from math import inf, prod
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.cost.copied import copied_ends
-from polyfuse.cost.counts import Sizes, moved_bytes, summed_digits, touched_bytes
+from polyfuse.cost.counts import Sizes, looked_up, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
 from polyfuse.cost.phases import runs_in_threads, scanned_digits
 from polyfuse.places.boxes import Unbounded, enclosing_box
@@ -92,7 +92,7 @@ def traffic_of(
     for key, paths in passes.items():
         sweeps = _sweeps(schedule, [p for ps in paths.values() for p in ps], target, sizes, whole, occupancy)
         volume = int(volumes[key] * sweeps)
-        resident = volume * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
+        resident = (volume + stores[0]) * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         *others, _ = sorted(min(volume, touched[key, path]) for path in paths)
         stays = resident <= target.l2_bytes * STAYS
         moved = volume if stays else volume + sum(others)
@@ -121,9 +121,9 @@ def _sweeps(
     """How often an array comes from main memory: again for blocks that read what others have read so long ago that the
     cache has seen more since than it holds.  134 MB of which pairs of blocks, 335 MB apart, read the same, and write
     537 MB: 208 us on an H200, where 671 MB are 167."""
-    used = frozenset().union(*[p.digits() for p in loads])
+    used = frozenset[str]().union(*[_walked(p) | looked_up(schedule, p) for p in loads])
     sweeps, slower = 1.0, 1
-    blocks = [d for d in schedule.digits if d.kind == "block"]
+    blocks = sorted(schedule.of_kind("block"), key=lambda d: -d.number)
     resident = max(1, occupancy) * target.processors
     for k, d in enumerate(blocks):
         count = sizes.extent[d.name]
@@ -134,9 +134,17 @@ def _sweeps(
     return sweeps
 
 
+def _walked(load: Placed) -> frozenset[str]:
+    """The digits along which a load goes through its array, other than to where a frame begins."""
+    entries = [_along(entry) for entry in load.place]
+    names = frozenset[str]().union(*[e.names() for e in entries if not isinstance(e, str)])
+    return frozenset([name[1:] for name in names if name.startswith("$")])
+
+
 def _touched(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, load: Placed, blocks: int) -> int:
     """Bytes that all executions of a load ask for, in sectors."""
-    executed = sizes.product(load.digits() | sizes.blocks_of, ("block", "thread", "slot", "loop"))
+    used = load.digits() | looked_up(schedule, load) | sizes.blocks_of
+    executed = sizes.product(used, ("block", "thread", "slot", "loop"))
     executed //= max(1, blocks // (sizes.blocks(load) * schedule.cluster))
     elements = min(executed, sizes.volume(scop.shape(load.value)) * blocks)
     itemsize = scop.dtype(load.value, load.component).itemsize
@@ -159,7 +167,7 @@ def _stores(
         alone = touched_by_one(scop, schedule, target, store, sizes)
         stored += int(moved * together)
         in_turn = TORN if scanned or _fills(schedule, store) else 1.0
-        torn += int(moved * alone * in_turn) if alone > together else 0
+        torn += int(moved * alone * in_turn) if alone > 1 else 0
     return written, wasted, stored, torn
 
 
@@ -445,6 +453,8 @@ def _granules(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes, 
     run = _run(load.place[-1], schedule, schedule.threads)
     piece = min([run, *(step for step in steps if step > 1)]) * itemsize  # the rest is padding: another block's
     pitch = max(1, scop.shape(load.value)[-1].evaluate(sizes.hints)) * itemsize
+    if SECTOR // 2 <= piece < SECTOR and schedule.strategy == "columns" and piece in [itemsize * s for s in steps]:
+        return GRANULE / SECTOR  # another block reads the rest of the sector
     if not SECTOR <= piece < pitch:
         return 1.0
     touched = piece + GRANULE - math.gcd(piece, pitch, GRANULE)

@@ -63,7 +63,8 @@ class Sizes:
     def text(self, expression: Affine | Unravelled) -> str:
         """Canonical whatever the symbols were called: terms are sorted after renaming."""
         if isinstance(expression, Unravelled):
-            return f"{self.text(expression.flat)} {expression.in_row} {self.text(expression.extent)}"
+            rows = "" if expression.rows is None else f" {self.text(expression.rows)}"
+            return f"{self.text(expression.flat)} {expression.in_row} {self.text(expression.extent)}{rows}"
         terms = []
         for atom, factor in expression.terms:
             if isinstance(atom, FloorDiv):

@@ -1,6 +1,6 @@
 """States of cascades (`polyfuse.scalars.CASCADES`) meet: in the slots of a thread, across threads, and around a loop.
 
-    max_sumexp       M = max m,  S = sum of s * exp(m - M)
+    max_sumexp       M = max m,  S = sum of s * exp(m - M)      (max_sumexp_short likewise)
     max_sumexp_sum   and N = sum of n,  D = sum of d + n * (m - M)
     moments          N = sum of n,  U = (sum of n * u) / N,  Q = sum of q + n * (u - U)^2
     comoments        likewise with V of v, and Q = sum of q + n * (u - U) * (v - V)
@@ -19,8 +19,8 @@ from polyfuse import kernel as ir
 from polyfuse.dtypes import DType, bool_, f32
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 
-OF_MAXIMA = ("max_sumexp", "max_sumexp_sum")
-"""Whose states are relative to a maximum."""
+OF_MAXIMA = {"max_sumexp": "exp", "max_sumexp_short": "exp_short", "max_sumexp_sum": "exp"}
+"""Whose states are relative to a maximum, and the function that moves them."""
 Collect = Callable[[str, str, Expr], Sequence[ir.Op]]
 """``name = monoid of all values``: in registers, or across threads."""
 
@@ -35,7 +35,7 @@ def gathered(
         top, total, *more = state
         whole, base = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.all_base", dtype)
         distance = apply("subtract", top, base)
-        moved: Expr = apply("exp", distance)
+        moved: Expr = apply(OF_MAXIMA[monoid], distance)
         named = [ir.Let(terms, moved)] if terms else []
         found = [
             *collect(whole.name, "max", top),
@@ -68,7 +68,8 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
     if monoid in OF_MAXIMA:
         whole, base = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.all_base", dtype)
         distances = [apply("subtract", state[0], base) for state in (old, new)]
-        moved = [apply("multiply", s[1], apply("exp", d)) for s, d in zip((old, new), distances, strict=True)]
+        powers = [apply(OF_MAXIMA[monoid], d) for d in distances]
+        moved = [apply("multiply", s[1], power) for s, power in zip((old, new), powers, strict=True)]
         found = [
             ir.Let(whole.name, apply("maximum", old[0], new[0])),
             ir.Let(base.name, apply.base(whole)),

@@ -17,7 +17,7 @@ their way at once; later ones come with their piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Union
@@ -62,7 +62,25 @@ def in_cells(kernel: ir.Kernel, cells: Cells) -> ir.Kernel:
     slots = [replace(s, extent=parts[0].count) if s.name == cells.slot else s for s in kernel.slots]
     at = 1 + next(k for k, s in enumerate(slots) if s.name == cells.slot)
     slots[at:at] = [ir.Slot(*own) for own in dict.fromkeys((p.slot, p.count) for p in parts) if own[0] != cells.slot]
-    return replace(kernel, body=tuple(parting.done), slots=tuple(slots), cells=tuple(parting.cells))
+    known = tuple(_settled(kernel.settled, cells.slot, parts))
+    return replace(
+        kernel, body=tuple(parting.done), slots=tuple(slots), cells=tuple(parting.cells), settled=known
+    )
+
+
+def _settled(known: Sequence[ir.Settled], slot: str, parts: Sequence[_Part]) -> Iterator[ir.Settled]:
+    """What is known of places of the slot that is taken apart, as it is of those of its parts."""
+    for one in known:
+        for part in parts if f"${slot}" in one.condition.names() else ():
+            condition = one.condition.substitute({f"${slot}": digit(part.slot) + part.start})
+            if one.slot != slot:
+                yield replace(one, condition=condition)
+                continue
+            first, stop = max(one.first - part.start, 0), min(one.stop - part.start, part.count)
+            if first < stop:
+                yield ir.Settled(condition, part.slot, first, stop)
+        if f"${slot}" not in one.condition.names():
+            yield one
 
 
 def _parts(extent: int, cells: Cells) -> tuple[_Part, ...]:

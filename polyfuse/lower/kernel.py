@@ -98,7 +98,7 @@ def lower(
         cluster=schedule.cluster,
         notes=source_notes(scop, schedule),
         turns=TURNS if schedule.grid_scans else "",
-        settled=settled(body, env.slots, env.context) if _is_whole(schedule) else (),
+        settled=settled(body, env.slots, env.context) if schedule.block_threads > 1 else (),
     )
     if schedule.cells is not None:
         kernel = in_cells(kernel, schedule.cells)
@@ -107,11 +107,6 @@ def lower(
         kernel = replace(kernel, body=with_neighbours(kernel.body, env.slots[-1].name, itemsizes))
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
-
-
-def _is_whole(schedule: KernelSchedule) -> bool:
-    """Whether a device's threads have all of their slots at once: pieces in cells have places of their own."""
-    return schedule.block_threads > 1 and schedule.cells is None
 
 
 def _environment(
@@ -140,7 +135,7 @@ def _environment(
 def _grid(schedule: KernelSchedule) -> tuple[Affine, ...]:
     """Extents of the block digits ``b0, b1, ...``, 1 where one is missing."""
     lead = {scan.digit: scan.lead for scan in schedule.grid_scans}
-    extents = {int(d.name[1:]): d.extent + lead.get(d.name, 0) for d in schedule.of_kind("block")}
+    extents = {d.number: d.extent + lead.get(d.name, 0) for d in schedule.of_kind("block")}
     return tuple(extents.get(k, Affine.of(1)) for k in range(max(extents, default=0) + 1))
 
 

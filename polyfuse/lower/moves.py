@@ -17,7 +17,7 @@ from polyfuse.lower.environment import (
     once_threads,
 )
 from polyfuse.lower.spans import VECTOR_BYTES, address_in_array, address_in_box, span_access
-from polyfuse.lower.unravelled import unravelled
+from polyfuse.lower.unravelled import neighbours, two_rows, unravelled
 from polyfuse.lower.vectors import hoist_from_vector, vector_slot, vector_width
 from polyfuse.schedule import Digit, KernelSchedule, Placed, PlaceEntry, SharedBox, in_frame, window_index
 from polyfuse.scop import Read, Scop, Statement
@@ -43,12 +43,38 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     if read.bounds == "assume" or any(isinstance(e, Unravelled) and not e.in_row for e in placed.place):
         # of instances that exist; what padded ones compute was never promised, and they may be behind the last row
         where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
+    if (entry := by_row(env, placed)) is not None:
+        return _of_rows(env, placed, entry, use, where)
     width, where = vector_access(env, placed.place, use, where, index_digits(env, placed))
     before, index, inside = gathered(env, placed, use.shape, consumer, read)
     empty = any(extent == Affine.of(0) for extent in use.shape)  # there is nowhere to move an index to
     mask = Const(False, bool_) if empty else None
     found = [*before, ir.Load(placed.name, use.name, index, where, mask, fill, width)]
     return found if inside is None else [*found, report(env, consumer, inside, index_digits(env, placed))]
+
+
+def by_row(env: Environment, placed: Placed) -> Unravelled | None:
+    """The number of the row by which neighbours of a flat walk read an array, two elements of it at most."""
+    entry = placed.place[0] if len(placed.place) == 1 else None
+    if not isinstance(entry, Unravelled) or entry.in_row or env.schedule.block_threads == 1:
+        return None
+    return entry if neighbours(env, entry) is not None else None
+
+
+def _of_rows(
+    env: Environment, placed: Placed, entry: Unravelled, use: ArrayUse, where: tuple[Affine, ...]
+) -> list[ir.Op]:
+    """The element of the row of the first of some neighbours, that of the next row, and each neighbour's of the two:
+    the first of them exists where any does."""
+    slot = neighbours(env, entry)
+    assert slot is not None
+    first = tuple([w.substitute({f"${slot.name}": 0}) for w in where])
+    fill = Const(False if use.dtype.kind == "b" else 0, use.dtype.compute)
+    before, rows, beyond = two_rows(env, f"{placed.name}.at", entry, use.shape[0])
+    names = [f"{placed.name}.{k}" for k in ("this", "next")]
+    loads = [ir.Load(name, use.name, (row,), first, None, fill) for name, row in zip(names, rows, strict=True)]
+    this, following = (Ref(name, use.dtype) for name in names)
+    return [*before, *loads, ir.Let(placed.name, Apply("where", (beyond, following, this), use.dtype))]
 
 
 def store(env: Environment, placed: Placed) -> ir.Op:

@@ -69,7 +69,7 @@ def _piece(
     return max(1, PIECE // max(each))
 
 
-AGAIN = {"max_sumexp": 2, "max_sumexp_sum": 2, "moments": 1, "comoments": 2}
+AGAIN = {"max_sumexp": 2, "max_sumexp_short": 2, "max_sumexp_sum": 2, "moments": 1, "comoments": 2}
 """Moves of what a cascade takes, in its second round: exponentials are put and got again, elements got again."""
 
 

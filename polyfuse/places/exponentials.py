@@ -18,13 +18,16 @@ from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Ref
 
+TAKING = ("max_sumexp", "max_sumexp_short")
+"""Cascades whose sums are those of the exponentials that they have taken."""
+
 Register = tuple[str, int]
 """A placed statement and the component of it that is meant."""
 
 
 def held_exponentials(scop: Scop, schedule: KernelSchedule) -> Mapping[str, str]:
     """Per placed exponential, the placed reduction that has taken it."""
-    sums = [p for p in schedule.placed if p.role == "compute" and _monoid(scop, p) == "max_sumexp"]
+    sums = [p for p in schedule.placed if p.role == "compute" and _monoid(scop, p) in TAKING]
     loops = {d.name for d in schedule.of_kind("loop")}
     if not sums or loops & sums[0].digits():
         return {}

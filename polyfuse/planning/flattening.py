@@ -4,7 +4,8 @@
  -> y[k]    = relu(x[k] + b[k mod N])         0 <= k < MN
 
 What runs along some dimensions alone is read where the flat index is unravelled: along the last ones at its place in
-their rows, along the first ones at the number of the row.  `collapse` joins what needs none of this.
+their rows, along the first ones at the number of the row, along others at that number among those that lie together.
+`collapse` joins what needs none of this.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class _Flat:
         return list(self.old.scop.shape(source)[start : start + len(dims)])
 
     def _entry(self, dims: Dims) -> ReadEntry | None:
-        """All dimensions, the last ones, or the first ones."""
+        """All dimensions, or neighbouring ones."""
         last = len(self.extents) - 1
         if dims == tuple(range(last + 1)):
             return dimension(0)
@@ -126,6 +127,10 @@ class _Flat:
         if dims == tuple(range(len(dims))):
             self.wraps = True
             return Unravelled(dimension(0), self._size(tuple(range(len(dims), last + 1))), in_row=False)
+        if dims and dims == tuple(range(dims[0], dims[-1] + 1)):
+            self.wraps = True
+            behind = self._size(tuple(range(dims[-1] + 1, last + 1)))
+            return Unravelled(dimension(0), behind, in_row=False, rows=self._size(dims))
         return None
 
     def _size(self, dims: Dims) -> Affine:

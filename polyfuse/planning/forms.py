@@ -1,5 +1,5 @@
 """Other forms of a program that may be cheaper once its kernels are known: sums in one pass, in two stages, nested, of
-rows that begin alike in memory."""
+rows that begin alike in memory, places of scans that all of a row need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyfuse.planning.outlook import MARGIN
 from polyfuse.planning.program_costs import ProgramCosts, other_form
 from polyfuse.planning.proving import proved
 from polyfuse.planning.wishes import granted, grouped
-from polyfuse.rewrites import split
+from polyfuse.rewrites import last_places, split
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.nested import nested, nestings
 from polyfuse.scop import Statement
@@ -64,6 +64,22 @@ def in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, 
     program = cascaded(scop.program, chosen)
     what = f"{len(chosen)} sums in one pass"
     return _cheaper(costs, grouping, other_form(costs, program, layouts), what, GAIN, in_cells=1.0)
+
+
+def with_places_reduced(
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]
+) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one in which single elements of scans that are read besides are reductions;
+    proved where there are any."""
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+        return costs, grouping
+    found = last_places.sites(costs.scop.program)
+    if not found or len(grouping.kernels) == 1:
+        return costs, grouping
+    if granted(costs.options, grouping.spent) == 0:
+        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
+    program = last_places.reduced(costs.scop.program, found)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), f"{len(found)} places of scans reduced")
 
 
 def in_two_stages(

@@ -16,7 +16,13 @@ from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.planning.assembly import assemble
 from polyfuse.planning.choose import Pricer
-from polyfuse.planning.forms import by_where_rows_begin, in_nested_sums, in_one_pass, in_two_stages
+from polyfuse.planning.forms import (
+    by_where_rows_begin,
+    in_nested_sums,
+    in_one_pass,
+    in_two_stages,
+    with_places_reduced,
+)
 from polyfuse.planning.index_ranges import settle_bounds
 from polyfuse.planning.library_contractions import give_to_library
 from polyfuse.planning.members import packed
@@ -78,6 +84,7 @@ def plan_program(
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
     grouping = grouped(costs)  # the cheapest partition of stored values
     costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
+    costs, grouping = with_places_reduced(costs, grouping, tuple(layouts))  # what all of a row of a scan need, likewise
     costs, grouping = in_nested_sums(costs, grouping, tuple(layouts))  # totals of what is summed anyway, likewise
     grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     costs, grouping = by_where_rows_begin(costs, grouping, tuple(layouts))  # columns of odd rows, if that is cheaper

@@ -22,6 +22,9 @@ from polyfuse.dtypes import DType, bf16, f16, f32, f64
 from polyfuse.expr import Map, Node, Program, Reduce, View
 from polyfuse.rewrites.rebuild import rebuild_program
 
+OF_EXPONENTIALS = ("max_sumexp", "max_sumexp_short")
+"""The cascades of sums of exponentials: of float32 or float64, and of 16-bit floats."""
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -42,7 +45,7 @@ def sites(program: Program) -> tuple[Site, ...]:
             continue
         site = _exponentials(node) or _products(node, sums) or _distances(node, maxima)
         found += [site] if site is not None else []
-        if site is not None and site.monoid == "max_sumexp":
+        if site is not None and site.monoid in OF_EXPONENTIALS:
             maxima[_elements(site.firsts[0].operands[0], node.axes)] = site.firsts[0]
         sums.setdefault(_elements(node.operands[0], node.axes), node)
     return tuple(found)
@@ -50,11 +53,12 @@ def sites(program: Program) -> tuple[Site, ...]:
 
 def _exponentials(total: Reduce) -> Site | None:
     match _narrow(total.operands[0]):
-        case Map(function="exp", operands=(Map(function="subtract", operands=(x, repeated)),)):
+        case Map(function="exp", operands=(Map(function="subtract", operands=(x, repeated)),)) as taken:
             first = _per_result(repeated, total)
             if isinstance(first, Reduce) and first.monoid == "max":
                 alike = _elements(first.operands[0], first.axes) == _elements(x, total.axes)
-                return Site("max_sumexp", (first,), total) if alike else None
+                monoid = OF_EXPONENTIALS[taken.dtype in (f16, bf16)]
+                return Site(monoid, (first,), total) if alike else None
     return None
 
 
@@ -148,7 +152,8 @@ def _per_result(repeated: Node, total: Reduce) -> Node | None:
 def cascaded(program: Program, chosen: Collection[Site]) -> Program:
     """The program with the reductions of each site taken in one pass.  A sum whose elements have two means of their own
     leaves the sums that these follow from as they are: the pass takes them besides."""
-    wide = sorted(chosen, key=lambda site: site.monoid == "max_sumexp_sum")  # whose state has that of the other, too
+    last = "max_sumexp", "max_sumexp_sum"  # the state of the latter has that of the former, exact ones serve for short
+    wide = sorted(chosen, key=lambda site: last.index(site.monoid) if site.monoid in last else -1)
     monoids = {f.digest: site.monoid for site in wide if site.monoid != "comoments" for f in site.firsts}
     totals = {site.total.digest: site for site in chosen}
     states: dict[bytes, tuple[Reduce, ...]] = {}
@@ -165,7 +170,7 @@ def cascaded(program: Program, chosen: Collection[Site]) -> Program:
         site = totals.get(original.digest)
         if site is None:
             return node
-        if site.monoid == "max_sumexp":
+        if site.monoid in OF_EXPONENTIALS:
             top, total, *_ = states[site.firsts[0].digest]
             return expr.map_("add", (total, expr.map_("subtract", (top, top))))
         if site.monoid == "max_sumexp_sum":
@@ -189,9 +194,8 @@ def _state(monoid: str, elements: tuple[Node, ...], axes: tuple[int, ...]) -> tu
     """The components of the state of all elements."""
     first = elements[0]
     one, zero = (expr.view(expr.constant(value, first.dtype), first.shape, ()) for value in (1, 0))
-    operands = {"max_sumexp": (*elements, one), "max_sumexp_sum": (*elements, one, one, zero)}.get(
-        monoid, (one, *elements, zero)
-    )
+    exponentials = (*elements, one, one, zero) if monoid == "max_sumexp_sum" else (*elements, one)
+    operands = exponentials if monoid.startswith("max") else (one, *elements, zero)
     return tuple(expr.reduce_(monoid, operands, axes, component) for component in range(len(operands)))
 
 

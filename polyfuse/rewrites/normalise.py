@@ -1,6 +1,7 @@
 """Canonical forms before planning: fewer cases for everything below.
 
 reverse scan along an axis  ->  flip, forward scan, flip (views, so nothing moves)
+cumsum(x, 1)[:, -1]         ->  sum(x, 1), where nothing else of the scan is read, or it is of integers
 exp(x.T)                    ->  exp(x).T: dimensions in the order of what is read
 views anywhere              ->  views where values are read from memory (`polyfuse.rewrites.canonical`)
 """
@@ -16,10 +17,23 @@ from polyfuse.expr import Node, Program
 from polyfuse.rewrites.canonical import canonical_views
 from polyfuse.rewrites.rebuild import rebuild_program
 
+WHOLE = ("sum", "prod")
+"""Scans whose last element is a reduction: those with a neutral element, of empty rows as well."""
+
 
 def normalise(program: Program) -> Program:
     """The same program without reverse scans, with views in canonical places."""
     origins: dict[bytes, bytes] = {}  # of values that are now seen through a view
+    readers = expr.readers(expr.topological(program.outputs))
+    outputs = {output.digest for output in program.outputs}
+
+    def is_alone(view: Node) -> bool:
+        """Whether a view is all that is read of what it sees, casts aside."""
+        while isinstance(view, expr.View) or isinstance(view, expr.Map) and view.function == "cast":
+            (view,) = expr.operands_of(view)
+            if readers.get(view.digest) != 1 or view.digest in outputs:
+                return False
+        return True
 
     def change(original: Node, node: Node) -> Node:
         if isinstance(node, expr.Map):
@@ -27,6 +41,8 @@ def normalise(program: Program) -> Program:
         elif isinstance(node, expr.Scan) and node.reverse:
             forward = expr.scan(node.monoid, flip(node.operand, node.axis), node.axis, node.exclusive)
             changed = flip(forward, node.axis)
+        elif isinstance(node, expr.View):
+            return _last_of_scan(node, is_alone(original))
         else:
             return node
         if changed is not node and isinstance(changed, expr.View):
@@ -47,6 +63,25 @@ def _marked(rebuilt: Program, program: Program, origins: Mapping[bytes, bytes]) 
         sources={**sources, **rebuilt.sources},
         inner=rebuilt.inner | inner,
     )
+
+
+def _last_of_scan(node: expr.View, is_alone: bool) -> Node:
+    """The reduction of all elements instead of the last element of their scan, which may be cast; else `node`.
+
+    Sums of floats that are associated in another way are others: beside the scan its own last element is kept, so that
+    of prefixes over the last of them the last one is 1."""
+    source, scan = node.source, node.source
+    if isinstance(source, expr.Map) and source.function == "cast":
+        (scan,) = source.operands
+    if not isinstance(scan, expr.Scan) or scan.exclusive or scan.reverse or scan.run or scan.monoid not in WHOLE:
+        return node
+    if not (is_alone or scan.dtype.kind in "biu"):
+        return node
+    if node.index[scan.axis] != scan.shape[scan.axis] - 1:
+        return node
+    whole: Node = expr.reduce_(scan.monoid, [scan.operand], [scan.axis])
+    kept = [entry for k, entry in enumerate(node.index) if k != scan.axis]
+    return expr.view(whole if source is scan else expr.map_("cast", [whole], source.dtype), node.shape, kept)
 
 
 def _lifted(node: expr.Map) -> Node:

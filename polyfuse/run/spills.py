@@ -77,11 +77,13 @@ def spill_seconds(spilled: int, schedule: KernelSchedule, target: Target, hints:
 
 
 def _bandwidth(spilled: int, schedule: KernelSchedule, target: Target) -> float:
-    """Bytes/s of the cache that holds what the threads at work spill, each of which has all registers it may."""
+    """Bytes/s of the caches that hold what the threads at work spill, each of which has all registers it may: the first
+    as much as fits.  Batch normalisation that spills 224 bytes in each of 1,024 threads of a processor takes an H100
+    213 us where 168 were predicted without."""
     most = target.registers_per_processor // (schedule.block_threads * schedule.minimum_blocks)
     resident = target.registers_per_processor // min(target.registers_per_thread, max(1, most))
-    near = spilled * resident <= CACHED * target.shared_per_processor
-    return LINE * target.processors * target.clock if near else target.l2_bandwidth
+    near = min(1.0, CACHED * target.shared_per_processor / (spilled * resident))
+    return 1 / (near / (LINE * target.processors * target.clock) + (1 - near) / target.l2_bandwidth)
 
 
 def _planned(key: PlanKey, known: Mapping[Signature, float]) -> Plan:

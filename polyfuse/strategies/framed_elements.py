@@ -55,7 +55,8 @@ def framed_elements(situation: Situation) -> Iterator[Proposal]:
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Rows along `inner` in frames.  A thread has `columns` whole; other classes have blocks of their own, but for
-    `beside`, which is dealt to threads as well: the rows of a block."""
+    `beside`, which is dealt to threads as well: the rows of a block.  `part`: the name of the digit of parts of a row.
+    """
 
     situation: Situation
     inner: AxisClass
@@ -64,6 +65,7 @@ class _Rows:
     columns: tuple[Digit, ...]
     splits: dict[int, Affine]
     guards: tuple[AnyGuard, ...]
+    part: str
     beside: Digit | None = None
 
     @staticmethod
@@ -80,7 +82,8 @@ class _Rows:
         rows = THREADS // lanes if others else 1
         ty = thread("ty", lanes, rows)
         steps = [rows if k == 0 else 1 for k in range(len(others))]
-        digits = [block(f"b{k + 1}", axis.extent.ceildiv(steps[k])) for k, axis in enumerate(others)]
+        number = situation.numbered((inner, *others))
+        digits = [block(f"b{number[axis.number]}", axis.extent.ceildiv(steps[k])) for k, axis in enumerate(others)]
         columns = [slot(f"o{k}" if k else "o", a.size(situation.hints)) for k, a in enumerate(whole_axes)]
         splits = {axis.number: mixed((b, 1)) for axis, b in zip(others, digits, strict=True)}
         if rows > 1:
@@ -91,8 +94,9 @@ class _Rows:
             return None
         exact = [exactly(axis.extent, o.count) for axis, o in zip(whole_axes, columns, strict=True)]
         guards = (*found.guards, *[guard for guards in exact for guard in guards])
+        part = f"b{number[inner.number]}"
         several, guards = ty if rows > 1 else None, tuple(dict.fromkeys(guards))
-        return _Rows(situation, inner, found, tuple(digits), tuple(columns), splits, guards, several)
+        return _Rows(situation, inner, found, tuple(digits), tuple(columns), splits, guards, part, several)
 
     @property
     def places(self) -> Affine:
@@ -106,7 +110,7 @@ class _Rows:
         lanes = min(most, power_above(-(-situation.size(self.places) // width)))
         of_thread = max(situation.long_itemsizes) * width * prod([o.count for o in self.columns])
         unroll = asked.get("unroll", max(1, BYTES_IN_FLIGHT // of_thread))
-        return self._dealt(lanes, unroll, block("b0", self.places.ceildiv(unroll * lanes * width)), self.guards)
+        return self._dealt(lanes, unroll, block(self.part, self.places.ceildiv(unroll * lanes * width)), self.guards)
 
     def whole(self) -> Proposal | None:
         """A block has a row, in so many warps that few places are padding; None where it is too long for one."""
@@ -162,7 +166,8 @@ class _Rows:
         width = self.frame.width
         tx, u, v = thread("tx", 1, lanes), slot("u", unroll), slot("v", width)
         place = mixed((b, unroll * lanes * width), (u, lanes * width), (tx, width), (v, 1))
-        first, ty = [b] if b is not None else [], self.beside
+        blocks = sorted((*self.blocks, *([b] if b is not None else [])), key=lambda d: -d.number)
+        ty = self.beside
         rows = ty.count if ty is not None else 1
         return Proposal(
             "pointwise",
@@ -172,7 +177,7 @@ class _Rows:
                 *([("columns", prod([o.count for o in self.columns]))] if self.columns else []),
                 *(("vector", width), ("frames", 1)),
             ),
-            kept_digits([*reversed(self.blocks), *first, tx, *([ty] if ty else []), u, *self.columns, v], True),
+            kept_digits([*blocks, tx, *([ty] if ty else []), u, *self.columns, v], True),
             anchors(self.situation, self.splits | {self.inner.number: place - self.frame.shift}),
             guards=guards,
             border=b is not None and not self.frame.alone and self._has_interiors(),

@@ -66,8 +66,7 @@ def _framed_rows(
 ) -> Proposal | None:
     """In a block of `THREADS` at least, which rows of fewer lanes share."""
     looped, rows = shape.trips != Affine.of(1), max(1, THREADS // shape.lanes) if parallel else 1
-    if rows > 1:
-        parallel = sorted(parallel, key=lambda a: (-a.size(situation.hints), a.number))  # the first is dealt to threads
+    parallel = _dealt_first(situation, parallel, rows)
     tx, ty, c = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, rows), slot("c", shape.chunks)
     v, r = slot("v", shape.width), loop("r", shape.trips)
     blocks, outer = block_digits(parallel, {a.number: rows for a in parallel[:1]}, ty)
@@ -88,3 +87,22 @@ def _framed_rows(
         loops=("r",) if looped else (),
         guards=shape.guards,
     )
+
+
+FEW_IDLE = 8
+"""Of the rows that a class deals to the threads of blocks, one in so many may find nothing."""
+
+
+def _dealt_first(situation: Situation, parallel: list[AxisClass], rows: int) -> list[AxisClass]:
+    """The classes with the one that is dealt to threads in front: the nearest that leaves few of `rows` idle, else the
+    longest.  Rows of a block then lie side by side: softmax of 4096 x 12 x 49 rows of 49 float16 takes an H100 333 us
+    with rows 58 KB apart in a block, where its bytes take 156."""
+    if rows == 1 or not parallel:
+        return parallel
+
+    def idle(axis: AxisClass) -> int:
+        return -axis.size(situation.hints) % rows * FEW_IDLE
+
+    near = next((a for a in parallel if idle(a) <= a.size(situation.hints)), None)
+    first = near or max(parallel, key=lambda a: a.size(situation.hints))
+    return [first, *[a for a in parallel if a is not first]]

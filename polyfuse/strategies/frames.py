@@ -64,7 +64,8 @@ def frame(
     2; None where accesses of single elements, or of what divides the rows, are as good: of `enough` bytes, or of
     elements of fewer than `least`.  `splits`: the places of other classes."""
     width = situation.widest // parts
-    if situation.target.kind == "cpu" or "vector" in situation.tiles or inner.scanned_by:
+    single = "vector" in situation.tiles and "frames" not in situation.tiles
+    if situation.target.kind == "cpu" or single or inner.scanned_by:
         return None
     itemsize = min(situation.long_itemsizes, default=WORD)
     if itemsize < least or situation.width(inner.extent, flat=False) * itemsize >= enough:

@@ -9,11 +9,14 @@ A normalisation along any axis then reads its input once, where a loop would rea
 
 from __future__ import annotations
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal
+from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.frames import VECTOR, Frame, frame
 from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.row_shape import framed_bucket
 from polyfuse.strategies.situation import (
     Situation,
     block_digits,
@@ -33,6 +36,9 @@ OF_VECTORS = (24, 40)
 """Instead of half of 64 words in each, where rows are whole vectors.  Softmax of 4096 x 32768 on an H200, 512 threads:
 315 us with 8 vectors in registers, which spill, and 8 in shared memory, 283 with 7 and 9, 276 with 6 and 10, 288 with 4
 and 12; in 1024 threads with 8 in registers 318.  Of 4096 x 24576: 245 with 8 and 8, 208 with 6 and 6."""
+IN_FRAMES = (16, 48)
+"""The same where the ends of rows cut vectors, which takes registers as well: by ptxas log-softmax of rows of 50257
+bfloat16 spills four words of 64 with three vectors in registers and four in shared memory, none with two and five."""
 IN_ROWS = ((HELD, 0), (HELD // 2, 0), (HELD, HELD // 2), (HELD, HELD), (HELD, BESIDE))
 """Of rows: the longer they are, the fewer blocks of a cluster have to wait for each other."""
 THREADS = (512, 1024)
@@ -65,7 +71,7 @@ def held(situation: Situation) -> list[Proposal]:
         outer = next(a for a in over if a is not inner)
         found = [_plane(situation, inner, outer, beside) for beside in (0, HELD)] if inner in over else []
     elif inner in over:
-        found = [_row(situation, inner, most, beside) for most, beside in IN_ROWS]
+        found = [_row(situation, inner, most, beside, _framed(situation, inner)) for most, beside in IN_ROWS]
     else:
         found = [_column(situation, inner, over[0], most) for most in IN_COLUMNS]
         if not any(found):
@@ -87,13 +93,30 @@ def comes_back(situation: Situation, over: list[AxisClass]) -> bool:
     return False
 
 
-def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Proposal | None:
+def _framed(situation: Situation, inner: AxisClass) -> Frame | None:
+    """The frame of long rows that begin off the boundaries of vectors, each of which has blocks of its own."""
+    short = situation.size(inner.extent) <= BESIDE_FROM[True] and "frames" not in situation.tiles
+    return None if short else frame(situation, inner, _parallel(situation, inner)[1], enough=VECTOR)
+
+
+def _parallel(situation: Situation, inner: AxisClass) -> tuple[list[Digit], dict[int, Affine]]:
+    return block_digits(situation.nearest(a for a in situation.axes if a is not inner), {})
+
+
+def _row(
+    situation: Situation, inner: AxisClass, most: int, beside: int, framed: Frame | None
+) -> Proposal | None:
     """Rows over the threads of two blocks or more; of one, where `beside` the registers shared memory holds words."""
-    size, asked = inner.size(situation.hints), situation.tiles
-    width = situation.width(inner.extent, flat=False) if size > LONG[False] else row_width(situation, inner.extent)
+    extent, asked = inner.extent if framed is None else framed.padded(inner.extent), situation.tiles
+    size = situation.size(extent)
+    if framed is not None:
+        width = framed.width
+    else:
+        width = situation.width(inner.extent, flat=False) if size > LONG[False] else row_width(situation, inner.extent)
     held, waiting = most, beside
     if beside and width == situation.widest:
-        held, waiting = OF_VECTORS[0], max(OF_VECTORS[1], beside)
+        held, waiting = OF_VECTORS if framed is None else IN_FRAMES
+        waiting = max(waiting, beside)
     chunks, shared = asked.get("chunks") or max(1, held // width), asked.get("shared", waiting // width)
     if not asked and size <= (BESIDE_FROM if shared else LONG)[width == situation.widest]:
         return None
@@ -101,19 +124,29 @@ def _row(situation: Situation, inner: AxisClass, most: int, beside: int) -> Prop
     if shape is None or shape[1] == 1 and (not shared or beside > HELD and not asked):
         return None
     lanes, cluster = shape
-    capacity = lanes * (chunks + shared) * width
-    if inner.extent.is_constant:
-        total = -(-size // (lanes * width))
+    span = lanes * width
+    close = not asked and (framed is not None or situation.is_busy)
+    if extent.is_constant or close:
+        total = -(-size // span)
         chunks, shared = min(chunks, total), max(0, total - chunks)
+        if close and cluster == 1 and not shared:
+            return None  # such rows have a strategy of their own
+    capacity = span * (chunks + shared)
     tx, c, v = thread("tx", 1, lanes), slot("c", chunks + shared), slot("v", width)
-    digits, splits = block_digits(situation.nearest(a for a in situation.axes if a is not inner), {})
-    splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
+    digits, splits = _parallel(situation, inner)
+    splits[inner.number] = mixed((c, span), (tx, width), (v, 1)) - (framed.shift if framed else ZERO)
+    tile = ("threads", lanes), ("cluster", cluster), ("chunks", chunks), *_beside(shared), ("vector", width)
+    if framed is None:
+        guards = *situation.divisible(inner.extent, width), *_fits(situation, extent, capacity)
+    else:
+        above = 0 if asked else capacity - span
+        guards = *framed.guards, *framed_bucket(extent, size, width, above, capacity)
     return Proposal(
         "held_rows",
-        (("threads", lanes), ("cluster", cluster), ("chunks", chunks), *_beside(shared), ("vector", width)),
+        (*tile, ("frames", 1)) if framed is not None else tile,
         kept_digits([*digits, tx, c, v], keep_threads=True),
         anchors(situation, splits),
-        guards=(*situation.divisible(inner.extent, width), *_fits(situation, inner, capacity)),
+        guards=guards,
         cluster=cluster,
         cells=("c", chunks) if shared else None,
     )
@@ -149,7 +182,8 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int
     digits, splits = block_digits(parallel, {})
     splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     splits[outer.number] = mixed((u, rows), (ty, 1))
-    fits = (*_fits(situation, inner, lanes * chunks * width), *_fits(situation, outer, rows * (unroll + shared)))
+    along = _fits(situation, inner.extent, lanes * chunks * width)
+    fits = (*along, *_fits(situation, outer.extent, rows * (unroll + shared)))
     return Proposal(
         "planes",
         (
@@ -201,7 +235,7 @@ def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int,
         ),
         kept_digits([*digits, tx, ty, u, v], keep_threads=True),
         anchors(situation, splits),
-        guards=(*situation.divisible(inner.extent, width), *_fits(situation, main, rows * (unroll + shared))),
+        guards=(*situation.divisible(inner.extent, width), *_fits(situation, main.extent, rows * (unroll + shared))),
         cluster=cluster,
         cells=("u", unroll) if shared else None,
     )
@@ -250,11 +284,11 @@ def _cluster(situation: Situation, need: int, most: int = 16) -> tuple[int, int]
     return None
 
 
-def _fits(situation: Situation, axis: AxisClass, capacity: int) -> tuple[AnyGuard, ...]:
+def _fits(situation: Situation, extent: Affine, capacity: int) -> tuple[AnyGuard, ...]:
     """Sizes that a schedule for up to `capacity` serves: those that half of it would not, or any where it is the least
     that there is."""
-    if axis.extent.is_constant:
+    if extent.is_constant:
         return ()
-    full = axis.size(situation.hints) > capacity // 2
-    least = (Guard(axis.extent - capacity // 2 - 1, advisory=True),) if full else ()
-    return (*least, Guard(Affine.of(capacity) - axis.extent))
+    full = situation.size(extent) > capacity // 2
+    least = (Guard(extent - capacity // 2 - 1, advisory=True),) if full else ()
+    return (*least, Guard(Affine.of(capacity) - extent))

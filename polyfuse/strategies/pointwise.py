@@ -267,12 +267,13 @@ def _gpu(
     splits: dict[int, Affine] = {}
     dealt = [((ty, 1),), ((r, 1),)] if tile.apart else [((r, tile.rows), (ty, 1))]
     dealt = [((tn, 1),), *dealt] if tile.near > 1 else dealt
+    number = situation.numbered((inner, *others))
     for k, axis in enumerate(others):
         parts = dealt[k] if k < len(dealt) else ()
         step = math.prod(d.count for d, _ in parts)
-        digits.append(block(f"b{k + 1}", axis.extent.ceildiv(step)))
+        digits.append(block(f"b{number[axis.number]}", axis.extent.ceildiv(step)))
         splits[axis.number] = mixed((digits[-1], step), *parts)
-    b = block("b0", ONE if way.exact else inner.extent.ceildiv(tile.span))
+    b = block(f"b{number[inner.number]}", ONE if way.exact else inner.extent.ceildiv(tile.span))
     splits[inner.number] = mixed((b, tile.span), (u, tile.lanes * tile.width), (tx, tile.width), (v, 1))
     guards: tuple[AnyGuard, ...] = situation.divisible(inner.extent, tile.width) if len(axes) > 1 else ()
     guards = tuple(dict.fromkeys((*guards, *situation.aligned(inner, tile.width))))
@@ -283,6 +284,7 @@ def _gpu(
         guards = (*guards, *exactly(axis.extent, columns[-1].count))
     if way.exact:
         guards = (*guards, *exactly(inner.extent, tile.lanes))
+    blocks = sorted((*digits, b), key=lambda d: -d.number)
     summed, prologue_splits, bounds = _prologue(situation, way.prologue, tile.threads)
     return Proposal(
         "pointwise",
@@ -293,7 +295,7 @@ def _gpu(
             *([("columns", math.prod(o.count for o in columns))] if columns else []),
             ("vector", tile.width),
         ),
-        kept_digits([*reversed(digits), b, tx, tn, ty, *summed, u, r, *columns, v], keep_threads=True),
+        kept_digits([*blocks, tx, tn, ty, *summed, u, r, *columns, v], keep_threads=True),
         anchors(situation, splits | prologue_splits),
         guards=(*guards, *bounds),
         border=not others or tile.width == 1 and 2 * tile.span <= inner.size(situation.hints),

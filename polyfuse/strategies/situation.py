@@ -78,6 +78,35 @@ class Situation:
         place = {axis.number: d for d, axis in enumerate(self.classes.statement(self.lead))}
         return sorted(axes, key=lambda a: (-place.get(a.number, -1), a.number))
 
+    def numbered(self, axes: Sequence[AxisClass]) -> dict[int, int]:
+        """The number of the block digit of each class, of `axes` in the order of `nearest`, but first what long arrays
+        are read along again and again: blocks that read the same follow each other, and the cache has it.  On an H100,
+        one result of each two or three of the planes of 576 MB float32: 624 us a plane after the other, where the bytes
+        of all take 380."""
+        again = self._read_again
+        order = sorted(axes, key=lambda a: -again.get(a.number, 0))
+        return {axis.number: k for k, axis in enumerate(order)}
+
+    @cached_property
+    def _read_again(self) -> Mapping[int, int]:
+        """Per class: bytes of the arrays, longer than the last-level cache, along none of whose dimensions it runs."""
+        used: dict[int, set[int]] = {}
+        for statement in self.group.statements() if self.target.kind == "cuda" else ():
+            axes = self.classes.statement(statement)
+            for read in (r for r in statement.reads if r.source in self.group.loads):
+                names = frozenset[str]().union(*[e.names() for e in read.index if isinstance(e, Affine)])
+                whole = all(isinstance(e, Affine) for e in read.index)
+                along = {a.number for d, a in enumerate(axes) if f"%{d}" in names or not whole}
+                used.setdefault(read.source, set()).update(along)
+        found: dict[int, int] = {}
+        for source, along in used.items():
+            bytes_ = sum(d.itemsize for d in self.scop.statements[source].dtypes)
+            bytes_ *= prod([self.size(extent) for extent in self.scop.shape(source)])
+            for axis in self.axes if bytes_ > self.target.l2_bytes else ():
+                if axis.number not in along:
+                    found[axis.number] = found.get(axis.number, 0) + bytes_
+        return found
+
     @cached_property
     def steps(self) -> Mapping[int, int]:
         """Per class, by how many elements of the longest array that is read in place one moves in memory."""

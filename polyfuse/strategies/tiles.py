@@ -49,13 +49,14 @@ def tiles(situation: Situation) -> list[Proposal]:
     if inner is None or inner.number not in covered or any(a.number not in covered for a in situation.axes):
         return []
     found = []
-    crossing = crossing_reads(situation, inner)
-    for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
-        values = [v for v, b in crossing if b is outer]
-        ways = (False, True) if situation.has_much else (False,)
-        made = [_transposed(situation, axes, inner, outer, values, framed) for framed in ways]
-        made.append(copied_tiles(situation, axes, inner, outer, values))
-        found += [proposal for proposal in made if proposal is not None]
+    for along in dict.fromkeys((inner, axes[-1])):  # what most arrays run along, and what is written along
+        crossing = crossing_reads(situation, along)
+        for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
+            values = [v for v, b in crossing if b is outer]
+            ways = (False, True) if situation.has_much else (False,)
+            made = [_transposed(situation, axes, along, outer, values, framed) for framed in ways]
+            made.append(copied_tiles(situation, axes, along, outer, values))
+            found += [proposal for proposal in made if proposal is not None]
     neighbours = _neighbours(situation)
     if neighbours and len(axes) >= 2:
         found.append(_stencil(situation, axes, inner, neighbours))

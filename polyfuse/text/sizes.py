@@ -28,9 +28,10 @@ def entry_text(entry: Affine | Unravelled | str, rename: Mapping[str, str] | Non
     match entry:
         case str():
             return entry
-        case Unravelled(flat, extent, in_row):
+        case Unravelled(flat, extent, in_row, rows):
             names = rename or {}
-            return f"{_operand(flat, names)} {'mod' if in_row else '//'} {_operand(extent, names)}"
+            again = f" mod {_operand(rows, names)}" if rows is not None else ""
+            return f"{_operand(flat, names)} {'mod' if in_row else '//'} {_operand(extent, names)}{again}"
         case _:
             return size_text(entry, rename)
 

@@ -72,11 +72,11 @@ def predicted(plan: Plan) -> float:
 
 def test_a_kernel_that_spills_makes_way_for_the_next() -> None:
     first = pf.jit(softmax).plan(pf.spec("f32[16384, 4096]"), target="h200").schedules[0]
-    _, best, compiled = chosen(lambda schedule: 500 * (signature(schedule) == signature(first)))
+    _, best, compiled = chosen(lambda schedule: 900 * (signature(schedule) == signature(first)))
     assert len(compiled) == 2 and best.plan.schedules == compiled[1].schedules
     assert signature(best.plan.schedules[0]) != signature(first)
     (note,) = best.plan.spills
-    assert note.startswith("dropped max_subtract_sum_divide, rows threads=256") and "500 bytes of each thread" in note
+    assert note.startswith("dropped max_subtract_sum_divide, rows threads=256") and "900 bytes of each thread" in note
     assert note in best.plan.explain()
 
 
@@ -115,21 +115,25 @@ def test_spills_cost_what_every_trip_writes_and_reads() -> None:
     specs = [pf.spec(text) for text in ("f32[16384, 16384]", "f32[16384]")]
     plan = pf.jit(lambda a, x: a.T @ (a @ x)).plan(*specs, target="h200")
     launch = max(plan.launches, key=lambda launch: len(launch.schedule.rings))
-    once, twice = (spill_seconds(size, launch.schedule, plan.target, {}) for size in (500, 1000))
-    assert twice == pytest.approx(2 * once) and launch.schedule.rings
+    once, twice = (spill_seconds(size, launch.schedule, plan.target, {}) for size in (50_000, 100_000))
+    assert twice == pytest.approx(2 * once, rel=0.01) and launch.schedule.rings
     trips = next(d.extent.evaluate({}) for d in launch.schedule.digits if d.kind == "loop")
     blocks = math.prod(extent.evaluate({}) for extent in launch.kernel.grid)
-    assert once == pytest.approx(1000 * blocks * launch.kernel.block_threads * trips / plan.target.l2_bandwidth)
+    moved = 100_000 * blocks * launch.kernel.block_threads * trips
+    assert once == pytest.approx(moved / plan.target.l2_bandwidth, rel=0.01)  # the first level holds hardly any
 
 
 def test_what_the_first_level_cache_holds_is_written_and_read_there() -> None:
-    """A line a cycle: where all that resident threads spill fits beside what else the cache holds."""
+    """A line a cycle: as much of what resident threads spill as fits beside what else the cache holds."""
     plan = pf.jit(softmax).plan(pf.spec("f32[4096, 32768]"), target="h200")
     schedule, target = plan.schedules[0], plan.target
     few, many = (spill_seconds(size, schedule, target, {}) for size in (48, 480))
     threads = 4096 * schedule.block_threads
     assert few == pytest.approx(2 * 48 * threads / (128 * target.processors * target.clock))
-    assert many == pytest.approx(2 * 480 * threads / target.l2_bandwidth)
+    resident = target.registers_per_processor // 64  # of two blocks of 512 threads
+    near = target.shared_per_processor / 2 / (480 * resident)
+    first, last = 128 * target.processors * target.clock, target.l2_bandwidth
+    assert 0 < near < 1 and many == pytest.approx(2 * 480 * threads * (near / first + (1 - near) / last))
 
 
 def test_a_few_words_are_no_reason_to_plan_again() -> None:
@@ -189,6 +193,6 @@ def test_spills_are_weighed_without_the_algebra() -> None:
 
 def test_notes_are_stored_with_the_plan() -> None:
     first = pf.jit(softmax).plan(pf.spec("f32[16384, 4096]"), target="h200").schedules[0]
-    _, best, _ = chosen(lambda schedule: 500 * (signature(schedule) == signature(first)))
+    _, best, _ = chosen(lambda schedule: 900 * (signature(schedule) == signature(first)))
     again = decode(encode(best.plan, best.plan.program), best.plan.program)
     assert isinstance(again, Plan) and again.spills == best.plan.spills

@@ -12,6 +12,7 @@ from benchmarks.everyday import EVERYDAY
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
+from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 
 GOLDEN = Path(__file__).with_name("benchmark_plans.txt")
@@ -32,7 +33,8 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    return "\n".join(plan_of(program) for program in (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY))
+    programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED)
+    return "\n".join(map(plan_of, programs))
 
 
 if __name__ == "__main__":

@@ -302,3 +302,51 @@ class _Planned:
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         return self.made
+
+
+# ---------------------------------------------------------------------------------------------- of 16 bits
+
+
+def log_sum(x):
+    m = x.max(axis=1, keepdims=True)
+    return np.log(np.exp(x - m).sum(axis=1)) + m[:, 0]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_exponentials_of_16_bits_are_short_ones_in_one_pass(dtype: str) -> None:
+    """Eight instructions an element instead of thirteen: cross-entropy of 4096 x 50304 bfloat16 takes an H100 148 us,
+    178 with exact ones, where its bytes take 136."""
+    plan = pf.jit(log_sum).plan(pf.spec(f"{dtype}[N~4096, 50304]"), target="h200")
+    assert [site.monoid for site in sites(plan.program)] == [] and "max_sumexp_short(" in str(plan)
+    assert "exp_short(" in plan.source() and " exp(" not in plan.source()
+
+
+def test_exponentials_of_float32_are_exact_wherever_their_operands_come_from() -> None:
+    plan = pf.jit(lambda x: log_sum(x.astype(np.float32))).plan(pf.spec("bf16[N~4096, 50304]"), target="h200")
+    assert "max_sumexp(" in str(plan) and "short" not in plan.source()
+
+
+def test_a_sum_of_exact_exponentials_beside_is_exact() -> None:
+    """Of one maximum, sums of both kinds: the state has one."""
+
+    def both(x):
+        m = x.max(axis=1, keepdims=True)
+        wide = np.exp(x.astype(np.float32) - m.astype(np.float32)).sum(axis=1)
+        return np.exp(x - m).sum(axis=1), wide
+
+    plan = pf.jit(both).plan(pf.spec("bf16[N~4096, 50304]"), target="h200")
+    x = np.random.default_rng(0).standard_normal((4, 50304)).astype(bfloat16)
+    short, wide = run_plan(plan, [x])
+    exact = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True).astype(np.float64)).sum(axis=1)
+    np.testing.assert_allclose(wide, exact, rtol=1e-5)
+    np.testing.assert_allclose(short.astype(np.float64), exact, rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_one_pass_over_16_bits_gives_what_numpy_gives(dtype: str) -> None:
+    plan = in_one_pass(log_sum, f"{dtype}[6, 300]")
+    x = draw(f"{dtype}[6, 300]", plan, 3)
+    x[0, 5], x[1], x[2, 7] = np.inf, -np.inf, np.nan
+    with np.errstate(all="ignore"):
+        (found,), exact = run_plan(plan, [x]), log_sum(x.astype(np.float64))
+    np.testing.assert_allclose(found.astype(np.float64), exact, rtol=2e-2)

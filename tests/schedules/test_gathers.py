@@ -164,3 +164,35 @@ def test_computed_tables_are_clipped_where_that_is_asked_for() -> None:
     assert pf.jit(lambda t: np.arange(6)[t], bounds="clip", backend="interpreter")(t).tolist() == [5, 0, 2]
     assert pf.jit(lambda t: np.take(np.arange(6), t, mode="clip"))(t).tolist() == [5, 0, 2]
     assert pf.jit(lambda t: np.take(np.eye(6), t, axis=0, mode="wrap"))(t).argmax(axis=1).tolist() == [3, 3, 2]
+
+
+LOOKED_UP: dict[str, tuple[Function, tuple[str, ...], int]] = {
+    "products of rows": (
+        lambda x, i, j: (x[i] * x[j]).sum(axis=1),
+        ("f32[100000, 64]", "i64[N~1000000]", "i64[N~1000000]"),
+        2 * 256 * 1_000_000,
+    ),
+    "sums of eight rows": (
+        lambda x, i: x[i].sum(axis=1),
+        ("f32[100000, 128]", "i64[N~100000, 8]"),
+        512 * 800_000,
+    ),
+    "scaled rows": (lambda x, i: x[i] * 2, ("f32[100000, 128]", "i64[N~500000]"), 512 * 500_000),
+}
+
+
+@pytest.mark.parametrize("case", LOOKED_UP)
+def test_a_row_is_read_for_each_of_its_positions(case: str) -> None:
+    """Products of a million pairs of rows of 64: 506 us on an H100 in a thread for each pair, 78 in eight lanes."""
+    function, specs, rows = LOOKED_UP[case]
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target="h200")
+    (kernel,) = plan.kernels
+    (cost,) = plan.cost_analysis().kernels.values()
+    assert rows <= cost.cache_bytes <= 1.3 * rows
+    assert dict(kernel.schedule.parameters)["vector"] == 4  # lanes side by side along a row
+
+
+def test_rows_of_pairs_are_shared_by_lanes() -> None:
+    function, specs, _ = LOOKED_UP["products of rows"]
+    (kernel,) = pf.jit(function).plan(*map(pf.spec, specs), target="h200").kernels
+    assert kernel.strategy == "rows" and dict(kernel.schedule.parameters)["lanes"] > 1

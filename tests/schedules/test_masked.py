@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +66,41 @@ def test_cut_vectors_are_masked_behind_all_loads_and_once() -> None:
     kept = Ref("x.kept", f32)
     found = with_masked_values((CUT, maximum(masked(X)), shifted(X), store(Ref("d", f32))), THREADS)
     assert found == (CUT, ir.Let("x.kept", masked(X)), maximum(kept), shifted(kept), store(Ref("d", f32)))
+
+
+def test_single_elements_are_masked_as_they_are_loaded() -> None:
+    """Of a value made of two loads, one of which asks for its row besides: one mask where nobody sees another row."""
+    other = replace(LOAD, name="w", array="b", index=(V,), where=COUNTS)
+    added = ir.Let("z", Apply("add", (X, Ref("w", f32)), f32))
+    z, kept = Ref("z", f32), Ref("z.kept", f32)
+    body = (LOAD, other, added, maximum(masked(z)), shifted(z), store(Ref("d", f32)))
+    wider = Apply("where", (Inside(WHERE), z, LOWEST), f32)
+    left = (ir.Let("z.kept", wider), maximum(kept), shifted(kept), store(Ref("d", f32)))
+    assert with_masked_values(body, THREADS) == (LOAD, other, added, *left)
+
+
+def test_where_another_row_is_seen_the_mask_stays() -> None:
+    other = replace(LOAD, name="w", array="b", index=(V,), where=COUNTS)
+    added = ir.Let("z", Apply("add", (X, Ref("w", f32)), f32))
+    z, kept = Ref("z", f32), Ref("z.kept", f32)
+    seen = ir.Store("y", (ROW, V), Ref("d", f32), COUNTS)
+    found = with_masked_values((LOAD, other, added, maximum(masked(z)), shifted(z), seen), THREADS)
+    assert found == (LOAD, other, added, ir.Let("z.kept", masked(z)), maximum(kept), shifted(kept), seen)
+
+
+def test_masks_of_rows_of_a_batch_are_one() -> None:
+    """Softmax of 513 with a row of a mask for each batch: by ptxas 5 of its 48 loads were on their way at once, 291 us
+    on an H100; 138 with one mask."""
+
+    def function(x: Any, w: Any) -> Any:
+        z = x + w[:, None]
+        e = np.exp(z - z.max(axis=2, keepdims=True))
+        return e / e.sum(axis=2, keepdims=True)
+
+    plan = pf.jit(function).plan(pf.spec("f32[B~16, N~6000, M~513]"), pf.spec("f32[B~16, M~513]"), target="h200")
+    source = plan.source()
+    (named,) = re.findall(r"_kept = where\((\w+), ", source)
+    assert f"{named} = (row <" in source and source.count(f"mask={named})") == 2
 
 
 SEEN = {

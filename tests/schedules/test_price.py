@@ -20,7 +20,7 @@ from tests.schedules.benchmark_plans import GOLDEN
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 RECORDS = {
-    ("h200_table", "h200_held_out", "h200_drawn"): (50, 1, 0.05),
+    ("h200_table", "h200_held_out", "h200_drawn"): (49, 1, 0.05),
     ("h200_more",): (58, 2, 0.06),
     ("h200_wide",): (19, 7, 0.1),
     ("h200_one_read",): (17, 1, 0.11),
@@ -28,8 +28,10 @@ RECORDS = {
 }
 """Programs, those of them that may be more than 20 % off, as prices miss a mechanism or the host bounds a call, and the
 median error."""
-CHANGED = frozenset[str]()
+CHANGED = frozenset(("group normalisation, drawn",))
 """Programs that have other kernels than those that were measured: docs/performance.md has what there is."""
+ELSEWHERE = "h100_surveyed"
+"""The record of programs that were measured on another device, with what was predicted there."""
 
 
 def measured(names: tuple[str, ...]) -> dict[str, float]:
@@ -50,7 +52,15 @@ def test_most_predictions_are_within_a_fifth_of_the_record(names: tuple[str, ...
 
 def test_every_program_of_the_golden_plans_was_measured() -> None:
     names = re.findall(r"== (.*) == predicted", GOLDEN.read_text())
-    assert set(names) == set().union(*map(measured, RECORDS), CHANGED)
+    assert set(names) == set().union(*map(measured, RECORDS), measured((ELSEWHERE,)), CHANGED)
+
+
+def test_predictions_of_another_device_are_near_its_record() -> None:
+    """A quarter of these programs were what prices were set by, and are no judges."""
+    figures = json.loads((RESULTS / f"{ELSEWHERE}.json").read_text())["figures"]
+    off = {figure["name"]: figure["predicted"] / figure["times"]["polyfuse"] for figure in figures}
+    assert len([name for name, ratio in off.items() if not 0.8 <= ratio <= 1.25]) <= 4, off
+    assert sorted(abs(ratio - 1) for ratio in off.values())[len(off) // 2] < 0.13
 
 
 @pytest.mark.parametrize(

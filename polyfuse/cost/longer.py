@@ -1,0 +1,122 @@
+"""What kernels of some kinds take longer than their bytes, lines and operations say.
+
+Each constant names the measurement that set it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from polyfuse.cost.counts import Sizes
+from polyfuse.cost.l1 import WORD, begins_anywhere
+from polyfuse.cost.phases import idle_in_scans, merges_states
+from polyfuse.scalars import CASCADES
+from polyfuse.schedule import KernelSchedule
+from polyfuse.scop import Scop, Statement
+from polyfuse.target import Target
+
+ENDS = 1.07
+"""Times that rows in frames take where a warp has whole ones, or they go by in a loop beside others that begin
+elsewhere.  On an H200, of bfloat16: softmax backward of rows of 1001 199 us in 32 lanes, 185 in 64; weighted norms of
+5003 83 us in a loop of 64 lanes, 71 held by 128; softmax of 85 and of 777 in 8 and in 32 lanes 148 and 144, of 3001 in
+128 128."""
+PICKED = 1.25
+"""Times that a position of a largest or least element takes, in columns of single elements, where blocks have shares of
+a column.  Of 8192 x 8191 float32 on an H200: 91 us in shares of 1024 rows, 95 of 128 and 4096, 114 in other blocks;
+where each block has whole columns 70 and 80."""
+SHARED_ROWS, DEEP = 1.35, 1024
+"""Times that products of rows with few columns take, and elements of a row for as much again: lanes read a row
+together, so that an access of a warp brings 16 bytes of each of a few rows.  On an H200, of float32: a million rows of
+64 times 16 columns 126 us, of 128 times 8 273, of 64 times 64 361; 300,000 of 256 times 32 231, 200,000 of 768 times 10
+389."""
+
+def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """The product of all that is known of a kernel."""
+    found = _in_shared_rows(schedule, sizes) * _picked_in_shares(scop, schedule)
+    found *= _at_ends(scop, schedule, target, sizes) * idle_in_scans(scop, schedule, target, sizes)
+    found *= _one_by_one(scop, schedule) * _of_many_places(scop, schedule)
+    return found * _looked_up_in_trips(schedule) * _in_narrow_windows(scop, schedule)
+
+
+MANY_PLACES, STENCIL = 4, 1.35
+"""Places of one array from which elementwise rows in frames take longer, and how much: vectors that begin anywhere are
+made of two for each.  On an H100: nine weighted neighbours in images of 112 x 112 float32 208 us in frames, 121 in
+windows of registers; five rows of 8,191 bfloat16 312 and 241."""
+
+
+def _of_many_places(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that rows in frames take which read one array at many places."""
+    if schedule.strategy != "pointwise" or "frames" not in dict(schedule.parameters):
+        return 1.0
+    places = Counter((p.value, p.component) for p in schedule.placed if p.role == "load" and p.place)
+    return STENCIL if max(places.values(), default=0) > MANY_PLACES else 1.0
+
+
+LOOKED_UP = 2.0
+"""Times that gathers take whose trips look up a position each: what is read comes behind it.  On an H100, sums of 16
+weighted rows of 64 float32 of a table take 118 us so where 42 were predicted, 59 in threads that have all 16 at once,
+predicted 43; means of 64 rows of 256 bfloat16 141, predicted 94."""
+
+
+def _looked_up_in_trips(schedule: KernelSchedule) -> float:
+    """Times that a kernel takes whose loops look up where to read; of single elements there are few."""
+    by_name, loops = schedule.by_name(), {d.name for d in schedule.of_kind("loop")}
+    loads = [p for p in schedule.placed if p.role == "load" and loops & {loop for loop, _ in p.path}]
+    rows = [p for p in loads if p.place and not isinstance(p.place[-1], str)]
+    inside = [by_name[entry] for p in rows for entry in p.place if isinstance(entry, str)]
+    return LOOKED_UP if any(loops & {loop for loop, _ in p.path} for p in inside) else 1.0
+
+
+ONE_BY_ONE = 1.3
+"""Times that exponentials take which loops sum of elements of less than a word, one by one.  Cross-entropy of 4096 x
+50257 bfloat16 on an H100 200 us, of whole vectors in frames 168, where 152 and 149 were predicted."""
+
+
+def _one_by_one(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that sums of exponentials of single elements of less than a word take in loops."""
+    if dict(schedule.parameters).get("vector") != 1 or schedule.strategy not in ("rows", "planes"):
+        return 1.0
+    loads = [p for p in schedule.placed if p.role == "load" and p.path and p.digits()]
+    narrow = any(scop.dtype(p.value, p.component).itemsize < WORD for p in loads)
+    return ONE_BY_ONE if narrow and merges_states(scop, schedule) else 1.0
+
+
+def _in_shared_rows(schedule: KernelSchedule, sizes: Sizes) -> float:
+    """Times that products of rows with few columns take."""
+    if schedule.strategy != "row_tiles":
+        return 1.0
+    steps = sizes.product(frozenset(sizes.extent), ("loop",))
+    return SHARED_ROWS * (1 + dict(schedule.parameters)["depth"] * steps / DEEP)
+
+
+def _picked_in_shares(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that picks of single elements take whose shares meet."""
+    shared = [scop.statements[p.value] for p in schedule.placed if p.role == "total"]
+    picks = [s for s in shared if isinstance(s, Statement) and len(s.dtypes) > 1 and s.monoid not in CASCADES]
+    return PICKED if picks and dict(schedule.parameters).get("vector") == 1 else 1.0
+
+
+def _at_ends(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """Times that rows in frames take where every warp asks for the ends of a row, or every trip, beside others that
+    begin elsewhere."""
+    tile = dict(schedule.parameters)
+    if not tile.get("frames") or schedule.strategy != "rows":
+        return 1.0
+    if not schedule.of_kind("loop"):
+        return ENDS if tile["lanes"] <= target.warp else 1.0
+    return ENDS if any(begins_anywhere(scop, schedule, p, sizes) for p in schedule.placed) else 1.0
+
+
+NARROW_WINDOWS = 1.1
+"""Times that windows take whose threads store less than a word of a row at once: of 16001 x 16002 bytes of a game of
+life 273 us on an H100 in two columns and eight rows, 237 in four and four."""
+
+
+def _in_narrow_windows(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that windows of so few columns take."""
+    if schedule.strategy != "windows":
+        return 1.0
+    columns = dict(schedule.parameters)["columns"]
+    stores = [p for p in schedule.placed if p.role == "store"]
+    narrow = any(columns * scop.dtype(p.value, p.component).itemsize < WORD for p in stores)
+    return NARROW_WINDOWS if narrow else 1.0
