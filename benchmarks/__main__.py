@@ -20,12 +20,13 @@ from benchmarks.everyday import EVERYDAY
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, LENGTHS, PROGRAMS
+from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 
 SETS = {
     **{"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST},
     **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE, "wide": WIDE, "one-read": ONE_READ},
-    "everyday": EVERYDAY,
+    **{"everyday": EVERYDAY, "surveyed": SURVEYED},
 }
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 
