@@ -24,6 +24,9 @@ EXCHANGED = 16 * 1024
 """Bytes through which the warps of a block exchange partial results, at most."""
 
 
+KEPT = 0.7  # of the last-level cache
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One machine model.
@@ -71,6 +74,11 @@ class Target:
         """Bytes of shared memory that one block may have where its launch asks for them, but for what combinations of
         its threads take: all of a processor's but 1 KB (CUDA Programming Guide, compute capabilities)."""
         return self.shared_per_processor - 1024 - EXCHANGED
+
+    @property
+    def l2_kept(self) -> float:
+        """Bytes in the last-level cache that are still there when they are read again."""
+        return KEPT * self.l2_bytes
 
     @property
     def ridge(self) -> float:

@@ -123,7 +123,7 @@ class Sizes:
 def looked_up(schedule: KernelSchedule, move: Placed) -> frozenset[str]:
     """The digits on which the positions of a gather depend: each has an index of its own."""
     names = [entry for entry in move.place if isinstance(entry, str)]
-    return frozenset[str]().union(*[schedule.by_name()[name].digits() for name in names])
+    return frozenset[str]().union(*[schedule.by_name()[name].digits() for name in names]) if names else _NONE
 
 
 def moved_bytes(scop: Scop, move: Placed, sizes: Sizes) -> int:

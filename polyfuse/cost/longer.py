@@ -30,6 +30,7 @@ together, so that an access of a warp brings 16 bytes of each of a few rows.  On
 64 times 16 columns 126 us, of 128 times 8 273, of 64 times 64 361; 300,000 of 256 times 32 231, 200,000 of 768 times 10
 389."""
 
+
 def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """The product of all that is known of a kernel."""
     found = _in_shared_rows(schedule, sizes) * _picked_in_shares(scop, schedule)

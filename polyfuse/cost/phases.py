@@ -185,9 +185,9 @@ def merges_states(scop: Scop, schedule: KernelSchedule) -> bool:
 
 IDLE_SCANS, FEW_IDLE = 1.5, 1 / 16
 """Of the share of lanes that find nothing of a row, beyond the other, how much longer the rest take that scan it in one
-trip of several warps.  On an
-H100: prefixes of rows of 777 bfloat16 164 us in 256 lanes, 128 in two trips of 128; of 1501 int64 268 in 512 lanes, 201
-in three trips of 128; of 2001 float32 over the last of them 201 and 200, in 512 lanes of which ten are idle."""
+trip of several warps.  On an H100: prefixes of rows of 777 bfloat16 164 us in 256 lanes, 128 in two trips of 128; of
+1501 int64 268 in 512 lanes, 201 in three trips of 128; of 2001 float32 over the last of them 201 and 200, in 512 lanes
+of which ten are idle."""
 
 
 def idle_in_scans(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:

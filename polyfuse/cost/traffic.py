@@ -12,13 +12,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
-from polyfuse.affine import ZERO, Affine
+from polyfuse.affine import Affine
 from polyfuse.cost.copied import copied_ends
 from polyfuse.cost.counts import Sizes, looked_up, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
 from polyfuse.cost.phases import runs_in_threads, scanned_digits
+from polyfuse.cost.reuse import Stream, along_row, streamed, sweeps, walks
 from polyfuse.places.boxes import Unbounded, enclosing_box
-from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry, in_frame
+from polyfuse.schedule import KernelSchedule, Placed, in_frame
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 from polyfuse.unravelled import Unravelled
@@ -87,14 +88,17 @@ def traffic_of(
     )
     read = wasted = again = 0
     stores = _stores(scop, schedule, target, sizes, summed)
-    volumes = {k: touched_bytes(scop, [p for ps in paths.values() for p in ps], sizes) for k, paths in passes.items()}
-    whole = sum(volumes.values()) + stores[0]
+    reads = {key: [p for ps in paths.values() for p in ps] for key, paths in passes.items()}
+    arrays = {key: streamed(schedule, loads, touched_bytes(scop, loads, sizes)) for key, loads in reads.items()}
+    written = [p for p in schedule.placed if p.role == "store"]
+    streams = [*arrays.values(), *[Stream(moved_bytes(scop, p, sizes), p.digits()) for p in written]]
     for key, paths in passes.items():
-        sweeps = _sweeps(schedule, [p for ps in paths.values() for p in ps], target, sizes, whole, occupancy)
-        volume = int(volumes[key] * sweeps)
+        times = sweeps(schedule, arrays[key], streams, target, sizes, occupancy)
+        times *= walks(scop, reads[key], streams, target, sizes)
+        volume = int(arrays[key].bytes * times)
         resident = (volume + stores[0]) * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         *others, _ = sorted(min(volume, touched[key, path]) for path in paths)
-        stays = resident <= target.l2_bytes * STAYS
+        stays = resident <= target.l2_kept
         moved = volume if stays else volume + sum(others)
         read += moved
         wasted += int(moved * (stretch[key] - 1.0))
@@ -104,7 +108,7 @@ def traffic_of(
 
 def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed]) -> int:
     """Bytes of one array that a thread has on its way in one trip, where others of its block ask for the same."""
-    places = sorted({tuple(e for e in map(_along, p.place) if isinstance(e, Affine)) for p in loads}, key=str)
+    places = sorted({tuple(e for e in map(along_row, p.place) if isinstance(e, Affine)) for p in loads}, key=str)
     if len(loads) == 1 or any(len(place) < len(loads[0].place) for place in places):
         return sys.maxsize
     try:
@@ -113,32 +117,6 @@ def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Seque
         return sys.maxsize
     itemsize = scop.dtype(loads[0].value, loads[0].component).itemsize
     return -(-prod(extents) * itemsize // schedule.threads)
-
-
-def _sweeps(
-    schedule: KernelSchedule, loads: Sequence[Placed], target: Target, sizes: Sizes, whole: int, occupancy: int
-) -> float:
-    """How often an array comes from main memory: again for blocks that read what others have read so long ago that the
-    cache has seen more since than it holds.  134 MB of which pairs of blocks, 335 MB apart, read the same, and write
-    537 MB: 208 us on an H200, where 671 MB are 167."""
-    used = frozenset[str]().union(*[_walked(p) | looked_up(schedule, p) for p in loads])
-    sweeps, slower = 1.0, 1
-    blocks = sorted(schedule.of_kind("block"), key=lambda d: -d.number)
-    resident = max(1, occupancy) * target.processors
-    for k, d in enumerate(blocks):
-        count = sizes.extent[d.name]
-        beside = max(1.0, resident / max(1, math.prod(sizes.extent[b.name] for b in blocks[k + 1 :])))
-        slower *= max(1, count)
-        if d.name not in used and count > beside and whole / slower > target.l2_bytes * STAYS:
-            sweeps *= count / beside
-    return sweeps
-
-
-def _walked(load: Placed) -> frozenset[str]:
-    """The digits along which a load goes through its array, other than to where a frame begins."""
-    entries = [_along(entry) for entry in load.place]
-    names = frozenset[str]().union(*[e.names() for e in entries if not isinstance(e, str)])
-    return frozenset([name[1:] for name in names if name.startswith("$")])
 
 
 def _touched(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, load: Placed, blocks: int) -> int:
@@ -262,8 +240,6 @@ def _piece(
 TORN = 0.4
 """Of the bandwidth of the last-level cache, what stores of parts of its sectors reach.  On an H200, of float32 16 bytes
 apart, a quarter of each sector: x.T * 2 of 8191 x 8193 297 us, x + y.T 289, 95 million turned elements 456."""
-STAYS = 0.7
-"""Of the last-level cache, what is still there when it is read again."""
 REREAD = 0.7
 """Of the bandwidth of the last-level cache, what reads of several blocks reach: 6.2 TB/s (H200, 7-point stencil)."""
 
@@ -295,7 +271,7 @@ def block_bytes(
     """Bytes of the boxes that blocks read in loads of an array of `shape`, in whole sectors, where whole rows follow
     each other in memory; those of each pass of a loop."""
     load = loads[0]
-    places = {tuple(e for e in map(_along, p.place) if isinstance(e, Affine)) for p in loads}
+    places = {tuple(e for e in map(along_row, p.place) if isinstance(e, Affine)) for p in loads}
     if any(len(place) < len(load.place) for place in places):
         return inf  # gathered: anywhere along that dimension
     try:
@@ -312,17 +288,6 @@ def block_bytes(
     row = -(-along * itemsize // SECTOR) * SECTOR
     trips = sizes.product({loop for loop, _ in load.path}, ("loop",))
     return prod(extents[:last]) * row * trips * sizes.blocks(load)
-
-
-def _along(entry: PlaceEntry) -> PlaceEntry:
-    """Of a flat walk where it goes along a row; it goes from row to row seldom.  Of a frame the places of a row, less
-    than a vector of which lie in front of it."""
-    if isinstance(entry, Affine):
-        walked, rests = entry.remainders()
-        return walked if rests and all(times == -1 for _, times in rests) else entry
-    if not isinstance(entry, Unravelled):
-        return entry
-    return entry.flat if entry.in_row else ZERO
 
 
 def bytes_of_thread(scop: Scop, move: Placed, sizes: Sizes) -> int:

@@ -43,7 +43,7 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     if read.bounds == "assume" or any(isinstance(e, Unravelled) and not e.in_row for e in placed.place):
         # of instances that exist; what padded ones compute was never promised, and they may be behind the last row
         where = tuple(dict.fromkeys((*where, *existing(env, consumer))))
-    if (entry := by_row(env, placed)) is not None:
+    if (entry := by_row(env, placed, where)) is not None:
         return _of_rows(env, placed, entry, use, where)
     width, where = vector_access(env, placed.place, use, where, index_digits(env, placed))
     before, index, inside = gathered(env, placed, use.shape, consumer, read)
@@ -53,19 +53,21 @@ def load(env: Environment, placed: Placed) -> list[ir.Op]:
     return found if inside is None else [*found, report(env, consumer, inside, index_digits(env, placed))]
 
 
-def by_row(env: Environment, placed: Placed) -> Unravelled | None:
-    """The number of the row by which neighbours of a flat walk read an array, two elements of it at most."""
+def by_row(env: Environment, placed: Placed, where: tuple[Affine, ...]) -> Unravelled | None:
+    """The number of the row by which neighbours of a flat walk read an array, two elements of it at most; None where
+    the first of them may not exist where another does."""
     entry = placed.place[0] if len(placed.place) == 1 else None
     if not isinstance(entry, Unravelled) or entry.in_row or env.schedule.block_threads == 1:
         return None
-    return entry if neighbours(env, entry) is not None else None
+    slot = neighbours(env, entry)
+    first = slot is not None and all(w.coefficient(f"${slot.name}") <= 0 for w in where)
+    return entry if first else None
 
 
 def _of_rows(
     env: Environment, placed: Placed, entry: Unravelled, use: ArrayUse, where: tuple[Affine, ...]
 ) -> list[ir.Op]:
-    """The element of the row of the first of some neighbours, that of the next row, and each neighbour's of the two:
-    the first of them exists where any does."""
+    """The element of the row of the first of some neighbours, that of the next row, and each neighbour's of the two."""
     slot = neighbours(env, entry)
     assert slot is not None
     first = tuple([w.substitute({f"${slot.name}": 0}) for w in where])

@@ -58,6 +58,16 @@ def test_of_few_even_planes_a_thread_has_all() -> None:
     assert dict(kernel.schedule.parameters)["columns"] == 3
 
 
+def test_copies_of_what_the_cache_forgets_follow_each_other() -> None:
+    """Between two copies of a place it would see 32 MB of reads and as many of writes: 480 MB came from memory and went
+    there, 152 us on an H100 where 85 are possible.  Walked flat they would come as often."""
+    plan = planned(lambda x: np.broadcast_to(x[None], (7, 4001, 2003)) * 1, "f32[4001, 2003]")
+    (kernel,) = plan.kernels
+    assert str(grid(kernel.schedule)[0].extent) == "7"
+    (cost,) = plan.cost_analysis().kernels.values()
+    assert cost.bytes_read == 4001 * 2003 * 4
+
+
 def test_what_the_cache_holds_goes_by_as_it_lies_in_memory() -> None:
     (kernel,) = planned(scaled, "f32[1001, 2001]", "f32[37]").kernels
     assert str(grid(kernel.schedule)[-1].extent) == "37"
