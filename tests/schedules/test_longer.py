@@ -65,6 +65,18 @@ def test_columns_of_bytes_are_pieces_of_whole_sectors() -> None:
     assert kernel.strategy == "columns" and tile["lanes"] * tile["vector"] >= 32
 
 
+def test_panels_of_single_elements_are_held_in_registers() -> None:
+    """Softmax of 60001 columns of 1000: 390 us where a part waits in shared memory, 265 in registers alone."""
+
+    def softmax(x):
+        e = np.exp(x - x.max(axis=0))
+        return e / e.sum(axis=0)
+
+    kernel = planned(softmax, "f32[N~1000, M~60001]")
+    assert kernel.strategy == "panels" and "shared" not in dict(kernel.parameters)
+    assert "shared" in dict(planned(softmax, "f32[N~1000, M~60000]").parameters)
+
+
 def test_windows_of_bytes_store_words() -> None:
     """A game of life of 16001 x 16002 bytes: 273 us where threads store two bytes of a row, 237 where they store four.
     """
