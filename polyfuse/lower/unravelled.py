@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
-from polyfuse.dtypes import bool_, i32, i64, u32, u64
+from polyfuse.dtypes import DType, bool_, i32, i64, u32, u64
 from polyfuse.lower.environment import Environment
 from polyfuse.schedule import Digit
 from polyfuse.terms import Apply, Const, Expr, Index, Ref
@@ -22,6 +22,20 @@ def neighbours(env: Environment, entry: Unravelled) -> Digit | None:
     return slot if slot is not None and step == 1 and env.context.implies(entry.extent - slot.count) else None
 
 
+def _along(entry: Unravelled, slot: Digit, unsigned: DType) -> tuple[Expr, Expr]:
+    """(where the first of the neighbours lies in the walk, which of them this is)."""
+    first = entry.flat.substitute({f"${slot.name}": 0})
+    return Index(first, unsigned), Index(entry.flat - first, unsigned)
+
+
+def _row(entry: Unravelled, place: Expr, unsigned: DType) -> Expr:
+    """The number of the row in which a place of the walk lies."""
+    number = Apply("floor_divide", (place, Index(entry.extent, unsigned)), unsigned)
+    if entry.rows is None:
+        return number
+    return Apply("remainder", (number, Index(entry.rows, unsigned)), unsigned)
+
+
 def two_rows(
     env: Environment, name: str, entry: Unravelled, rows: Affine
 ) -> tuple[list[ir.Op], tuple[Ref, Ref], Expr]:
@@ -30,19 +44,15 @@ def two_rows(
     signed, unsigned = (i64, u64) if env.index_bits == 64 else (i32, u32)
     slot = neighbours(env, entry)
     assert slot is not None and not entry.in_row
-    digit, extent, count = f"${slot.name}", Index(entry.extent, unsigned), Index(rows, unsigned)
-    start = Index(entry.flat.substitute({digit: 0}), unsigned)
-    number = Index(entry.flat - entry.flat.substitute({digit: 0}), unsigned)
+    extent, count = Index(entry.extent, unsigned), Index(rows, unsigned)
+    start, number = _along(entry, slot, unsigned)
     place, row, after = (Ref(f"{name}.{k}", unsigned) for k in ("first", "row", "after"))
     this, following = Ref(f"{name}.this", signed), Ref(f"{name}.next", signed)
-    found: Expr = Apply("floor_divide", (start, extent), unsigned)
-    if entry.rows is not None:
-        found = Apply("remainder", (found, count), unsigned)
     again = Apply("greater_equal", (after, count), bool_)
     wrapped = Apply("where", (again, Const(0, unsigned), after), unsigned)
     ops: list[ir.Op] = [
         ir.Let(place.name, Apply("remainder", (start, extent), unsigned)),
-        ir.Let(row.name, found),
+        ir.Let(row.name, _row(entry, start, unsigned)),
         ir.Let(after.name, Apply("add", (row, Const(1, unsigned)), unsigned)),
         ir.Let(this.name, Apply("cast", (row,), signed)),
         ir.Let(following.name, Apply("cast", (wrapped,), signed)),
@@ -54,41 +64,27 @@ def two_rows(
 def unravelled(env: Environment, name: str, entry: Unravelled) -> tuple[list[ir.Op], Ref]:
     """Operations that leave an index in the register `name`."""
     signed, unsigned = (i64, u64) if env.index_bits == 64 else (i32, u32)
-    extent = Index(entry.extent, unsigned)
+    extent, slot = Index(entry.extent, unsigned), neighbours(env, entry)
 
-    def divided(function: str, flat: Expr) -> Expr:
-        return Apply(function, (flat, extent), unsigned)
+    def index(value: Expr) -> ir.Op:
+        return ir.Let(name, Apply("cast", (value,), signed))
 
-    def as_index(value: Expr) -> Expr:
-        return Apply("cast", (value,), signed)
+    def in_row(place: Expr) -> Expr:
+        return Apply("remainder", (place, extent), unsigned)
 
-    function = "remainder" if entry.in_row else "floor_divide"
-    found = Ref(name, signed)
-    slot = neighbours(env, entry)
-    count = None if entry.rows is None else Index(entry.rows, unsigned)
     if slot is None:
-        alone = divided(function, Index(entry.flat, unsigned))
-        alone = alone if count is None else Apply("remainder", (alone, count), unsigned)
-        return [ir.Let(name, as_index(alone))], found
-    digit = f"${slot.name}"
-    first, place = Ref(f"{name}.first", unsigned), Ref(f"{name}.place", unsigned)
-    start = Index(entry.flat.substitute({digit: 0}), unsigned)
-    number = Index(entry.flat - entry.flat.substitute({digit: 0}), unsigned)
-    ops: list[ir.Op] = [
-        ir.Let(first.name, divided("remainder", start)),
-        ir.Let(place.name, Apply("add", (first, number), unsigned)),
-    ]
-    beyond = Apply("greater_equal", (place, extent), bool_)
-    if entry.in_row:
-        value: Expr = Apply("where", (beyond, Apply("subtract", (place, extent), unsigned), place), unsigned)
-    else:
-        row = Ref(f"{name}.row", unsigned)
-        number_of = divided(function, start)
-        next_row: Expr = Apply("add", (row, Const(1, unsigned)), unsigned)
-        if count is not None:
-            number_of = Apply("remainder", (number_of, count), unsigned)
-            again = Apply("equal", (next_row, count), bool_)
-            next_row = Apply("where", (again, Const(0, unsigned), next_row), unsigned)
-        ops.append(ir.Let(row.name, number_of))
-        value = Apply("where", (beyond, next_row, row), unsigned)
-    return [*ops, ir.Let(name, as_index(value))], found
+        place = Index(entry.flat, unsigned)
+        return [index(in_row(place) if entry.in_row else _row(entry, place, unsigned))], Ref(name, signed)
+    start, number = _along(entry, slot, unsigned)
+    first, at, row = (Ref(f"{name}.{k}", unsigned) for k in ("first", "place", "row"))
+    ops: list[ir.Op] = [ir.Let(first.name, in_row(start)), ir.Let(at.name, Apply("add", (first, number), unsigned))]
+    this: Expr = at
+    following: Expr = Apply("subtract", (at, extent), unsigned)
+    if not entry.in_row:
+        ops.append(ir.Let(row.name, _row(entry, start, unsigned)))
+        this, following = row, Apply("add", (row, Const(1, unsigned)), unsigned)
+        if entry.rows is not None:
+            again = Apply("equal", (following, Index(entry.rows, unsigned)), bool_)
+            following = Apply("where", (again, Const(0, unsigned), following), unsigned)
+    beyond = Apply("greater_equal", (at, extent), bool_)
+    return [*ops, index(Apply("where", (beyond, following, this), unsigned))], Ref(name, signed)

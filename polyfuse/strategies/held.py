@@ -4,7 +4,8 @@
     planes   y[:, i, :] likewise, with k = ty + TY*u for the outer of two reduced classes
     panels   y[:, j]:  j = b0*TX*V + V*tx + v,  i = ty + TY*u      TX*V columns with all their rows, u in registers
 
-A normalisation along any axis then reads its input once, where a loop would read it in every pass.
+A normalisation along any axis then reads its input once, where a loop would read it in every pass.  Rows that begin off
+the boundaries of vectors are dealt in frames (`polyfuse.strategies.frames`).
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def held(situation: Situation) -> list[Proposal]:
         outer = next(a for a in over if a is not inner)
         found = [_plane(situation, inner, outer, beside) for beside in (0, HELD)] if inner in over else []
     elif inner in over:
-        found = [_row(situation, inner, most, beside, _framed(situation, inner)) for most, beside in IN_ROWS]
+        framed = _framed(situation, inner)
+        found = [_row(situation, inner, most, beside, framed) for most, beside in IN_ROWS]
     else:
         found = [_column(situation, inner, over[0], most) for most in IN_COLUMNS]
         if not any(found):
@@ -100,6 +102,7 @@ def _framed(situation: Situation, inner: AxisClass) -> Frame | None:
 
 
 def _parallel(situation: Situation, inner: AxisClass) -> tuple[list[Digit], dict[int, Affine]]:
+    """Blocks of the device along the classes beside the rows."""
     return block_digits(situation.nearest(a for a in situation.axes if a is not inner), {})
 
 

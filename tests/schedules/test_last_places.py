@@ -122,7 +122,9 @@ def test_other_places_and_scans_stay_as_they_are(case: str) -> None:
 
 
 def test_what_varies_along_the_scan_is_no_site() -> None:
-    function = lambda x: np.cumsum(x, 1) - np.cumsum(x, 1)[:, ::-1]  # noqa: E731
+    def function(x):
+        return np.cumsum(x, 1) - np.cumsum(x, 1)[:, ::-1]
+
     plan = pf.jit(function).plan(pf.spec("f32[N~4096, 2001]"), target="h200")
     assert sites(plan.program) == ()
 
