@@ -21,7 +21,7 @@ def summed_area(x):
 
 cases = (
     (picked, (pf.spec("f32[N]"), pf.spec("i64[M]")), ("sums", "y")),  # which a thread needs is known at run time
-    (summed_area, (pf.spec("f32[N~512, M~512]"),), ("down", "across")),  # one runs down, the next across what it made
+    (summed_area, (pf.spec("f32[N~8192, M~8192]"),), ("down", "across")),  # one runs down, the next across what it made
 )
 for function, specs, (first, second) in cases:
     plan = function.plan(*specs, target="h200")

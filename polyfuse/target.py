@@ -32,9 +32,10 @@ class Target:
     """One machine model.
 
     bandwidth: bytes/s of main memory as a copy achieves it.  l2_bandwidth, l2_bytes: of the last-level cache.
-    flops: float32 operations/s outside matrix units.  launch: seconds that one more launch costs the host, more than it
-    costs the device (softmax of 10 x 4398: one kernel 15 us, two 22).  call: seconds that a call of a plan costs the
-    host beside its launches (softmax of 64 x 50: 15 us).  latency: seconds of one memory round trip.
+    flops: float32 operations/s outside matrix units.  launch: seconds that one more launch costs the host and the
+    device (softmax of 64 x 50 on an H100: one kernel 5.4 us behind other work, four 15.3, five 18.0; 12.1, 22.5 and
+    25.0 where the device waits for the host).  start: seconds more until the device has the first one of a call.  call:
+    seconds that a call of a plan costs the host beside its launches.  latency: seconds of one memory round trip.
     library: of matrix products.  members: kernels that one launch runs side by side at most: more take too long to
     compile.  busy_bytes: of the longest domain of a kernel, from which more classes of sizes pay for what they take to
     compile, 4 us of memory's time on an H200; 0: always.  evict_last: whether kernels that read and write are quicker
@@ -52,7 +53,8 @@ class Target:
     l2_bandwidth: float
     launch: float
     latency: float
-    call: float = 7e-6
+    call: float = 12e-6
+    start: float = 3e-6
     threads_per_block: int = 1024
     threads_per_processor: int = 2048
     blocks_per_processor: int = 32
@@ -66,7 +68,7 @@ class Target:
     library: LibraryRates = LibraryRates()
     clock: float = 1.4e9
     members: int = 32
-    busy_bytes: int = 16 << 20
+    busy_bytes: int = 2 << 20
     evict_last: bool = False
 
     @property
@@ -97,19 +99,19 @@ class Target:
 
 
 H200 = Target(
-    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
+    "h200", "cuda", (9, 0), 132, 4.28e12, 60e12, 60 << 20, 9e12, 3e-6, 0.8e-6, cluster=16, clock=1.755e9,
     library=LibraryRates(700e12, 50e12, 55e12, 25e-6), evict_last=True,
 )  # copy speed measured: benchmarks/results
 H100 = Target(
-    "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 8e-6, 0.8e-6, cluster=16, clock=1.755e9,
+    "h100", "cuda", (9, 0), 132, 2.9e12, 60e12, 50 << 20, 8e12, 3e-6, 0.8e-6, cluster=16, clock=1.755e9,
     library=LibraryRates(700e12, 50e12, 55e12, 25e-6), evict_last=True,
 )
 A100 = Target(
-    "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 8e-6, 0.8e-6, shared_per_processor=164 * 1024,
+    "a100", "cuda", (8, 0), 108, 1.75e12, 19.5e12, 40 << 20, 5e12, 3e-6, 0.8e-6, shared_per_processor=164 * 1024,
     library=LibraryRates(240e12, 18e12, 17e12, 25e-6),
 )
 GENERIC = Target(
-    "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 8e-6, 0.8e-6, shared_per_processor=100 * 1024,
+    "generic", "cuda", (8, 0), 80, 0.8e12, 15e12, 16 << 20, 2.5e12, 3e-6, 0.8e-6, shared_per_processor=100 * 1024,
     library=LibraryRates(50e12, 12e12, 0.4e12, 25e-6),
 )
 CPU = Target(
@@ -134,6 +136,7 @@ CPU = Target(
     warp=1,
     library=LibraryRates(0.0, 100e9, 50e9, 5e-6),
     call=0.0,
+    start=0.0,
     members=1,  # a launch of few blocks runs in the caller's thread, which enters no parallel region
 )
 

@@ -14,9 +14,9 @@ from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
 from polyfuse.target import Target
 
-FILL, HIDDEN = 3.0e-6, 4
-"""Seconds by which a launch that fills results delays the one behind it, where that takes so many times as long as the
-host needs for a launch; else the host is what the two wait for.  Sums on an H200, with an election and with a fill in
+FILL, EXPOSED, HIDDEN = 3.0e-6, 8.0e-6, 4
+"""Seconds by which a launch that fills results delays the one behind it, and by which it would alone; of what that
+takes, one part in so many hides it.  Sums on an H200, with an election and with a fill in
 front: of 16384 x 16384 242.1 and 241.8 us, of 1000000 x 64 along columns 65.3 and 64.7, of 5 x 3000000 along rows 23.7
 and 27.2, of 100000 x 64 along columns 20.6 and 25.4."""
 UPDATES = 0.25
@@ -33,7 +33,7 @@ def merging(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, 
     where blocks come to it in the same trip."""
     if not schedule.filled:
         return 0.0
-    seconds = max(FILL, target.launch - busy / HIDDEN)
+    seconds = max(FILL, EXPOSED - busy / HIDDEN)
     for atomic in (p for p in schedule.placed if p.role == "atomic"):
         along = next(g.digit for g in schedule.grid_combine if g.reduction == atomic.providers[0])
         itemsize = scop.dtype(atomic.value).itemsize

@@ -43,7 +43,7 @@ def _steps(scop: Scop, schedule: KernelSchedule, placed: Placed) -> int:
     dealt = _dealt_to(scop, schedule, placed)
     lanes = math.prod(d.count for d in dealt if d.stride < 32)
     warps = min(schedule.block_threads, math.prod(d.count for d in dealt)) // 32
-    each = _rounds(scop, placed) + _of_positions(scop, placed)
+    each = combining_rounds(scop, placed) + _of_positions(scop, placed)
     return each * (min(lanes, 32).bit_length() - 1 + max(0, warps - 1))
 
 
@@ -116,7 +116,7 @@ def in_cells(scop: Scop, schedule: KernelSchedule, target: Target) -> float:
     return moved / (BANKS * target.clock * target.processors)
 
 
-def _rounds(scop: Scop, placed: Placed) -> int:
+def combining_rounds(scop: Scop, placed: Placed) -> int:
     """How often threads meet for a reduction: for every component of a cascade but a count; else once."""
     statement = scop.statements[placed.value]
     cascade = isinstance(statement, Statement) and statement.monoid in CASCADES
@@ -252,7 +252,7 @@ def _waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes)
                 each = WAIT_AHEAD * (schedule.cluster.bit_length() if across else 1)
             for loop, trips in schedule.rings:
                 each = _exposed(scop, schedule, target, loop, trips) if loop in loops else each
-            seconds += sizes.product(loops) * each * _rounds(scop, placed)
+            seconds += sizes.product(loops) * each * combining_rounds(scop, placed)
     return seconds
 
 

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from polyfuse.cost import cpu as cost_cpu
+from polyfuse.cost.alone import ACCESS, begun, counted, met
 from polyfuse.cost.atomics import merging
 from polyfuse.cost.carries import handed_on
 from polyfuse.cost.counts import (
@@ -128,7 +129,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     waves = -(-blocks // (max(1, occupancy) * target.processors))
     fill = _fill(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
     lines, accesses = l1_accesses(scop, middle, target, sizes)
-    terms = _terms(scop, middle, target, sizes, moved, flops, fill, blocks, resident, occupancy, accesses, body)
+    issued = _issued(scop, middle, sizes, body)
+    terms = _terms(scop, middle, target, sizes, moved, flops, issued, fill, blocks, resident, occupancy, accesses)
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
@@ -149,13 +151,18 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
     together = math.hypot(together, waves * running(scop, schedule, sizes))
-    if (combined := waves * combining(scop, schedule, target, sizes)) > 0:
+    if (rings := waves * combining(scop, schedule, target, sizes)) > 0:
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
-        together = max(together, work + combined)
+        together = max(together, work + rings)
     if tiles:
         held = waves * in_trips(schedule, target, moved, tiles, terms["compute"], blocks, resident)
         together = (together**APART + held**APART) ** (1 / APART)
-    seconds = target.launch + together + finish(scop, schedule, target, sizes, waves)
+    each = (issued + ACCESS * target.warp * accesses) / (blocks * schedule.block_threads)
+    combined = met(scop, schedule, target)
+    together = (together**APART + (waves * combined) ** APART) ** (1 / APART)
+    alone = begun(schedule, target, sizes, each * (1 - min(1.0, terms["compute"] / together))) + combined
+    seconds = target.launch + together + counted(alone, together)
+    seconds += finish(scop, schedule, target, sizes, waves)
     seconds += merging(scop, schedule, target, sizes, together)
     seconds += handed_on(scop, schedule, target, sizes, waves)
     if terms[bound] < target.launch:
@@ -235,24 +242,16 @@ def _terms(
     sizes: Sizes,
     moved: Traffic,
     flops: int,
+    issued: int,
     fill: float,
     blocks: int,
     resident: int,
     occupancy: int,
     accesses: float,
-    body: Callable[[Expr], Expr],
 ) -> dict[str, float]:
     """Seconds that memory, cache and operations would take alone; what a kernel in phases cannot hide is memory's.
-    `accesses`: instructions of all warps that load or store."""
+    `issued`: instructions of all threads; `accesses`: of all warps, that load or store."""
     busy = min(1.0, blocks / target.processors)
-    folded = folded_products(scop, schedule)
-    computed = [p for p in schedule.placed if p.role == "compute"]
-    counted = applications if schedule.shared else instructions
-
-    def of_body(term: Expr) -> int:
-        return counted(body(term))
-
-    issued = sum([placed_instructions(scop, p, sizes, schedule.threads, folded, of_body) for p in computed])
     memory = (READ * (moved.read + moved.wasted) + WRITTEN * (moved.written + moved.wasted_writes)) / (
         target.bandwidth * fill
     )
@@ -275,6 +274,18 @@ def _terms(
         compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)
     cache = (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
     return {"memory": memory, "cache": cache, "compute": compute}
+
+
+def _issued(scop: Scop, schedule: KernelSchedule, sizes: Sizes, body: Callable[[Expr], Expr]) -> int:
+    """Instructions of all threads that compute."""
+    folded = folded_products(scop, schedule)
+    counted = applications if schedule.shared else instructions
+
+    def of_body(term: Expr) -> int:
+        return counted(body(term))
+
+    computed = [p for p in schedule.placed if p.role == "compute"]
+    return sum([placed_instructions(scop, p, sizes, schedule.threads, folded, of_body) for p in computed])
 
 
 def _held_apart(scop: Scop, schedule: KernelSchedule) -> float:

@@ -29,6 +29,7 @@ class CostAnalysis:
     `flops` counts replicated and masked executions as well.  `contractions`: seconds of those that the library runs,
     and of scatters that kernels merge, by the value that they make; other library calls have no prediction and are left
     out.  `host`: seconds that a call takes the host, which hands over launch by launch while the device works.
+    `start`: seconds until the device has the first launch.
     """
 
     hbm_bytes: Formula
@@ -37,6 +38,7 @@ class CostAnalysis:
     contractions: Mapping[str, float]
     launches: Mapping[str, float]
     host: float = 0.0
+    start: float = 0.0
 
     @property
     def flops(self) -> int:
@@ -45,7 +47,7 @@ class CostAnalysis:
     @property
     def seconds(self) -> float:
         """Of a call: of the device, or of the host where that takes longer."""
-        return max(self.host, sum(self.launches.values()) + sum(self.contractions.values()))
+        return max(self.host, self.start + sum(self.launches.values()) + sum(self.contractions.values()))
 
     @property
     def intensity(self) -> float:
@@ -68,7 +70,7 @@ def cost_analysis(plan: Plan, sizes: Mapping[str, int] | None = None) -> CostAna
     launches = [kernels for _, kernels in by_step(plan) if kernels]
     launched = {kernels[0].launch.kernel.name: launch_cost(kernels, at).seconds for kernels in launches}
     kernels = {k.name: k.cost_at(at) for k in plan.kernels}
-    return CostAnalysis(plan.hbm_bytes, at, kernels, called, launched, host_seconds(plan))
+    return CostAnalysis(plan.hbm_bytes, at, kernels, called, launched, host_seconds(plan), plan.target.start)
 
 
 def call_seconds(plan: Plan, step: LibraryCall, sizes: Mapping[str, int]) -> float | None:

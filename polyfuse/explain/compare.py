@@ -167,7 +167,7 @@ def _side(plan: Plan, sizes: Mapping[str, int], measure: Measure | None) -> Side
         accesses=sum(s.accesses for s in steps),
         hbm_bytes=formula(t for s in steps for t in (*s.traffic.reads, *s.traffic.writes)),
         peak_bytes=peak_bytes(plan, sizes),
-        predicted=max(host_seconds(plan), sum(s.predicted or 0.0 for s in steps)),
+        predicted=max(host_seconds(plan), plan.target.start + sum(s.predicted or 0.0 for s in steps)),
         measured=sum(times) if times else None,
         steps=tuple(steps),
     )

@@ -55,7 +55,11 @@ class Costs(Protocol):
         ...
 
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
-        """The predicted time of the kernel, defined for illegal kernels too."""
+        """The predicted time of the kernel by the schedules that are worth a price, defined for illegal kernels too."""
+        ...
+
+    def whole_price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
+        """The same by all of its schedules: never more."""
         ...
 
     def structure(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int | None:

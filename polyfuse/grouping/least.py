@@ -42,19 +42,33 @@ class Least:
     known: dict[int, list[_Known]] = field(default_factory=dict)
 
     def learn(self, kernel: KernelGroup) -> None:
+        self._forget(kernel)
         launch, floor = self.costs.floor(frozenset(), frozenset()), self.costs.floor(kernel.roots, kernel.loads)
         slowness = kernel.time / max(1, floor)
         if len(kernel.body) > 1 and FASTER <= slowness <= SLOWEST:
             least = launch + int(NEARLY * (floor - launch)) if slowness > SLOWER else 0
             self.known.setdefault(min(kernel.body), []).append(_Known(kernel, slowness, least))
 
+    def _forget(self, kernel: KernelGroup) -> None:
+        """Drop what taught that this kernel takes longer than it does: larger ones contain it as well."""
+        for value in kernel.body:
+            parts = self.known.get(value)
+            if parts and any(self._by(part, kernel.roots, kernel.body, kernel.loads) > kernel.time for part in parts):
+                self.known[value] = [
+                    p for p in parts if self._by(p, kernel.roots, kernel.body, kernel.loads) <= kernel.time
+                ]
+
     def time(self, roots: frozenset[int], body: frozenset[int], loads: frozenset[int]) -> int:
         """Picoseconds that a kernel takes at least, by the price of what it contains."""
-        floor = self.costs.floor
-        least = floor(roots, loads)
+        least = self.costs.floor(roots, loads)
         for value in body:
             for part in self.known.get(value, ()):
-                if part.kernel.body <= body:
-                    kept = floor(part.kernel.roots & roots, part.kernel.loads & loads)
-                    least = max(least, int(part.slowness * kept)) if kept >= part.least else least
+                least = max(least, self._by(part, roots, body, loads))
         return least
+
+    def _by(self, part: _Known, roots: frozenset[int], body: frozenset[int], loads: frozenset[int]) -> int:
+        """The same by one of them."""
+        if not part.kernel.body <= body:
+            return 0
+        kept = self.costs.floor(part.kernel.roots & roots, part.kernel.loads & loads)
+        return int(part.slowness * kept) if kept >= part.least else 0

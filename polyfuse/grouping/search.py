@@ -156,6 +156,8 @@ def _finish(
     _converge(queue, done)
     _shake_often(queue, done, effort)
     _sweep(queue)
+    while _rejoined(queue):
+        pass
     return _result(queue, unmet + refused, unfused, effort, left)
 
 
@@ -205,6 +207,25 @@ def _released(queue: Queue, value: int) -> bool:
     if move is None or trial is None or trial.gain < 0 or not queue.refusal(move, trial):
         return False
     return bool(queue.make(move, trial))
+
+
+FEW = 6
+"""Kernels at the end of a search, up to which neighbours are priced as one by all schedules."""
+
+
+def _rejoined(queue: Queue) -> bool:
+    """Whether a kernel and one that reads it became one, which some of its schedules lost narrowly and all win."""
+    state = queue.state
+    if len(state.kernels) > FEW:
+        return False
+    for number in state.in_launch_order():
+        for reader in sorted(state.successors(number)):
+            move = merged(state, state.hull(number, reader))
+            trial = queue.narrow(move)
+            if trial is not None and trial.gain > 0 and queue.refusal(move, trial):
+                state.replace(move.old, trial.kernels)
+                return True
+    return False
 
 
 def _grant(queue: Queue, wish: frozenset[int]) -> Verdict:

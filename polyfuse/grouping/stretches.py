@@ -1,11 +1,10 @@
 """Where the search begins in programs whose kernels take little more than their launches: at the longest stretches of
-them that one kernel computes in less than two launches.
+them that one kernel computes in less than two launches, or in a small part of what they take apart.
 
-    k0 8.1 us -> k1 8.2 us -> ... -> k99 8.1 us          s0 {k0 .. k63} 11 us -> s1 {k64 .. k99} 9 us
+    k0 4.2 us -> k1 4.3 us -> ... -> k99 4.2 us          s0 {k0 .. k63} 15 us -> s1 {k64 .. k99} 8 us
 
-No search finds better for such a stretch: two kernels take two launches, whatever they compute.  Grown by one statement
-after another its kernel would be priced at every size, and loops that were unrolled (factorisations, substitutions)
-have hundreds of statements.
+Two kernels take two launches, whatever they compute.  Grown by one statement after another the kernel of a stretch
+would be priced at every size, and loops that were unrolled (factorisations, substitutions) have hundreds of statements.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from polyfuse.grouping.moves import Move, merged
 from polyfuse.grouping.queue import Queue, Trial
 
-LIGHT = 1.25
-"""Launches that a light kernel takes at most.  Statements of unrolled factorisations of 64 x 32 matrices take 1.04,
-those over rows that fill a device 5 and more."""
+LIGHT, PART = 2.0, 0.1
+"""Launches that a light kernel takes at most, and the part of what kernels take that one of all of them may.
+Statements of unrolled factorisations of 64 x 32 matrices take 1.1 to 1.8, those over rows that fill a device 8."""
 
 SHARE = 0.25
 """Of what the search may cost, what stretches may: long ones that are refused cost as much as those that are made."""
@@ -105,8 +104,9 @@ def _join_longest(queue: Queue, run: Sequence[int], hoped: int, most: int) -> in
 
 
 def _stretch(queue: Queue, kernels: Sequence[int], most: int) -> tuple[Move, Trial] | None:
-    """These kernels as one, unless it takes longer than `most` or may not be."""
+    """These kernels as one, unless it takes longer than `most` and than a part of what they take, or may not be."""
     move = merged(queue.state, frozenset(kernels))
+    most = max(most, int(PART * sum(queue.state.kernels[k].time for k in kernels)))
     trial = queue.weighed(move, queue.bound(move))
     fits = trial.gain > 0 and trial.kernels and trial.kernels[0].time <= most
     return (move, trial) if fits and queue.refusal(move, trial) else None

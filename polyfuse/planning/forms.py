@@ -4,8 +4,9 @@ rows that begin alike in memory, places of scans that all of a row need."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import Layout
@@ -32,9 +33,11 @@ GAIN = 0.9
 """Of the predicted time, above which a program's own sums stay, and where less than a launch is won: prices are not
 finer than that (softmax of 512 x 262144 in two passes 401 us, held by clusters 404, predicted 374 and 414), and every
 other form of a kernel is one more to compile.  What would wait in shared memory is no simpler than what need not."""
-LONG = 4
+LONG = 10
 """Launches that a program takes at least for which totals of their own are worth a further kernel."""
-LONG_COLUMNS = 8
+EVEN = 1e-3
+"""Of the price of a program, what tells no form from another."""
+LONG_COLUMNS = 20
 """Launches that a kernel takes at least for which rows that begin alike are summed apart, and their sums by a further
 one.  On an H200, sums of columns of bfloat16, 16383 x 8191 71 us and 79 in one kernel of single elements, 20001 x 8191
 87 and 95, 1000003 x 131 76 and 152; of bytes 185 and 119."""
@@ -90,9 +93,24 @@ def in_two_stages(
     if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
         return costs, grouping
     cuts: dict[bytes, split.Cut] = {}
-    for kernel in grouping.kernels:
-        cuts |= _cuts(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
+    for body, roots, loads in [*[(k.body, k.roots, k.loads) for k in grouping.kernels], *_in_one(costs, grouping)]:
+        cuts |= _cuts(costs, costs.choice(body, roots, loads))
     return _cheaper_cut(costs, grouping, layouts, cuts, f"{len(cuts)} sums in two stages")
+
+
+def _in_one(costs: ProgramCosts, grouping: Grouping) -> Iterator[tuple[frozenset[int], frozenset[int], frozenset[int]]]:
+    """Body, roots and loads of two long kernels, one behind the other, that read the same array, as one: it may have
+    lost by what one block takes to add up its shares."""
+    outputs = frozenset(costs.scop.outputs)
+    long = [k for k in grouping.kernels if k.time > LONG * costs.target.launch * 1e12]
+    for one, other in pairwise(long):
+        rest = [k for k in grouping.kernels if k not in (one, other)]
+        between = any(k.loads & one.roots and k.roots & other.loads for k in rest)
+        if between or not one.loads & other.loads:
+            continue
+        body = one.body | other.body
+        wanted = outputs.union(*[k.loads for k in rest])
+        yield body, (one.roots | other.roots) & (wanted | other.roots), (one.loads | other.loads) - body
 
 
 def by_where_rows_begin(
@@ -225,7 +243,7 @@ def _cheaper(
 
 def _most(costs: ProgramCosts, before: int, gain: float) -> float:
     """Picoseconds below which another form gains enough."""
-    return before - (max((1 - gain) * before, costs.target.launch * 1e12) if gain < 1.0 else 0.0)
+    return before - max((1 - gain) * before, costs.target.launch * 1e12 if gain < 1.0 else EVEN * before)
 
 
 def _in_cells(costs: ProgramCosts, grouping: Grouping) -> bool:

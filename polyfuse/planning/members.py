@@ -24,11 +24,12 @@ STATEMENTS = 480
 """Of a launch.  Numba compiles 240 of them in 1.9 s, ten kernels of 12 in 0.8 s, one in 0.05 s: slightly worse than in
 proportion."""
 
-CLEARLY = 0.9
+CLEARLY, AGAIN = 0.9, 0.75
 """Of the price of one body, below which its parts run side by side instead: the two prices come from two models, and
-predictions within a tenth of each other do not tell which is faster."""
+predictions within a tenth of each other do not tell which is faster.  And where the parts read most of it again, as
+prices of short kernels are off by a fourth (`polyfuse/cost/alone.py`)."""
 
-SHORT = 2
+SHORT = 5
 """Launches' time a kernel may take at most that gets another block size to run beside others: a longer one has more to
 lose by it than a launch costs."""
 
@@ -192,7 +193,12 @@ class _Weighed:
         chosen = [self._own(part) for part in parts]
         atomics = self.costs.options.atomics
         proved = all(c.group and c.schedule and prove(c.group.scop, c.schedule, atomics=atomics) for c in chosen)
-        return parts if proved and self.price(parts) < CLEARLY * kernel.time else (kernel,)
+        return parts if proved and self.price(parts) < self._clearly(parts) * kernel.time else (kernel,)
+
+    def _clearly(self, parts: Launched) -> float:
+        once, each = frozenset().union(*[part.loads for part in parts]), [v for part in parts for v in part.loads]
+        again = 2 * sum(map(self.costs.bytes, each)) > 3 * sum(map(self.costs.bytes, once))
+        return AGAIN if again else CLEARLY
 
 
 def _components(costs: ProgramCosts, kernel: KernelGroup) -> Launched:

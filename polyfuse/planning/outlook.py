@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from polyfuse.cost.alone import BEGIN, counted
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import volume
 from polyfuse.strategies.held import comes_back
@@ -136,7 +137,7 @@ def _slowness(situation: Situation, seconds: float) -> float:
     """Times what a launch and the bytes that a group reads and writes take."""
     group, target = situation.group, situation.target
     moved = sum([volume(group, value, situation.hints) for value in group.loads | group.roots])
-    return seconds / (target.launch + moved / target.bandwidth)
+    return seconds / (target.launch + counted(BEGIN, moved / target.bandwidth) + moved / target.bandwidth)
 
 
 def _family(situation: Situation) -> Hashable:

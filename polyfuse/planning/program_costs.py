@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from polyfuse.affine import Affine, dimensions
 from polyfuse.bindings import Layout
+from polyfuse.cost.alone import BEGIN, counted
 from polyfuse.cost.counts import box_of_rows
 from polyfuse.cost.prices import READ, WRITTEN, price
 from polyfuse.expr import Program
@@ -26,6 +27,8 @@ from polyfuse.strategies.situation import Situation
 from polyfuse.target import Target
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
 
+UNMET = 10**12
+"""Picoseconds added to a kernel that no schedule computes as the user wishes: together with others one may."""
 DEFAULT_SIZE = 8192  # of a symbol without a hint: large enough that rows and columns fill a device
 
 
@@ -149,8 +152,10 @@ class ProgramCosts:
 
     def floor(self, roots: frozenset[int], loads: frozenset[int]) -> int:
         read, written = sum(map(self.least_read, loads)), sum(map(self.bytes, roots))
-        moved = read + written if self.target.kind == "cpu" else READ * read + WRITTEN * written
-        return int((self.target.launch + moved / self.target.bandwidth) * 1e12)
+        if self.target.kind == "cpu":
+            return int((self.target.launch + (read + written) / self.target.bandwidth) * 1e12)
+        moved = (READ * read + WRITTEN * written) / self.target.bandwidth
+        return int((self.target.launch + moved + counted(BEGIN, moved)) * 1e12)
 
     def least_read(self, value: int) -> int:
         """Bytes of a value that any reader of it reads at least."""
@@ -171,13 +176,18 @@ class ProgramCosts:
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
         return self._judged(body, roots, loads).picoseconds
 
+    def whole_price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
+        cost = self.choice(body, roots, loads).cost
+        return cost.picoseconds if cost is not None else self.floor(roots, loads)
+
     def _judged(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Judgement:
         """What groups of equal structure share."""
         key = None if (body, roots) in self.choices else self._key(body, roots, loads)
         found = self.judged.get(key) if key is not None else None
         if found is None:
             choice = self.choice(body, roots, loads) if key is None else self._estimated(body, roots, loads)
-            found = self._judgement(choice, roots, loads)
+            as_wished = body.isdisjoint(self.steering.tiles) and body.isdisjoint(self.steering.strategies)
+            found = self._judgement(choice, roots, loads, 0 if as_wished else UNMET)
             if key is not None:
                 self.judged[key] = _for_the_like(found, Group(self.scop, body, roots, loads))
         return found
@@ -189,8 +199,8 @@ class ProgramCosts:
             self.choices[body, roots] = found
         return found
 
-    def _judgement(self, choice: Choice, roots: frozenset[int], loads: frozenset[int]) -> Judgement:
-        picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads)
+    def _judgement(self, choice: Choice, roots: frozenset[int], loads: frozenset[int], unmet: int = 0) -> Judgement:
+        picoseconds = choice.cost.picoseconds if choice.cost is not None else self.floor(roots, loads) + unmet
         return Judgement(picoseconds, choice.verdict, -1 if choice.is_partial else choice.number)
 
     def _key(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int | None:

@@ -82,7 +82,8 @@ def walk(name, n=40):
 
 KERNELS = (
     Kernel(black_scholes, options_book, 1, 1),
-    Kernel(monte_carlo, lambda rng: {"normals": normal(rng, 31, 12)}, 1, 1, tolerance=1e-4),
+    # one block for all 31 paths would take longer than a second launch
+    Kernel(monte_carlo, lambda rng: {"normals": normal(rng, 31, 12)}, 2, 1, tolerance=1e-4),
     Kernel(moving_average, walk("x"), 2, 2, tolerance=1e-4),
     Kernel(bollinger, walk("x"), 1, 1, tolerance=1e-4),
     Kernel(drawdown, walk("prices"), 1, 1),

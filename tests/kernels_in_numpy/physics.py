@@ -53,7 +53,8 @@ def orbits(rng):
 
 KERNELS = (
     Kernel(pair_energy, lambda rng: {"position": normal(rng, 15, 3), "charge": normal(rng, 15)}, 1, 1, tolerance=1e-4),
-    Kernel(lennard_jones, lambda rng: {"position": uniform(rng, 13, 3, high=8)}, 1, 2, tolerance=1e-3),
+    # one block for all 13 particles would take longer than a second launch
+    Kernel(lennard_jones, lambda rng: {"position": uniform(rng, 13, 3, high=8)}, 2, 2, tolerance=1e-3),
     Kernel(ising_energy, lambda rng: {"spins": rng.choice([-1, 1], (14, 15)).astype(np.float32)}, 1, 1),
     Kernel(kepler, orbits, 1, 1),
     Kernel(rotate, lambda rng: {"points": normal(rng, 19, 3), "axis": normal(rng, 3), "angle": 0.7}, 1, 1),

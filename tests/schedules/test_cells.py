@@ -339,7 +339,8 @@ def test_results_in_two_parts_are_refused() -> None:
 
     tiles = {"threads": 64, "lanes": 32, "chunks": 1, "unroll": 6, "shared": 4}
     with pytest.raises(ScheduleError):
-        pf.jit(both).plan(pf.spec("f32[20, 3, 100]"), target="h200", strategies={"y": PLANES}, tiles={"y": tiles})
+        wished = pf.jit(both, strategies={"y": PLANES}, tiles={"y": tiles}, together=("max", "y"))
+        wished.plan(pf.spec("f32[20, 3, 100]"), target="h200")
     (kernel,) = pf.jit(both).plan(pf.spec("f32[20, 3, 100]"), target="h200", strategies={"y": PLANES}).kernels
     along = [d.name for d in kernel.schedule.of_kind("slot") if d.name == "u"]
     verdict = prove(kernel.group.scop, replace(kernel.schedule, cells=Cells(*along, 1)))

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.cost.alone import BEGIN
 from polyfuse.face.interpreted import run_plan
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import named
 from polyfuse.testing import assert_legal
 
-ROWS = 1_000_000
+ROWS = 8_000_000
 
 
 def logistic_gradient(x, w, y):
@@ -47,8 +48,8 @@ def test_short_rows_are_read_once(function: Callable[..., Any], columns: int) ->
     plan = pf.jit(function).plan(*specs("f32", str(columns)), target="h200")
     bytes_ = 4 * ROWS * (columns + 1)
     assert sum(kernel.cost.bytes_read for kernel in plan.kernels) < 1.1 * bytes_
-    launches = len(plan.kernels) * plan.target.launch
-    assert plan.cost_analysis().seconds < 1.3 * (launches + bytes_ / plan.target.bandwidth)
+    launches = len(plan.kernels) * (plan.target.launch + BEGIN)
+    assert sum(k.seconds for k in plan.kernels) < 1.3 * (launches + bytes_ / plan.target.bandwidth)
     assert_legal(plan)
 
 
@@ -69,7 +70,7 @@ def test_their_sums_are_right(function: Callable[..., Any], columns: int, dtype:
 @pytest.mark.parametrize("columns", [300, 1500, 4099])
 def test_rows_of_a_trip_divide_those_of_a_block(columns: int) -> None:
     """Blocks of 128 rows took three at once, where registers hold as many, and left out two: proofs refused them."""
-    (kernel,) = pf.jit(lambda a: (a.sum(0), a.sum(1))).plan(pf.spec(f"f32[16384, {columns}]"), target="h200").kernels
+    (kernel,) = pf.jit(lambda a: (a.sum(0), a.sum(1))).plan(pf.spec(f"f32[131072, {columns}]"), target="h200").kernels
     proposals = one_pass(Situation(kernel.group, named("h200"), {}))
     assert proposals
     for given in [dict(proposal.parameters) for proposal in proposals]:

@@ -63,7 +63,7 @@ def kernel_shape(plan: Plan, name: str) -> int:
 
 
 def test_colours_of_a_thread_are_loaded_as_one_run() -> None:
-    plan = planned(luma, "u8[16, 512, 512, 3]")
+    plan = planned(luma, "u8[160, 512, 512, 3]")
     assert kernel_shape(plan, "x") == 1
     (tile,) = re.findall(r"load\(.*, (\w+)\)", plan.source())
     assert re.search(rf"^{tile} = Tile\(\(4, .*3, 4\), \(1536, .*4, 1\), vector=4\)$", plan.source(), re.M)

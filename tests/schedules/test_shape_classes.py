@@ -25,7 +25,7 @@ def shapes(count: int, seed: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("options", [H200, CPU], ids=["h200", "cpu"])
-def test_a_hundred_shapes_of_a_softmax_compile_at_most_eight_kernels(jit: Jit, options: dict[str, Any]) -> None:
+def test_a_hundred_shapes_of_a_softmax_compile_at_most_nine_kernels(jit: Jit, options: dict[str, Any]) -> None:
     function = jit(softmax, **options)
     random = np.random.default_rng(7)
     for k, shape in enumerate(shapes(100, seed=1)):
@@ -35,7 +35,7 @@ def test_a_hundred_shapes_of_a_softmax_compile_at_most_eight_kernels(jit: Jit, o
             assert_close(got, expected(softmax, [x]), "float32")
     info = function.cache_info()
     assert info.misses == 100
-    assert info.compilations <= 8
+    assert info.compilations <= 9
     assert info.traces == 1
 
 

@@ -49,7 +49,7 @@ def test_adam_over_twenty_parameters_is_one_launch() -> None:
     assert len(plan.launches) == 1 and len(plan.kernels) >= 19
     difference = pf.compare(loose, plan)
     assert difference.launches == (240, 1)
-    assert difference.predicted[1] == plan.cost_analysis().seconds < 2 * plan.target.launch
+    assert difference.predicted[1] == plan.cost_analysis().seconds < plan.target.call + 2 * plan.target.launch
     assert sum(k.seconds for k in plan.kernels) > 19 * plan.target.launch
     assert plan.hbm_bytes.at() == sum(kernel.hbm_bytes.at() for kernel in plan.kernels)
     values = arrays(SHAPES)
