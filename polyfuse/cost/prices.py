@@ -2,7 +2,7 @@
 
     time = launch + max(HBM bytes / bandwidth, cache bytes / cache bandwidth, operations / rate) and lines of L1 / rate
            with bandwidths scaled by the bytes that resident threads keep in flight (Little's law), written bytes
-           dearer than read ones
+           dearer than read ones, and of short kernels what a block takes by itself
 
 Cost decides nothing about legality.  Every constant names the measurement that set it.
 """
@@ -279,10 +279,10 @@ def _terms(
 def _issued(scop: Scop, schedule: KernelSchedule, sizes: Sizes, body: Callable[[Expr], Expr]) -> int:
     """Instructions of all threads that compute."""
     folded = folded_products(scop, schedule)
-    counted = applications if schedule.shared else instructions
+    count = applications if schedule.shared else instructions
 
     def of_body(term: Expr) -> int:
-        return counted(body(term))
+        return count(body(term))
 
     computed = [p for p in schedule.placed if p.role == "compute"]
     return sum([placed_instructions(scop, p, sizes, schedule.threads, folded, of_body) for p in computed])

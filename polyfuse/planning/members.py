@@ -27,7 +27,7 @@ proportion."""
 CLEARLY, AGAIN = 0.9, 0.75
 """Of the price of one body, below which its parts run side by side instead: the two prices come from two models, and
 predictions within a tenth of each other do not tell which is faster.  And where the parts read most of it again, as
-prices of short kernels are off by a fourth (`polyfuse/cost/alone.py`)."""
+prices of short kernels are off by a third (`polyfuse/cost/alone.py`)."""
 
 SHORT = 5
 """Launches' time a kernel may take at most that gets another block size to run beside others: a longer one has more to
