@@ -402,8 +402,10 @@ def adding_up(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes
     return max(trips * ADDING, seconds * (ONE_BY_ONE if read > bound else 1.0))
 
 
-def long_totals(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> list[Placed]:
-    """The sums whose shares take an elected block longer to read than a launch costs."""
+def long_totals(
+    scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]
+) -> list[tuple[Placed, float]]:
+    """The sums whose shares take an elected block longer to read than a launch costs, and how long."""
     sizes = Sizes.of(schedule, hints)
-    totals = [p for p in schedule.placed if p.role == "total"]
-    return [p for p in totals if adding_up(scop, schedule, target, sizes, p) > target.launch]
+    totals = [(p, adding_up(scop, schedule, target, sizes, p)) for p in schedule.placed if p.role == "total"]
+    return [(total, seconds) for total, seconds in totals if seconds > target.launch]

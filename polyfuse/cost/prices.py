@@ -129,6 +129,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     waves = -(-blocks // (max(1, occupancy) * target.processors))
     fill = _fill(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
     lines, accesses = l1_accesses(scop, middle, target, sizes)
+    lines /= min(1.0, blocks / target.processors)  # of as many as have a block
     issued = _issued(scop, middle, sizes, body)
     terms = _terms(scop, middle, target, sizes, moved, flops, issued, fill, blocks, resident, occupancy, accesses)
     terms["memory"] *= afar(schedule, waves)

@@ -23,6 +23,7 @@ from polyfuse.planning.wishes import granted, grouped
 from polyfuse.rewrites import last_places, split
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.nested import nested, nestings
+from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
 from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.situation import LONGEST
@@ -93,14 +94,14 @@ def in_two_stages(
     if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
         return costs, grouping
     cuts: dict[bytes, split.Cut] = {}
-    for body, roots, loads in [*[(k.body, k.roots, k.loads) for k in grouping.kernels], *_in_one(costs, grouping)]:
-        cuts |= _cuts(costs, costs.choice(body, roots, loads))
+    for choice in [*[costs.choice(k.body, k.roots, k.loads) for k in grouping.kernels], *_in_one(costs, grouping)]:
+        cuts |= _cuts(costs, choice)
     return _cheaper_cut(costs, grouping, layouts, cuts, f"{len(cuts)} sums in two stages")
 
 
-def _in_one(costs: ProgramCosts, grouping: Grouping) -> Iterator[tuple[frozenset[int], frozenset[int], frozenset[int]]]:
-    """Body, roots and loads of two long kernels, one behind the other, that read the same array, as one: it may have
-    lost by what one block takes to add up its shares."""
+def _in_one(costs: ProgramCosts, grouping: Grouping) -> Iterator[Choice]:
+    """Schedules of two long kernels, one behind the other, that read the same array, as one, where that lost by what
+    one block takes to add up its shares."""
     outputs = frozenset(costs.scop.outputs)
     long = [k for k in grouping.kernels if k.time > LONG * costs.target.launch * 1e12]
     for one, other in pairwise(long):
@@ -110,7 +111,18 @@ def _in_one(costs: ProgramCosts, grouping: Grouping) -> Iterator[tuple[frozenset
             continue
         body = one.body | other.body
         wanted = outputs.union(*[k.loads for k in rest])
-        yield body, (one.roots | other.roots) & (wanted | other.roots), (one.loads | other.loads) - body
+        choice = costs.choice(body, (one.roots & wanted) | other.roots, (one.loads | other.loads) - body)
+        if choice.cost is not None:
+            adding = sum(seconds for _, seconds in _long_totals(costs, choice))
+            if (choice.cost.seconds - adding) * 1e12 < STAGES * (one.time + other.time):
+                yield choice
+
+
+def _long_totals(costs: ProgramCosts, choice: Choice) -> list[tuple[Placed, float]]:
+    if choice.schedule is None or choice.group is None:
+        return []
+    scop = choice.group.scop
+    return long_totals(scop, choice.schedule, costs.target, {**scop.program.hints, **costs.hints})
 
 
 def by_where_rows_begin(
@@ -165,7 +177,7 @@ def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
         return {}
     schedule, scop, found = choice.schedule, choice.group.scop, dict[bytes, split.Cut]()
     known = {s.digest for s in costs.scop.statements if isinstance(s, Statement)}
-    for total in long_totals(scop, schedule, costs.target, {**scop.program.hints, **costs.hints}):
+    for total, _ in _long_totals(costs, choice):
         statement, along = scop.statements[total.value], schedule.finish_of(total)
         share = next(p for p in schedule.placed if p.value == total.value and p.role == "compute")
         if not isinstance(statement, Statement) or statement.digest not in known:
