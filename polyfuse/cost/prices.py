@@ -134,7 +134,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms = _terms(scop, middle, target, sizes, moved, flops, issued, fill, blocks, resident, occupancy, accesses)
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
-    terms["memory"] += spilled * 4 * SPILL_FACTOR * schedule.block_threads * blocks / target.bandwidth
+    spills = spilled * 4 * SPILL_FACTOR * schedule.block_threads * max(blocks, target.processors)
+    terms["memory"] += spills / target.bandwidth
     slower = times_longer(scop, schedule, target, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
     tiles = trips_of_tiles(scop, schedule, sizes)
