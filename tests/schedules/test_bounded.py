@@ -346,7 +346,7 @@ FACTORISATIONS: list[tuple[Callable[..., Any], tuple[str, ...], int, int, int]] 
     (substitution, ("f64[64, 64]", "f64[64]"), 1, 50, 12_000),
     (gram_schmidt, ("f64[30, 16]",), 1, 14, 12_000),
     (elimination, ("f32[16, 16]",), 1, 6, 8_000),
-    (elimination, ("f32[64, 64]",), 11, 70, 110_000),
+    (elimination, ("f32[64, 64]",), 12, 80, 110_000),
 ]
 
 
