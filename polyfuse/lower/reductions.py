@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, prod
+from math import prod
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
@@ -14,11 +14,11 @@ from polyfuse.lower.environment import (
     Environment,
     affine_entry,
     held_name,
-    is_multiplied,
     reduced_slots,
     result_names,
     summed_over,
 )
+from polyfuse.lower.vanishing import is_neutral, zero_outside
 from polyfuse.lower.vectors import hoist_from_vector
 from polyfuse.scalars import CASCADES, MONOIDS, RECURRENCE
 from polyfuse.schedule import Placed
@@ -245,99 +245,11 @@ def masked_operands(env: Environment, placed: Placed, statement: Statement) -> t
     index = [affine_entry(placed.place[d]) for d in statement.reduced]
     where = env.context.inside(index, [statement.extents[d] for d in statement.reduced])
     values = tuple(body_term(env, placed, statement, k) for k in range(len(statement.body)))
-    if not where or all(_is_neutral(env, placed, v, statement.monoid, where) for v in values):
+    if not where or all(is_neutral(env, placed, v, where) for v in values):
         return values
     where = steady(env, where)
     fill = neutral(statement.monoid, statement.dtypes)
     return tuple(Apply("where", (Inside(where), v, f), f.dtype) for v, f in zip(values, fill, strict=True))
-
-
-def zero_outside(env: Environment, term: Expr, where: tuple[Affine, ...]) -> bool:
-    """True for what a load's own mask, or that of its box, fills with zeros wherever `where` fails."""
-    if not isinstance(term, Ref) or term.name not in env.by_name:
-        return False
-    placed = env.by_name[term.name]
-    if placed.role != "load" and not (placed.role == "get" and is_multiplied(env, placed.value)):
-        return False
-    shape = env.scop.shape(placed.value)
-    affine = [(e, n) for e, n in zip(placed.place, shape, strict=True) if isinstance(e, Affine)]
-    return set(where) <= set(env.context.inside([e for e, _ in affine], [n for _, n in affine]))
-
-
-KEEP_ZERO = frozenset(("add", "subtract", "absolute", "maximum", "minimum", "cast"))
-"""Functions of which zeros make a zero, in any dtype."""
-
-
-def vanishes(env: Environment, term: Expr, where: tuple[Affine, ...]) -> bool:
-    """Whether a term is 0 wherever `where` fails, as loads that are masked alike are: x * y is where both are.
-
-    A mask of the term would be a truth that waits for loads: ptxas has few, and loads one by one instead.  Where a
-    thread multiplies 32 elements of a column by those of a vector, 7 of 64 loads were on their way at once.
-    """
-    match term:
-        case Const(value):
-            return value == 0
-        case Ref() if zero_outside(env, term, where):
-            return True
-        case Ref(name) if name in env.by_name and env.by_name[name].role == "compute":
-            placed = env.by_name[name]
-            statement = env.scop.statements[placed.value]
-            if not isinstance(statement, Statement) or statement.monoid is not None or len(statement.body) != 1:
-                return False
-            return vanishes(env, body_term(env, placed, statement, 0), where)
-        case Apply("multiply", operands):
-            rest = [operand for operand in operands if not vanishes(env, operand, where)]
-            return len(rest) < len(operands) and all(isinstance(r, Const) and 0 < r.value < inf for r in rest)
-        case Apply(function, operands) if function in KEEP_ZERO:
-            return all(vanishes(env, operand, where) for operand in operands)
-        case _:
-            return False
-
-
-def _is_neutral(env: Environment, placed: Placed, term: Expr, monoid: str, where: tuple[Affine, ...]) -> bool:
-    """Whether what a term of a reduction is wherever `where` fails changes no result that somebody sees: 0 in a sum, or
-    in a maximum of magnitudes, of which there is one at least."""
-    if monoid == "sum" and zero_outside(env, term, where):
-        return True
-    if monoid != "sum" and not (monoid == "max" and is_magnitude(env, term)):
-        return False
-    return vanishes(env, term, where) and (not _is_cut(env) or _is_used_elsewhere(env, placed))
-
-
-def _is_cut(env: Environment) -> bool:
-    """Whether vectors begin where memory has them, so that zeros beside a row are a choice behind each load: of what
-    nobody else uses the sum is masked instead.  Weighted sums of 3600 rows of 1111 bfloat16 take 4.9 us on an H100,
-    and 9.2 of zeros; rows of 777 over their norm 491 us of what lies beside them, divided as well, 196 of zeros."""
-    return bool(dict(env.schedule.parameters).get("frames"))
-
-
-def _is_used_elsewhere(env: Environment, placed: Placed) -> bool:
-    """Whether something that a reduction takes elementwise is computed with anywhere else."""
-    taken, left = {placed.name}, list(placed.providers)
-    while left:
-        name = left.pop()
-        statement = env.scop.statements[env.by_name[name].value]
-        inner = isinstance(statement, Statement) and statement.monoid is None
-        if name not in taken and (env.by_name[name].role == "load" or inner):
-            taken.add(name)
-            left += env.by_name[name].providers
-    others = [p for p in env.schedule.placed if p.name not in taken]
-    return any(not taken.isdisjoint({*p.providers} - {placed.name}) for p in others)
-
-
-def is_magnitude(env: Environment, term: Expr) -> bool:
-    """Whether a term is an absolute value in floating point: 0 or more, or no number."""
-    match term:
-        case Ref(name) if name in env.by_name and env.by_name[name].role == "compute":
-            placed = env.by_name[name]
-            statement = env.scop.statements[placed.value]
-            if not isinstance(statement, Statement) or statement.monoid is not None or len(statement.body) != 1:
-                return False
-            return is_magnitude(env, body_term(env, placed, statement, 0))
-        case Apply("absolute", _, dtype):
-            return dtype.is_float
-        case _:
-            return False
 
 
 def steady(env: Environment, where: tuple[Affine, ...]) -> tuple[Affine, ...]:

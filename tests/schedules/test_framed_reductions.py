@@ -53,7 +53,7 @@ def drawn(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
     return rng.integers(low, 4, shape).astype(DTYPES[dtype])
 
 
-def agree(plan: Plan, function: str, x: np.ndarray) -> None:
+def assert_agrees(plan: Plan, function: str, x: np.ndarray) -> None:
     (found,) = run_plan(plan, [x])
     exact = FUNCTIONS[function](x.astype(np.float64) if x.dtype.kind == "f" else x)
     np.testing.assert_array_equal(found, exact.astype(found.dtype))
@@ -68,14 +68,14 @@ def test_short_rows_lie_in_few_lanes(function: str, dtype: str, length: int) -> 
     plan = planned(function, dtype, length)
     assert tiles(plan).get("frames") == 1 and tiles(plan)["vector"] > 1
     for rows in (1, 19):
-        agree(plan, function, drawn(dtype, (rows, length), rows))
+        assert_agrees(plan, function, drawn(dtype, (rows, length), rows))
 
 
 @pytest.mark.parametrize("remainder", [1, 3, 5, 7])
 def test_short_rows_of_all_remainders(remainder: int) -> None:
     for function, dtype in (("max", "u8"), ("argmin", "f16"), ("sum", "i8")):
         length = 128 + remainder
-        agree(planned(function, dtype, length), function, drawn(dtype, (21, length), remainder))
+        assert_agrees(planned(function, dtype, length), function, drawn(dtype, (21, length), remainder))
 
 
 @pytest.mark.parametrize("function", ["argmax", "argmin"])
@@ -84,9 +84,10 @@ def test_the_first_nan_is_the_largest_and_the_least(function: str) -> None:
     x = np.random.default_rng(0).standard_normal((24, 33)).astype(np.float16)
     for row in range(1, 24):
         x[row, row] = x[row, -1] = np.nan
-    agree(plan, function, x)
+    assert_agrees(plan, function, x)
     worst = -np.inf if function == "argmax" else np.inf
-    agree(plan, function, np.full((9, 33), worst, np.float16))  # what lies beside a row is as large and comes earlier
+    # what lies beside a row is as large and comes earlier
+    assert_agrees(plan, function, np.full((9, 33), worst, np.float16))
 
 
 def test_a_wrong_shift_of_short_rows_is_refused() -> None:
@@ -117,7 +118,7 @@ def test_loops_ask_for_the_ends_of_rows_in_trips_of_their_own(case: str) -> None
     assert len(loops) == 2 and len(whole) == 1 and whole[0].vector == 8
     rest = usual % 8
     for length in (span + rest, 2 * span - 8 + rest, 2 * span + rest, 3 * span - 8 + rest):  # one trip to three whole
-        agree(plan, function, drawn(dtype, (5, length), length))
+        assert_agrees(plan, function, drawn(dtype, (5, length), length))
 
 
 def test_rows_shorter_than_a_trip_have_another_plan() -> None:
@@ -191,7 +192,7 @@ def test_shares_of_long_rows_are_cut_where_memory_has_vectors(case: str) -> None
     plan = pf.jit(FUNCTIONS[function]).plan(spec, target="h200", tiles={name: {"share": 16384}})
     assert (tiles(plan)["frames"], tiles(plan)["share"]) == (1, 16384)
     for length in (3, 19, 16379, 16387, 32771, 3 * 16384 + 3):  # less than a share to three whole ones
-        agree(plan, function, rng.integers(0, 4, (3, length)).astype(DTYPES[dtype]))
+        assert_agrees(plan, function, rng.integers(0, 4, (3, length)).astype(DTYPES[dtype]))
     schedule = plan.schedules[-1]
     for times, by in ((2, 0), (1, 8), (-1, 0)):
         verdict = prove(plan.scop, moved(schedule, times, by))
