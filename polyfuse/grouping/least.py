@@ -52,11 +52,9 @@ class Least:
     def _forget(self, kernel: KernelGroup) -> None:
         """Drop what taught that this kernel takes longer than it does: larger ones contain it as well."""
         for value in kernel.body:
-            parts = self.known.get(value)
-            if parts and any(self._by(part, kernel.roots, kernel.body, kernel.loads) > kernel.time for part in parts):
-                self.known[value] = [
-                    p for p in parts if self._by(p, kernel.roots, kernel.body, kernel.loads) <= kernel.time
-                ]
+            if parts := self.known.get(value):
+                sets = kernel.roots, kernel.body, kernel.loads
+                self.known[value] = [part for part in parts if self._by(part, *sets) <= kernel.time]
 
     def time(self, roots: frozenset[int], body: frozenset[int], loads: frozenset[int]) -> int:
         """Picoseconds that a kernel takes at least, by the price of what it contains."""

@@ -15,8 +15,8 @@ from polyfuse.grouping.moves import Move, merged
 from polyfuse.grouping.queue import Queue, Trial
 
 LIGHT, PART = 2.0, 0.1
-"""Launches that a light kernel takes at most, and the part of what kernels take that one of all of them may.
-Statements of unrolled factorisations of 64 x 32 matrices take 1.1 to 1.8, those over rows that fill a device 8."""
+"""Launches that a light kernel takes at most, and the part of what kernels take that one of all of them may.  With
+0.06 a substitution of 64 columns takes five times the work; with 0.25 an elimination of 64 is 122 us long, not 103."""
 
 SHARE = 0.25
 """Of what the search may cost, what stretches may: long ones that are refused cost as much as those that are made."""

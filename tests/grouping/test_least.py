@@ -74,6 +74,16 @@ def test_slow_kernels_teach_what_moves_as_much() -> None:
     assert least.time(other, body, loads) == model.floor(other, loads)
 
 
+def test_what_a_faster_kernel_refutes_is_forgotten() -> None:
+    """Else nothing larger that contains both would be priced, either."""
+    model = Model(rows_and_columns(2))
+    whole, loads = (frozenset({2, 3, 4}), frozenset({1, 2, 3, 4}), frozenset({0})), frozenset({0})
+    least = learned(model, kernel(model, {1, 3}, {1, 3}, {0}, 1.8))
+    assert least.time(*whole) > model.floor(whole[0], loads)
+    least.learn(kernel(model, {1, 2, 3}, {2, 3}, {0}, 1.0))
+    assert least.time(*whole) == model.floor(whole[0], loads)
+
+
 def test_kernels_that_contain_a_slow_one_are_not_priced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan is the same, and a refusal has its reason."""
     program = rows_and_columns(6).canonical()
