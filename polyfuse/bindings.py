@@ -50,11 +50,13 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class VolumeGuard:
-    """The product of `shape` is at most `limit` (32-bit offsets), or more than it when `exceeds`."""
+    """The product of `shape` is at most `limit` (32-bit offsets, blocks that run at once), or more than it when
+    `exceeds`."""
 
     shape: tuple[Affine, ...]
     limit: int
     exceeds: bool = False
+    advisory: bool = False  # the plan is right without it, but another would be faster: of blocks, not of elements
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         volume = 1
@@ -77,7 +79,7 @@ def with_products(
 class DerivedGuard:
     """A guard on symbols of which some stand for products of sizes."""
 
-    guard: Guard
+    guard: Guard | VolumeGuard
     derived: tuple[tuple[str, tuple[Affine, ...]], ...]
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
@@ -94,7 +96,7 @@ AnyGuard = Union[Guard, VolumeGuard, DerivedGuard]
 def is_advisory(guard: AnyGuard) -> bool:
     """Whether the plan is right without it, though another would be faster."""
     plain = guard.guard if isinstance(guard, DerivedGuard) else guard
-    return isinstance(plain, Guard) and plain.advisory
+    return plain.advisory
 
 # ---------------------------------------------------------------------------------------------- parameters
 

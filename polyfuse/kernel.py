@@ -144,6 +144,8 @@ class Load:
     `across`: vectors begin anywhere, and are made of the two aligned ones that they lie in.
     `span` > 1: aligned spans of that many elements of memory are one access, from which the slots that lie in it take
     theirs; what lies between them is read as well.
+    `some`: conditions of the block, which follow from `where`: a block for which one fails passes the access by.
+    `instead`: what slots get that are not read, in place of `other`; of the same type.
     """
 
     name: str
@@ -156,6 +158,8 @@ class Load:
     span: int = 1
     cut: bool = False
     across: bool = False
+    some: tuple[Affine, ...] = ()
+    instead: Ref | None = None
 
 
 @dataclass(frozen=True, slots=True)

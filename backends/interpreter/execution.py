@@ -278,14 +278,15 @@ class Execution:
 
     # ------------------------------------------------------------------------------------------ memory
     def _load(self, op: Load, active: Bools | None) -> Array:
-        entries, used = self._indices(op.array, op.index, op.where, op.mask, active)
+        entries, used = self._indices(op.array, op.index, (*op.where, *op.some), op.mask, active)
         if op.vector > 1 and not op.across and self.checks:
             self._check_vectors(op.array, op.vector, entries, used, op.cut)
         if op.span > 1 and self.checks:
             self._check_spans(op, entries, used)
         other = op.other.value if op.other is not None else None if op.cut or op.across else 0
         element = self._element(op.array, entries, used)
-        return self.memory[op.array].load(element, used, self._units(used), self.clock, other)
+        found = self.memory[op.array].load(element, used, self._units(used), self.clock, other)
+        return found if op.instead is None else np.where(used, found, self._value(op.instead))
 
     def _store(self, op: Store | AtomicUpdate, active: Bools | None) -> None:
         value = self._value(op.value)

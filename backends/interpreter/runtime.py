@@ -191,13 +191,19 @@ class Runtime:
         sizes: Sequence[int] = (),
         mask: Operand | None = None,
         other: Operand = 0,
+        some: Operand | None = None,
     ) -> Fragment:
         element, used = self._elements(pointer, offset, tile, sizes, mask)
+        if some is not None:
+            used = used & as_fragment(some, dtypes.bool_).array.reshape((-1, 1) + (1,) * (used.ndim - 2))
         return self._loaded(pointer, element, used, other)
 
     def _loaded(self, pointer: Pointer, element: Ints, used: Bools, other: Operand | None) -> Fragment:
         """`other`: None for anything, of which nothing that is kept may depend."""
         compute = pointer.memory.dtype.compute
+        if isinstance(other, Fragment):
+            (left,) = lifted([as_fragment(other, compute)], used.ndim - 2)
+            return Fragment(np.where(used, self._loaded(pointer, element, used, 0).array, left), compute)
         other = math.nan if other is None else other
         missing = float(other) if compute.is_float and isinstance(other, int) else other
         default = as_fragment(bool(missing) if compute.kind == "b" else missing, compute).array.reshape(-1)[0]

@@ -276,6 +276,10 @@ class _Printer:
         if access.mask is not None and op.other is not None and op.other.value != 0:
             keywords = (("other", literal(op.other.value, op.other.dtype)),)
         if not (op.cut or op.across):
+            if op.instead is not None:
+                keywords = (("other", self.expressions.fragment(op.instead)),)
+            if op.some:
+                keywords = (*keywords, ("some", self.expressions.condition(op.some)))
             return self._assign((op.name,), self._call("load", op.array, access, None, keywords))
         keywords = keywords if op.other is not None else (("other", Literal(None)),)
         keywords = (("end", self.linearizer.end(op.array)), *keywords)

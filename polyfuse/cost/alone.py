@@ -22,6 +22,10 @@ CHAIN, ACCESS = 4, 2
 follows is of 252 schedules of 36 programs that read 4 and 16 MB, in CUDA graphs of an H100: prices without them are
 off by 42 % (root of the mean square of logarithms), and with them by 32; what they choose takes 1.15 and 1.09 times
 what the best of these schedules takes."""
+STARVED = 8
+"""The same, at least, where half of the processors have no block, but much to do: what counts is the longest chain, not
+what a processor can issue.  A step of Adafactor of 122 x 8190 in 64 blocks, each with a panel of columns whose rows are
+partly in shared memory, takes an H100 37 us, in 256 panels 18; a step of Sinkhorn's 21 and 14."""
 BEGIN = 1.1e-6
 """Seconds from the launch of a block to its first values, and from its last ones to memory."""
 MEET = 0.06e-6
@@ -40,6 +44,13 @@ is less than the price of such a kernel is sure of."""
 def counted(alone: float, work: float) -> float:
     """What counts of the seconds that a block takes by itself, in a kernel with work for so long."""
     return alone * LONG / (LONG + work)
+
+
+def is_starved(target: Target, blocks: int, moved: int, work: float) -> bool:
+    """Whether so few `blocks` move so many bytes in the seconds of a short kernel that each is a chain by itself.  Of
+    fewer still what a processor takes in is the limit (`PULL` in polyfuse/cost/prices.py)."""
+    some = target.processors <= 4 * blocks <= 2 * target.processors
+    return some and 2 * moved >= target.busy_bytes and work < LONG
 
 
 def begun(schedule: KernelSchedule, target: Target, sizes: Sizes, issued: float) -> float:

@@ -26,6 +26,7 @@ from polyfuse.bindings import (
     FromProduct,
     FromSize,
     Guard,
+    VolumeGuard,
     is_advisory,
 )
 from polyfuse.codegen.names import function_name
@@ -205,14 +206,16 @@ def _total(blocks: FromBlocks) -> str:
 
 
 def _guard(guard: AnyGuard) -> str:
-    match guard:
-        case Guard():
-            return _test(guard, {})
-        case DerivedGuard(inner, derived):
-            return _test(inner, dict(derived))
-        case _:
-            volume = " * ".join(f"({_python(n)})" for n in guard.shape) or "1"
-            return f"{volume} {'>' if guard.exceeds else '<='} {guard.limit}"
+    if isinstance(guard, DerivedGuard):
+        return _condition(guard.guard, dict(guard.derived))
+    return _condition(guard, {})
+
+
+def _condition(guard: Guard | VolumeGuard, products: dict[str, tuple[Affine, ...]]) -> str:
+    if isinstance(guard, Guard):
+        return _test(guard, products)
+    volume = " * ".join(f"({_python(n, products)})" for n in guard.shape) or "1"
+    return f"{volume} {'>' if guard.exceeds else '<='} {guard.limit}"
 
 
 def _test(guard: Guard, products: dict[str, tuple[Affine, ...]]) -> str:

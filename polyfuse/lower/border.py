@@ -12,7 +12,7 @@ concatenation each has its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
@@ -51,6 +51,30 @@ def interiors(
             break  # all blocks agree
         found[frozenset(inside)] = needed
     return list(found.values())[: MOST if schedule.threads > 1 else 1]
+
+
+def passed_by(ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program) -> tuple[ir.Op, ...]:
+    """`ops` of blocks at the border, where a block passes by what it has nothing to load of: of the four sides of an
+    array that is rolled each has loads of its own, most of them far from a block."""
+    middle = next(_blocks(schedule, program), None)
+    if middle is None:
+        return tuple(ops)
+    inner = {f"${d.name}": d for d in schedule.digits if d.kind != "block"}
+
+    def changed(op: ir.Op) -> ir.Op:
+        match op:
+            case ir.Load() if not (op.cut or op.across):
+                ends = [_ends(condition, inner) for condition in op.where]
+                some = [e.most for e in ends if e is not None and e.most.evaluate(middle) < 0]
+                return replace(op, some=tuple(_tightest(some)))
+            case ir.For():
+                return replace(op, body=tuple(map(changed, op.body)))
+            case ir.If():
+                return replace(op, body=tuple(map(changed, op.body)), orelse=tuple(map(changed, op.orelse)))
+            case _:
+                return op
+
+    return tuple(map(changed, ops))
 
 
 def _agreeing(conditions: Iterable[Affine], block: Mapping[str, int], schedule: KernelSchedule) -> list[Affine]:

@@ -14,10 +14,12 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
     match op:
         case ir.Let(value=value) | ir.Keep(value=value):
             yield value
-        case ir.Load(index=index, where=where, mask=mask):
-            yield from (*index, *where)
+        case ir.Load(index=index, where=where, mask=mask, some=some, instead=instead):
+            yield from (*index, *where, *some)
             if mask is not None:
                 yield mask
+            if instead is not None:
+                yield instead
         case ir.Take(value=value, index=index):
             yield value
             yield from (at for _, at in index)

@@ -37,6 +37,7 @@ from polyfuse.lower.moves import index_sites
 from polyfuse.lower.neighbours import with_neighbours
 from polyfuse.lower.neutral import without_idle_masks
 from polyfuse.lower.open_ends import with_open_ends
+from polyfuse.lower.pieces import with_pieces
 from polyfuse.lower.reductions import PEERS
 from polyfuse.lower.repeated import without_repeated_indices
 from polyfuse.lower.scans import carry_uses, with_lead
@@ -100,6 +101,7 @@ def lower(
         turns=TURNS if schedule.grid_scans else "",
         settled=settled(body, env.slots, env.context) if schedule.block_threads > 1 else (),
     )
+    kernel = with_pieces(kernel) if schedule.border else kernel
     if schedule.cells is not None:
         kernel = in_cells(kernel, schedule.cells)
     elif env.slots:

@@ -105,7 +105,7 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
 
     def load(op: ir.Load) -> ir.Load:
         mask = None if op.mask is None else term(op.mask)
-        return replace(op, index=index(op.index), where=where(op.where), mask=mask)
+        return replace(op, index=index(op.index), where=where(op.where), mask=mask, some=where(op.some))
 
     match op:
         case ir.Let() | ir.Scan() | ir.Keep():

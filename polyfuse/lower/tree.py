@@ -11,7 +11,7 @@ from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import merge, partial, total
 from polyfuse.lower.ahead import in_ring, loaded_ahead
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
-from polyfuse.lower.border import interiors
+from polyfuse.lower.border import interiors, passed_by
 from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
 from polyfuse.lower.decide import needed, with_outcomes
@@ -45,7 +45,8 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
         body = (*body, *behind)
     else:
         at_border = replace(env, bordering=True)
-        body = needed((*lower_items(at_border, items, ()), *lower_items(at_border, shared, ())))
+        own = passed_by(lower_items(at_border, items, ()), env.schedule, env.scop.program)
+        body = needed((*own, *lower_items(at_border, shared, ())))
     for inside in reversed(found):
         context = env.context.assuming(at_least_zero(inside))
         whole = with_outcomes(lower_items(replace(env, context=context), items, ()), context)

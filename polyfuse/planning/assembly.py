@@ -20,8 +20,8 @@ from polyfuse.bindings import (
     FromProduct,
     FromSize,
     FromStride,
-    Guard,
     Layout,
+    VolumeGuard,
 )
 from polyfuse.dtypes import i32
 from polyfuse.errors import ScheduleError
@@ -211,9 +211,11 @@ def _scratch(lowered: Lowered, use: ScratchUse, step: int, derived: Derived) -> 
 
 def _on_sizes(guard: AnyGuard, derived: Derived) -> AnyGuard:
     """The guard in terms that a call knows: products of sizes are spelled out."""
-    if not isinstance(guard, Guard):
+    if isinstance(guard, DerivedGuard):
         return guard
-    used = tuple((name, factors) for name, factors in derived if name in guard.expression.names())
+    terms = guard.shape if isinstance(guard, VolumeGuard) else (guard.expression,)
+    names = {name for term in terms for name in term.names()}
+    used = tuple((name, factors) for name, factors in derived if name in names)
     return DerivedGuard(guard, used) if used else guard
 
 

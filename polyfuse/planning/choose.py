@@ -14,6 +14,7 @@ from polyfuse.places.proposal import Group, Proposal
 from polyfuse.planning.collapse import collapse, sums_apart
 from polyfuse.planning.flattening import FLAT, flattened
 from polyfuse.planning.outlook import Header, Numbered, Outlook
+from polyfuse.planning.waves import shares_keep
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.catalogue import propose
@@ -130,7 +131,7 @@ def choices(
             if outlook is not None:
                 outlook.learn(situation, compared, [(p, _seconds((p, draft))) for p, draft in priced], is_all=last)
             for proposal, draft in priced:  # an order costs as much as a price: for the best
-                if (choice := _ordered(draft, proposal, refusals)) is not None:
+                if (choice := _ordered(draft, proposal, situation.target, refusals)) is not None:
                     yield replace(choice, work=work, is_partial=not last)
                     work = 0
             priced = []
@@ -206,7 +207,7 @@ def rejected(situation: Situation) -> Mapping[str, Verdict]:
     for proposal in next(iter(propose(situation))):
         refusals: list[Verdict] = []
         draft = _priced(situation, proposal, 0, name, 0, refusals, price)
-        if draft is None or _ordered(draft, proposal, refusals) is None:
+        if draft is None or _ordered(draft, proposal, situation.target, refusals) is None:
             found.setdefault(proposal.strategy, refusals[0])
     return found
 
@@ -251,12 +252,15 @@ def _seconds(candidate: tuple[Proposal, Choice]) -> float:
     return cost.seconds if cost else 0.0
 
 
-def _ordered(draft: Choice, proposal: Proposal, refusals: list[Verdict]) -> Choice | None:
+def _ordered(draft: Choice, proposal: Proposal, target: Target, refusals: list[Verdict]) -> Choice | None:
     """The schedule with its order, or None with the reason why there is none added to `refusals`."""
     assert draft.schedule is not None and draft.group is not None
     try:
-        last = draft.cost is not None and draft.cost.evict_last
-        return replace(draft, schedule=replace(in_order(draft.schedule, draft.group, proposal), evict_last=last))
+        schedule = in_order(draft.schedule, draft.group, proposal)
+        if draft.cost is not None:
+            guards = (*schedule.guards, *shares_keep(schedule, draft.cost, target))
+            schedule = replace(schedule, evict_last=draft.cost.evict_last, guards=guards)
+        return replace(draft, schedule=schedule)
     except Refused as reason:
         refusals.append(reason.verdict)
         return None

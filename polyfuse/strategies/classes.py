@@ -2,8 +2,8 @@
 
 ``e[i, j] = exp(x[i, j] - m[i])`` links e's i with x's dimension 0 and with m's i.  A link that would put two dimensions
 of one statement into one class (``x + x.T``) is left out; that access is then a transposition, not an alignment.
-Links are taken in the order: identical index, identical index of a common input, index with an offset, parts of a
-dimension of a common array (``x[64*j + k]``), equal steps along one (``x[2*j]`` and ``x[2*k + 1]``), and what runs
+Links are taken in the order: identical index, identical index of a common input, index with an offset, parts of
+dimensions that run together (``x[64*j + k]``), equal steps along them (``x[2*j]`` and ``x[2*k + 1]``), and what runs
 along a prefix from the last element to the first (``c[-j + n - 1]``), whose places are those of the prefix mirrored.
 """
 
@@ -113,19 +113,12 @@ def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
     """(priority, order, key of the reader, key of what is read)."""
     found = []
     order = 0
-    parts: dict[tuple[int, int, tuple[int, ...], int], int] = {}  # of dimensions: no statement's, so numbered apart
     for statement in group.statements():
         for read in statement.reads:
             produced = read.source in group.body
             kept = _kept(group, read)
             for d, entry in enumerate(read.index):
                 plain = _plain(entry)
-                steps = _steps(entry) if plain is None else ()
-                for dim, factor in steps:
-                    key = (read.source, d, tuple(f for _, f in steps), factor)
-                    part = parts.setdefault(key, -1 - len(parts))
-                    found.append((4, order, (statement.id, dim), (part, 0)))
-                    order += 1
                 if plain is None:
                     continue
                 offset = plain[1] != 0
@@ -133,6 +126,23 @@ def _links(group: Group) -> list[tuple[int, int, Key, Key]]:
                 found.append((priority, order, (statement.id, plain[0]), (read.source, kept[d])))
                 order += 1
     return sorted(found)
+
+
+def _join_steps(group: Group, union: _Union) -> None:
+    """Join what steps alike along dimensions that run together: `j` and `k` of ``x[2*j]`` and ``y[2*k + 1]``, where x
+    and y are computed from the same elements.  Readers come behind what they read, so that this goes on through
+    several levels."""
+    first: dict[tuple[Key, tuple[int, ...], int], Key] = {}
+    for statement in group.statements():
+        for read in statement.reads:
+            kept = _kept(group, read)
+            for d, entry in enumerate(read.index):
+                steps = _steps(entry) if _plain(entry) is None else ()
+                for dim, factor in steps:
+                    source, reader = (read.source, kept[d]), (statement.id, dim)
+                    union.add(source)
+                    along = union.find(source), tuple(f for _, f in steps), factor
+                    union.join(first.setdefault(along, reader), reader)
 
 
 def _steps(entry: object) -> tuple[tuple[int, int], ...]:
@@ -163,6 +173,7 @@ def classify(group: Group, hints: Mapping[str, int]) -> Classes:
     for _, _, reader, source in _links(group):
         union.add(source)
         union.join(reader, source)
+    _join_steps(group, union)
     mirrored = _mirrored(group, union)
     weights = _weights(group, union, hints)
     by_root: dict[Key, list[Key]] = defaultdict(list)

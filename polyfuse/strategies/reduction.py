@@ -74,6 +74,7 @@ def reduction(situation: Situation) -> list[Proposal]:
         along = inner if inner in over else over[-1]
         ways = [_rows(situation, along, over, way) for way in (Way.USUAL, Way.FULL, Way.TIGHT)]
         ways += [_rows(situation, inner, over, Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
+        ways += [_rows(situation, along, over, way) for way in (Way.DOUBLE, Way.SPREAD)]
         ways += [_rows(situation, inner, over, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({rows.parameters: rows for rows in ways}.values())
         found.append(_several_rows(situation, inner, over) if along is inner else None)

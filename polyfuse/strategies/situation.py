@@ -140,8 +140,12 @@ class Situation:
     @cached_property
     def fills(self) -> bool:
         """Whether there is a row for every processor."""
-        rows = prod(axis.size(self.hints) for axis in self.axes if not axis.reduced_by)
-        return rows >= self.target.processors or not self.target.busy_bytes
+        return self.rows >= self.target.processors or not self.target.busy_bytes
+
+    @cached_property
+    def rows(self) -> int:
+        """Elements of all classes that nothing sums over."""
+        return prod(axis.size(self.hints) for axis in self.axes if not axis.reduced_by)
 
     @cached_property
     def has_much(self) -> bool:

@@ -1,4 +1,5 @@
-"""Guards for readers: ``N >= 1025``, ``4 divides N``, ``at most 2147418112 elements in M x N``."""
+"""Guards for readers: ``N >= 1025``, ``4 divides N``, ``at most 2147418112 elements in M x N``,
+``at most 528 blocks in ceil(N/4096)``."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ def guard_text(guard: AnyGuard, rename: Mapping[str, str] | None = None) -> str:
     match guard:
         case DerivedGuard(guard=inner, derived=derived):
             return guard_text(inner, {name: "*".join(map(size_text, factors)) for name, factors in derived})
-        case VolumeGuard(shape, limit, exceeds):
-            return f"{'more than' if exceeds else 'at most'} {limit} elements in {product_text(shape, rename)}"
+        case VolumeGuard(shape, limit, exceeds, advisory):
+            what = "blocks" if advisory else "elements"
+            return f"{'more than' if exceeds else 'at most'} {limit} {what} in {product_text(shape, rename)}"
         case Guard(expression, modulus) if modulus:
             verb = "does not divide" if guard.negated else "divides"
             return f"{modulus} {verb} {size_text(expression, rename)}"

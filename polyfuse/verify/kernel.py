@@ -54,10 +54,11 @@ from polyfuse.kernel_types import (
     access_axes,
     expression_type,
     memories,
+    slot_axes,
     value_types,
 )
 from polyfuse.scalars import MONOIDS
-from polyfuse.verify.intervals import Interval, interval
+from polyfuse.verify.intervals import Interval, at_least_zero, interval
 from polyfuse.verify.kernel_accesses import AccessRules, Region
 from polyfuse.verify.kernel_carries import check_carries
 from polyfuse.verify.kernel_copies import check_copies, check_copy
@@ -199,6 +200,7 @@ class _Verifier:
                 self._bind(op, values, (name,), (scope.dtype(value),))
             case Load():
                 self._access(op, scope, region)
+                self._passed_by(op, scope, region)
                 dtype = self.memory[op.array].dtype.compute
                 if op.other is not None and scope.dtype(op.other) != dtype:
                     self.refuse(f"masked slots get {op.other.dtype} where {op.array} is {dtype}", op)
@@ -410,6 +412,22 @@ class _Verifier:
             checks.span(op, memory, region)
         if op.vector != 1:
             checks.vector(op, memory, region)
+
+    def _passed_by(self, op: Load, scope: Scope, region: Region) -> None:
+        """A block passes by only what its conditions leave nothing of, and what it gets instead is alike."""
+        if op.instead is not None:
+            wanted = ValueType(self.memory[op.array].dtype.compute, self.types[op.name].axes)
+            given = self._type(op.instead)
+            if given.dtype != wanted.dtype or not given.axes <= access_axes(
+                op.index, op.where, op.mask, self.types, self.kernel
+            ):
+                self.refuse(f"slots that are not read get {op.instead.name}, which is another type", op)
+        for condition in op.some:
+            scope.affine(condition)
+            if slot_axes((condition,), self.kernel) or not at_least_zero(
+                condition, region.ranges, (*region.given, *op.where)
+            ):
+                self.refuse(f"a block where {condition} < 0 passes {op.array} by, of which it may need something", op)
 
     def _copy(self, op: AsyncCopy, scope: Scope, region: Region) -> None:
         """Both ends are accesses under the same conditions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -150,6 +151,34 @@ def test_torch_graph_capture_with_counters(torch) -> None:
         torch.cuda.synchronize()
         torch.testing.assert_close(result, x / (x * x).sum().sqrt())
         torch.testing.assert_close(eager, result)
+
+
+def test_captured_reductions_run_side_by_side_and_outlive_their_function(torch) -> None:
+    """Each captured call counts arrivals in memory of its own, which is zero when a replay begins, and stays."""
+    f = pf.jit(lambda x: (x * x).sum())
+    xs = [torch.randn(1 << 22, device="cuda") for _ in range(4)]
+    f(xs[0])
+    torch.cuda.synchronize()
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph):
+        first, second = torch.cuda.Event(), torch.cuda.Event()
+        first.record()
+        found = [f(xs[0]), f(xs[1])]
+        with torch.cuda.stream(side):
+            side.wait_event(first)
+            found += [f(xs[2]), f(xs[3])]
+            second.record()
+        torch.cuda.current_stream().wait_event(second)
+    del f
+    gc.collect()
+    torch.full((1 << 20,), 7.0, device="cuda")
+    for _ in range(20):
+        for x in xs:
+            x.normal_()
+        graph.replay()
+        torch.cuda.synchronize()
+        for x, y in zip(xs, found, strict=True):
+            torch.testing.assert_close(y.double(), (x.double() ** 2).sum(), rtol=1e-5, atol=0.0)
 
 
 def test_a_graph_of_several_kernels_replays(torch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -10,10 +12,10 @@ from hypothesis import strategies as st
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import Buffer
-from polyfuse.dtypes import f32, u8
-from polyfuse.run.arrays import HOST
+from polyfuse.dtypes import DType, f32, u8
+from polyfuse.run.arrays import HOST, Device
 from polyfuse.run.libraries.numpy_arrays import NUMPY
-from polyfuse.run.workspace import ALIGNMENT, Counters, buffer_bytes, pack
+from polyfuse.run.workspace import ALIGNMENT, RESERVED, Counters, buffer_bytes, pack
 
 N = Affine.symbol("N")
 
@@ -72,3 +74,60 @@ def test_counters_are_zero_shared_by_calls_and_owned_by_a_thread() -> None:
     assert not np.shares_memory(found["here"], found["there"])
     assert not found["here"].any()
     assert counters.take(NUMPY, HOST, 0, 4096).nbytes >= 4096
+
+
+class _Fake:
+    """NumPy's memory as that of a device, of which one may say that a capture is going on."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.captures, self.zeroed = name, False, 0
+
+    def is_capturing(self, device: Device) -> bool:
+        return self.captures
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
+        return lambda: np.full(shape, 99, dtype.numpy)
+
+    def upload(self, array: Any, device: Device) -> Any:
+        return array.copy()
+
+    def zero(self, array: Any) -> None:
+        self.zeroed += 1
+        array[...] = 0
+
+    def view(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: DType) -> Any:
+        return NUMPY.view(memory, offset, shape, dtype)
+
+
+
+def test_captured_calls_have_counters_of_their_own_that_no_replay_zeroes() -> None:
+    library, device, counters = _Fake("captured"), Device("cuda", 0), Counters()
+    usual = counters.take(library, device, 7, 512)
+    fills = library.zeroed
+    library.captures = True
+    found = [counters.take(library, device, 8, size) for size in (4, 300, 256)]
+    assert [f.nbytes for f in found] == [4, 300, 256]
+    assert library.zeroed == fills
+    assert not any(f.any() for f in found)
+    every = [usual, *found]
+    assert not any(np.shares_memory(a, b) for k, a in enumerate(every) for b in every[:k])
+
+
+def test_captured_calls_are_zeroed_in_the_graph_once_the_reserve_is_spent() -> None:
+    library, device, counters = _Fake("spent"), Device("cuda", 0), Counters()
+    library.captures = True
+    assert not counters.take(library, device, 0, 256).any()
+    assert library.zeroed == 1  # nothing was called before: there is no reserve
+    library.captures = False
+    counters.take(library, device, 0, 256)
+    library.captures = True
+    fills, found = library.zeroed, [counters.take(library, device, 0, 256) for _ in range(RESERVED // 256 + 2)]
+    assert library.zeroed == fills + 2
+    assert not any(f.any() for f in found)
+    assert len({f.ctypes.data for f in found}) == len(found)
+    library.captures = False
+    counters.take(library, device, 1, 256)  # a stream that is new: there is a reserve again
+    library.captures = True
+    fills = library.zeroed
+    counters.take(library, device, 1, 256)
+    assert library.zeroed == fills

@@ -23,14 +23,13 @@ PREFIXES = {
     "bf16[N~100001, M~777]": 128,
     "i64[N~20001, M~1501]": 128,
     "f32[N~32769, M~1001]": 256,
-    "f32[N~32769, M~2001]": 512,
+    "f32[N~32769, M~2001]": 128,
 }
 
 
 @pytest.mark.parametrize("spec", PREFIXES)
 def test_lanes_of_a_scan_are_not_idle(spec: str) -> None:
-    """Rows of 777 bfloat16 164 us in 256 lanes, of which 61 are idle, 128 in two trips of 128; where few are, one trip
-    is as fast."""
+    """Rows of 777 bfloat16 164 us in 256 lanes, of which 61 are idle, 128 in two trips of 128."""
     kernel = planned(lambda x: np.cumsum(x, 1), spec)
     assert kernel.strategy == "rows" and dict(kernel.parameters)["lanes"] == PREFIXES[spec]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.accesses import (
@@ -25,6 +26,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     Fragment,
     Pointer,
     Value,
+    boolean,
     register_dtype,
 )
 from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, types
@@ -52,29 +54,54 @@ def _arranged(where: Placed, slots: list[Value]) -> list[Value]:
 
 @operation
 def load(
-    pointer: Any, offset: Any, tile: Any, sizes: Any = (), mask: Any = None, other: Any = 0
+    pointer: Any, offset: Any, tile: Any, sizes: Any = (), mask: Any = None, other: Any = 0, some: Any = None
 ) -> tuple[Fragment, Emit] | None:
-    """Read a tile; slots masked off get `other` and touch no memory."""
+    """Read a tile; slots masked off get `other` and touch no memory.  `some`: whether any slot of the block is read;
+    where none is, a branch passes all of the masks by."""
     where = placed(pointer, offset, tile, sizes, mask)
     if where is None:
         return None
     access, shape = where.access, where.tile.shape
     fragment = Fragment(register_dtype(where.pointer.dtype), shape)
 
-    def emit(b: Builder, p: Value, at: Value, _: Value, n: Value, m: Value, fill: Value) -> Value:
-        targets = addresses(b, where, p, at, n)
+    def emit(b: Builder, p: Value, at: Value, _: Value, n: Value, m: Value, fill: Value, s: Value) -> Value:
         if where.mask is None:
-            words = [word for address in targets for word in plain_load(b, where, address)]
+            words = [word for address in addresses(b, where, p, at, n) for word in plain_load(b, where, address)]
             return pack(b, fragment, _taken(where, widen(b, access, words)))
         kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
         others = narrow(b, access, _arranged(where, spread(b, kind, value, fragment.dtype, shape)))
-        words = []
-        for k, (address, predicate) in enumerate(zip(targets, predicates(b, where, m), strict=True)):
-            unread = others[k * access.count : (k + 1) * access.count]
-            words += masked_load(b, where, access, address, predicate, unread)
+
+        def masked() -> list[Value]:
+            words = []
+            targets = zip(addresses(b, where, p, at, n), predicates(b, where, m), strict=True)
+            for k, (address, predicate) in enumerate(targets):
+                unread = others[k * access.count : (k + 1) * access.count]
+                words += masked_load(b, where, access, address, predicate, unread)
+            return words
+
+        if given(some):
+            (condition,) = spread(b, some, s, boolean, ())
+            words = _where_some(b, condition, masked, others)
+        else:
+            words = masked()
         return pack(b, fragment, _taken(where, widen(b, access, words)))
 
     return fragment, emit
+
+
+def _where_some(b: Builder, condition: Value, made: Callable[[], list[Value]], others: list[Value]) -> list[Value]:
+    """What `made` makes where the condition holds, else the others."""
+    before = b.block
+    with b.if_then(condition, likely=False):
+        words = made()
+        behind = b.block
+    found = []
+    for word, other in zip(words, others, strict=True):
+        joined = b.phi(word.type)
+        joined.add_incoming(word, behind)
+        joined.add_incoming(other, before)
+        found.append(joined)
+    return found
 
 
 def stored_value(value: Any, where: Placed) -> None:

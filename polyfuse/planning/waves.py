@@ -1,0 +1,45 @@
+"""For which sizes shares of a reduction are dealt well: what a block adds up is a number in the text of its kernel.
+
+    share = 192512, 528 blocks at once     n = 100,000,001: 520 blocks, all of them run
+                                           n = 102,000,000: 530 blocks, two of them when the others have ended
+                                           n =   2,000,000:  11 blocks, one of twelve processors has anything to do
+
+Within these bounds a call runs the plan; beyond them it deserves shares of its own.
+"""
+
+from __future__ import annotations
+
+from polyfuse.bindings import VolumeGuard
+from polyfuse.cost.counts import Cost
+from polyfuse.schedule import KernelSchedule
+from polyfuse.target import Target
+
+AT_ONCE = 8
+"""Blocks per processor up to which all of a kernel whose blocks share a reduction run at once, at the most."""
+FEWER = 2
+"""Times fewer blocks at which shares of their own pay, where all of them run at once."""
+OTHERS = 4
+"""Times fewer or more where they come in many waves: none is idle for long, and the last one adds up so many shares."""
+SHORT = 10e-6
+"""Seconds of a kernel, its launch included, that shares of their own hardly shorten."""
+
+
+def shares_keep(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[VolumeGuard, ...]:
+    """Advisory bounds on the blocks of a kernel whose blocks share a reduction; nothing for others.
+
+    Not fewer than a half of those that it was made for, unless it is short anyway, and not more than run at once
+    beside them.
+    """
+    if target.kind != "cuda" or not schedule.grid_combine:
+        return ()
+    grid = tuple(d.extent for d in schedule.of_kind("block"))
+    wave = target.processors // schedule.cluster
+    resident = -(-cost.blocks // wave)
+    if resident > AT_ONCE:
+        least, most = cost.blocks // OTHERS, cost.blocks * OTHERS
+    elif cost.seconds > SHORT:
+        least, most = cost.blocks // FEWER, resident * wave
+    else:
+        least, most = 0, max(resident, cost.occupancy) * wave
+    lower = (VolumeGuard(grid, least, exceeds=True, advisory=True),) if least else ()
+    return (VolumeGuard(grid, most, advisory=True), *lower)
