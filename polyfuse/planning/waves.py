@@ -34,11 +34,12 @@ def shares_keep(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[V
         return ()
     grid = tuple(d.extent for d in schedule.of_kind("block"))
     wave = target.processors // schedule.cluster
-    resident = -(-cost.blocks // wave)
+    blocks = cost.blocks // schedule.cluster  # a cluster is one block of the grid
+    resident = -(-blocks // wave)
     if resident > AT_ONCE:
-        least, most = cost.blocks // OTHERS, cost.blocks * OTHERS
+        least, most = blocks // OTHERS, blocks * OTHERS
     elif cost.seconds > SHORT:
-        least, most = cost.blocks // FEWER, resident * wave
+        least, most = blocks // FEWER, resident * wave
     else:
         least, most = 0, max(resident, cost.occupancy) * wave
     lower = (VolumeGuard(grid, least, exceeds=True, advisory=True),) if least else ()

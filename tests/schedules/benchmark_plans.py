@@ -14,6 +14,7 @@ from benchmarks.one_read import ONE_READ
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
 from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
+from polyfuse.run.sizes import hold
 
 GOLDEN = Path(__file__).with_name("benchmark_plans.txt")
 
@@ -28,6 +29,7 @@ def plan_of(program: Program) -> str:
     function = eval(f"lambda {', '.join(names)}: code(np, {', '.join(names)})", scope)  # parameters with names
     arrays = [np.empty(i.shape, pf.spec(f"{i.dtype}[]").dtype.numpy) for i in program.inputs]  # never touched
     plan = pf.jit(function).plan(*arrays, target="h200")
+    assert hold(plan.guards, plan.program.hints), f"{program.name}: the plan excludes the call that it is made for"
     seconds = plan.cost_analysis().seconds
     return f"== {program.name} == predicted {1e6 * seconds:.0f} us\n\n{plan}\n"
 

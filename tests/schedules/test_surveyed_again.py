@@ -245,3 +245,16 @@ def test_elements_picked_from_rows_are_picked_along_them() -> None:
         lambda a, b, c: a[:, b] * (1 - c) + a[:, b + 1] * c, "f32[N~20000, M~1001]", "i64[P~1500]", "f32[P]"
     )
     assert all(kernel.strategy == "pointwise" for kernel in plan.kernels)
+
+
+def test_a_cluster_is_one_block_of_the_grid() -> None:
+    """The plan must hold for the call that it is made for."""
+
+    def centred(x):
+        return x - x.sum(0) / 3 - x.sum(1, keepdims=True) / 5 + x.sum() / 7
+
+    for shape in ((16384, 4096), (1000, 5000), (131, 300)):
+        x = np.empty(shape, np.float32)
+        plan = pf.jit(centred).plan(x, target="h100")
+        assert hold(plan.guards, plan.program.hints)
+        assert all(c.cost is None or c.cost.blocks for c in plan.kernels)

@@ -65,16 +65,16 @@ def load(
     fragment = Fragment(register_dtype(where.pointer.dtype), shape)
 
     def emit(b: Builder, p: Value, at: Value, _: Value, n: Value, m: Value, fill: Value, s: Value) -> Value:
+        targets = addresses(b, where, p, at, n)
         if where.mask is None:
-            words = [word for address in addresses(b, where, p, at, n) for word in plain_load(b, where, address)]
+            words = [word for address in targets for word in plain_load(b, where, address)]
             return pack(b, fragment, _taken(where, widen(b, access, words)))
         kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
         others = narrow(b, access, _arranged(where, spread(b, kind, value, fragment.dtype, shape)))
 
         def masked() -> list[Value]:
             words = []
-            targets = zip(addresses(b, where, p, at, n), predicates(b, where, m), strict=True)
-            for k, (address, predicate) in enumerate(targets):
+            for k, (address, predicate) in enumerate(zip(targets, predicates(b, where, m), strict=True)):
                 unread = others[k * access.count : (k + 1) * access.count]
                 words += masked_load(b, where, access, address, predicate, unread)
             return words
