@@ -59,8 +59,8 @@ class CudaKernel:
 
 @dataclass(frozen=True, slots=True)
 class CudaJob:
-    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits` and `blocks`:
-    keywords of `assembled`."""
+    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`, `blocks` and
+    `guessed`: keywords of `assembled`."""
 
     source: str
     name: str
@@ -69,6 +69,7 @@ class CudaJob:
     target: Target
     waits: bool = False
     blocks: int = 0
+    guessed: bool = False
     is_concurrent: bool = True
 
     @property
@@ -83,7 +84,9 @@ class CudaJob:
         """Assembled where there is an assembler, or a driver."""
         compiled = compile_kernel(self.source, self.name, self.parameters, **self.settings)
         with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
-            compiled = assembled(compiled, self.target, waits=self.waits, blocks=self.blocks)
+            compiled = assembled(
+                compiled, self.target, waits=self.waits, blocks=self.blocks, guessed=self.guessed
+            )
         return compiled
 
     def run(self) -> bytes:
@@ -105,7 +108,8 @@ def _job(launch: Launch, plan: Plan) -> CudaJob:
     if kernel.cluster > 1:
         return CudaJob(source, name, kernel.parameters, settings, plan.target)
     waits, blocks = combines_once(kernel), _sharing_blocks(launch, plan)
-    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks)
+    guessed = any(s.border and not s.grid_scans for s in launch.schedules)  # what their blocks in the middle need
+    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks, guessed)
 
 
 def _sharing_blocks(launch: Launch, plan: Plan) -> int:
