@@ -50,21 +50,24 @@ def assembled(
     return roomier(found, versions) if guessed else found
 
 
-SPILLED = 96
+SPILLED, FAR = 96, 8
 """Bytes that the threads of all blocks of a processor, one of each, may have in memory for want of registers: a block
 less costs more where they are few.  On an H100, by blocks that there are registers for, and bytes of one thread: a step
 of shallow water that is rolled, 36 million cells, 422 us in 6 (652), 410 in 5 (440), 377 in 4 (48), 352 in 3 (0);
 padding by a roll 205 in 6 (28), 187 in 5 (0); Gray and Scott's step 140 in 4 (76), 137 in 3 (32), 150 in 2 (0); two
-kernels of such steps 293 in 4 and 5 (76, 420), 273 in 3 (32, 24), 298 in 2 (0)."""
+kernels of such steps 293 in 4 and 5 (76, 420), 273 in 3 (32, 24), 298 in 2 (0).  And times as many, from which two
+blocks less are next."""
 
 
 def roomier(kernel: CompiledKernel, bounded: Bounded) -> CompiledKernel:
     """`kernel`, which is assembled, or the same with registers for fewer blocks, two at least, where it spills with
     those that it was asked to have registers for: what its blocks in the middle need was underestimated."""
-    for wanted in range(kernel.minimum_blocks - 1, 1, -1):
-        if kernel.resources is None or kernel.resources.spilled_bytes * kernel.minimum_blocks <= SPILLED:
+    while kernel.minimum_blocks > 2 and kernel.resources is not None:
+        spilled = kernel.resources.spilled_bytes * kernel.minimum_blocks
+        if spilled <= SPILLED:
             break
-        kernel = bounded(wanted)
+        fewer = 2 if spilled > FAR * SPILLED else 1  # each takes as long as all of the compiler before it
+        kernel = bounded(max(2, kernel.minimum_blocks - fewer))
     return kernel
 
 

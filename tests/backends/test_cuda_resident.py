@@ -290,7 +290,7 @@ def test_kernels_that_spill_get_registers_for_fewer_blocks() -> None:
         return replace(kernel, minimum_blocks=blocks, resources=Resources(80, 0, spilled[blocks]))
 
     assert roomier(kernel, bounded).minimum_blocks == 3
-    assert asked == [5, 4, 3]
+    assert asked == [4, 3]
     two = replace(kernel, minimum_blocks=2)  # where they wait for each other, two are wanted whatever it takes
     assert roomier(two, bounded) is two
     fine = replace(kernel, resources=Resources(80, 0, 0))
