@@ -80,8 +80,7 @@ class Counters:
     Kernels leave every counter at zero, and launches on one stream follow each other, so that all plans may share it.
     On the host a "stream" is a thread.  While a CUDA graph is captured each call gets memory of its own, as its replays
     may run beside other launches of the same stream: from a reserve that is zero already or, once that is spent, zeroed
-    inside the graph, which is one more launch in every replay (sum of 4 million float32 on an H100: 10.0 us, 8.9 to
-    torch.compile).
+    inside the graph, which is one more launch in every replay (sum of a million squares on an H100: 6.0 us, 4.4).
     """
 
     def __init__(self) -> None:
