@@ -41,11 +41,13 @@ class _Pieces:
         uses = Counter(name for op in flatten(body) for part in parts(op) for name in _named(part))
         known = {op.name: op for op in body if isinstance(op, (ir.Load, ir.Take))}
         ended, found = set[str](), list[ir.Op]()
+        stored = False  # a result may lie in the array that is loaded: no load moves behind what stores it
         for op in body:
+            stored = stored or isinstance(op, (ir.Store, ir.AtomicUpdate, ir.For))
             if isinstance(op, ir.If):
                 found.append(replace(op, body=self.block(op.body), orelse=self.block(op.orelse)))
                 continue
-            both = self._joined(op, loads, uses, known) if isinstance(op, ir.Let) else None
+            both = self._joined(op, loads, uses, known) if isinstance(op, ir.Let) and not stored else None
             if both is not None:
                 ended.add(both[0])
                 known[both[1].name] = both[1]

@@ -15,10 +15,11 @@ from polyfuse.bindings import Guard as SizeGuard
 from polyfuse.bindings import VolumeGuard, is_advisory
 from polyfuse.errors import KernelError
 from polyfuse.face.interpreted import run_plan
-from polyfuse.kernel import If, Load
+from polyfuse.kernel import If, Let, Load, Store
 from polyfuse.lower.inspect import flatten
 from polyfuse.plan import Plan
 from polyfuse.run.sizes import hold
+from polyfuse.terms import Ref
 from polyfuse.testing import assert_legal
 from polyfuse.verify.kernel import verify_kernel
 
@@ -191,6 +192,27 @@ def test_a_block_that_passes_by_what_it_needs_is_refused() -> None:
     verify_kernel(launch.kernel)
     with pytest.raises(KernelError, match="passes a_in by"):
         verify_kernel(replace(launch.kernel, body=tuple(map(wrong, launch.kernel.body))))
+
+
+def test_no_load_moves_behind_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result may take the memory of an argument, element by element after its last read."""
+    from polyfuse.lower import kernel as lowering
+    from polyfuse.lower.pieces import with_pieces
+
+    monkeypatch.setattr(lowering, "with_pieces", lambda kernel: kernel)
+    (launch,) = planned(energy, "f32[N~8192, M~8192]").launches
+    (split,) = [op for op in launch.kernel.body if isinstance(op, If)]
+    choices = [k for k, op in enumerate(split.orelse) if isinstance(op, Let) and op.name.startswith("region")]
+    (store,) = [op for op in split.orelse if isinstance(op, Store)]
+
+    def joined(orelse: tuple[Any, ...]) -> int:
+        kernel = replace(launch.kernel, body=tuple(replace(split, orelse=orelse) if op is split else op
+                                                   for op in launch.kernel.body))  # fmt: skip
+        return sum(isinstance(op, Load) and op.instead is not None for op in flatten(with_pieces(kernel).body))
+
+    assert joined(split.orelse) == len(choices) == 4
+    early = replace(store, value=Ref(split.orelse[choices[1]].name, store.value.dtype))
+    assert joined((*split.orelse[: choices[1] + 1], early, *split.orelse[choices[1] + 1 :])) == 2
 
 
 def test_two_steps_of_what_is_rolled_are_two_kernels() -> None:
