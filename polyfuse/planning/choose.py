@@ -14,7 +14,7 @@ from polyfuse.places.proposal import Group, Proposal
 from polyfuse.planning.collapse import collapse, sums_apart
 from polyfuse.planning.flattening import FLAT, flattened
 from polyfuse.planning.outlook import Header, Numbered, Outlook
-from polyfuse.planning.waves import shares_keep
+from polyfuse.planning.share_bounds import share_bounds
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.catalogue import propose
@@ -258,7 +258,7 @@ def _ordered(draft: Choice, proposal: Proposal, target: Target, refusals: list[V
     try:
         schedule = in_order(draft.schedule, draft.group, proposal)
         if draft.cost is not None:
-            guards = (*schedule.guards, *shares_keep(schedule, draft.cost, target))
+            guards = (*schedule.guards, *share_bounds(schedule, draft.cost, target))
             schedule = replace(schedule, evict_last=draft.cost.evict_last, guards=guards)
         return replace(draft, schedule=schedule)
     except Refused as reason:

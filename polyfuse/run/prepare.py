@@ -40,7 +40,7 @@ from polyfuse.run.locks import PLANNING
 from polyfuse.run.record import Capture, Output, Pairs, Record, Scratch, Siblings
 from polyfuse.run.services import Backend, Bound, Compiled, Form, KernelLaunch, Launcher, PlanKey, Traced
 from polyfuse.run.sizes import evaluate
-from polyfuse.run.workspace import ALIGNMENT, Counters, buffer_bytes, pack
+from polyfuse.run.workspace import ALIGNMENT, Counters, buffer_bytes, pack, reserve
 
 _log = logging.getLogger("polyfuse.run")
 
@@ -171,6 +171,8 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     if device.kind != "cpu":
         BOARD.watch(device, partial(ready.backend.synchronize, device.ordinal))
     scratch = _scratch([b for b in plan.buffers if b.name != FAULT or status is None], sizes, library, device)
+    if scratch and scratch.counted and reserve(library, device):
+        ready.backend.synchronize(device.ordinal)
     names = {b.name: k for k, (b, _) in enumerate(scratch.buffers)} if scratch else {}
     values = _Values(len(leaves), len(outputs), names, status)
     launched = [_launch(*pair, call, values, device) for pair in zip(plan.launches, ready.kernels, strict=True)]

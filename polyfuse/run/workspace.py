@@ -100,7 +100,6 @@ class Counters:
         known = self._streams.get((device, stream))
         if known is None or known[0] < size:  # two threads may both come here: each then has counters of its own
             known = self._streams[device, stream] = (size, self._fresh(library, device, size))
-            _reserve(library, device)
         return known[1]
 
     def _fresh(self, library: Library, device: Device, size: int) -> Any:
@@ -119,17 +118,22 @@ class _Reserve:
     used: int = 0
 
 
-_RESERVES: dict[tuple[str, Device], _Reserve] = {}  # for good: a graph may outlive the function that it captured
+_RESERVES: dict[tuple[str, Device], list[_Reserve]] = {}
+"""For good, also what is spent: a graph that counts there may outlive the function that it captured."""
 _RESERVING = threading.Lock()
 
 
-def _reserve(library: Library, device: Device) -> None:
-    """Zeros for captured calls, there before anything is captured: a function's first call never is."""
+def reserve(library: Library, device: Device) -> bool:
+    """Have zeros for captured calls of functions that count, before anything is captured.  Whether they are new: then
+    the device is to be waited for, as replays may run on any stream."""
+    if device.kind == "cpu" or library.is_capturing(device):
+        return False
     with _RESERVING:
-        known = _RESERVES.get((library.name, device))
-        if known is None or known.used + ALIGNMENT > RESERVED:
-            memory = library.upload(np.zeros(RESERVED, np.uint8), device)
-            _RESERVES[library.name, device] = _Reserve(memory)
+        known = _RESERVES.setdefault((library.name, device), [])
+        if known and known[-1].used + ALIGNMENT <= RESERVED:
+            return False
+        known.append(_Reserve(library.upload(np.zeros(RESERVED, np.uint8), device)))
+        return True
 
 
 def _reserved(library: Library, device: Device, size: int) -> Any | None:
@@ -137,7 +141,7 @@ def _reserved(library: Library, device: Device, size: int) -> Any | None:
     with _RESERVING:
         known = _RESERVES.get((library.name, device))
         need = -(-size // ALIGNMENT) * ALIGNMENT
-        if known is None or known.used + need > RESERVED:
+        if not known or known[-1].used + need > RESERVED:
             return None
-        known.used += need
-        return library.view(known.memory, known.used - need, (size,), u8)
+        known[-1].used += need
+        return library.view(known[-1].memory, known[-1].used - need, (size,), u8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ from polyfuse.bindings import Buffer
 from polyfuse.dtypes import DType, f32, u8
 from polyfuse.run.arrays import HOST, Device
 from polyfuse.run.libraries.numpy_arrays import NUMPY
-from polyfuse.run.workspace import ALIGNMENT, RESERVED, Counters, buffer_bytes, pack
+from polyfuse.run.workspace import ALIGNMENT, RESERVED, Counters, buffer_bytes, pack, reserve
 
 N = Affine.symbol("N")
 
@@ -103,6 +105,8 @@ class _Fake:
 def test_captured_calls_have_counters_of_their_own_that_no_replay_zeroes() -> None:
     library, device, counters = _Fake("captured"), Device("cuda", 0), Counters()
     usual = counters.take(library, device, 7, 512)
+    assert reserve(library, device)
+    assert not reserve(library, device)  # they are there
     fills = library.zeroed
     library.captures = True
     found = [counters.take(library, device, 8, size) for size in (4, 300, 256)]
@@ -118,15 +122,20 @@ def test_captured_calls_are_zeroed_in_the_graph_once_the_reserve_is_spent() -> N
     library.captures = True
     assert not counters.take(library, device, 0, 256).any()
     assert library.zeroed == 1  # nothing was called before: there is no reserve
+    assert not reserve(library, device)  # nothing is allocated for good inside a capture
     library.captures = False
-    counters.take(library, device, 0, 256)
+    assert reserve(library, device)
     library.captures = True
     fills, found = library.zeroed, [counters.take(library, device, 0, 256) for _ in range(RESERVED // 256 + 2)]
     assert library.zeroed == fills + 2
     assert not any(f.any() for f in found)
     assert len({f.ctypes.data for f in found}) == len(found)
+    first = weakref.ref(found[0].base)
+    del found
     library.captures = False
-    counters.take(library, device, 1, 256)  # a stream that is new: there is a reserve again
+    assert reserve(library, device)
+    gc.collect()
+    assert first() is not None  # the graphs that count there may be replayed
     library.captures = True
     fills = library.zeroed
     counters.take(library, device, 1, 256)

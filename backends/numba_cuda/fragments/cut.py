@@ -25,6 +25,7 @@ from polyfuse.backends.numba_cuda.fragments.slots import (
     is_scalar,
     negated,
     pack,
+    seldom,
     shape_of,
     spread,
 )
@@ -130,23 +131,6 @@ def cut_tile(pointer: Any, offset: Any, tile: Any, sizes: Any) -> Placed | None:
     if where is not None and (where.tile.vector == 1 or where.tile.vector != where.tile.shape[-1]):
         raise TypingError(f"the last axis of {where.tile} is no vector")
     return where
-
-
-def seldom(b: Builder, condition: Value, values: list[Value], replaced: Callable[[], Iterator[Value]]) -> list[Value]:
-    """`values`, or behind a branch what `replaced` computes."""
-    if is_known(condition, False):
-        return values
-    before = b.block
-    with b.if_then(condition, likely=False):
-        others = list(replaced())
-        inside = b.block
-    found = []
-    for value, other in zip(values, others, strict=True):
-        phi = b.phi(value.type)
-        phi.add_incoming(value, before)
-        phi.add_incoming(other, inside)
-        found.append(phi)
-    return found
 
 
 def parts_of(b: Builder, access: Access, word: Value) -> list[Value]:

@@ -23,7 +23,7 @@ from polyfuse.backends.numba_cuda.fragments.accesses import (
     plain_load,
     vector_places,
 )
-from polyfuse.backends.numba_cuda.fragments.cut import Group, bounds_of, cut_tile, parts_of, seldom, word_of
+from polyfuse.backends.numba_cuda.fragments.cut import Group, bounds_of, cut_tile, parts_of, word_of
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, literal, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen, widest
 from polyfuse.backends.numba_cuda.fragments.slots import (
@@ -33,6 +33,7 @@ from polyfuse.backends.numba_cuda.fragments.slots import (
     is_known,
     negated,
     pack,
+    seldom,
     shape_of,
     spread,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.accesses import (
@@ -18,7 +18,7 @@ from polyfuse.backends.numba_cuda.fragments.accesses import (
 )
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, given, operation
 from polyfuse.backends.numba_cuda.fragments.formats import narrow, widen
-from polyfuse.backends.numba_cuda.fragments.slots import is_scalar, pack, spread
+from polyfuse.backends.numba_cuda.fragments.slots import is_scalar, pack, seldom, spread
 from polyfuse.backends.numba_cuda.fragments.values import (
     GLOBAL,
     I64,
@@ -72,36 +72,15 @@ def load(
         kind, value = (other, fill) if given(other) else (types.literal(0), ir.Constant(I64, 0))
         others = narrow(b, access, _arranged(where, spread(b, kind, value, fragment.dtype, shape)))
 
-        def masked() -> list[Value]:
-            words = []
+        def masked() -> Iterator[Value]:
             for k, (address, predicate) in enumerate(zip(targets, predicates(b, where, m), strict=True)):
                 unread = others[k * access.count : (k + 1) * access.count]
-                words += masked_load(b, where, access, address, predicate, unread)
-            return words
+                yield from masked_load(b, where, access, address, predicate, unread)
 
-        if given(some):
-            (condition,) = spread(b, some, s, boolean, ())
-            words = _where_some(b, condition, masked, others)
-        else:
-            words = masked()
+        words = seldom(b, spread(b, some, s, boolean, ())[0], others, masked) if given(some) else list(masked())
         return pack(b, fragment, _taken(where, widen(b, access, words)))
 
     return fragment, emit
-
-
-def _where_some(b: Builder, condition: Value, made: Callable[[], list[Value]], others: list[Value]) -> list[Value]:
-    """What `made` makes where the condition holds, else the others."""
-    before = b.block
-    with b.if_then(condition, likely=False):
-        words = made()
-        behind = b.block
-    found = []
-    for word, other in zip(words, others, strict=True):
-        joined = b.phi(word.type)
-        joined.add_incoming(word, behind)
-        joined.add_incoming(other, before)
-        found.append(joined)
-    return found
 
 
 def stored_value(value: Any, where: Placed) -> None:

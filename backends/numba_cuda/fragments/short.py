@@ -12,7 +12,7 @@ import numpy as np
 
 from polyfuse.backends.numba_cuda.fragments.arithmetic import Op, by_kind, libdevice
 from polyfuse.backends.numba_cuda.fragments.declare import Emit
-from polyfuse.backends.numba_cuda.fragments.slots import assembly, constant_of, intrinsic, pack, spread
+from polyfuse.backends.numba_cuda.fragments.slots import assembly, constant_of, intrinsic, pack, seldom, spread
 from polyfuse.backends.numba_cuda.fragments.values import F32, Builder, DType, Fragment, Value, float32
 from polyfuse.backends.numba_cuda.numba_api import ir
 
@@ -61,17 +61,9 @@ def shared_short_quotients(left: Fragment, right: Any, result: Fragment) -> Emit
         usual = _has_inverse(b, divisors[0])
         for d in divisors[1:]:
             usual = b.and_(usual, _has_inverse(b, d))
-        before = b.block
-        with b.if_then(b.not_(usual), likely=False):
-            pairs = zip(dividends, positions, strict=True)
-            other = [divide_short(b, result.dtype, slot, divisors[k]) for slot, k in pairs]
-            inside = b.block
-        found = []
-        for value, rare in zip(quick, other, strict=True):
-            phi = b.phi(value.type)
-            phi.add_incoming(value, before)
-            phi.add_incoming(rare, inside)
-            found.append(phi)
+        pairs = zip(dividends, positions, strict=True)
+        rare = (divide_short(b, result.dtype, slot, divisors[k]) for slot, k in pairs)
+        found = seldom(b, b.not_(usual), quick, lambda: rare)
         return pack(b, result, found)
 
     return emit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,20 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def shape_of(argument: Any) -> tuple[int, ...]:
     """The slots of a fragment; () for a scalar."""
     return argument.shape if isinstance(argument, Fragment) else ()
+
+
+def seldom(b: Builder, condition: Value, values: list[Value], replaced: Callable[[], Iterator[Value]]) -> list[Value]:
+    """`values`, or behind a branch what `replaced` computes."""
+    if is_known(condition, False):
+        return values
+    before = b.block
+    with b.if_then(condition, likely=False):
+        others = list(replaced())
+        inside = b.block
+    found = []
+    for value, other in zip(values, others, strict=True):
+        phi = b.phi(value.type)
+        phi.add_incoming(value, before)
+        phi.add_incoming(other, inside)
+        found.append(phi)
+    return found

@@ -24,7 +24,7 @@ SHORT = 10e-6
 """Seconds of a kernel, its launch included, that shares of their own hardly shorten."""
 
 
-def shares_keep(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[VolumeGuard, ...]:
+def share_bounds(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[VolumeGuard, ...]:
     """Advisory bounds on the blocks of a kernel whose blocks share a reduction; nothing for others.
 
     Not fewer than a half of those that it was made for, unless it is short anyway, and not more than run at once
