@@ -72,11 +72,19 @@ def _block_symbols(
             table[f"$b{axis}"] = Symbol(Literal(0), SCALAR, 1)
             continue
         if axis == len(kernel.grid) - 1:
-            table[f"$b{axis}"] = Symbol(Hoist(rest, f"b{axis}", always=True), SCALAR, 1)
+            named = rest if isinstance(rest, Hoist) else Hoist(rest, f"b{axis}", always=True)
+            table[f"$b{axis}"] = Symbol(named, SCALAR, 1)
             break
         count = Indices(sizes).tree(extent)
-        table[f"$b{axis}"] = Symbol(Hoist(Binary("%", rest, count), f"b{axis}", always=True), SCALAR, 1)
-        rest = Binary("//", rest, count)
+        if extent.is_constant:
+            table[f"$b{axis}"] = Symbol(Hoist(Binary("%", rest, count), f"b{axis}", always=True), SCALAR, 1)
+            rest = Binary("//", rest, count)
+        else:  # one division for both: a remainder takes as many registers again, which loads lack
+            name = f"b{axis + 1}" if axis + 2 == len(kernel.grid) else f"above{axis}"
+            above = Hoist(Binary("//", rest, count), name, always=True)
+            below = Binary("-", rest, Binary("*", above, count))
+            table[f"$b{axis}"] = Symbol(Hoist(below, f"b{axis}", always=True), SCALAR, 1)
+            rest = above
     return table
 
 

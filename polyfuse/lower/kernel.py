@@ -16,6 +16,7 @@ from polyfuse.bindings import FAULT, Layout
 from polyfuse.lower.ahead import ring_buffers
 from polyfuse.lower.cells import in_cells
 from polyfuse.lower.context import kernel_context
+from polyfuse.lower.counted import BOUND, with_counts
 from polyfuse.lower.decide import needed
 from polyfuse.lower.declarations import (
     ScratchUse,
@@ -107,6 +108,8 @@ def lower(
     elif env.slots:
         itemsizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
         kernel = replace(kernel, body=with_neighbours(kernel.body, env.slots[-1].name, itemsizes))
+    if 1 < schedule.block_threads * schedule.minimum_blocks < BOUND:
+        kernel = replace(kernel, body=with_counts(kernel.body, kernel.slots))
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
 

@@ -12,7 +12,7 @@ Else registers hold every element twice, with its padding and without.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from polyfuse import kernel as ir
@@ -20,7 +20,7 @@ from polyfuse.affine import Affine
 from polyfuse.lower.inspect import bound, flatten, value_references
 from polyfuse.lower.open_ends import Conditions, left_open
 from polyfuse.schedule import Digit
-from polyfuse.terms import Apply, Const, Expr, Inside, Ref, rewrite
+from polyfuse.terms import Apply, Const, Expr, Inside, Leaf, Ref, rewrite
 
 
 def with_masked_values(body: tuple[ir.Op, ...], threads: Sequence[Digit]) -> tuple[ir.Op, ...]:
@@ -154,12 +154,19 @@ def _of_loads(ops: Sequence[ir.Op], where: tuple[Affine, ...]) -> tuple[Affine, 
 
 def renamed(op: ir.Op, values: dict[str, Ref]) -> ir.Op:
     """An operation that uses other values."""
+    return with_leaves(op, lambda leaf: values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf)
+
+
+def with_leaves(op: ir.Op, leaf: Callable[[Leaf], Expr]) -> ir.Op:
+    """An operation with every leaf of its terms replaced by ``leaf(leaf)``; references for references."""
 
     def term(expression: Expr) -> Expr:
-        return rewrite(expression, lambda leaf: values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf)
+        return rewrite(expression, leaf)
 
     def index(entries: tuple[Affine | Ref, ...]) -> tuple[Affine | Ref, ...]:
-        return tuple([values.get(e.name, e) if isinstance(e, Ref) else e for e in entries])
+        found = [leaf(entry) if isinstance(entry, Ref) else entry for entry in entries]
+        assert all(isinstance(entry, (Affine, Ref)) for entry in found)
+        return tuple(found)  # type: ignore[arg-type]
 
     match op:
         case ir.Let() | ir.Keep() | ir.Scan():
@@ -174,9 +181,9 @@ def renamed(op: ir.Op, values: dict[str, Ref]) -> ir.Op:
         case ir.Contract():
             return replace(op, left=term(op.left), right=term(op.right))
         case ir.For():
-            return replace(op, body=tuple(renamed(o, values) for o in op.body))
+            return replace(op, body=tuple(with_leaves(o, leaf) for o in op.body))
         case ir.If():
-            body, orelse = (tuple(renamed(o, values) for o in part) for part in (op.body, op.orelse))
+            body, orelse = (tuple(with_leaves(o, leaf) for o in part) for part in (op.body, op.orelse))
             return replace(op, condition=term(op.condition), body=body, orelse=orelse)
         case _:
             return op

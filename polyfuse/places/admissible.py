@@ -78,6 +78,19 @@ def check_elected(statement: Statement, place: Sequence[Affine], along: str) -> 
         raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
 
 
+def check_shares(
+    statement: Statement, digit: str, place: Sequence[PlaceEntry], digits: Mapping[str, Digit]
+) -> None:
+    """Blocks that differ in `digit` each store their share of a reduction at `place`; ones that differ otherwise have
+    places of their own.  Raises Refused: the proof would, of each such kernel anew."""
+    named = frozenset().union(*[entry.names() for entry in place if isinstance(entry, Affine)])
+    for other in digits.values():
+        alone = other.name == digit or other.extent == Affine.of(1)
+        if other.kind == "block" and not alone and f"${other.name}" not in named:
+            sentence = f"all blocks along {other.name} would store one share of {statement.name}"
+            raise Refused(illegal(Hazard.WAW, sentence, rule="scope"))
+
+
 def check_finish(statement: Statement, digit: str, place: Sequence[PlaceEntry]) -> None:
     """The elected block is any of those that differ in `digit`: nothing that it finishes may depend on which.  Raises
     Refused."""

@@ -23,7 +23,7 @@ from graphlib import CycleError
 from polyfuse.affine import Affine
 from polyfuse.banks import WORD
 from polyfuse.expr import DataIndex
-from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan
+from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan, check_shares
 from polyfuse.places.boxes import (
     Unbounded,
     deal,
@@ -324,6 +324,7 @@ class _Builder:
             by_place[(need.place, self.passes.around(need.place, need.path))].append(need)
         place = tuple(self._anchor(statement, d) for d in statement.kept)
         check_finish(statement, digit, place)
+        check_shares(statement, digit, place, self.digits)
         components = range(len(statement.dtypes))
         stores = [self._fresh(f"share_{statement.name}" + (f"_{k}" if k else "")) for k in components]
         for (at, path), same in by_place.items():
