@@ -27,6 +27,7 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
+from polyfuse.cost.crowding import exposed
 from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.longer import times_longer
 from polyfuse.cost.middle import chosen, decided, of_the_middle
@@ -157,6 +158,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
             together = (together**APART + apart**APART) ** (1 / APART)
     terms["cache"] = max(terms["cache"], lines)
     bound = max(terms, key=lambda k: terms[k])
+    together += exposed(scop, middle, target, sizes) * min(max(terms["memory"], terms["cache"]), terms["compute"])
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
     together = math.hypot(together, waves * running(scop, schedule, sizes))

@@ -30,6 +30,10 @@ takes no more of narrow elements: 67 million bytes in eight columns and in four 
 (3 x 3 maxima), 73 and 67 (grey of three colours); rotary embeddings of float16 90 and 78."""
 LEAST_ROWS, MOST_ROWS = 4, 8
 PLANES = ((4, 4), (4, 2))  # (planes, rows) of a thread, where neighbours lie along both: few registers, few reads
+SMALLER, SMALLER_PLANES = (1, 1), (4, 1)
+HELD, MOST_HELD = 128, 1024
+"""And with a single row, where all windows of the first tile are more words and those of a row are not more, see
+`polyfuse.cost.crowding`: what is computed in between is not there all at once."""
 MEDIUM_BODY, FEWER = 64, 3
 """Statements up to which narrower tiles are weighed as well, and how many widths: of 25 taps side by side a thread of
 eight columns needs 214 registers, which leave room for two blocks on a processor: 146 us on an H200."""
@@ -73,8 +77,8 @@ def windows(situation: Situation) -> list[Proposal]:
             *(situation, axes, inner, outer, (*over, *short)),
             _Tile(planes, rows, columns, min(aligned, columns), flat, lanes),
         )
-        for columns in _columns(situation, wide)
-        for planes, rows in _wanted(situation, columns * _strides(situation), len(outer) == 2)
+        for k, columns in enumerate(_columns(situation, wide))
+        for planes, rows in _wanted(situation, columns, [*outer, inner], k == 0)
         for lanes in _lanes(situation, inner, columns, len(outer))
     ]
 
@@ -138,11 +142,47 @@ def _strides(situation: Situation) -> int:
     return power_below(max(steps, default=1))
 
 
-def _wanted(situation: Situation, elements: int, several_planes: bool) -> list[tuple[int, int]]:
-    """The planes and rows to propose: those that the user asks for, one or both.  `elements`: of a row per thread."""
-    shapes = PLANES if several_planes else ((1, min(MOST_ROWS, max(LEAST_ROWS, RESULTS // elements))),)
+def _wanted(situation: Situation, columns: int, axes: Sequence[AxisClass], is_widest: bool) -> list[tuple[int, int]]:
+    """The planes and rows to propose: those that the user asks for, one or both; of whole vectors a single row as well
+    where a thread would hold much.  `axes`: along planes, rows and columns, as far as there are some."""
+    several_planes = len(axes) == len(PLANES[0]) + 1
+    rows = min(MOST_ROWS, max(LEAST_ROWS, RESULTS // (columns * _strides(situation))))
+    shapes = [*PLANES] if several_planes else [(1, rows)]
+    if is_widest and len(situation.group.body) <= 2 * MEDIUM_BODY:
+        held = [_held(situation, dict(zip(axes[::-1], (columns, *s[::-1]), strict=False))) for s in (*shapes, SMALLER)]
+        if max(held[:-1]) > HELD and held[-1] <= MOST_HELD:
+            shapes += [SMALLER_PLANES, SMALLER] if several_planes else [SMALLER]
     asked = [(situation.tiles.get("planes", planes), situation.tiles.get("rows", rows)) for planes, rows in shapes]
     return list(dict.fromkeys(asked))
+
+
+def _held(situation: Situation, counts: Mapping[AxisClass, int]) -> int:
+    """32-bit words of all windows of a thread that has so many results along each class."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for statement in situation.group.statements():
+        classes = situation.classes.statement(statement)
+        for read in statement.reads:
+            if not read.affine:
+                continue
+            found = []
+            for entry in read.index:
+                assert isinstance(entry, Affine)
+                terms = [(str(a)[1:], f) for a, f in entry.terms if str(a).startswith("%")]
+                steps = [f * (_count(classes[int(d)], counts) - 1) for d, f in terms]
+                low, high = sum(min(n, 0) for n in steps), sum(max(n, 0) for n in steps)
+                found.append((entry.constant + low, entry.constant + high))
+            known = spans.get(read.source, found)
+            spans[read.source] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(known, found, strict=True)]
+    words = 0
+    for source, found in spans.items():
+        each = max(1, max(d.compute.itemsize for d in situation.scop.statements[source].dtypes) // 4)
+        words += each * prod([high - low + 1 for low, high in found])
+    return words
+
+
+def _count(axis: AxisClass, counts: Mapping[AxisClass, int]) -> int:
+    """Of elements along a class that a thread has: all of those that it sums over."""
+    return counts.get(axis, axis.extent.constant if axis.reduced_by and axis.extent.is_constant else 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,3 +323,34 @@ def test_what_is_written_over_some_columns_is_planned(dtype: str) -> None:
     x = np.random.default_rng(0).standard_normal((256, 15)).astype({"f64": np.float64, "f32": np.float32}[dtype])
     (found,) = run_plan(plan, [x])
     np.testing.assert_array_equal(found, tripled(x))
+
+def fluxes(a: Any) -> Any:
+    """Rusanov's, of density, momentum and energy."""
+    r, m, e = a[0], a[1], a[2]
+    u = m / r
+    p = 0.4 * np.abs(e - 0.5 * m * u)
+    s = np.abs(u) + np.sqrt(1.4 * p / r)
+    k = np.maximum(s[1:], s[:-1])
+
+    def half(q: Any, f: Any) -> Any:
+        return 0.5 * (f[1:] + f[:-1]) - 0.5 * k * (q[1:] - q[:-1])
+
+    return half(r, m), half(m, m * u + p), half(e, u * (e + p))
+
+
+def test_a_thread_that_would_hold_much_has_a_single_row() -> None:
+    """By ptxas 192 registers for 16 results, of which two blocks have room: 144 us on an H100, 98 in 4 results."""
+    (kernel,) = pf.jit(fluxes).plan(pf.spec("f32[3, N~12000001]"), target="h200").kernels
+    assert kernel.strategy == "windows" and dict(kernel.parameters)["rows"] == 1
+    x = np.random.default_rng(3).uniform(0.5, 2, (3, 4099)).astype(np.float32)
+    plan = pf.jit(fluxes).plan(pf.spec("f32[3, N~12000001]"), target="h200")
+    for got, exact in zip(run_plan(plan, (x,)), fluxes(x.astype(np.float64)), strict=True):
+        np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5)
+
+
+def test_few_words_stay_in_many_rows() -> None:
+    def smooth(x: Any) -> Any:
+        return (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]) * 0.25
+
+    (kernel,) = pf.jit(smooth).plan(pf.spec("f32[N~8194, M~8194]"), target="h200").kernels
+    assert dict(kernel.parameters)["rows"] == 8
