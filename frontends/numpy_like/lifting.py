@@ -130,11 +130,17 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
     if tracer.weak is int and dtype.kind in "iu":
         limits = integer_limits(dtype)
         tracer.state.confine(node, int(limits.min), int(limits.max))
-    if isinstance(node, expr.Scalar):
+    if isinstance(node, expr.Scalar) and not _loses(tracer.weak, dtype):
         return expr.scalar(node.position, dtype)
     if isinstance(node, expr.Constant):
         return expr.constant(_fitting(node.value, dtype), dtype)
     return nodes.cast(node, dtype)
+
+
+def _loses(weak: type, dtype: DType) -> bool:
+    """Whether a number of Python's type `weak` is more than what is left of it in `dtype`.  The kernel converts it then:
+    as an argument it stays what the caller passed, since other uses in the kernel share it."""
+    return (weak is float and not dtype.is_float) or (weak is int and dtype.kind == "b")
 
 
 def _fitting(value: bool | int | float, dtype: DType) -> bool | int | float:
