@@ -188,3 +188,16 @@ def test_small_whole_powers_are_products(dtype: str, exponent: int) -> None:
 def test_whole_powers_of_short_floats_round_once() -> None:
     x = np.linspace(0.001, 0.1, 1000).astype(np.float16)
     np.testing.assert_array_equal(pf.jit(lambda x: x**3)(x), x**3)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("backend", ["interpreter", "numba_cpu"])
+def test_one_exponent_of_a_half_is_a_root(dtype: str, backend: str) -> None:
+    def function(x: Any, p: float, powers: Any) -> Any:
+        return x**0.5, np.power(x, 0.5), x**p, np.power(x, p), x**powers
+
+    x = np.array([-np.inf, -0.0, 0.0, 4.0, -1.0, np.nan, np.inf], dtype)
+    with np.errstate(all="ignore"):
+        for p in (0.5, 0.25, -0.5):
+            powers = np.full_like(x, p)
+            assert_same(pf.jit(backend=backend)(function)(x, p, powers), function(x, p, powers))
