@@ -299,7 +299,8 @@ def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
 
 def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") -> Tracer:
     index = lift_all(index, *choices)[0]
-    return select_values([index == k for k in range(len(choices))], list(choices))
+    conditions = [index == k for k in range(len(choices))]
+    return select_values(conditions, list(choices), default=False)  # which is of no other dtype than the choices
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
