@@ -83,6 +83,21 @@ def test_signed_with_unsigned_compare_by_value(name: str) -> None:
     assert_same(run(lambda x, y: (function(x, y), function(y, x)), x, y), [function(x, y), function(y, x)])
 
 
+@pytest.mark.parametrize("dtype", [bool, np.bool_, "?"])
+def test_the_dtype_of_truth_values_is_that_of_the_result(dtype: Any) -> None:
+    def function(x: Any, y: Any) -> Any:
+        both = (np.equal(x, y, dtype=dtype), np.less(x, 2, dtype=dtype), np.logical_and(x, y, dtype=dtype))
+        return *both, np.isnan(y, dtype=dtype), np.logical_not(x, dtype=dtype), np.signbit(y, dtype=dtype)
+
+    x, y = np.arange(4), np.array([0.0, 2.0, np.nan, -0.0])
+    assert_same(run(function, x, y), function(x, y))
+    for name in ("less", "logical_or"):
+        with pytest.raises(TypeError, match="No loop matching"):
+            getattr(np, name)(x, y, dtype=int)
+        with pytest.raises(DTypeError, match=f"np.{name} gives truth values, not int64"):
+            run(lambda x, y, name=name: getattr(np, name)(x, y, dtype=int), x, y)
+
+
 SCALARS: dict[str, Callable[[Any], Any]] = {
     "float": lambda x: x * 2.5 + 1,
     "reflected": lambda x: 1 - (2 / (3 + x)),
