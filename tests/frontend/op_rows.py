@@ -320,6 +320,7 @@ VIEWS = (
         "np.matrix_transpose(x)",
     ),
     *table("x:*:any", "np.roll(x, n)", "np.roll(x, n, A)"),
+    *table("x:ij:any", "np.roll(x, (1, 2), (0, 0))", "np.roll(x, (1, n), 1)", "np.roll(x, (2,), (0, 1))"),
     *table("x:ij:any", "np.roll(x, (1, n), (0, 1))", "np.roll(x, 9, axis=1)", "np.linalg.matrix_transpose(x)"),
     *table("x:*:any", "np.tile(x, w)", "np.tile(x, (2, w))", "np.repeat(x, w)", "np.repeat(x, 0)"),
     *table("x:+:any", "np.repeat(x, w, a)", "x.repeat(2, axis=a)", "np.tile(x, (2, 0, 1))"),
