@@ -110,10 +110,10 @@ def extreme(
     return fold(x, monoid, axis, keepdims, where, initial)
 
 
-def _check_not_empty(x: Tracer, reduced: tuple[int, ...], what: str) -> None:
+def _check_not_empty(x: Tracer, reduced: tuple[int, ...], what: str, advice: str = "Give initial= a value.") -> None:
     for k in reduced:
         if not x.state.decide(x.sizes[k] - 1):
-            raise ShapeError(f"np.{what} over axis {k} of size 0 has no value", advice="Give initial= a value.")
+            raise ShapeError(f"np.{what} over axis {k} of size 0 has no value", advice=advice)
 
 
 def truth(
@@ -145,7 +145,7 @@ def argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepdims:
     """argmax and argmin: the first NaN, else the lowest index of the extreme; over all axes the flat index."""
     x = _argument(a)
     reduced = axes.many(None, x.ndim) if axis is None else ((axes.one(axis, x.ndim),) if x.ndim else ())
-    _check_not_empty(x, reduced, monoid)
+    _check_not_empty(x, reduced, monoid, "No element, no position: guard it with x.size.")
     if not x.ndim:
         return Tracer(x.state, expr.constant(0, i64))
     node = expr.reduce_(monoid, [x.node, _flat_index(x.sizes, reduced)], reduced, component=1)

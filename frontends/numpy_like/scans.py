@@ -125,6 +125,12 @@ def _one_by_one(name: str, x: Tracer, axis: int) -> Tracer:
         x = x.astype(whole.dtype) if whole.element.kind != "b" else x
         before = expr.input_(-1, x.sizes, x.element)
         value = function(Tracer(x.state, before), x)
+        if isinstance(value.node, expr.Opaque):
+            raise UnsupportedError(
+                f"np.{name}.accumulate and reduce are not supported: np.{name} is a call of the array library, on whole"
+                " arrays at once",
+                advice=f"Combine halves of the array until one element is left: np.{name}(x[::2], x[1::2]).",
+            )
         if value.element == x.element:
             points = dimensions(x.ndim)
             later = Piece((dimension(axis) - 1,), value.node, points)
