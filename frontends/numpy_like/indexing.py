@@ -318,7 +318,11 @@ def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
 
 
 def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") -> Tracer:
-    index = lift_all(index, *choices)[0]
+    index, last = lift_all(index, *choices)[0], len(choices) - 1
+    if mode == "clip":
+        index = ufunc("maximum", ufunc("minimum", index, last), 0)
+    elif mode == "wrap":
+        index = index % len(choices)
     conditions = [index == k for k in range(len(choices))]
     return select_values(conditions, list(choices), default=False)  # which is of no other dtype than the choices
 
