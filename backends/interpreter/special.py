@@ -97,10 +97,11 @@ def multiply_high(a: Array, b: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """NumPy's power; integers to negative powers truncate toward zero, where NumPy refuses."""
-    if a.dtype.kind != "i":
-        return np.asarray(np.power(a, b))
+    """C's power: NumPy takes a root where it sees one exponent for all, hence an array of them.  Integers to negative
+    powers truncate toward zero, where NumPy refuses."""
     a, b = np.broadcast_arrays(a, b)
+    if a.dtype.kind != "i":
+        return np.asarray(np.power(a, b.copy()))
     positive = np.power(a, np.maximum(b, 0))
     sign = np.where((b & 1) == 1, a, np.ones_like(a))
     inverse = np.where(a == 1, np.ones_like(a), np.where(a == -1, sign, np.zeros_like(a)))

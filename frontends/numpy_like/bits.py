@@ -153,8 +153,8 @@ def infinite(sign: int, x: ArrayLike) -> Tracer:
 
 def angle(x: ArrayLike, deg: bool = False) -> Tracer:
     """The angle of a real number: 0, or pi for negative ones; NaN stays."""
-    x = as_float(x)
-    found = ufunc("arctan2", _number(x, 0.0), x)
+    (x,) = lift_all(x)
+    found = ufunc("arctan2", 0, x)  # of truth values as of int64: NumPy's zero is an integer
     return where(isnan(x), x, found * (180 / 3.141592653589793) if deg else found)
 
 

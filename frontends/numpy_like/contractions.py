@@ -191,9 +191,13 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
     a, b = lift_all(a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
+    given = f"{text_of(a.sizes)} and {text_of(b.sizes)}"
     a, b = moveaxis(a, axisa, 0), moveaxis(b, axisb, 0)
     if not all(x.state.equal(x.sizes[0], Affine.of(3)) for x in (a, b)):
-        raise ShapeError(f"cross needs vectors of 3 components, not {text_of(a.sizes)} and {text_of(b.sizes)}")
+        raise ShapeError(
+            f"cross needs vectors of 3 components, not {given}",
+            advice="Of vectors of 2, write a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0].",
+        )
     parts = [a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))]
     return moveaxis(parts[0].state.call("stack", parts), 0, axisc)
 

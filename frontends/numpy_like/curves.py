@@ -18,7 +18,7 @@ from polyfuse.frontends.numpy_like.contractions import labelled
 from polyfuse.frontends.numpy_like.elementwise import absolute, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take
 from polyfuse.frontends.numpy_like.joining import concatenate, diff, pad, stack
-from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all, text_of
+from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, lift, lift_all, text_of
 from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.views import flip, moveaxis, sliding_window_view
@@ -29,15 +29,9 @@ ArrayLike = object
 # ---------------------------------------------------------------------------------------------- derivatives, integrals
 
 
-def _real(x: ArrayLike) -> Tracer:
-    """Floats as they are, integers in float64."""
-    (x,) = lift_all(x)
-    return x if x.element.is_float else Tracer(x.state, as_dtype(x, f64))
-
-
 def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; one array per axis.  Raises ShapeError on short axes."""
-    x = _real(f)
+    x = as_real(f)
     chosen = axes.sequence(axis, x.ndim)
     steps = list(spacing) * (len(chosen) if len(spacing) == 1 else 1) or [1.0] * len(chosen)
     if len(steps) != len(chosen):
@@ -112,7 +106,7 @@ def _cast_safely(value: Tracer, x: Tracer) -> Tracer:
 
 def unwrap(p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * pi) -> Tracer:
     """Phases with jumps of more than half a period taken out."""
-    x = _real(p)
+    x = as_real(p)
     axis = axes.one(axis, x.ndim)
     before: tuple[Any, ...] = (slice(None),) * axis
     step = diff(x, axis=axis)

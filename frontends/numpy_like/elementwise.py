@@ -172,6 +172,8 @@ def operator_power(x: ArrayLike, y: ArrayLike) -> Tracer:
             return ufunc("sqrt", a)
         if exponent == -1:
             return reciprocal(a)
+    if a.element.is_float and b.weak is float and a.ndim:
+        return _to_one_exponent(a, b, a.element)
     if a.element == bool_ and a.weak is None and isinstance(b.node, expr.Constant) and b.weak and b.node.value == 2:
         return square(a)
     return power(a, b)
@@ -184,7 +186,17 @@ def power(x: ArrayLike, y: ArrayLike) -> Tracer:
         raise DTypeError(
             "integers to negative integer powers are not allowed", advice="Use a float base: x.astype(np.float64) ** y."
         )
+    if inputs[0].is_float and inputs[0].itemsize >= 4 and a.ndim and not b.ndim:
+        return _to_one_exponent(a, b, inputs[0])
     return ufunc("power", a, b)
+
+
+def _to_one_exponent(a: Tracer, b: Tracer, dtype: DType) -> Tracer:
+    """NumPy takes the square root where all elements have the exponent 0.5: of -inf it is no number."""
+    if isinstance(b.node, expr.Constant) and b.node.value != 0.5:
+        return ufunc("power", a, b)
+    root = combine(a.state, "sqrt", [as_dtype(a, dtype)])
+    return root if isinstance(b.node, expr.Constant) else where(equal(b, 0.5), root, ufunc("power", a, b))
 
 
 def float_power(x: ArrayLike, y: ArrayLike) -> Tracer:

@@ -11,7 +11,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
 from polyfuse.dtypes import i32, i64
-from polyfuse.errors import IndexingError
+from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
 from polyfuse.frontends.numpy_like import axes, known_masks, listed, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
@@ -31,10 +31,9 @@ def getitem(x: Tracer, index: Any) -> Any:
         return listed.read(x, *few)
     x, items = known_masks.without_flags(x, items_of(index))
     items = known_masks.positions(x, items)
-    if len(items) == 1 and isinstance(items[0], Tracer) and is_mask(items[0]) and items[0].ndim:
-        problem = f"a mask of shape {text_of(items[0].sizes)} does not fit {text_of(x.sizes)}"
-        check_fits(x.state, items[0].sizes, x.sizes[: items[0].ndim], problem)
-        return masked.Masked(x, items[0])
+    if any(isinstance(i, Tracer) and is_mask(i) and i.ndim for i in items) and sum(not is_basic(i) for i in items) == 1:
+        mask, part, before = masked_part(x, items)
+        return masked.Masked(part, mask, before)
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
         part = x.through(basic_path(x, expanded))
@@ -98,6 +97,27 @@ def is_element(x: Tracer, items: Sequence[Any]) -> bool:
 
 def is_mask(item: Any) -> bool:
     return (isinstance(item, (Tracer, np.ndarray)) and item.dtype == np.bool_) or isinstance(item, (bool, np.bool_))
+
+
+def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer, int]:
+    """The mask, the part of `x` whose leading axes it covers, and how many axes of ``x[items]`` stand before the one of
+    the chosen elements.  Raises ShapeError."""
+    masks = [k for k, i in enumerate(items) if is_mask(i)]
+    if len(masks) != 1 or any(i is None for i in items):
+        raise ShapeError("an index with a mask takes one mask besides slices and integers")
+    mask = lift(x.state, items[masks[0]])
+    consumed = [mask.ndim if k == masks[0] else int(i is not Ellipsis) for k, i in enumerate(items)]
+    expanded = expand_ellipsis(items, x.sizes, consumed)
+    at = next(k for k, i in enumerate(expanded) if is_mask(i))
+    if any(not isinstance(i, slice) for i in expanded[:at]):
+        raise ShapeError("a mask behind an integer is not supported", advice="Index with the integer first: v = x[i].")
+    target = x.through(basic_path(x, [*expanded[:at], *[slice(None)] * mask.ndim, *expanded[at + 1 :]]))
+    order = [*range(at, at + mask.ndim), *range(at), *range(at + mask.ndim, target.ndim)]
+    target = target.transpose(order) if at else target
+    problem = f"a mask of shape {text_of(mask.sizes)} does not fit {text_of(target.sizes)}"
+    check_fits(x.state, mask.sizes, target.sizes[: mask.ndim], problem)
+    behind = "".join(":" if isinstance(i, slice) else "i" for i in expanded[at + 1 :])
+    return mask, target, 0 if ":i" in behind else at  # NumPy puts arrays that a slice parts in front
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +318,13 @@ def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
 
 
 def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") -> Tracer:
-    index = lift_all(index, *choices)[0]
-    return select_values([index == k for k in range(len(choices))], list(choices))
+    index, last = lift_all(index, *choices)[0], len(choices) - 1
+    if mode == "clip":
+        index = ufunc("maximum", ufunc("minimum", index, last), 0)
+    elif mode == "wrap":
+        index = index % len(choices)
+    conditions = [index == k for k in range(len(choices))]
+    return select_values(conditions, list(choices), default=False)  # which is of no other dtype than the choices
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

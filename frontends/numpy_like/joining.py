@@ -226,11 +226,14 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Tracer:
     (x,) = lift_all(x)
     if axis is None:
         return roll(x.reshape(-1), shift, 0).reshape(x.shape)
-    rolled = axes.sequence(axis, x.ndim) if isinstance(axis, (tuple, list)) else [axes.one(axis, x.ndim)]
-    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(rolled)
+    rolled, shifts = (list(v) if isinstance(v, (tuple, list)) else [v] for v in (axis, shift))
+    shifts = shifts * len(rolled) if len(shifts) == 1 else shifts
+    rolled = rolled * len(shifts) if len(rolled) == 1 else rolled
+    if len(shifts) != len(rolled):
+        raise ShapeError(f"np.roll: {len(shifts)} shifts for {len(rolled)} axes", advice="Give one, or one for each.")
     result = x
     for amount, k in zip(shifts, rolled, strict=True):
-        result = _roll_one(result, position(x.state, amount, "a shift"), k)
+        result = _roll_one(result, position(x.state, amount, "a shift"), axes.one(k, x.ndim))
     return Tracer(x.state, result.node)
 
 

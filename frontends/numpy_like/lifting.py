@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine
-from polyfuse.dtypes import DType, i64, integer_limits, u64
+from polyfuse.dtypes import DType, f64, i64, integer_limits, u64
 from polyfuse.errors import DTypeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
@@ -19,6 +19,8 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
+
+ArrayLike = object
 
 
 def traces_in(values: Iterable[Any]) -> Iterable[Trace]:
@@ -130,11 +132,23 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
     if tracer.weak is int and dtype.kind in "iu":
         limits = integer_limits(dtype)
         tracer.state.confine(node, int(limits.min), int(limits.max))
-    if isinstance(node, expr.Scalar):
+    if isinstance(node, expr.Scalar) and not _loses(tracer.weak, dtype):
         return expr.scalar(node.position, dtype)
     if isinstance(node, expr.Constant):
         return expr.constant(_fitting(node.value, dtype), dtype)
     return nodes.cast(node, dtype)
+
+
+def as_real(value: ArrayLike, *others: ArrayLike) -> Tracer:
+    """Floats as they are, all else in float64: what those functions of NumPy compute in that are no ufuncs."""
+    tracer = lift(trace_of(value, *others), value)
+    return tracer if tracer.element.is_float else Tracer(tracer.state, as_dtype(tracer, f64))
+
+
+def _loses(weak: type, dtype: DType) -> bool:
+    """Whether less is left in `dtype` of a number of Python's type `weak`.  The kernel converts it then: its parameter
+    holds what the caller passed, which other uses share."""
+    return (weak is float and not dtype.is_float) or (weak is int and dtype.kind == "b")
 
 
 def _fitting(value: bool | int | float, dtype: DType) -> bool | int | float:

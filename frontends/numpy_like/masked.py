@@ -37,16 +37,16 @@ _BY_UFUNC = {
 
 
 class Masked(NDArrayOperatorsMixin):
-    """The elements of `array` where `mask` (over its leading axes) holds: a copy, which later writes to the two leave
-    as it is."""
+    """The elements of `array` where `mask` (over its leading axes) holds, along axis `before` of the result, which is 1
+    for ``x[:, mask]``: a copy, which later writes to the two leave as it is."""
 
-    __slots__ = ("array", "location", "mask")
+    __slots__ = ("array", "before", "location", "mask")
     __array_priority__ = 2 * Tracer.__array_priority__
     is_leaf = True
 
-    def __init__(self, array: Tracer, mask: Tracer) -> None:
+    def __init__(self, array: Tracer, mask: Tracer, before: int = 0) -> None:
         self.array, self.mask = Tracer(array.state, array.node), Tracer(mask.state, mask.node)
-        self.location = here()
+        self.before, self.location = before, here()
 
     @property
     def state(self) -> Trace:
@@ -67,7 +67,8 @@ class Masked(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return (self.count, *self.array.shape[self.mask.ndim :])
+        rest = self.array.shape[self.mask.ndim :]
+        return (*rest[: self.before], self.count, *rest[self.before :])
 
     @property
     def size(self) -> Any:
@@ -77,7 +78,11 @@ class Masked(NDArrayOperatorsMixin):
         raise located(refusal())
 
     def _like(self, array: Tracer) -> Masked:
-        return Masked(array, self.mask)
+        return Masked(array, self.mask, self.before)
+
+    def fits(self, mask: Tracer, ndim: int, before: int) -> bool:
+        """Whether another part of so many axes under `mask` has the same elements at the same places."""
+        return self.mask.node is mask.node and self.array.ndim == ndim and self.before == before
 
     # ------------------------------------------------------------------------------------------ elementwise
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -105,9 +110,8 @@ class Masked(NDArrayOperatorsMixin):
     def _operand(self, value: Any) -> Any:
         """The whole array of a selection under the same mask; other operands may span the axes behind the mask."""
         if isinstance(value, Masked):
-            same = value.mask.node is self.mask.node and value.array.ndim == self.array.ndim
-            return value.array if same else self._refuse()
-        return value if np.ndim(value) <= self.array.ndim - self.mask.ndim else self._refuse()
+            return value.array if value.fits(self.mask, self.array.ndim, self.before) else self._refuse()
+        return value if np.ndim(value) <= self.array.ndim - self.mask.ndim - self.before else self._refuse()
 
     def astype(self, dtype: Any) -> Masked:
         return self._like(self.array.astype(dtype))
@@ -118,16 +122,17 @@ class Masked(NDArrayOperatorsMixin):
     # ------------------------------------------------------------------------------------------ reductions
     def _reduced(self, name: str, axis: Any = None, keepdims: bool = False, **options: Any) -> Tracer:
         rank = self.mask.ndim
-        if axis not in (None, 0) or options.keys() & {"where", "out"}:
+        if axis not in (None, self.before) or options.keys() & {"where", "out"}:
             self._refuse()
-        axes = tuple(range(rank)) if axis == 0 else None
+        axes = None if axis is None else tuple(range(rank))
         where = self.mask[(...,) + (None,) * (self.array.ndim - rank)]
         if name in _EXTREMES:
             options.setdefault("initial", self._worst(name))
         found: Tracer = self.state.call(name, self.array, axis=axes, where=where, **options)
         if not keepdims:
             return found
-        return found[None] if axis == 0 else found[(None,) * self.ndim]
+        kept = (None,) * self.ndim if axis is None else (*(slice(None),) * self.before, None)
+        return found[kept]
 
     def _worst(self, name: str) -> Any:
         dtype = self.array.element

@@ -13,7 +13,7 @@ from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.curves import convolve, vander
 from polyfuse.frontends.numpy_like.elementwise import as_float
 from polyfuse.frontends.numpy_like.joining import concatenate
-from polyfuse.frontends.numpy_like.lifting import lift_all
+from polyfuse.frontends.numpy_like.lifting import as_real, lift_all
 from polyfuse.frontends.numpy_like.linear_algebra import lstsq
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -89,7 +89,7 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: Any = None, full: bool 
             "np.polyfit supports x, y and deg only", advice="Scale both sides by the weights, and use np.linalg.lstsq."
         )
     x, y = lift_all(x, y)
-    x, y = as_float(x), as_float(y)
+    x, y = as_real(x), as_real(y)
     columns = vander(x, deg + 1)
     scale = (columns * columns).sum(axis=0) ** 0.5
     found = lstsq(columns / scale, y)[0]

@@ -14,7 +14,7 @@ from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.axes import Axis
 from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, ufunc, where
-from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, broadcast_shapes, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.sizes import Size, size_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -110,10 +110,10 @@ def extreme(
     return fold(x, monoid, axis, keepdims, where, initial)
 
 
-def _check_not_empty(x: Tracer, reduced: tuple[int, ...], what: str) -> None:
+def _check_not_empty(x: Tracer, reduced: tuple[int, ...], what: str, advice: str = "Give initial= a value.") -> None:
     for k in reduced:
         if not x.state.decide(x.sizes[k] - 1):
-            raise ShapeError(f"np.{what} over axis {k} of size 0 has no value", advice="Give initial= a value.")
+            raise ShapeError(f"np.{what} over axis {k} of size 0 has no value", advice=advice)
 
 
 def truth(
@@ -145,7 +145,7 @@ def argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepdims:
     """argmax and argmin: the first NaN, else the lowest index of the extreme; over all axes the flat index."""
     x = _argument(a)
     reduced = axes.many(None, x.ndim) if axis is None else ((axes.one(axis, x.ndim),) if x.ndim else ())
-    _check_not_empty(x, reduced, monoid)
+    _check_not_empty(x, reduced, monoid, "No element, no position: guard it with x.size.")
     if not x.ndim:
         return Tracer(x.state, expr.constant(0, i64))
     node = expr.reduce_(monoid, [x.node, _flat_index(x.sizes, reduced)], reduced, component=1)
@@ -293,21 +293,21 @@ def nan_argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepd
 
 def softmax(x: ArrayLike, axis: Axis = -1) -> Tracer:
     """``exp(x) / sum(exp(x))`` along an axis, without overflow."""
-    x = as_float(x)
+    x = as_real(x)
     e = ufunc("exp", x - max_(x, axis, keepdims=True))
     return e / sum_(e, axis, keepdims=True)
 
 
 def log_softmax(x: ArrayLike, axis: Axis = -1) -> Tracer:
     """The logarithm of `softmax`, without taking that of small numbers."""
-    x = as_float(x)
+    x = as_real(x)
     shifted = x - max_(x, axis, keepdims=True)
     return shifted - ufunc("log", sum_(ufunc("exp", shifted), axis, keepdims=True))
 
 
 def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tracer:
     """``log(sum(exp(x)))`` without overflow; rows of -inf give -inf."""
-    x = as_float(x)
+    x = as_real(x)
     top = max_(x, axis, keepdims=True, initial=float("-inf"))
     finite = where(isfinite(top), top, 0)
     total = sum_(ufunc("exp", x - finite), axis, keepdims=True)
@@ -320,7 +320,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tra
 
 def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
     """Vector norms of any order; of matrices Frobenius, 1 and inf (`linear_algebra` has those by singular values)."""
-    x = as_float(x)
+    x = as_real(x)
     if ord in (None, "fro") or (ord == 2 and len(axes.many(axis, x.ndim)) == 1):
         return ufunc("sqrt", sum_(x * x, axis, keepdims=keepdims))
     magnitude = ufunc("absolute", x)
@@ -346,7 +346,7 @@ def _vector_norm(x: Tracer, magnitude: Tracer, order: Any, axis: Any, keepdims: 
 
 
 def vector_norm(x: ArrayLike, *, axis: Axis = None, ord: Any = 2, keepdims: bool = False) -> Tracer:
-    x = as_float(x)
+    x = as_real(x)
     if axis is None:
         result = norm(x.reshape(-1), ord, 0)
         return result.reshape((1,) * x.ndim) if keepdims else result
@@ -398,5 +398,5 @@ BY_UFUNC: dict[str, Callable[..., Tracer]] = {
     "bitwise_or": partial(bitwise, "bitor"),
     "bitwise_and": partial(bitwise, "bitand"),
     "bitwise_xor": partial(bitwise, "bitxor"),
-    "logaddexp": logsumexp,
+    "logaddexp": lambda a, *args, **kwargs: logsumexp(as_float(a), *args, **kwargs),  # small integers in few bits
 }

@@ -147,7 +147,9 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     for ignored in ("subok", "order"):  # how the result is stored is decided by the plan
         options.pop(ignored, None)
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
-    if dtype is not None and name not in ("matmul",):
+    if dtype is not None and name in _OF_TRUTH:
+        _check_truth(name, dtype)
+    elif dtype is not None and name not in ("matmul",):
         inputs = tuple(_cast_to(name, lift(trace_of(*inputs), v), dtype, casting) for v in inputs)
     if mask is True:
         return with_out(found, inputs, options, casting)
@@ -156,6 +158,21 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     result = found(*inputs, **options)
     chosen = elementwise.where(mask, result, base).astype(result.dtype)
     return chosen if out is None else with_out(lambda: chosen, (), {"out": out}, casting)
+
+
+_OF_TRUTH = frozenset(
+    """less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor logical_not isnan isinf
+    isfinite signbit""".split()
+)
+
+
+def _check_truth(name: str, dtype: Any) -> None:
+    """Results of these functions are truth values, and their dtype says nothing of the operands."""
+    if np.dtype(dtype) != np.bool_:
+        raise DTypeError(
+            f"np.{name} gives truth values, not {np.dtype(dtype)}",
+            advice="Leave dtype out, and cast the result with .astype(...).",
+        )
 
 
 def _cast_to(name: str, x: Tracer, dtype: Any, casting: Any) -> Tracer:

@@ -34,22 +34,32 @@ def size_factors(trace: Trace, size: Any) -> Factors:
     raise ShapeError(f"a size is an integer or a size of another array, not {size!r}")
 
 
-def reshape(x: ArrayLike, *shape: Any, order: str = "C", newshape: Any = None, copy: bool | None = None) -> Tracer:
-    """``x.reshape(2, -1)``, ``np.reshape(x, (2, -1))``; a view where NumPy gives one."""
+def reshape(
+    x: ArrayLike, *sizes: Any, order: str = "C", copy: bool | None = None, shape: Any = None, newshape: Any = None
+) -> Tracer:
+    """``x.reshape(2, -1)``, ``np.reshape(x, (2, -1))``, ``shape=(2, -1)``; a view where NumPy gives one."""
     (x,) = lift_all(x)
-    wanted = newshape if newshape is not None else (shape[0] if len(shape) == 1 else shape)
-    parts = list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
+    parts = _wanted(sizes, shape, newshape)
     if order == "F":
         flipped = reshape(x.T, tuple(reversed(parts)), copy=copy)
         return flipped.T
-    sizes = [size_factors(x.state, p) for p in parts]
-    target = _with_inferred(x, sizes)
+    target = _with_inferred(x, [size_factors(x.state, p) for p in parts])
     _check_volume(x, target)
     path = _path(x, target)
     splits_only = all(len(source) <= 1 for source, _ in _groups(x.state, x.sizes, target))
     shares = x.path is None or x.path.contiguous or splits_only
     result = x.through(path)
     return result if shares and not copy else Tracer(x.state, result.node)
+
+
+def _wanted(sizes: tuple[Any, ...], shape: Any, newshape: Any) -> list[Any]:
+    """The sizes that the user wrote: one by one, as one shape, or by name (`newshape` before NumPy 2.1)."""
+    given = [*([sizes] if sizes else []), *(named for named in (shape, newshape) if named is not None)]
+    if len(given) != 1:
+        raise ShapeError("reshape takes one new shape", advice="Write x.reshape(2, -1) or np.reshape(x, (2, -1)).")
+    (wanted,) = given
+    wanted = wanted[0] if wanted is sizes and len(sizes) == 1 else wanted
+    return list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
 
 
 def _with_inferred(x: Tracer, sizes: list[Factors]) -> list[Factors]:

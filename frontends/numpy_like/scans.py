@@ -13,9 +13,9 @@ from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion, steps
-from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, ufunc, where
+from polyfuse.frontends.numpy_like.elementwise import isfinite, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate
-from polyfuse.frontends.numpy_like.lifting import as_dtype, lift_all
+from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, lift_all
 from polyfuse.frontends.numpy_like.reductions import max_
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -61,7 +61,7 @@ def nan_cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: An
 
 def logcumsumexp(a: ArrayLike, axis: int = -1) -> Tracer:
     """``log(cumsum(exp(x)))``, shifted by the maximum of the axis."""
-    x = as_float(a)
+    x = as_real(a)
     top = max_(x, axis, keepdims=True)
     finite = where(isfinite(top), top, 0)
     return ufunc("log", scan(ufunc("exp", x - finite), "sum", axis)) + finite
@@ -125,6 +125,12 @@ def _one_by_one(name: str, x: Tracer, axis: int) -> Tracer:
         x = x.astype(whole.dtype) if whole.element.kind != "b" else x
         before = expr.input_(-1, x.sizes, x.element)
         value = function(Tracer(x.state, before), x)
+        if isinstance(value.node, expr.Opaque):
+            raise UnsupportedError(
+                f"np.{name}.accumulate and reduce are not supported: np.{name} is a call of the array library, on whole"
+                " arrays at once",
+                advice=f"Combine halves of the array until one element is left: np.{name}(x[::2], x[1::2]).",
+            )
         if value.element == x.element:
             points = dimensions(x.ndim)
             later = Piece((dimension(axis) - 1,), value.node, points)

@@ -75,9 +75,11 @@ def nan_to_num(
     if not x.element.is_float:
         return positive(x)
     largest = _largest(x.element)
-    result = where(isnan(x), nan, x)
-    result = where(equal(x, float("inf")), largest if posinf is None else posinf, result)
-    return where(equal(x, float("-inf")), -largest if neginf is None else neginf, result)
+    values = nan, largest if posinf is None else posinf, -largest if neginf is None else neginf
+    fill, high, low = (Tracer(x.state, as_dtype(lift(x.state, v), x.element)) for v in values)
+    result = where(isnan(x), fill, x)
+    result = where(equal(x, float("inf")), high, result)
+    return where(equal(x, float("-inf")), low, result)
 
 
 def _largest(dtype: DType) -> float:

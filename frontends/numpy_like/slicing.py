@@ -13,7 +13,7 @@ from polyfuse.expr import Constant, Shape
 from polyfuse.frontends.numpy_like.lifting import text_of
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Path, Tracer
+from polyfuse.frontends.numpy_like.tracer import Path, Tracer, as_argument
 
 
 def expand_ellipsis(items: Sequence[Any], shape: Shape, consumed: Sequence[int]) -> list[Any]:
@@ -36,7 +36,9 @@ def position(trace: Trace, value: Any, what: str) -> Affine:
     if isinstance(value, Tracer):
         raise IndexingError(
             f"{what} depends on a value, so the shape of the result does too",
-            advice="Index with an integer array such as np.arange(n) + start, or mark the argument as static.",
+            advice=as_argument(
+                value, "Index with an integer array such as np.arange(n) + start, or mark the argument as static."
+            ),
         )
     affine = affine_of(value) if isinstance(value, SymbolicSize) or is_integer(value) else None
     if affine is None and isinstance(value, SymbolicSize):

@@ -72,6 +72,8 @@ def histogram(
         total = concatenate([zero, sums])
     ends = concatenate([searchsorted(ordered, edges[:-1]), searchsorted(ordered, edges[-1:], side="right")])
     counts = diff(ends if total is None else total[ends])
+    if weights is not None:
+        counts = counts.astype(lift(x.state, weights).dtype)
     if density:
         widths = diff(edges).astype(np.float64)
         return counts / widths / counts.sum(), edges

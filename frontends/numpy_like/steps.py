@@ -61,6 +61,8 @@ class Step:
                 return self.term(node.source, tuple(e.substitute(at) for e in node.index), where)
             case expr.Region():
                 return self._region(node, at, where)
+            case expr.Opaque(call=call):
+                raise _refusal(f"in {call.name}, which is a call into a library")
             case _:
                 raise _refusal(f"by a {type(node).__name__.lower()}")
 

@@ -96,6 +96,14 @@ def number(x: Tracer) -> Tracer:
     return Tracer(x.state, x.node, whole(()))
 
 
+def as_argument(x: Tracer, otherwise: str) -> str:
+    """What to write where `x` has to be a number that is known: NumPy's numbers are arrays of rank 0 as arguments, and
+    only Python's are asked for their values."""
+    if x.path is not None or not isinstance(x.node, Input) or not x.buffer.owner:
+        return otherwise
+    return f"Pass a Python integer: int({x.buffer.owner}); a number of NumPy's is an array here."
+
+
 def _leads(other: Any) -> bool:
     """Whether `other` decides what an operation with a tracer is, by NumPy's own convention."""
     return bool(getattr(other, "__array_priority__", 0) > Tracer.__array_priority__)
@@ -179,6 +187,13 @@ class Tracer(Operators["Tracer"]):
     def dtype(self) -> np.dtype[Any]:
         return self.element.numpy
 
+    @dtype.setter
+    def dtype(self, dtype: Any) -> NoReturn:
+        self._refuse(
+            "x.dtype = ... takes the memory of an array for other numbers",
+            "Write x = x.view(dtype) for its bits, or x = x.astype(dtype) for its values.",
+        )
+
     @property
     def itemsize(self) -> int:
         return self.element.itemsize
@@ -199,9 +214,18 @@ class Tracer(Operators["Tracer"]):
     def real(self) -> Tracer:
         return self
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        """``x.real = 3``: all of a real array."""
+        self[...] = value
+
     @property
     def imag(self) -> Tracer:
         return self.state.call("imag", self)  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> NoReturn:
+        self._refuse("arrays are real, and have no imaginary part to set", "Keep the imaginary part in another array.")
 
     @property
     def flat(self) -> Tracer:
@@ -287,6 +311,9 @@ class Tracer(Operators["Tracer"]):
     def __setitem__(self, index: Any, value: Any) -> None:
         self.state.call("setitem", self, index, value)
 
+    def __delitem__(self, index: Any) -> NoReturn:
+        self._refuse("elements of an array cannot be deleted", "Write x = np.delete(x, index, axis), which is a copy.")
+
     def __len__(self) -> int:
         if not self.sizes:
             raise TypeError("len() of an array of rank 0")
@@ -331,7 +358,8 @@ class Tracer(Operators["Tracer"]):
     def __index__(self) -> int:
         if self.element.kind not in "iu":
             raise TypeError(f"an array of {self.dtype} is no index")
-        return int(self._value("an index or range()", "Pass the number as an argument or mark it static."))
+        advice = as_argument(self, "Pass the number as an argument or mark it static.")
+        return int(self._value("an index or range()", advice))
 
     def __complex__(self) -> complex:
         return complex(float(self))

@@ -16,7 +16,7 @@ from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import listed, nodes
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
-from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, select
+from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, masked_part, select
 from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
@@ -92,42 +92,27 @@ def _is_positional(x: Tracer, items: Sequence[Any], value: ArrayLike) -> bool:
 
 
 def _set_masked(x: Tracer, items: Sequence[Any], value: ArrayLike) -> None:
-    mask, target = masked_part(x, items)
-    if isinstance(value, Masked) and value.mask.node is mask.node and value.array.ndim == target.ndim:
+    mask, target, before = masked_part(x, items)
+    if isinstance(value, Masked) and value.fits(mask, target.ndim, before):
         write(target, _where(mask, _value_for(target.sizes, x, value.array), target))
         return
     written = lift(x.state, value)
-    if written.ndim > target.ndim - mask.ndim:
-        raise ShapeError(
-            "x[mask] = values needs one value per element that the mask selects, a number that depends on the mask",
-            advice="Write x[:] = np.where(mask, values, x) with values of the shape of x.",
-        )
+    if written.ndim > target.ndim - mask.ndim - before:
+        raise _one_value_each()
     write(target, _where(mask, _value_for(target.sizes, x, written), target))
+
+
+def _one_value_each() -> ShapeError:
+    return ShapeError(
+        "x[mask] = values needs one value per element that the mask selects, a number that depends on the mask",
+        advice="Write x[:] = np.where(mask, values, x) with values of the shape of x.",
+    )
 
 
 def _where(mask: Tracer, value: Node, target: Tracer) -> Node:
     """`value` where the mask over the leading axes holds, else what stands in `target`."""
     aligned = mask[(...,) + (None,) * (target.ndim - mask.ndim)]
     return nodes.where(nodes.broadcast(aligned.node, target.sizes), value, target.node)
-
-
-def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer]:
-    """The mask, and the part of `x` whose leading axes it covers.  Raises ShapeError."""
-    masks = [k for k, i in enumerate(items) if is_mask(i)]
-    if len(masks) != 1 or any(i is None for i in items):
-        raise ShapeError("an index with a mask takes one mask besides slices and integers")
-    mask = lift(x.state, items[masks[0]])
-    consumed = [mask.ndim if k == masks[0] else int(i is not Ellipsis) for k, i in enumerate(items)]
-    expanded = expand_ellipsis(items, x.sizes, consumed)
-    at = next(k for k, i in enumerate(expanded) if is_mask(i))
-    if any(not isinstance(i, slice) for i in expanded[:at]):
-        raise ShapeError("a mask behind an integer is not supported", advice="Index with the integer first: v = x[i].")
-    target = x.through(basic_path(x, [*expanded[:at], *[slice(None)] * mask.ndim, *expanded[at + 1 :]]))
-    order = [*range(at, at + mask.ndim), *range(at), *range(at + mask.ndim, target.ndim)]
-    target = target.transpose(order) if at else target
-    problem = f"a mask of shape {text_of(mask.sizes)} does not fit {text_of(target.sizes)}"
-    check_fits(x.state, mask.sizes, target.sizes[: mask.ndim], problem)
-    return mask, target
 
 
 _MONOIDS = {"set": "set", "add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max"}
@@ -165,7 +150,9 @@ def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None
 def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str, value: ArrayLike) -> Tracer:
     value = lift(result.state, value)
     if any(is_mask(i) for i in items):
-        mask, part = masked_part(result, items)
+        mask, part, before = masked_part(result, items)
+        if before and value.ndim > part.ndim - mask.ndim - before:
+            raise _one_value_each()
         changed = value if how == "set" else ufunc(how, part, value)
         write(part, _where(mask, _value_for(part.sizes, result, changed), part))
     elif how == "subtract" and not all(is_basic(i) for i in items):

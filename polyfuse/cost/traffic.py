@@ -175,9 +175,10 @@ run and 173 in another instead of 166."""
 
 def _torn_runs(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
     """The same of columns of a prefix."""
-    if schedule.strategy != "columns" or not (store.path or schedule.grid_scans):
+    shape = scop.shape(store.value)
+    if not shape or schedule.strategy != "columns" or not (store.path or schedule.grid_scans):
         return 0.0
-    pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints))
+    pitch = max(1, shape[-1].evaluate(sizes.hints))
     pitch *= scop.dtype(store.value, store.component).itemsize
     torn = TORN_RUNS.get(math.gcd(pitch, SECTOR), 0.0)
     return torn * IN_STEP if dict(schedule.parameters).get("in_step") else torn

@@ -35,7 +35,9 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
                 return carried(env, placed, *lag_and_component(name), dtype.compute)
             case Ref(name, dtype):
                 given = Ref(name, env.scalars[name])
-                return given if given.dtype == dtype.compute else Apply("cast", (given,), dtype.compute)
+                if dtype.compute != dtype:
+                    return Ref(name, dtype)  # until the casts that vanish have: see `_rounded_argument`
+                return given if given.dtype == dtype else Apply("cast", (given,), dtype)
             case Index(affine, dtype):
                 return Index(affine.substitute(at), dtype.compute)
             case Inside(where):
@@ -44,8 +46,17 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
                 return Const(value, dtype.compute)
 
     value = in_registers(rewrite(statement.body[component], leaf))
+    value = rewrite(value, lambda term: _rounded_argument(env, term))
     narrow = _narrowed(env, statement, component)
     return value if narrow is None else rewrite(value, lambda term: Apply("cast", (term,), narrow))
+
+
+def _rounded_argument(env: Environment, term: Ref | Const | Index | Inside) -> Expr:
+    """A number that the caller passed where the program has it in 16 bits: no store rounded it, as none rounds a
+    literal, and ``x == s`` of float16 compares with what NumPy makes of `s`."""
+    if isinstance(term, Ref) and term.dtype.compute != term.dtype:
+        return Apply("cast", (Ref(term.name, env.scalars[term.name]),), term.dtype)
+    return term
 
 
 def _narrowed(env: Environment, statement: Statement, component: int) -> DType | None:
@@ -112,7 +123,7 @@ def in_registers(term: Expr) -> Expr:
         return term
     operands = tuple(in_registers(o) for o in term.operands)
     inner = operands[0]
-    if term.function == "cast" and not isinstance(inner, Inside) and inner.dtype == term.dtype.compute:
+    if term.function == "cast" and not isinstance(inner, Inside) and inner.dtype.compute == term.dtype.compute:
         return inner
     function = SHORT.get(term.dtype.name, {}).get(term.function, term.function)
     return replace(term, function=function, operands=operands, dtype=term.dtype.compute)

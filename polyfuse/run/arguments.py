@@ -60,6 +60,13 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def _beyond(value: int) -> ArgumentError:
+    if 0 < value < 1 << 64:
+        advice = "Pass np.uint64(...), which has a dtype of its own, or declare it static."
+        return ArgumentError(f" = {value} is beyond int64, in which Python integers are passed", advice=advice)
+    return ArgumentError(f" = {value} does not fit 64 bits", advice="Pass a float, or declare it static.")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Receiver:
     """The object whose method is called: the same only as itself, whatever it says it equals."""
@@ -96,7 +103,7 @@ class Reading:
         kind = type(value)
         if kind in SCALARS:
             if kind is int and value not in INT64:
-                raise ArgumentError(f" = {value} does not fit 64 bits", advice="Pass a float, or declare it static.")
+                raise _beyond(value)
             self.key.append(kind)
             self._leaf(value, value)
         elif (library := known_library(kind)) is not None:

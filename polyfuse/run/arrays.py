@@ -78,6 +78,19 @@ class ArrayFacts:
         return self.pointer + low * self.dtype.itemsize, self.pointer + (high + 1) * self.dtype.itemsize
 
     @property
+    def meets_itself(self) -> bool:
+        """Whether several elements lie at one address."""
+        if self.strides is None or not self.size:
+            return False
+        pairs = sorted((abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1)
+        reach = 0
+        for stride, extent in pairs:
+            if stride <= reach:  # rows reach into one another, if only to lie between each other's elements
+                return len(np.unique(sum(np.ix_(*(s * np.arange(n) for s, n in pairs))))) < self.size
+            reach += (extent - 1) * stride
+        return False
+
+    @property
     def layout(self) -> Layout:
         """The layout class for a plan; the array is aligned to its elements."""
         vector = VECTOR_ALIGNMENT if self.pointer % VECTOR_ALIGNMENT == 0 else self.dtype.itemsize

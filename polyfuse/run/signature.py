@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from polyfuse.errors import ArgumentError
 
@@ -21,6 +24,11 @@ class Default:
 
 Source = int | str | Default
 """Where a call has an argument: its position, its keyword, or nowhere."""
+
+
+def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What `functools.partial` wraps."""
+    return _inner(function.func) if isinstance(function, functools.partial) else function
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +49,16 @@ class Parameters:
     @staticmethod
     def of(function: Callable[..., Any]) -> Parameters:
         """Raises ArgumentError for what is no function, or one whose parameters Python does not know."""
+        advice = "jit takes a Python function; wrap others: jit(lambda x: g(x))."
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
-            advice = "jit takes a Python function; wrap others: jit(lambda x: g(x))."
             raise ArgumentError(f"{function!r:.80} cannot be compiled: {error}", advice=advice) from None
         found = list(signature.parameters.values())
+        inner = _inner(function)
+        if isinstance(inner, np.ufunc) or any(p.default is np._NoValue for p in found):
+            problem = f"{inner.__name__} cannot be compiled: options that a call leaves out have no values to pass"
+            raise ArgumentError(problem, advice=advice)
         ordinary = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
         defaults = tuple(p.default for p in found if p.kind in ordinary and p.default is not _KINDS.empty)
         name = getattr(function, "__name__", "the function")

@@ -56,8 +56,9 @@ def _class(record: Record, position: int, facts: ArrayFacts) -> TargetClass:
         raise ArgumentError(f" is on {facts.device}, the arguments on {record.device}")
     if not facts.is_aligned:
         raise ArgumentError(" is not aligned to its elements", advice="Pass an array that NumPy allocated.")
-    if facts.size and any(s == 0 and n > 1 for s, n in zip(facts.strides or (), facts.shape, strict=True)):
-        raise ArgumentError(" is a broadcast view: several elements share one address")
+    if facts.meets_itself:
+        problem = " is a view in which several elements share one address, as those that broadcast or overlap do"
+        raise ArgumentError(problem, advice="Pass an array that NumPy allocated.")
     low, high = facts.span
     is_plain = facts.is_contiguous and facts.pointer % VECTOR_ALIGNMENT == 0
     return TargetClass(low - facts.pointer, high - facts.pointer, is_plain)

@@ -5,6 +5,7 @@ Errors of tracing itself are in tests/frontend/errors.txt.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -145,6 +146,9 @@ CALLS: Mapping[str, Case] = {
     "index out of bounds": call(rows, X, np.array([0, 4])),
     "index by floats": call(rows, X, np.array([0.0, 1.0])),
     "empty maximum": call(softmax, np.ones((3, 0), np.float32)),
+    "unsigned number beyond int64": call(scaled, X, 1 << 63, None),
+    "a function of NumPy's": lambda: pf.jit(np.add)(X, Y),
+    "a part of a function of NumPy's": lambda: pf.jit(functools.partial(np.sum, axis=0))(X),
     "no function": lambda: pf.jit(3)(X),  # type: ignore[call-overload]
 }
 RESULTS: Mapping[str, Case] = {
@@ -156,6 +160,9 @@ RESULTS: Mapping[str, Case] = {
     "out is no array": keywords(add, X, Y, out=3.0),
     "out is a broadcast view": keywords(
         add, X, Y, out=np.lib.stride_tricks.as_strided(np.empty(6, np.float32), (4, 6), (0, 4))
+    ),
+    "out whose rows overlap": keywords(
+        add, X, Y, out=np.lib.stride_tricks.as_strided(np.empty(16, np.float32), (4, 6), (8, 4))
     ),
     "too few arrays in out": keywords(both, X, out=(np.empty((4, 6), np.float32),)),
     "arrays in out that overlap": keywords(

@@ -99,6 +99,17 @@ def test_memory_that_is_shared_and_memory_that_is_not() -> None:
     assert_same(run(function, X), function(X))
 
 
+def test_the_real_part_is_all_of_an_array() -> None:
+    def function(x: Any) -> Any:
+        a, b = x.copy(), x.copy()
+        a.real = 3
+        b.real[0] = 7
+        b.T.real = b.T.real * 2
+        return a, b
+
+    assert_same(run(function, X), function(X))
+
+
 REFUSED = {
     "bool(x > 0)": "Python control flow needs the value of an array",
     "int(x[0, 0])": "int() needs the value of an array",

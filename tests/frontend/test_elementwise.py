@@ -83,6 +83,21 @@ def test_signed_with_unsigned_compare_by_value(name: str) -> None:
     assert_same(run(lambda x, y: (function(x, y), function(y, x)), x, y), [function(x, y), function(y, x)])
 
 
+@pytest.mark.parametrize("dtype", [bool, np.bool_, "?"])
+def test_the_dtype_of_truth_values_is_that_of_the_result(dtype: Any) -> None:
+    def function(x: Any, y: Any) -> Any:
+        both = (np.equal(x, y, dtype=dtype), np.less(x, 2, dtype=dtype), np.logical_and(x, y, dtype=dtype))
+        return *both, np.isnan(y, dtype=dtype), np.logical_not(x, dtype=dtype), np.signbit(y, dtype=dtype)
+
+    x, y = np.arange(4), np.array([0.0, 2.0, np.nan, -0.0])
+    assert_same(run(function, x, y), function(x, y))
+    for name in ("less", "logical_or"):
+        with pytest.raises(TypeError, match="No loop matching"):
+            getattr(np, name)(x, y, dtype=int)
+        with pytest.raises(DTypeError, match=f"np.{name} gives truth values, not int64"):
+            run(lambda x, y, name=name: getattr(np, name)(x, y, dtype=int), x, y)
+
+
 SCALARS: dict[str, Callable[[Any], Any]] = {
     "float": lambda x: x * 2.5 + 1,
     "reflected": lambda x: 1 - (2 / (3 + x)),
@@ -188,3 +203,16 @@ def test_small_whole_powers_are_products(dtype: str, exponent: int) -> None:
 def test_whole_powers_of_short_floats_round_once() -> None:
     x = np.linspace(0.001, 0.1, 1000).astype(np.float16)
     np.testing.assert_array_equal(pf.jit(lambda x: x**3)(x), x**3)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("backend", ["interpreter", "numba_cpu"])
+def test_one_exponent_of_a_half_is_a_root(dtype: str, backend: str) -> None:
+    def function(x: Any, p: float, powers: Any) -> Any:
+        return x**0.5, np.power(x, 0.5), x**p, np.power(x, p), x**powers
+
+    x = np.array([-np.inf, -0.0, 0.0, 4.0, -1.0, np.nan, np.inf], dtype)
+    with np.errstate(all="ignore"):
+        for p in (0.5, 0.25, -0.5):
+            powers = np.full_like(x, p)
+            assert_same(pf.jit(backend=backend)(function)(x, p, powers), function(x, p, powers))

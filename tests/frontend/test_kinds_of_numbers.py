@@ -77,3 +77,56 @@ def test_arithmetic_of_truth_values_is_pythons(dtype: Any, flags: tuple[bool, bo
 
     x = np.array([0, 1, 1, 0], dtype)
     assert_same(pf.jit(backend="interpreter")(function)(x, *flags), function(x, *flags))
+
+
+def stored(write: Any) -> Any:
+    def function(x: Any, s: Any) -> Any:
+        y = x.copy()
+        write(y, s)
+        return y
+
+    return function
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "numba_cpu"])
+@pytest.mark.parametrize("s", [2.5, 2.0, -1.5])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, s: (np.full_like(x, s), np.full(3, s, dtype=int) + x, np.full(3, s, dtype=bool)),
+        lambda x, s: (np.array(s, dtype=x.dtype) + x, np.asarray(s, dtype=np.int32) + x),
+        stored(lambda y, s: y.__setitem__(0, s)),
+        stored(lambda y, s: y.__setitem__(slice(1, 3), s)),
+        stored(lambda y, s: y.__setitem__(y > 1, s)),
+        stored(lambda y, s: y.__setitem__([0, 2], s)),
+        stored(lambda y, s: y.flat.__setitem__(2, s)),
+        stored(lambda y, s: y.fill(s)),
+        stored(lambda y, s: np.copyto(y, s, casting="unsafe")),
+        lambda x, s: (np.pad(x, 1, constant_values=s), x.sum(initial=s), x.max(initial=s)),
+    ],
+)
+def test_integers_take_what_is_left_of_a_float(function: Any, s: float, backend: str) -> None:
+    x = np.arange(3)
+    assert_same(pf.jit(backend=backend)(function)(x, s), function(x, s))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "numba_cpu"])
+def test_a_number_that_one_kernel_uses_in_several_dtypes_stays_what_it_is(backend: str) -> None:
+    def function(mask: Any, z: Any, s: Any) -> Any:
+        y = mask.copy()
+        y[0] = s
+        return y, np.where(mask, mask, s), z * s, z + np.full(3, s, dtype=int)
+
+    mask, z = np.array([True, False, True]), np.array([1.0, 2.0, 3.0])
+    for s in (0.5, 2.5, 3, True, 0):
+        assert_same(pf.jit(backend=backend)(function)(mask, z, s), function(mask, z, s))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "numba_cpu"])
+def test_arguments_round_to_sixteen_bits_as_literals_do(backend: str) -> None:
+    def function(x: Any, z: Any, s: Any) -> Any:
+        return np.full_like(x, s).astype(np.float32) + np.zeros(2, np.float32), x == s, x < s, x > s, z * s
+
+    for s in (0.1, 1e-9, 3.3, 2049):
+        x, z = np.full(2, s, np.float16), np.ones(2)
+        assert_same(pf.jit(backend=backend)(function)(x, z, s), function(x, z, s))

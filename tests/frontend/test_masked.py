@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyfuse.errors import DTypeError, IndexingError, PolyfuseError
+import polyfuse as pf
+from polyfuse.errors import DTypeError, IndexingError, PolyfuseError, ShapeError
 from tests.frontend.ops import assert_same, run
 
 RANDOM = np.random.default_rng(7)
@@ -19,6 +20,8 @@ ARRAYS = {
     "v": RANDOM.standard_normal(4),
     "q": RANDOM.standard_normal((4, 4)),
     "z": RANDOM.standard_normal(4),
+    "t": RANDOM.standard_normal((3, 5, 4)),
+    "g": RANDOM.standard_normal(5) > 0,
 }
 
 SAME = """
@@ -43,6 +46,11 @@ np.sum(x[r], axis=0); np.max(x[r], 0); np.add.reduce(x[r]); x[r].std(0)
 np.divmod(k[m], 3)[0].sum(); np.divmod(k[m], 3)[1].max(); np.modf(x[m])[1].sum(); np.hypot(x[m], 2.0).sum()
 x[x > 0].astype(np.float32).sum(); x[m].copy().sum(); k[m].astype(bool).any()
 np.ones(2) * (x[x > 0].dtype == np.float64)
+x[:, c].sum(); x[:, c].sum(axis=1); x[:, c].mean(1); x[:, c].max(axis=1, keepdims=True); x[1:3, c].ndim; x[..., c].max()
+x[r, 0].sum(); x[r, 1:3].sum(axis=0); (x[r, 1:3] * v[:2]).sum(0); x[:, c].sum(keepdims=True); x[:, c].shape[1]
+t[:, g].sum(); t[:, g, 0].sum(axis=1); t[:, g, 1:].sum(axis=1); t[r[:3], :, 0].sum(axis=0); (t[:, g] * v).sum(axis=1)
+t[:, :, c].sum(axis=2); t[:, g[:, None] & (v > 0)].sum(axis=1); (t[:, g] + t[:, g]).sum(); t[:, g].shape[2]
+t[:, r, 0].shape[1]
 x[m].sum() + k[m].sum(); x - x[m].mean(); np.where(m, x, x[m].min()); x[~m].sum() + x[m].sum(); x[m & (y > 0)].sum()
 """
 
@@ -50,6 +58,7 @@ REFUSED = """
 x[m] + x[y > 1]; x[m] + v; np.sort(x[m]); np.cumsum(x[m]); x[m].reshape(2, -1); x[m].sum(axis=1); x[m].cumsum()
 np.add.accumulate(x[m]); x[m][0]; len(x[m]); list(x[m]); bool(x[m]); x[r].size; np.asarray(x[m]); x[m].sum(where=True)
 x[m].T.sum(); x[m].flat; np.concatenate([x[m], v]); x[m] @ x[m]; (q[z > 0] + z[z > 0]).sum()
+x[:, c].sum(axis=0); x[:, c] + v; (x[:, c] + x[r, 0]).sum(); x[:, c][0]; (q[:, z > 0] + q[z > 0]).sum(); x[r, 0][1]
 np.add(x[m], 1, where=False)
 np.add(x[m], 1, out=np.zeros(3)); np.subtract.reduce(x[m]); np.modf(x[m], out=(x[m], x[m])); np.matmul(q[z > 0], q)
 """
@@ -64,7 +73,8 @@ def computed(expression: str, runner: Any) -> Any:
 
     def function(*arrays: Any) -> Any:
         names = dict(zip(ARRAYS, arrays, strict=True))
-        result = eval(code, {"np": np, "m": names["x"] < 0.5, "r": names["x"][:, 0] > 0, **names})
+        masks = {"m": names["x"] < 0.5, "r": names["x"][:, 0] > 0, "c": names["x"][0] > 0}
+        result = eval(code, {"np": np, **masks, **names})
         return np.ones(2) * result if any(word in expression for word in ("size", "shape", "ndim")) else result
 
     return runner(function, *ARRAYS.values())
@@ -162,3 +172,35 @@ def test_assignment_under_another_mask_is_refused() -> None:
 
     with pytest.raises(PolyfuseError, match="mask"):
         run(function, ARRAYS["x"], ARRAYS["x"][::-1])
+
+
+def writes_beside_other_indices(x: Any, t: Any, g: Any, v: Any) -> Any:
+    a, b, mask = x.copy(), t.copy(), x[:, 0] > 0
+    a[:, x[0] > 0] *= 2
+    a[mask, 0] += 1
+    a[mask, 1:3] -= v[:2]
+    a[..., x[1] < 0] = a[..., x[1] < 0] / 3
+    b[:, g] *= v
+    b[:, g, 0] **= 2
+    b[1:, g, 1] = 7
+    return a, b
+
+
+def test_writes_under_a_mask_beside_other_indices() -> None:
+    arrays = [ARRAYS[name] for name in "xtgv"]
+    assert_same(run(writes_beside_other_indices, *arrays), writes_beside_other_indices(*arrays))
+    for backend in ("interpreter", "numba_cpu"):
+        assert_same(pf.jit(backend=backend)(writes_beside_other_indices)(*arrays), writes_beside_other_indices(*arrays))
+
+
+def test_one_value_per_chosen_column_is_refused() -> None:
+    """The values belong to the columns that the mask chooses, not to the rows in front of them."""
+
+    def written(q: Any, z: Any) -> Any:
+        a = q.copy()
+        a[:, z > 0] = z
+        return a
+
+    for function in (written, lambda q, z: q.at[:, z > 0].add(z)):
+        with pytest.raises(ShapeError, match="one value per element that the mask selects"):
+            run(function, ARRAYS["q"], ARRAYS["z"])

@@ -73,6 +73,7 @@ VIEWS: dict[str, Case] = {
     "windows": Case(lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)), ((4, 5),)),
     "windows 1": Case(lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=0).mean(-1), ((6, 5),)),
     "reshape": Case(lambda x: (x.reshape(12), x.reshape(4, -1), x.reshape((3, 2, 2)), np.ravel(x)), ((3, 4),)),
+    "reshape by name": Case(lambda x: (np.reshape(x, shape=(6, 2)), np.reshape(x, shape=-1, order="F")), ((3, 4),)),
     "reshape unit": Case(lambda x: (x.reshape(1, 3, 1, 4), x.reshape(-1, 1), x.reshape(3, 4)), ((3, 4),)),
     "reshape order": Case(lambda x: (x.reshape(2, 6, order="F"), x.ravel("F")), ((3, 4),)),
     "reshape transposed": Case(lambda x: (x.T.reshape(-1), x.T.reshape(2, 6), x.T.flatten()), ((3, 4),)),

@@ -49,6 +49,19 @@ def test_right_and_fused(case: Case) -> None:
     check(pf.jit(case.function, backend="interpreter")(*case.arguments), expected, 2e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.bool_])
+def test_sums_of_exponentials_of_small_integers_are_double(dtype: Any) -> None:
+    """More of them than float16 counts."""
+
+    def function(x: Any) -> Any:
+        return nn.softmax(x), nn.log_softmax(x), pf.logsumexp(x), pf.logcumsumexp(x)[-1]
+
+    x = np.ones(100000, dtype)
+    for result, expected in zip(run(function, x), (1e-5, np.log(1e-5), 1 + np.log(1e5), 1 + np.log(1e5)), strict=True):
+        assert result.dtype == np.float64
+        np.testing.assert_allclose(result, expected, 1e-12)
+
+
 def test_every_function_is_in_the_table_and_has_a_docstring() -> None:
     used = {name for case in CASES for name in names_in(case.function)} | set(names_in_oracles())
     assert set(nn.__all__) - used <= {"dropout"}

@@ -94,6 +94,17 @@ def test_what_does_not_fit(jit: Jit, out: Any, words: str) -> None:
         jit(shifted)(values(), out=out)
 
 
+def test_out_whose_rows_lie_between_each_other(jit: Jit) -> None:
+    """Strides of 3 and 2 elements: no two elements share an address."""
+    memory = np.zeros(6, np.float32)
+    out = np.lib.stride_tricks.as_strided(memory, (2, 2), (12, 8))
+    x = np.arange(4, dtype=np.float32).reshape(2, 2)
+    jit(shifted)(x, out=out)
+    np.testing.assert_array_equal(out, shifted(x))
+    with pytest.raises(ArgumentError, match="several elements share one address"):
+        jit(shifted)(x, out=np.lib.stride_tricks.as_strided(memory, (2, 2), (8, 8)))
+
+
 def test_targets_that_share_memory_are_refused(jit: Jit) -> None:
     memory = np.zeros(80, np.float32)
     with pytest.raises(ArgumentError, match="share memory"):

@@ -159,3 +159,8 @@ def test_rows_of_which_truths_pick_go_to_more_lanes() -> None:
     assert dict(usual.parameters)["lanes"] == 32 and dict(picked.parameters)["lanes"] == 64
     (asked,) = pf.jit(masked, tiles={"divide": {"lanes": 32, "threads": 256}}).plan(x, m, target="h200").kernels
     assert asked.seconds > 1.2 * picked.seconds
+
+
+def test_a_total_beside_prefixes_of_columns_has_a_price() -> None:
+    plan = pf.jit(lambda x: (x.cumsum(0), x.var(axis=(0, 1)))).plan(np.zeros((1000, 1000), np.float32), target="h200")
+    assert len(plan.kernels) == 2 and not plan.fallback
