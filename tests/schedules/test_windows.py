@@ -324,28 +324,19 @@ def test_what_is_written_over_some_columns_is_planned(dtype: str) -> None:
     (found,) = run_plan(plan, [x])
     np.testing.assert_array_equal(found, tripled(x))
 
-def fluxes(a: Any) -> Any:
-    """Rusanov's, of density, momentum and energy."""
-    r, m, e = a[0], a[1], a[2]
-    u = m / r
-    p = 0.4 * np.abs(e - 0.5 * m * u)
-    s = np.abs(u) + np.sqrt(1.4 * p / r)
-    k = np.maximum(s[1:], s[:-1])
-
-    def half(q: Any, f: Any) -> Any:
-        return 0.5 * (f[1:] + f[:-1]) - 0.5 * k * (q[1:] - q[:-1])
-
-    return half(r, m), half(m, m * u + p), half(e, u * (e + p))
+def means_of_twenty(a: Any) -> Any:
+    n = a.shape[1]
+    return sum(a[:, i : n - 19 + i] for i in range(20)) / 20
 
 
 def test_a_thread_that_would_hold_much_has_a_single_row() -> None:
-    """By ptxas 192 registers for 16 results, of which two blocks have room: 144 us on an H100, 98 in 4 results."""
-    (kernel,) = pf.jit(fluxes).plan(pf.spec("f32[3, N~12000001]"), target="h200").kernels
+    """By ptxas 178 registers for 16 results, of which two blocks have room: 249 us on an H100, 161 in 2 results."""
+    plan = pf.jit(means_of_twenty).plan(pf.spec("f32[N~20000, M~2520]"), target="h200")
+    (kernel,) = plan.kernels
     assert kernel.strategy == "windows" and dict(kernel.parameters)["rows"] == 1
-    x = np.random.default_rng(3).uniform(0.5, 2, (3, 4099)).astype(np.float32)
-    plan = pf.jit(fluxes).plan(pf.spec("f32[3, N~12000001]"), target="h200")
-    for got, exact in zip(run_plan(plan, (x,)), fluxes(x.astype(np.float64)), strict=True):
-        np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5)
+    x = np.random.default_rng(3).uniform(0.5, 2, (5, 340)).astype(np.float32)
+    (found,) = run_plan(plan, (x,))
+    np.testing.assert_allclose(found, means_of_twenty(x.astype(np.float64)), rtol=1e-5)
 
 
 def test_few_words_stay_in_many_rows() -> None:
