@@ -452,7 +452,8 @@ class Kernel:
     `turns`: a counter (i32, zero between launches) from which blocks take their index as they begin, so that the n-th
     of them is block n; empty where no block depends on others.  `notes`: comments by value name.  `members`: kernels
     side by side in one launch; then there is no body, no digit and no slot, and `shared` holds the buffers of all
-    members in order.  `settled`: what conditions of the body need not ask.
+    members in order.  `settled`: what conditions of the body need not ask.  `one_division`: tells the indices of a
+    block, by a product where others divide again.
     """
 
     name: str
@@ -472,6 +473,7 @@ class Kernel:
     cells: tuple[ThreadCells, ...] = ()
     turns: str = ""
     settled: tuple[Settled, ...] = ()
+    one_division: bool = False
 
     @property
     def block_threads(self) -> int:

@@ -76,10 +76,10 @@ def _block_symbols(
             table[f"$b{axis}"] = Symbol(named, SCALAR, 1)
             break
         count = Indices(sizes).tree(extent)
-        if extent.is_constant:
+        if extent.is_constant or not kernel.one_division:
             table[f"$b{axis}"] = Symbol(Hoist(Binary("%", rest, count), f"b{axis}", always=True), SCALAR, 1)
             rest = Binary("//", rest, count)
-        else:  # one division for both: a remainder takes as many registers again, which loads lack
+        else:
             name = f"b{axis + 1}" if axis + 2 == len(kernel.grid) else f"above{axis}"
             above = Hoist(Binary("//", rest, count), name, always=True)
             below = Binary("-", rest, Binary("*", above, count))

@@ -7,7 +7,10 @@
 ptxas has seven predicates.  A mask that the load of an element and a choice behind it share holds one from the one to
 the other, so that the eighth element is not loaded before the first one has arrived: of softmax over 16384 rows of
 4001, times a number of each row, 7 of 32 loads were on their way at once, and an H200 took 154 us, 126 without them.
-A count is one register, and its comparisons wait for the values.
+A count is one register, and its comparisons wait for the values.  Then registers are what loads lack, and the indices
+of a block take but one division: softmax of rows of 513 in a batch took an H200 130 us with shared masks, and 196 with
+counts and a remainder, in 80 registers, where 30 of 48 loads were on their way; without one, in 64 registers, all are:
+137 us on an H100, where shared masks took 147.
 """
 
 from __future__ import annotations

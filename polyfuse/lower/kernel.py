@@ -109,7 +109,8 @@ def lower(
         itemsizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
         kernel = replace(kernel, body=with_neighbours(kernel.body, env.slots[-1].name, itemsizes))
     if 1 < schedule.block_threads * schedule.minimum_blocks < BOUND:
-        kernel = replace(kernel, body=with_counts(kernel.body, kernel.slots))
+        counted = with_counts(kernel.body, kernel.slots)
+        kernel = replace(kernel, body=counted, one_division=counted is not kernel.body)
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
 

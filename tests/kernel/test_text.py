@@ -68,7 +68,7 @@ def matmul(a, b, bias, c, M, N, K):
     ty = thread() >> 3
     row = 16 * b1 + ty
     tx = thread() & 7
-    b0 = block(0) - b1 * (N // 32)
+    b0 = block(0) % (N // 32)
     col = 32 * b0 + tx
     left = shared(float32, 128)
     right = shared(float32, 256)
@@ -97,7 +97,7 @@ CELL = Tile((1,), (0,))
 def column_sum(x, partial, counter, y, M, N):
     b1 = block(0) // ((N + 63) // 64)
     row = 8 * b1
-    b0 = block(0) - b1 * ((N + 63) // 64)
+    b0 = block(0) % ((N + 63) // 64)
     col = 64 * b0 + thread()
     cols = col < N
     r = slots((8,), 0)
