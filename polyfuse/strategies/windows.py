@@ -148,7 +148,7 @@ def _wanted(situation: Situation, columns: int, axes: Sequence[AxisClass], is_wi
     several_planes = len(axes) == len(PLANES[0]) + 1
     rows = min(MOST_ROWS, max(LEAST_ROWS, RESULTS // (columns * _strides(situation))))
     shapes = [*PLANES] if several_planes else [(1, rows)]
-    if is_widest and len(situation.group.body) <= 2 * MEDIUM_BODY:
+    if is_widest and len(situation.group.body) <= MEDIUM_BODY:
         held = [_held(situation, dict(zip(axes[::-1], (columns, *s[::-1]), strict=False))) for s in (*shapes, SMALLER)]
         if max(held[:-1]) > HELD and held[-1] <= MOST_HELD:
             shapes += [SMALLER_PLANES, SMALLER] if several_planes else [SMALLER]

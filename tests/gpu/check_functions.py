@@ -161,7 +161,44 @@ def cast_checks() -> Iterator[Check]:
         yield check(f"casts of {t}", "\n".join(body), {"x": x}, expected, "V = Tile((4,), (1,), vector=4)")
 
 
+def quotient_checks() -> Iterator[Check]:
+    """Of 16 slots each with a divisor of its own: numbers near 1, all bits that there are, nothing, quotients next
+    to the middle between two floats; fragments of which some slot is odd and of which none is."""
+    rng, blocks = np.random.default_rng(17), 256
+    n = 4096 * blocks
+
+    def near(low: int, high: int) -> np.ndarray:
+        signs = rng.choice([-1, 1], n)
+        return np.ldexp(signs * rng.integers(1 << 23, 1 << 24, n), rng.integers(low, high, n) - 23).astype(np.float32)
+
+    def any_bits() -> np.ndarray:
+        return rng.integers(0, 1 << 32, n, dtype=np.uint32).view(np.float32)
+
+    d = near(-50, 50)
+    middle = (np.ldexp(rng.integers(1 << 24, 1 << 25, n) | 1, -24) * d.astype(float)).astype(np.float32)
+    zeros = np.where(rng.random(n) < 0.5, rng.choice(np.float32([0.0, -0.0]), n), near(-50, 50)).astype(np.float32)
+    rare = np.where(rng.random(n) < 0.01, any_bits(), near(-30, 30)).astype(np.float32)
+    special = rng.choice(np.array(SPECIAL, np.float32), n)
+    pairs = {
+        "near 1": (near(-59, 59), near(-59, 59)),
+        "next to a middle": (middle, d),
+        "nothing": (zeros, near(-50, 50)),
+        "far": (near(-126, 127), near(-126, 127)),
+        "any bits": (any_bits(), any_bits()),
+        "few odd": (rare, rare[::-1].copy()),
+        "special": (special, rng.permutation(special)),
+    }
+    tile = "V = Tile((4, 4), (1024, 1), vector=4)"
+    lines = "at = 4096 * block(0) + 4 * thread()\nx, y = load(px, at, V), load(py, at, V)"
+    for name, (x, y) in pairs.items():
+        with np.errstate(all="ignore"):
+            want = {"q": x / y, "r": np.float32(1) / y, "s": np.sqrt(np.abs(x))}
+        body = f"{lines}\nstore(q, at, V, x / y)\nstore(r, at, V, 1.0 / y)\nstore(s, at, V, sqrt(absolute(x)))"
+        yield check(f"quotients, {name}", body, {"px": x, "py": y}, want, tile, grid=(blocks,), signed_zero=True)
+
+
 def function_checks() -> Iterator[Check]:
+    yield from quotient_checks()
     for t in FLOATS:
         yield from float_checks(t)
     for t in ["bool", *INTEGERS]:

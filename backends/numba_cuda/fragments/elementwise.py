@@ -38,6 +38,7 @@ from polyfuse.backends.numba_cuda.fragments.declare import (
     slotwise,
 )
 from polyfuse.backends.numba_cuda.fragments.division import shared_quotients, shares_divisors
+from polyfuse.backends.numba_cuda.fragments.quotients import quotients, quotients_pay, roots, roots_pay
 from polyfuse.backends.numba_cuda.fragments.short import divide_short, exp_short, shared_short_quotients, tanh_short
 from polyfuse.backends.numba_cuda.fragments.transcendental import circular, tanh
 from polyfuse.backends.numba_cuda.fragments.values import DType, Fragment, boolean, float32, is_float
@@ -132,6 +133,10 @@ def _rule(name: str, arity: int, kinds: str, op: Op, result: DType | None) -> Ru
             return fragment, circular(name, _CIRCULAR[name], arguments[0], fragment)
         if name == "divide" and shares_divisors(arguments, fragment):
             return fragment, shared_quotients(arguments[0], arguments[1], fragment)
+        if name == "divide" and quotients_pay(arguments, fragment):
+            return fragment, quotients(arguments[0], arguments[1], fragment)
+        if name == "sqrt" and roots_pay(fragment):
+            return fragment, roots(arguments[0], fragment)
         if name == "divide_short" and fragment.dtype == float32 and shares_divisors(arguments, fragment):
             return fragment, shared_short_quotients(arguments[0], arguments[1], fragment)
         return fragment, slotwise(arguments, fragment, meet.dtype, op)

@@ -1,0 +1,135 @@
+"""Quotients and square roots of a fragment's slots, every bit IEEE's, with one branch for all of them.
+
+    r = 1/|d| about;  r = r + r (1 - r |d|);  q = x r;  q = q + (x - q |d|) r,  twice;  the sign of d
+
+with fused multiply-adds: what ptxas makes of a division as well, but for a test and a branch, which cost as much again,
+in front of each.  Remainders that are nothing are rounded down, to -0, so that a quotient of nothing keeps its sign.
+
+    y = 1/sqrt(x) about;  s = x y;  s = s + (x - s s) y/2
+
+Numbers far from 1 take the way of IEEE's instruction, all slots of a fragment at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from polyfuse.backends.numba_cuda.fragments.declare import Emit
+from polyfuse.backends.numba_cuda.fragments.division import shares_divisors
+from polyfuse.backends.numba_cuda.fragments.slots import assembly, constant_of, intrinsic, pack, seldom, spread
+from polyfuse.backends.numba_cuda.fragments.values import F32, I32, Builder, Fragment, Value, float32
+from polyfuse.backends.numba_cuda.numba_api import ir
+
+FAR = 60
+"""Dividends of the quick way are nothing or at least 2^-FAR, divisors at most 2^FAR: quotients are normal numbers or
+infinite, and remainders of the last bit, 2^-48 of the dividend, are numbers.  Where a reciprocal or a quotient is
+infinite, or an operand is no number, the result is none."""
+LEAST_ROOT, ROOTS = 0x0D000000, 0x727FFFFF
+"""The bits of the least number whose root goes the quick way, 2^-101, and of how many beyond it."""
+
+
+FEWEST, MOST = 9, 16
+"""Slots of a fragment for which one branch pays.  On an H100: local deviations of 5 x 5 150 us and 137 with one branch,
+of 4 MB 8.3 and 7.5; LSTM gates of 16 MB 8.2 and 6.5; and of 117 programs and sizes none is slower by more than 2 in a
+hundred but for noise.  Fewer slots are those of elementwise kernels, which have other work beside: rounding to 8 bits
+165 and 175 us, Black and Scholes' prices 117 and 108.  More take registers for both ways: returns of rows of 2001 in 32
+slots 110 and 128."""
+
+
+def quotients_pay(arguments: tuple[Any, ...], result: Fragment) -> bool:
+    """Whether quotients of this fragment are computed together."""
+    return bool(result.dtype == float32 and FEWEST <= result.size <= MOST) and not shares_divisors(arguments, result)
+
+
+def roots_pay(result: Fragment) -> bool:
+    """Whether square roots of this fragment are computed together."""
+    return bool(result.dtype == float32 and FEWEST <= result.size <= MOST)
+
+
+def quotients(left: Any, right: Any, result: Fragment) -> Emit:
+    """An emitter of ``left / right`` of float32."""
+
+    def emit(b: Builder, x: Value, y: Value) -> Value:
+        dividends = spread(b, left, x, result.dtype, result.shape)
+        divisors = spread(b, right, y, result.dtype, result.shape)
+        if any(isinstance(v, ir.Constant) and v.constant != 1.0 for v in dividends):  # few instructions otherwise, too
+            return pack(b, result, [b.fdiv(v, d) for v, d in zip(dividends, divisors, strict=True)])
+        found = [_quotient(b, x, d) for x, d in zip(dividends, divisors, strict=True)]
+        pairs = zip(dividends, divisors, strict=True)
+        rare = (b.fdiv(x, d) for x, d in pairs)
+        return pack(b, result, seldom(b, _are_far(b, dividends, divisors, found), found, lambda: rare))
+
+    return emit
+
+
+def roots(argument: Fragment, result: Fragment) -> Emit:
+    """An emitter of the square root of float32."""
+
+    def emit(b: Builder, x: Value) -> Value:
+        slots = spread(b, argument, x, result.dtype, result.shape)
+        found = [_root(b, slot) for slot in slots]
+        far = _any(b, (_is_far_root(b, slot) for slot in slots))
+        rare = (intrinsic(b, "__nv_sqrtf", F32, [slot]) for slot in slots)
+        return pack(b, result, seldom(b, far, found, lambda: rare))
+
+    return emit
+
+
+def _fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    return intrinsic(b, "llvm.fma.f32", F32, [x, y, z])
+
+
+def _negative(b: Builder, x: Value) -> Value:
+    return b.fsub(constant_of(F32, -0.0), x)
+
+
+def _quotient(b: Builder, x: Value, d: Value) -> Value:
+    size = intrinsic(b, "__nv_fabsf", F32, [d])
+    r = assembly(b, "rcp.approx.ftz.f32 $0, $1;", "=f,f", F32, [size], effect=False)
+    r = _fma(b, r, _fma(b, _negative(b, r), size, constant_of(F32, 1.0)), r)
+    q = r
+    if not (isinstance(x, ir.Constant) and x.constant == 1.0):
+        q = b.fmul(x, r)
+        for _ in range(2):
+            rest = intrinsic(b, "llvm.nvvm.fma.rm.f", F32, [_negative(b, q), size, x])
+            q = _fma(b, rest, r, q)
+    sign = b.and_(b.bitcast(d, I32), ir.Constant(I32, -(1 << 31)))
+    return b.bitcast(b.xor(b.bitcast(q, I32), sign), F32)
+
+
+def _are_far(b: Builder, dividends: list[Value], divisors: list[Value], found: list[Value]) -> Value:
+    none = constant_of(F32, 0.0)
+    for q in found:  # becomes no number where one of them is infinite or none
+        none = _fma(b, q, constant_of(F32, 0.0), none)
+    tests = [b.fcmp_unordered("uno", none, none)]
+    big = constant_of(F32, 2.0**FAR)
+    for d in dict.fromkeys(divisors):
+        tests.append(b.fcmp_ordered(">", intrinsic(b, "__nv_fabsf", F32, [d]), big))
+    least = ir.Constant(I32, 2 * ((127 - FAR) << 23) - 1)
+    for x in dict.fromkeys(dividends):
+        if not isinstance(x, ir.Constant):
+            twice = b.shl(b.bitcast(x, I32), ir.Constant(I32, 1))
+            tests.append(b.icmp_unsigned("<", b.sub(twice, ir.Constant(I32, 1)), least))
+        elif not 2.0**-FAR <= abs(float(x.constant)) < math.inf:
+            return ir.Constant(ir.IntType(1), 1)
+    return _any(b, iter(tests))
+
+
+def _any(b: Builder, truths: Iterator[Value]) -> Value:
+    found = next(truths)
+    for truth in truths:
+        found = b.or_(found, truth)
+    return found
+
+
+def _root(b: Builder, x: Value) -> Value:
+    y = assembly(b, "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", F32, [x], effect=False)
+    s, half = b.fmul(x, y), b.fmul(y, constant_of(F32, 0.5))
+    return _fma(b, _fma(b, _negative(b, s), s, x), half, s)
+
+
+def _is_far_root(b: Builder, x: Value) -> Value:
+    above = b.sub(b.bitcast(x, I32), ir.Constant(I32, LEAST_ROOT))
+    return b.icmp_unsigned(">", above, ir.Constant(I32, ROOTS))
