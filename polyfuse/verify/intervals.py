@@ -29,6 +29,12 @@ class Interval:
         low, high = (None if e is None else e // denominator for e in (self.low, self.high))
         return Interval(low, high)
 
+    def within(self, other: Interval) -> Interval:
+        """What lies in both."""
+        lows = [i.low for i in (self, other) if i.low is not None]
+        highs = [i.high for i in (self, other) if i.high is not None]
+        return Interval(max(lows, default=None), min(highs, default=None))
+
 
 ANY = Interval(None, None)
 
@@ -36,8 +42,10 @@ ANY = Interval(None, None)
 def interval(affine: Affine, ranges: Mapping[str, Interval]) -> Interval:
     """The values of `affine` when each name lies in its range; a name without one is unbounded.
 
-    Remainders are found back in ``n - d*floor(n/d)`` and bounded by their denominator; ``d*floor(m/d) - d*floor(n/d)``
-    is less than d away from ``m - n``, whatever m and n are.
+    Remainders are found back in ``n - d*floor(n/d)`` and bounded by their denominator.  What they leave is bounded both
+    as it is written and with ``d*floor(n/d)`` as n less a remainder, whose names may cancel against others:
+
+    3*floor((b + t + 1)/3) - b + 1   is   t + 2 less a remainder,   0 .. t + 2   whatever b is
     """
     total = Interval(affine.constant, affine.constant)
     rest = Affine(affine.terms)
@@ -49,11 +57,19 @@ def interval(affine: Affine, ranges: Mapping[str, Interval]) -> Interval:
                 rest = rest - Affine(whole.terms) - Affine(((atom, factor),))
                 start = -atom.numerator.constant  # the constant of the remainder is not among the terms
                 total = total + Interval(start, start + atom.denominator - 1).scaled(times)
-    for more, less, times in _differences(rest):
-        beyond = (more.numerator - less.numerator) * times
-        rest = rest - (Affine(((more, 1),)) - Affine(((less, 1),))) * (times * more.denominator) + Affine(beyond.terms)
-        reach = more.denominator - 1
-        total = total + Interval(beyond.constant, beyond.constant) + Interval(-reach, reach).scaled(times)
+    found = _as_written(rest, ranges)
+    numerators, remainders = rest.remainders()
+    if remainders:
+        apart = interval(numerators, ranges)
+        for divided, times in remainders:
+            apart = apart + Interval(0, divided.denominator - 1).scaled(times)
+        found = found.within(apart)
+    return total + found
+
+
+def _as_written(rest: Affine, ranges: Mapping[str, Interval]) -> Interval:
+    """The sum of what each term may be."""
+    total = Interval(rest.constant, rest.constant)
     for atom, factor in rest.terms:
         if isinstance(atom, FloorDiv):
             values = interval(atom.numerator, ranges).divided(atom.denominator)
@@ -61,20 +77,6 @@ def interval(affine: Affine, ranges: Mapping[str, Interval]) -> Interval:
             values = ranges.get(atom, ANY)
         total = total + values.scaled(factor)
     return total
-
-
-def _differences(rest: Affine) -> list[tuple[FloorDiv, FloorDiv, int]]:
-    """Of each pair of quotients that are added and taken away as often, a multiple of their denominator: that multiple.
-    """
-    floors = [(a, f) for a, f in rest.terms if isinstance(a, FloorDiv) and f % a.denominator == 0]
-    found: list[tuple[FloorDiv, FloorDiv, int]] = []
-    taken = set[FloorDiv]()
-    for more, factor in floors:
-        mates = [a for a, f in floors if f == -factor < 0 and a.denominator == more.denominator and a not in taken]
-        if mates:
-            taken.add(mates[0])
-            found.append((more, mates[0], factor // more.denominator))
-    return found
 
 
 def at_least_zero(affine: Affine, ranges: Mapping[str, Interval], given: Iterable[Affine] = ()) -> bool:

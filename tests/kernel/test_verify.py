@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -40,6 +41,7 @@ from polyfuse.kernel import (
     ThreadCells,
     ThreadDigit,
 )
+from polyfuse.verify.intervals import Interval, interval
 from polyfuse.verify.kernel import verify_kernel
 from tests.kernel import kernels
 from tests.kernel.kernels import B0, LANE, N, T, V, array, call, ref, sizes
@@ -325,6 +327,44 @@ def test_conditions_bound_shared_indices() -> None:
     verify_kernel(kernel(Load("a", "s", (LANE + 32, T // 16))))
     with pytest.raises(KernelError):  # without its condition
         verify_kernel(kernel(Load("a", "s", (T + 1, V))))
+
+
+STEPS = {
+    "a step of a tile": (3 * ((B0 + T + 1) // 3) - B0 + 1, (0, 8)),
+    "the same where a part of the tile is a multiple": (5 * ((4 * B0 + T + 4) // 5) - 4 * B0, (0, 10)),
+    "one step taken away": (B0 + T - 3 * ((B0 + V) // 3), (-3, 8)),
+    "two steps of one tile": (3 * ((B0 + T) // 3) - 2 * ((B0 + V) // 2), (-5, 7)),
+    "steps of steps": (6 * ((B0 + T) // 6) - 3 * ((B0 + V) // 3), (-8, 8)),
+    "steps of what a block adds in two": (4 * ((2 * ((B0 + T) // 2) + V) // 4) - B0, (-4, 9)),
+    "a quotient that is small": (4 * (T // 4) + 8 * (V // 8), (0, 4)),
+}
+"""Indices of a thread, 0 <= t < 7 and 0 <= v < 4, relative to where its block begins, with bounds of them."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("blocks", [None, 9])
+def test_an_index_that_steps_stays_near_where_its_block_begins(name: str, blocks: int | None) -> None:
+    """What the number of the block adds to a quotient cancels against the origin, up to a remainder."""
+    index, bounds = STEPS[name]
+    last = None if blocks is None else blocks - 1
+    found = interval(index, {"$b0": Interval(0, last), "$t": Interval(0, 6), "$v": Interval(0, 3)})
+    assert (found.low, found.high) == bounds
+    taken = values(index, {"$b0": range(blocks or 60), "$t": range(7), "$v": range(4)})
+    assert bounds[0] <= min(taken) and max(taken) <= bounds[1]
+
+
+def values(index: Affine, ranges: Mapping[str, range]) -> list[int]:
+    return [index.evaluate(dict(zip(ranges, point, strict=True))) for point in itertools.product(*ranges.values())]
+
+
+def test_shared_indices_that_step_with_the_block_are_inside() -> None:
+    steps = 3 * ((B0 + LANE + 1) // 3) - B0 + 1  # LANE .. LANE + 2
+    verify_kernel(kernel(Load("a", "s", (steps, V))))
+    verify_kernel(kernel(Load("a", "s", (steps + 30, V))))
+    with pytest.raises(KernelError, match="may be negative"):
+        verify_kernel(kernel(Load("a", "s", (steps - 1, V))))
+    with pytest.raises(KernelError, match="may exceed 63"):
+        verify_kernel(kernel(Load("a", "s", (steps + 31, V))))
 
 
 def test_a_name_bound_in_both_branches_is_bound() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import expr
+from polyfuse.face.interpreted import run_plan
 from polyfuse.rewrites.regions import PIECES, short_regions
 from polyfuse.scop import Statement
 from polyfuse.testing import assert_legal
@@ -59,3 +60,39 @@ def test_short_regions_stay_as_they_are() -> None:
     traced = pf.jit(lambda x: np.concatenate([x] * (PIECES + 1)) + 1).plan(pf.spec("f32[3]"), target="h200").program
     assert short_regions(traced).outputs == traced.outputs
     assert any(isinstance(n, expr.Region) for n in expr.topological(traced.outputs))
+
+
+def every_third_column(x: Any) -> Any:
+    half = x * 0.5
+    some = half.copy()
+    some[:, 2::3] += 1
+    return half[:, :-2] + half[:, 2:], some
+
+
+def every_third_row(x: Any) -> Any:
+    half = x[1:, 1:] * 0.5 + x[:-1, :-1]
+    some = half.copy()
+    some[2::3] += 1
+    return half[:-2] + half[2:], some
+
+
+def a_lattice(x: Any) -> Any:
+    half = x[1:, 1:] * 0.5 + x[:-1, :-1]
+    some = half.copy()
+    some[1::2, 1::5] += 1
+    return half[:-2, 1:-1] + half[2:, 1:-1] + half[1:-1, :-2] + half[1:-1, 2:] - 4 * half[1:-1, 1:-1], some
+
+
+@pytest.mark.parametrize("function", [every_third_column, every_third_row, a_lattice])
+@pytest.mark.parametrize("spec", ["f32[N~64, M~64]", "f32[64, 64]", "f32[70, 131]"])
+def test_strided_updates_read_shared_tiles_inside(function: Any, spec: str) -> None:
+    """An element between the steps reads the step before it, which lies in the tile that its block has; the blocks'
+    extents are no multiples of the step."""
+    plan = pf.jit(function, verify=True).plan(pf.spec(spec), target="h200")
+    assert [kernel.strategy for kernel in plan.kernels] == ["stencil"]
+    assert any(buffer.name == "half_tile" for launch in plan.launches for buffer in launch.kernel.shared)
+    assert_legal(plan)
+    for shape in [(64, 64), (70, 131), (9, 5)] if "~" in spec else [plan.program.arguments[0].shape]:
+        x = np.random.default_rng(0).standard_normal([int(str(n)) for n in shape]).astype(np.float32)
+        for found, expected in zip(run_plan(plan, [x]), function(x), strict=True):
+            np.testing.assert_array_equal(found, expected)
