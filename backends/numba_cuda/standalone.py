@@ -7,9 +7,9 @@ from pathlib import Path
 
 _PACKAGE = "polyfuse.backends.numba_cuda"
 _FRAGMENTS = (  # each below its users
-    "values slots declare arithmetic transcendental division short elementwise conversion loops positions monoids "
-    "reductions threads cells clusters dealing combinations scans carries formats accesses memory cut cut_loads copies "
-    "atomics blocks runtime"
+    "values slots declare arithmetic transcendental division quotients short elementwise conversion loops positions "
+    "monoids reductions threads cells clusters dealing combinations scans carries formats accesses memory cut "
+    "cut_loads copies atomics blocks runtime"
 )
 _MODULES = ("numba_api", *(f"fragments/{name}" for name in _FRAGMENTS.split()))
 

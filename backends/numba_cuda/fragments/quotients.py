@@ -56,7 +56,7 @@ def quotients(left: Any, right: Any, result: Fragment) -> Emit:
         divisors = spread(b, right, y, result.dtype, result.shape)
         if any(isinstance(v, ir.Constant) and v.constant != 1.0 for v in dividends):  # few instructions otherwise, too
             return pack(b, result, [b.fdiv(v, d) for v, d in zip(dividends, divisors, strict=True)])
-        found = [_quotient(b, x, d) for x, d in zip(dividends, divisors, strict=True)]
+        found = [_own_quotient(b, x, d) for x, d in zip(dividends, divisors, strict=True)]
         pairs = zip(dividends, divisors, strict=True)
         rare = (b.fdiv(x, d) for x, d in pairs)
         return pack(b, result, seldom(b, _are_far(b, dividends, divisors, found), found, lambda: rare))
@@ -69,15 +69,15 @@ def roots(argument: Fragment, result: Fragment) -> Emit:
 
     def emit(b: Builder, x: Value) -> Value:
         slots = spread(b, argument, x, result.dtype, result.shape)
-        found = [_root(b, slot) for slot in slots]
-        far = _any(b, (_is_far_root(b, slot) for slot in slots))
+        found = [_own_root(b, slot) for slot in slots]
+        far = _any_of(b, (_is_far_root(b, slot) for slot in slots))
         rare = (intrinsic(b, "__nv_sqrtf", F32, [slot]) for slot in slots)
         return pack(b, result, seldom(b, far, found, lambda: rare))
 
     return emit
 
 
-def _fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def _fused(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return intrinsic(b, "llvm.fma.f32", F32, [x, y, z])
 
 
@@ -85,16 +85,16 @@ def _negative(b: Builder, x: Value) -> Value:
     return b.fsub(constant_of(F32, -0.0), x)
 
 
-def _quotient(b: Builder, x: Value, d: Value) -> Value:
+def _own_quotient(b: Builder, x: Value, d: Value) -> Value:
     size = intrinsic(b, "__nv_fabsf", F32, [d])
     r = assembly(b, "rcp.approx.ftz.f32 $0, $1;", "=f,f", F32, [size], effect=False)
-    r = _fma(b, r, _fma(b, _negative(b, r), size, constant_of(F32, 1.0)), r)
+    r = _fused(b, r, _fused(b, _negative(b, r), size, constant_of(F32, 1.0)), r)
     q = r
     if not (isinstance(x, ir.Constant) and x.constant == 1.0):
         q = b.fmul(x, r)
         for _ in range(2):
             rest = intrinsic(b, "llvm.nvvm.fma.rm.f", F32, [_negative(b, q), size, x])
-            q = _fma(b, rest, r, q)
+            q = _fused(b, rest, r, q)
     sign = b.and_(b.bitcast(d, I32), ir.Constant(I32, -(1 << 31)))
     return b.bitcast(b.xor(b.bitcast(q, I32), sign), F32)
 
@@ -102,7 +102,7 @@ def _quotient(b: Builder, x: Value, d: Value) -> Value:
 def _are_far(b: Builder, dividends: list[Value], divisors: list[Value], found: list[Value]) -> Value:
     none = constant_of(F32, 0.0)
     for q in found:  # becomes no number where one of them is infinite or none
-        none = _fma(b, q, constant_of(F32, 0.0), none)
+        none = _fused(b, q, constant_of(F32, 0.0), none)
     tests = [b.fcmp_unordered("uno", none, none)]
     big = constant_of(F32, 2.0**FAR)
     for d in dict.fromkeys(divisors):
@@ -114,20 +114,20 @@ def _are_far(b: Builder, dividends: list[Value], divisors: list[Value], found: l
             tests.append(b.icmp_unsigned("<", b.sub(twice, ir.Constant(I32, 1)), least))
         elif not 2.0**-FAR <= abs(float(x.constant)) < math.inf:
             return ir.Constant(ir.IntType(1), 1)
-    return _any(b, iter(tests))
+    return _any_of(b, iter(tests))
 
 
-def _any(b: Builder, truths: Iterator[Value]) -> Value:
+def _any_of(b: Builder, truths: Iterator[Value]) -> Value:
     found = next(truths)
     for truth in truths:
         found = b.or_(found, truth)
     return found
 
 
-def _root(b: Builder, x: Value) -> Value:
+def _own_root(b: Builder, x: Value) -> Value:
     y = assembly(b, "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", F32, [x], effect=False)
     s, half = b.fmul(x, y), b.fmul(y, constant_of(F32, 0.5))
-    return _fma(b, _fma(b, _negative(b, s), s, x), half, s)
+    return _fused(b, _fused(b, _negative(b, s), s, x), half, s)
 
 
 def _is_far_root(b: Builder, x: Value) -> Value:
