@@ -32,7 +32,7 @@ LEAST_ROOT, ROOTS = 0x0D000000, 0x727FFFFF
 
 FEWEST, MOST = 9, 16
 """Slots of a fragment for which one branch pays.  On an H100: local deviations of 5 x 5 150 us and 137 with one branch,
-of 4 MB 8.3 and 7.5; LSTM gates of 16 MB 8.2 and 6.5; and of 117 programs and sizes none is slower by more than 2 in a
+of 4 MB 8.3 and 7.5; LSTM gates of 16 MB 8.2 and 6.5; and of 96 programs and sizes none is slower by more than 2 in a
 hundred but for noise.  Fewer slots are those of elementwise kernels, which have other work beside: rounding to 8 bits
 165 and 175 us, Black and Scholes' prices 117 and 108.  More take registers for both ways: returns of rows of 2001 in 32
 slots 110 and 128."""
