@@ -55,8 +55,12 @@ def check_scan(
     if statement.scanned is None:
         return
     at = place[statement.scanned]
-    if not any(name.startswith("$") for name in at.names()) and at != ZERO:
-        sentence = f"the prefix {statement.name} is needed at {at} alone, without the elements before it"
+    later = at.is_linear and at.constant > 0
+    if later or not any(name.startswith("$") for name in at.names()) and at != ZERO:
+        sentence = f"the prefix {statement.name} is needed at {at}, without the elements before it"
+        raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
+    if at.terms and not any(isinstance(atom, str) for atom, _ in at.terms):
+        sentence = f"the prefix {statement.name} is needed at {at}, where several threads or blocks have each element"
         raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
     for atom, factor in at.terms:
         digit = digits.get(atom[1:]) if isinstance(atom, str) else None

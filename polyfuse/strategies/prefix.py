@@ -57,7 +57,10 @@ def prefix(situation: Situation) -> list[Proposal]:
     if axis is inner:
         found = [_rows(situation, axis, threads) for threads in ROW_THREADS]
         return [p for p in found if p.loops]  # else one trip serves, which `reduction` proposes
-    found = [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in COLUMN_STEPS]
+    warp = situation.target.warp
+    most = axis.run // warp if axis.run else max(COLUMN_STEPS)  # steps of a block whose prefix is a run
+    some = list(dict.fromkeys([min(steps, most) for steps in COLUMN_STEPS])) if most else []
+    found = [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in some]
     alone = [_in_threads(situation, inner, axis, lanes, more) for lanes in THREAD_LANES for more in (1, 2, 4)]
     alone.append(_in_threads(situation, inner, axis, _lanes_in_step(situation, inner), 1, in_step=True))
     return [*{p.parameters: p for p in alone if p is not None}.values(), *found]
