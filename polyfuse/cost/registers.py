@@ -259,14 +259,15 @@ def whole_windows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
     order = list(reversed(schedule.placed))
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
     alive: dict[str, int] = {}
-    widest = 0
+    words = widest = 0
     for k, placed in enumerate(order):
         if placed.role in ("load", "get", "compute"):
             alive[placed.name] = own(placed)
-        widest = max(widest, sum(alive.values()))
+            words += alive[placed.name]
+        widest = max(widest, words)
         for provider in placed.providers:
             if last[provider] == k:
-                alive.pop(provider, None)
+                words -= alive.pop(provider, 0)
     return BASE_REGISTERS + int(SIDE_BY_SIDE * widest)
 
 

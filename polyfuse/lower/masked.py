@@ -164,9 +164,12 @@ def with_leaves(op: ir.Op, leaf: Callable[[Leaf], Expr]) -> ir.Op:
         return rewrite(expression, leaf)
 
     def index(entries: tuple[Affine | Ref, ...]) -> tuple[Affine | Ref, ...]:
-        found = [leaf(entry) if isinstance(entry, Ref) else entry for entry in entries]
-        assert all(isinstance(entry, (Affine, Ref)) for entry in found)
-        return tuple(found)  # type: ignore[arg-type]
+        found: list[Affine | Ref] = []
+        for entry in entries:
+            other = leaf(entry) if isinstance(entry, Ref) else entry
+            assert isinstance(other, (Affine, Ref))
+            found.append(other)
+        return tuple(found)
 
     match op:
         case ir.Let() | ir.Keep() | ir.Scan():

@@ -55,10 +55,6 @@ def check_scan(
     if statement.scanned is None:
         return
     at = place[statement.scanned]
-    later = at.is_linear and at.constant > 0
-    if later or not any(name.startswith("$") for name in at.names()) and at != ZERO:
-        sentence = f"the prefix {statement.name} is needed at {at}, without the elements before it"
-        raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
     if at.terms and not any(isinstance(atom, str) for atom, _ in at.terms):
         sentence = f"the prefix {statement.name} is needed at {at}, where several threads or blocks have each element"
         raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
@@ -73,6 +69,10 @@ def check_scan(
             where = "crosses blocks" if digit.kind == "block" else "runs from the last element to the first"
             sentence = f"the prefix {statement.name} is needed at {at}, where it {where}"
             raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
+    later = at.is_linear and at.constant > 0
+    if later or not any(name.startswith("$") for name in at.names()) and at != ZERO:
+        sentence = f"the prefix {statement.name} is needed at {at}, without the elements before it"
+        raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
 
 
 def check_elected(statement: Statement, place: Sequence[Affine], along: str) -> None:

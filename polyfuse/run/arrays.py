@@ -35,6 +35,7 @@ class Device:
 HOST = Device("cpu")
 
 VECTOR_ALIGNMENT = 16  # bytes: the widest single access that a `Layout` promises
+LOOKED_AT = 1 << 22  # elements of a view whose addresses are compared one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,16 @@ class ArrayFacts:
 
     @property
     def meets_itself(self) -> bool:
-        """Whether several elements lie at one address."""
+        """Whether several elements lie at one address, or, of more than `LOOKED_AT` whose rows reach into one another,
+        might."""
         if self.strides is None or not self.size:
             return False
         pairs = sorted((abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1)
         reach = 0
         for stride, extent in pairs:
             if stride <= reach:  # rows reach into one another, if only to lie between each other's elements
+                if self.size > LOOKED_AT:
+                    return True
                 return len(np.unique(sum(np.ix_(*(s * np.arange(n) for s, n in pairs))))) < self.size
             reach += (extent - 1) * stride
         return False

@@ -57,7 +57,7 @@ def _class(record: Record, position: int, facts: ArrayFacts) -> TargetClass:
     if not facts.is_aligned:
         raise ArgumentError(" is not aligned to its elements", advice="Pass an array that NumPy allocated.")
     if facts.meets_itself:
-        problem = " is a view in which several elements share one address, as those that broadcast or overlap do"
+        problem = " is a view in which elements share addresses, or might: one that broadcasts or overlaps"
         raise ArgumentError(problem, advice="Pass an array that NumPy allocated.")
     low, high = facts.span
     is_plain = facts.is_contiguous and facts.pointer % VECTOR_ALIGNMENT == 0

@@ -111,11 +111,16 @@ def test_one_division_tells_the_indices_of_a_block() -> None:
 
 
 def test_three_indices_of_a_block() -> None:
-    def turned(x: Any) -> Any:
-        return np.transpose(x, (3, 1, 0, 2)) * 2
+    def biased(x: Any, w: Any, v: Any) -> Any:
+        z = x + w[:, None, None] + v[:, None]
+        e = np.exp(z - z.max(axis=3, keepdims=True))
+        return e / e.sum(axis=3, keepdims=True)
 
-    plan = pf.jit(turned).plan(pf.spec("f32[A~31, B~33, C~65, D~127]"), target="h200")
+    specs = "f32[A~8, B~16, N~700, M~513]", "f32[A~8, M~513]", "f32[B~16, M~513]"
+    plan = pf.jit(biased).plan(*map(pf.spec, specs), target="h200")
+    source = plan.source()
+    assert "above0 = block(0) // " in source and "b2 = above0 // " in source and "b1 = above0 - b2 * " in source
     rng = np.random.default_rng(5)
-    x = rng.standard_normal((5, 3, 37, 66), np.float32)
-    (found,) = run_plan(plan, (x,))
-    np.testing.assert_array_equal(found, turned(x))
+    arrays = [rng.standard_normal(shape, np.float32) for shape in ((2, 3, 5, 401), (2, 401), (3, 401))]
+    (found,) = run_plan(plan, arrays)
+    np.testing.assert_allclose(found, biased(*(x.astype(np.float64) for x in arrays)), rtol=1e-4, atol=1e-9)

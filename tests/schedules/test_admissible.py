@@ -1,0 +1,57 @@
+"""What no kernel could do is refused before any proof: shares that several blocks would store, prefixes that begin late
+or that several threads would have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.affine import Affine, digit
+from polyfuse.places.admissible import check_scan, check_shares
+from polyfuse.places.refused import Refused
+from polyfuse.schedule import Digit
+from polyfuse.scop import Statement
+
+B0, B1, T = digit("b0"), digit("b1"), digit("t")
+DIGITS = {
+    "b0": Digit("b0", "block", Affine.symbol("N")),
+    "b1": Digit("b1", "block", Affine.symbol("M")),
+    "t": Digit("t", "thread", Affine.of(32), 1),
+}
+
+
+def statement(function: Any) -> Statement:
+    """The last statement of a function of one matrix."""
+    plan = pf.jit(function).plan(pf.spec("f32[N~64, M~64]"), target="h200")
+    (found,) = [s for s in plan.scop.statements if isinstance(s, Statement)]
+    return found
+
+
+def test_blocks_of_one_share_store_it_once() -> None:
+    rows = statement(lambda x: np.sum(x, axis=1))
+    check_shares(rows, "b1", [B0], DIGITS)
+    with pytest.raises(Refused, match="all blocks along b0 would store one share of sum"):
+        check_shares(rows, "b1", [T], DIGITS)
+    check_shares(rows, "b1", [T], DIGITS | {"b0": Digit("b0", "block", Affine.of(1))})
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (T + 20, "without the elements before it"),
+        (Affine.symbol("M") - 1, "without the elements before it"),
+        ((T + 32 * B0) // 64, "where several threads or blocks have each element"),
+        (T + 32 * B0, "crosses blocks"),
+        (31 - T, "from the last element to the first"),
+        (-1 * T, "from the last element to the first"),
+    ],
+    ids=str,
+)
+def test_prefixes_that_are_not_whole(at: Affine, words: str) -> None:
+    prefix = statement(lambda x: np.cumsum(x, axis=1))
+    check_scan(prefix, [B1, T], DIGITS)
+    with pytest.raises(Refused, match=words):
+        check_scan(prefix, [B1, at], DIGITS)
