@@ -34,7 +34,7 @@ from polyfuse.places.boxes import (
     short_rows_pitch,
     without_floors,
 )
-from polyfuse.places.cells import waiting_in_cells
+from polyfuse.places.cells import waiting_at_once, waiting_in_cells
 from polyfuse.places.copied import copied_box, copied_pitch
 from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
 from polyfuse.places.order import in_step, order_tree, with_barriers
@@ -83,7 +83,11 @@ def in_order(draft: KernelSchedule, group: Group, proposal: Proposal) -> KernelS
     """A draft with its order tree.  Raises Refused."""
     collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
     try:
-        order = with_barriers(order_tree(draft.placed, collective, proposal.combines), draft.placed)
+        tree = order_tree(draft.placed, collective, proposal.combines)
+        cells = draft.cells
+        if cells is not None and waiting_at_once(group, draft.placed, tree, cells.slot) > cells.at_once:
+            tree = order_tree(draft.placed, collective, proposal.combines, waiting=True)
+        order = with_barriers(tree, draft.placed)
         order = in_step(order, frozenset(proposal.in_step))
     except CycleError:
         sentence = f"no order of the loops of {draft.name} respects every dependence"

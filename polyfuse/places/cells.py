@@ -13,7 +13,7 @@ from polyfuse.places.order import stages
 from polyfuse.places.proposal import Group
 from polyfuse.places.refused import Refused
 from polyfuse.scalars import CASCADES
-from polyfuse.schedule import Cells, Digit, Placed
+from polyfuse.schedule import Cells, Digit, Placed, TreeItem
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Ref
 from polyfuse.verdict import Hazard, illegal
@@ -53,6 +53,21 @@ def waiting_in_cells(
     moves = sum(1 + len(read[name] - {start}) for name, (start, _) in spans.items())
     moves += sum(AGAIN[monoid] for p in placed if (monoid := _cascade(group, p)))
     return Cells(slot, first, tuple(sorted(spans)), at_once, moves, _piece(group.scop, placed, digits, slot, stage))
+
+
+def waiting_at_once(group: Group, placed: Sequence[Placed], order: Sequence[TreeItem], slot: str) -> int:
+    """How many values along `slot` wait in cells at the same time, where statements come in this order."""
+    by_name = {p.name: p for p in placed}
+    at = {item: k for k, item in enumerate(order) if isinstance(item, str)}
+    until: dict[str, int] = {}
+    for reader in at:
+        for provider in by_name[reader].providers:
+            held = _without_casts(group, by_name, provider)
+            until[held] = max(until.get(held, 0), at[reader])
+    sums = {name for name in at if _is_sum(group, by_name[name])}
+    along = [name for name in until if name in at and name not in sums and slot in by_name[name].digits()]
+    meetings = [at[name] for name in sums]
+    return max((sum(at[name] < k < until[name] for name in along) for k in meetings), default=0)
 
 
 def _piece(

@@ -18,12 +18,16 @@ from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem, walk
 Key = tuple[str, int] | str
 
 
-Rank = tuple[bool, int, bool, int]
+Rank = tuple[bool, int, int, int]
 LAST = 1 << 62
 
 
 def order_tree(
-    placed: Sequence[Placed], collective: frozenset[int] = frozenset(), finishes: Collection[str] = ()
+    placed: Sequence[Placed],
+    collective: frozenset[int] = frozenset(),
+    finishes: Collection[str] = (),
+    *,
+    waiting: bool = False,
 ) -> tuple[TreeItem, ...]:
     """Statements and loop nests in an order that respects every provider; ties: loads first, then last placed first.
 
@@ -31,12 +35,13 @@ def order_tree(
     after one is left until its first reader: it would hold its registers meanwhile, and fewer blocks would fill the
     gaps that waiting leaves (layernorm of rows of 4096: 56 registers, where loads at once after the sum make it 78).
     In a loop all loads come first: their latencies overlap.  `finishes`: block digits, in paths the parts that elected
-    blocks run.
+    blocks run.  `waiting`: what is read behind a collective waits in shared memory meanwhile, so that a collective is
+    behind all that needs none before it, as `stages` count: of ``x[:-1] + x[1:]`` the sum waits, not both terms.
     """
     by_name = {p.name: p for p in placed}
     stage = stages(placed, collective)
     rank = {
-        p.name: (bool(p.path) and p.path[0][0] in finishes, stage[p.name], p.role != "load", k)
+        p.name: (bool(p.path) and p.path[0][0] in finishes, stage[p.name], _kind(p, collective, waiting), k)
         for k, p in enumerate(reversed(placed))
     }
     tree = _level([p.name for p in placed], by_name, rank, 0)
@@ -44,6 +49,13 @@ def order_tree(
         Finish(item.digit, item.items) if isinstance(item, LoopNest) and item.digit in finishes else item
         for item in tree
     )
+
+
+def _kind(placed: Placed, collective: frozenset[int], waiting: bool) -> int:
+    """Loads, what follows them, and where all wait for it, the collectives."""
+    if placed.role == "load":
+        return 0
+    return 2 if waiting and placed.role == "compute" and placed.value in collective else 1
 
 
 def stages(placed: Sequence[Placed], collective: frozenset[int]) -> dict[str, int]:

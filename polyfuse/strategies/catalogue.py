@@ -19,6 +19,7 @@ from polyfuse.strategies.pairs import pairs
 from polyfuse.strategies.pixel_tiles import pixel_tiles
 from polyfuse.strategies.pixels import pixels
 from polyfuse.strategies.planes import planes
+from polyfuse.strategies.points import points
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.prefix import prefix
 from polyfuse.strategies.reduction import reduction
@@ -41,6 +42,7 @@ STRATEGIES = (
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
+    points,  # rows of points: what is short beside a row is whole in a thread
     pixels,  # sums over short rows of short elements
     few_results,  # sums over one long class with few results, each thread with all of them
     planes,  # rows that are reduced together, side by side

@@ -27,6 +27,7 @@ from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import STREAMED, Way, is_ragged, row_shape
 from polyfuse.strategies.shares import SHARES, WAVES, combination, share_of, words_of
+from polyfuse.strategies.siblings import dealt_to, siblings
 from polyfuse.strategies.situation import (
     Situation,
     block,
@@ -35,6 +36,7 @@ from polyfuse.strategies.situation import (
     mixed,
     power_above,
     power_below,
+    row_width,
     slot,
     thread,
 )
@@ -48,6 +50,8 @@ FEW_ROWS, ALONE = 128, (32, 128)
 H200 in two threads a column, 72 in one."""
 RUNNING, STEPS = (128, 128), 8
 """The same where a thread runs through whole columns, and rows that it loads at once."""
+BESIDE = 16
+"""Elements that a lane has at a time of what is reduced beside a row."""
 IN_FLIGHT, MOST_ROWS = 32, 8
 """Bytes of short rows that a lane has on its way, and rows at most."""
 
@@ -235,15 +239,18 @@ def _rows(
     q = slot("q", several)
     digits, splits = block_digits(parallel, {a.number: shape.rows * several for a in parallel[:1]}, ty)
     splits |= {a.number: splits[a.number] + mixed((q, shape.rows)) for a in parallel[:1]}
-    loops, loop_splits = outer_loops([a for a in over if a is not inner], digits)
+    apart = siblings(situation, inner, over)
+    beside = dealt_to(situation, apart, tx, [row_width(situation, a.extent) for a in apart], BESIDE)
+    loops, loop_splits = outer_loops([a for a in over if a is not inner and a not in apart], digits)
+    loops += beside.loops
     span = shape.lanes * shape.width
     if inner.scanned_by:  # prefix order: loop, thread, slot
         run = run_block(inner, digits)
         splits[inner.number] = mixed((run, inner.run), (r if looped else None, span), (tx, shape.width), (v, 1))
     else:
         splits[inner.number] = mixed((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
-    splits |= loop_splits
-    ordered = [*digits, tx, ty, *loops, *([r] if looped else []), q, c, v]
+    splits |= loop_splits | dict(beside.splits)
+    ordered = [*digits, tx, ty, *loops, *([r] if looped else []), q, c, v, *beside.slots]
     return Proposal(
         "rows",
         (
@@ -256,7 +263,7 @@ def _rows(
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
-        guards=shape.guards,
+        guards=(*shape.guards, *beside.guards),
         border=not parallel and is_ragged(situation, inner),
     )
 
@@ -296,7 +303,10 @@ def _columns(
     u, v = slot("u", unroll), slot("v", width)
     r = loop("r", (Affine.of(main.run) if main.run else main.extent).ceildiv(rows * unroll))
     digits, splits = block_digits(order, {inner.number: lanes * width})
-    loops, loop_splits = outer_loops(rest, digits)
+    apart = [] if waves else siblings(situation, main, rest)
+    beside = dealt_to(situation, apart, ty, [1] * len(apart), unroll)
+    loops, loop_splits = outer_loops([a for a in rest if a not in apart], digits)
+    loops += beside.loops
     splits[inner.number] += mixed((tx, width), (v, 1))
     if frame is not None:
         k = order.index(inner)
@@ -316,15 +326,15 @@ def _columns(
         combines = {outer.name: combination(outer, ty, situation, max(1, SHARES // words_of(situation, width)))}
         digits.append(outer)
     splits[main.number] = mixed((outer, share), (r, rows * unroll), (u, rows), (ty, 1))
-    splits |= loop_splits
-    kept = kept_digits([*digits, tx, ty, *loops, r, u, v], keep_threads=True)
+    splits |= loop_splits | dict(beside.splits)
+    kept = kept_digits([*digits, tx, ty, *loops, r, u, v, *beside.slots], keep_threads=True)
     return Proposal(
         "columns",
         tuple(parameters),
         kept,
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r] if d in kept),
-        guards=frame.guards if frame else () if cpu else situation.divisible(inner.extent, width),
+        guards=(*beside.guards, *(frame.guards if frame else () if cpu else situation.divisible(inner.extent, width))),
         combines=combines,
         border=bool(waves) and not cpu and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )
