@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,9 +120,8 @@ def atleast(rank: int, *arrays: ArrayLike) -> Any:
 
 def shape_argument(trace: Trace, shape: Any) -> Shape:
     """A shape as the user writes it: an integer or symbolic size, or a sequence of them.  Raises ShapeError."""
-    parts = shape if isinstance(shape, (tuple, list)) else (shape,)
     sizes = []
-    for part in parts:
+    for part in axes.listed(shape):
         size = size_factors(trace, part)
         affine = SymbolicSize(trace, size).affine
         if affine is None:
@@ -178,6 +178,7 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
     a, b = axes.one(axis1, x.ndim), axes.one(axis2, x.ndim)
     if x.ndim < 2 or a == b:
         raise ShapeError("diagonal needs two different axes")
+    offset = operator.index(offset)
     down, right = max(-offset, 0), max(offset, 0)
     length = _smaller(x.state, x.sizes[a] - down, x.sizes[b] - right)
     kept = [k for k in range(x.ndim) if k not in (a, b)]
@@ -230,22 +231,31 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
 def split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
-    sections = int(sections) if isinstance(sections, Tracer) else sections
-    if isinstance(sections, int):
-        part = x.state.divide(x.sizes[axis], sections)
-        cuts = [part * k for k in range(1, sections)]
-        return _pieces(x, cuts, axis)
-    return array_split(x, sections, axis)
+    if axes.is_sequence(sections):
+        return array_split(x, sections, axis)
+    count = _section_count(sections)
+    part = x.state.divide(x.sizes[axis], count)
+    return _pieces(x, [part * k for k in range(1, count)], axis)
 
 
 def array_split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
-    if isinstance(sections, int):
-        size = x.state.fixed(x.sizes[axis])
-        each, extra = divmod(size, sections)
-        return _pieces(x, [Affine.of(each * k + min(k, extra)) for k in range(1, sections)], axis)
-    return _pieces(x, list(shape_argument(x.state, sections)), axis)
+    if axes.is_sequence(sections):
+        return _pieces(x, list(shape_argument(x.state, sections)), axis)
+    count = _section_count(sections)
+    each, extra = divmod(x.state.fixed(x.sizes[axis]), count)
+    return _pieces(x, [Affine.of(each * k + min(k, extra)) for k in range(1, count)], axis)
+
+
+def _section_count(sections: Any) -> int:
+    """The number of parts, an integer.  Raises ShapeError."""
+    if not hasattr(sections, "__index__"):
+        raise ShapeError(f"a number of sections is an integer, not {sections!r}", advice="Round it first.")
+    count = operator.index(sections)
+    if count < 1:
+        raise ShapeError(f"an array is split into 1 section at least, not {count}")
+    return count
 
 
 def _pieces(x: Tracer, cuts: Sequence[Affine], axis: int) -> list[Tracer]:
