@@ -7,6 +7,7 @@ form).  Where an inner size is symbolic, sizes of actual arrays are fixed by a g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import axes
+from polyfuse.frontends.numpy_like.layout import is_contiguous, is_run, strides_of
 from polyfuse.frontends.numpy_like.lifting import lift_all, text_of
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, is_integer, normal_factors, quotient, size_of
 from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.strides import UNIT, Polynomial, Strides, split
 from polyfuse.frontends.numpy_like.tracer import Path, Tracer
 
 ArrayLike = object
@@ -47,10 +50,23 @@ def reshape(
     target = _with_inferred(x, [size_factors(x.state, p) for p in parts])
     _check_volume(x, target)
     path = _path(x, target)
-    splits_only = all(len(source) <= 1 for source, _ in _groups(x.state, x.sizes, target))
-    shares = x.path is None or x.path.contiguous or splits_only
-    result = x.through(path)
-    return result if shares and not copy else Tracer(x.state, result.node)
+    groups = _groups(x.state, x.sizes, target)
+    if copy or not all(is_run(x, source) for source, _ in groups):
+        return Tracer(x.state, x.through(path).node)
+    return Tracer(x.state, x.buffer, replace(x.through(path).path or path, strides=_strides(x, path.shape, groups)))
+
+
+def _strides(x: Tracer, shape: Shape, groups: Sequence[tuple[list[int], list[int]]]) -> Strides | None:
+    """The strides of a reshape that is a view: a group of axes is one axis of memory, divided anew."""
+    steps = strides_of(x)
+    if steps is None:
+        return None
+    found: list[Polynomial] = [UNIT] * len(shape)
+    for source, target in groups:
+        step = steps[source[-1]] if source else UNIT
+        for j, stride in zip(target, split(step, [shape[j] for j in target]), strict=True):
+            found[j] = stride
+    return tuple(found)
 
 
 def _wanted(sizes: tuple[Any, ...], shape: Any, newshape: Any) -> list[Any]:
@@ -216,8 +232,7 @@ def ravel(x: ArrayLike, order: str = "C") -> Tracer:
     (x,) = lift_all(x)
     order = _checked_order(x, order)
     seen = x.T if order == "F" else x
-    shares = seen.path is None or seen.path.contiguous or all(n == ONE for n in x.sizes)
-    return reshape(x, -1, order=order, copy=not shares)
+    return reshape(x, -1, order=order, copy=not is_contiguous(seen))
 
 
 def flatten(x: ArrayLike, order: str = "C") -> Tracer:

@@ -26,9 +26,7 @@ def permuted(x: Tracer, order: Sequence[int]) -> Tracer:
     back = {axis: j for j, axis in enumerate(order)}
     index = [dimension(back[axis]) for axis in range(x.ndim)]
     shape = tuple(x.sizes[axis] for axis in order)
-    long_axes = [axis for axis in order if x.sizes[axis] != ONE]
-    inverse = tuple(dimension(axis) for axis in order)
-    return x.through(Path(shape, tuple(index), inverse, contiguous=long_axes == sorted(long_axes)))
+    return x.through(Path(shape, tuple(index), tuple(dimension(axis) for axis in order)))
 
 
 def transpose(x: ArrayLike, *order: Any, axes: Any = None) -> Tracer:
@@ -140,7 +138,7 @@ def broadcast_to(x: ArrayLike, shape: Any, subok: bool = False) -> Tracer:
     check_fits(x.state, x.sizes, target, f"shape {text_of(x.sizes)} does not broadcast to {text_of(target)}")
     points = dimensions(len(target))[len(target) - x.ndim :]
     index = tuple(ZERO if n == ONE else p for n, p in zip(x.sizes, points, strict=True))
-    return x.through(Path(target, index, None, contiguous=False))
+    return x.through(Path(target, index, None))
 
 
 def broadcast_arrays(*arrays: ArrayLike, subok: bool = False) -> tuple[Tracer, ...]:
@@ -156,7 +154,7 @@ def flip(x: ArrayLike, axis: Any = None) -> Tracer:
     (x,) = lift_all(x)
     flipped = axes.many(axis, x.ndim)
     index = tuple(n - 1 - dimension(k) if k in flipped else dimension(k) for k, n in enumerate(x.sizes))
-    return x.through(Path(x.sizes, index, index, contiguous=False))
+    return x.through(Path(x.sizes, index, index))
 
 
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tracer:
@@ -185,7 +183,7 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
     last = dimension(len(kept))
     place = {k: dimension(j) for j, k in enumerate(kept)} | {a: last + down, b: last + right}
     shape = (*(x.sizes[k] for k in kept), length)
-    return x.through(Path(shape, tuple(place[k] for k in range(x.ndim)), None, contiguous=False))
+    return x.through(Path(shape, tuple(place[k] for k in range(x.ndim)), None))
 
 
 def _smaller(trace: Trace, a: Affine, b: Affine) -> Affine:
@@ -207,7 +205,7 @@ def sliding_window_view(x: ArrayLike, window_shape: Any, axis: Any = None, **_: 
         if not x.state.decide(shape[k] - 1):
             raise ShapeError(f"a window of size {window} does not fit axis {k} of size {x.sizes[k]}")
         index[k] = index[k] + dimension(x.ndim + j)
-    return x.through(Path((*shape, *windows), tuple(index), None, contiguous=False))
+    return x.through(Path((*shape, *windows), tuple(index), None))
 
 
 # ---------------------------------------------------------------------------------------------- splitting
