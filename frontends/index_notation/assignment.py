@@ -225,7 +225,7 @@ class Statement:
         where += [w for q in sorted(others) for w in _equal(dimension(q), subscripts[q].substitute(solved))]
         back = tuple(solved[key] - ranges[key].low for key in keys)
         index = tuple(at_point(s, keys, ranges) for s in subscripts)
-        path = Path(shape_of(keys, ranges), index, back, tuple(where), contiguous=False)
+        path = Path(shape_of(keys, ranges), index, back, tuple(where))
         node = as_dtype(value, self.array.element)
         before = self.array.buffer.node
         updates.write(self.array.through(path), nodes.broadcast(node, path.shape) if node.rank else node)

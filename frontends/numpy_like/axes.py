@@ -11,6 +11,16 @@ from polyfuse.errors import ShapeError
 Axis = Union[int, Sequence[int], None]
 
 
+def is_sequence(value: Any) -> bool:
+    """Whether an argument that may be a number is a sequence of them: a tuple, a list or an array."""
+    return isinstance(value, (tuple, list, range)) or bool(getattr(value, "ndim", False))
+
+
+def listed(value: Any) -> list[Any]:
+    """The numbers of an argument that is a number or a sequence of them."""
+    return list(value) if is_sequence(value) else [value]
+
+
 def one(axis: Any, rank: int) -> int:
     """`axis` as a non-negative integer.  Raises ShapeError."""
     if not hasattr(axis, "__index__"):

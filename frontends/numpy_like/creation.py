@@ -5,6 +5,7 @@ Functions of `FUNCTIONS` take the trace first (no argument need be a tracer); th
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
@@ -197,6 +198,7 @@ def diag(v: ArrayLike, k: int = 0) -> Tracer:
         return v.state.functions["diagonal"](v, k)  # type: ignore[no-any-return]
     if v.ndim != 1:
         raise ShapeError("diag needs an array of rank 1 or 2")
+    k = operator.index(k)
     size = v.sizes[0] + abs(k)
     point = dimension(0) if k >= 0 else dimension(0) + k
     index = dimension(1) - dimension(0) - k

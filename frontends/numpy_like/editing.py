@@ -16,7 +16,7 @@ from polyfuse.frontends.numpy_like.creation import diag
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate, tile
 from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all
-from polyfuse.frontends.numpy_like.sizes import is_integer
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize, is_integer
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.updates import write
 from polyfuse.frontends.numpy_like.views import broadcast_to, moveaxis, shape_argument
@@ -32,7 +32,9 @@ def _line(x: ArrayLike, axis: int | None) -> tuple[Tracer, int]:
 
 
 def _known(positions: Any, name: str) -> Any:
-    """Positions that are no tracers.  Raises IndexingError."""
+    """Positions that are no tracers, sizes as integers.  Raises IndexingError."""
+    if isinstance(positions, SymbolicSize):
+        return int(positions)
     parts = positions if isinstance(positions, (list, tuple)) else [positions]
     if any(isinstance(p, Tracer) for p in parts):
         problem = f"np.{name} at positions that are data: its result has no static shape"
@@ -61,7 +63,8 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
     array, axis = _line(x, axis)
     size = array.state.fixed(array.sizes[axis])
     given = lift(array.state, values)
-    single = is_integer(_known(obj, "insert"))
+    obj = _known(obj, "insert")
+    single = is_integer(obj)
     if single:
         while given.ndim < array.ndim:
             given = given[None]
@@ -116,7 +119,7 @@ def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tra
     """The position along every axis; indices are taken to lie in the array."""
     (flat,) = lift_all(indices)
     rest = Tracer(flat.state, as_dtype(flat, i64))
-    sizes = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    sizes = axes.listed(shape)
     found: list[Tracer] = []
     for size in reversed(sizes) if order == "C" else sizes:
         found.append(ufunc("remainder", rest, size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import log, pi
 from typing import Any
@@ -18,7 +19,7 @@ from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.tracer import Tracer, whole
 
 ArrayLike = object
 
@@ -344,7 +345,8 @@ def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
             f"x.view from {x.dtype} to {wanted.numpy} changes the number of elements",
             advice="View as a dtype of the same width.",
         )
-    return Tracer(x.state, Reinterpreted(Tracer(x.state, x.buffer, x.path), wanted))
+    path = None if x.path is None else replace(whole(x.sizes), strides=x.path.strides)
+    return Tracer(x.state, Reinterpreted(Tracer(x.state, x.buffer, x.path), wanted), path)
 
 
 def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:

@@ -16,6 +16,7 @@ from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
 from polyfuse.frontends.numpy_like import axes, known_masks, listed, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
 from polyfuse.frontends.numpy_like.elementwise import ufunc
+from polyfuse.frontends.numpy_like.layout import strides_of
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
@@ -73,9 +74,9 @@ def chosen(x: Tracer, items: Sequence[Any], selection: Selection) -> Tracer:
     """``x[items]`` for numbers and slices, some of the numbers known at run time only."""
     index = tuple(Tracer(i.state, i.node, weak=i.weak) if isinstance(i, Tracer) else i for i in items)
     buffer = Chosen(x, index, selection)
-    leading = selection.axes == tuple(range(len(selection.axes)))
-    contiguous = leading and (selection.source.path is None or selection.source.path.contiguous)
-    return Tracer(x.state, buffer, replace(whole(buffer.parts[0]), contiguous=contiguous))
+    source = strides_of(selection.source)
+    left = None if source is None else tuple(s for k, s in enumerate(source) if k not in selection.axes)
+    return Tracer(x.state, buffer, replace(whole(buffer.parts[0]), strides=left))
 
 
 def is_chosen(value: Any, x: Tracer, items: Sequence[Any]) -> bool:

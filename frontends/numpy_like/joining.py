@@ -226,7 +226,7 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Tracer:
     (x,) = lift_all(x)
     if axis is None:
         return roll(x.reshape(-1), shift, 0).reshape(x.shape)
-    rolled, shifts = (list(v) if isinstance(v, (tuple, list)) else [v] for v in (axis, shift))
+    rolled, shifts = axes.listed(axis), axes.listed(shift)
     shifts = shifts * len(rolled) if len(shifts) == 1 else shifts
     rolled = rolled * len(shifts) if len(rolled) == 1 else rolled
     if len(shifts) != len(rolled):
@@ -257,7 +257,7 @@ def _roll_one(x: Tracer, shift: Affine, axis: int) -> Tracer:
 
 def tile(x: ArrayLike, reps: Any) -> Tracer:
     (x,) = lift_all(x)
-    counts = list(reps) if isinstance(reps, (tuple, list)) else [reps]
+    counts = axes.listed(reps)
     x = _raised(x, len(counts))
     counts = [1] * (x.ndim - len(counts)) + counts
     for axis, count in enumerate(counts):

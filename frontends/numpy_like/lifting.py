@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,22 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 ArrayLike = object
 
 
-def traces_in(values: Iterable[Any]) -> Iterable[Trace]:
-    """The traces of tracers and sizes among nested values."""
+def traced_in(values: Iterable[Any]) -> Iterator[Tracer | SymbolicSize | Masked | Term]:
+    """What belongs to a trace among nested values."""
     for value in values:
-        if isinstance(value, (Tracer, SymbolicSize, Masked)):
-            yield value.state
-        elif isinstance(value, Term):
-            found = value.trace()
-            yield from () if found is None else (found,)
+        if isinstance(value, (Tracer, SymbolicSize, Masked, Term)):
+            yield value
         elif isinstance(value, (list, tuple)):
-            yield from traces_in(value)
+            yield from traced_in(value)
         elif isinstance(value, slice):
-            yield from traces_in((value.start, value.stop, value.step))
+            yield from traced_in((value.start, value.stop, value.step))
+
+
+def traces_in(values: Iterable[Any]) -> Iterator[Trace]:
+    """The traces of tracers and sizes among nested values."""
+    for value in traced_in(values):
+        found = value.trace() if isinstance(value, Term) else value.state
+        yield from () if found is None else (found,)
 
 
 def trace_of(*values: Any) -> Trace:

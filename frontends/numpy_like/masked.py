@@ -23,6 +23,7 @@ ADVICE = (
     "Reductions of x[mask] and assignments a[mask] = ... work."
 )
 _REDUCTIONS = frozenset("sum prod mean var std any all".split())
+_ELEMENTWISE = frozenset("where clip round around nan_to_num isclose".split())
 _EXTREMES = {"max": -np.inf, "min": np.inf, "amax": -np.inf, "amin": np.inf}
 
 
@@ -97,6 +98,11 @@ class Masked(NDArrayOperatorsMixin):
         result = self.state.call("ufunc", ufunc, method, operands, kwargs)
         return tuple(map(self._like, result)) if isinstance(result, tuple) else self._like(result)
 
+    def _applied(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Masked:
+        """A function of elements that is no ufunc."""
+        given = {key: self._operand(value) for key, value in kwargs.items()}
+        return self._like(self.state.call(name, *map(self._operand, args), **given))
+
     def _written(self, ufunc: np.ufunc, operands: tuple[Any, ...], kwargs: dict[str, Any], out: tuple[Any, ...]) -> Any:
         """``s += 1``: all who hold the selection see it.  Another kind of array has no room for it."""
         (target,) = out if len(out) == 1 else (None,)
@@ -146,6 +152,8 @@ class Masked(NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name in _REDUCTIONS or name in _EXTREMES:
             return lambda *args, **kwargs: self._reduced(name, *args, **kwargs)
+        if name in ("clip", "round"):
+            return lambda *args, **kwargs: self._applied(name, (self, *args), kwargs)
         if name.startswith("__") or not hasattr(np.ndarray, name):
             raise AttributeError(f"x[mask] has no attribute {name!r}")
         return self._refuse if callable(getattr(np.ndarray, name)) else self._refuse()
@@ -153,6 +161,8 @@ class Masked(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if args and args[0] is self and (function.__name__ in _REDUCTIONS or function.__name__ in _EXTREMES):
             return self._reduced(function.__name__, *args[1:], **kwargs)
+        if function.__name__ in _ELEMENTWISE and "out" not in kwargs:
+            return self._applied(function.__name__, args, kwargs)
         if function in (np.size, np.shape, np.ndim):
             return getattr(self, function.__name__)
         self._refuse()

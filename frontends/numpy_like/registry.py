@@ -40,8 +40,10 @@ from polyfuse.frontends.numpy_like import (
     updates,
     views,
 )
-from polyfuse.frontends.numpy_like.lifting import lift, trace_of
+from polyfuse.frontends.numpy_like.lifting import lift, trace_of, traced_in
 from polyfuse.frontends.numpy_like.refusals import unsupported
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
+from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 
@@ -62,7 +64,23 @@ def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def call_function(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of the namespace by its name in the table; `function`: NumPy's, which knows where ``out`` stands."""
-    return with_out(TABLE[name], *_by_name(function, args, kwargs))
+    return with_out(TABLE[name], *_by_name(function, _led(args, kwargs), kwargs))
+
+
+def _led(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The first argument as an array of the trace, where numbers alone say which: ``np.tile(TABLE, x.shape[0])``."""
+    others = list(traced_in((*args[1:], *kwargs.values())))
+    if not args or any(True for _ in traced_in(args[:1])) or not others or not all(map(_is_number, others)):
+        return args
+    trace, first = trace_of(*others), args[0]
+    if isinstance(first, (list, tuple)) and any(map(is_array, first)):
+        return (type(first)(lift(trace, value) for value in first), *args[1:])
+    is_value = is_array(first) or isinstance(first, (bool, int, float, list, tuple, range))
+    return (lift(trace, first), *args[1:]) if is_value else args
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, SymbolicSize) or (isinstance(value, Tracer) and value.weak is not None)
 
 
 def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

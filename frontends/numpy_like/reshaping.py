@@ -7,6 +7,7 @@ form).  Where an inner size is symbolic, sizes of actual arrays are fixed by a g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ import numpy as np
 from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Shape
+from polyfuse.frontends.numpy_like import axes
+from polyfuse.frontends.numpy_like.layout import is_contiguous, is_run, strides_of
 from polyfuse.frontends.numpy_like.lifting import lift_all, text_of
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, is_integer, normal_factors, quotient, size_of
 from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.strides import UNIT, Polynomial, Strides, split
 from polyfuse.frontends.numpy_like.tracer import Path, Tracer
 
 ArrayLike = object
@@ -40,16 +44,29 @@ def reshape(
     """``x.reshape(2, -1)``, ``np.reshape(x, (2, -1))``, ``shape=(2, -1)``; a view where NumPy gives one."""
     (x,) = lift_all(x)
     parts = _wanted(sizes, shape, newshape)
-    if order == "F":
+    if _checked_order(x, order) == "F":
         flipped = reshape(x.T, tuple(reversed(parts)), copy=copy)
         return flipped.T
     target = _with_inferred(x, [size_factors(x.state, p) for p in parts])
     _check_volume(x, target)
     path = _path(x, target)
-    splits_only = all(len(source) <= 1 for source, _ in _groups(x.state, x.sizes, target))
-    shares = x.path is None or x.path.contiguous or splits_only
-    result = x.through(path)
-    return result if shares and not copy else Tracer(x.state, result.node)
+    groups = _groups(x.state, x.sizes, target)
+    if copy or not all(is_run(x, source) for source, _ in groups):
+        return Tracer(x.state, x.through(path).node)
+    return Tracer(x.state, x.buffer, replace(x.through(path).path or path, strides=_strides(x, path.shape, groups)))
+
+
+def _strides(x: Tracer, shape: Shape, groups: Sequence[tuple[list[int], list[int]]]) -> Strides | None:
+    """The strides of a reshape that is a view: a group of axes is one axis of memory, divided anew."""
+    steps = strides_of(x)
+    if steps is None:
+        return None
+    found: list[Polynomial] = [UNIT] * len(shape)
+    for source, target in groups:
+        step = steps[source[-1]] if source else UNIT
+        for j, stride in zip(target, split(step, [shape[j] for j in target]), strict=True):
+            found[j] = stride
+    return tuple(found)
 
 
 def _wanted(sizes: tuple[Any, ...], shape: Any, newshape: Any) -> list[Any]:
@@ -59,7 +76,7 @@ def _wanted(sizes: tuple[Any, ...], shape: Any, newshape: Any) -> list[Any]:
         raise ShapeError("reshape takes one new shape", advice="Write x.reshape(2, -1) or np.reshape(x, (2, -1)).")
     (wanted,) = given
     wanted = wanted[0] if wanted is sizes and len(sizes) == 1 else wanted
-    return list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
+    return axes.listed(wanted)
 
 
 def _with_inferred(x: Tracer, sizes: list[Factors]) -> list[Factors]:
@@ -213,13 +230,25 @@ def _connect(
 def ravel(x: ArrayLike, order: str = "C") -> Tracer:
     """A view of what lies side by side; a copy of anything else, also of one axis."""
     (x,) = lift_all(x)
+    order = _checked_order(x, order)
     seen = x.T if order == "F" else x
-    shares = seen.path is None or seen.path.contiguous or all(n == ONE for n in x.sizes)
-    return reshape(x, -1, order="C" if order in ("A", "K") else order, copy=not shares)
+    return reshape(x, -1, order=order, copy=not is_contiguous(seen))
 
 
 def flatten(x: ArrayLike, order: str = "C") -> Tracer:
-    return reshape(x, -1, order="C" if order in ("A", "K") else order, copy=True)
+    return reshape(x, -1, order=order, copy=True)
+
+
+def _checked_order(x: Tracer, order: Any) -> str:
+    """``C`` or ``F``.  Raises UnsupportedError for the order of memory, where an array of several axes has one."""
+    if order in ("C", "F"):
+        return str(order)
+    if order is None or (order in ("A", "K") and x.ndim < 2):
+        return "C"
+    raise UnsupportedError(
+        f"order={order!r} asks how an array lies in memory, which the plan decides",
+        advice="Write order='C' for elements row by row, or order='F' for column by column.",
+    )
 
 
 class Flat(Tracer):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from polyfuse.dtypes import DType, bool_, f64, integer_limits
-from polyfuse.errors import IndexingError, ShapeError
-from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.errors import DTypeError, IndexingError, ShapeError
+from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.masked import ADVICE
@@ -49,6 +50,9 @@ def _is_beyond(bound: int, x: Tracer, side: str) -> bool:
 def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: ArrayLike = 0) -> Tracer:
     """The choice of the first condition that holds."""
     trace = trace_of(conditions, choices, default)
+    for given in (lift(trace, c).dtype for c in conditions):
+        if given != np.bool_:
+            raise DTypeError(f"np.select takes conditions, not {given}", advice="Write x != 0 for them.")
     dtype = promotion.common(tuple(kind_of(lift(trace, c)) for c in (*choices, default)))
     result = lift(trace, default)
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
@@ -56,16 +60,30 @@ def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], defaul
     return Tracer(trace, as_dtype(result, dtype))
 
 
-def piecewise(x: ArrayLike, conditions: Sequence[ArrayLike], functions: Sequence[Any], *args: Any, **kw: Any) -> Tracer:
-    """The last condition that holds decides; an extra function is the default."""
+def piecewise(x: ArrayLike, conditions: Any, functions: Sequence[Any], *args: Any, **kw: Any) -> Tracer:
+    """``y[c] = f(x[c])`` for each condition and its function or number; an extra one is the default, and the last
+    condition that holds decides."""
     (x,) = lift_all(x)
-    values = [f(x, *args, **kw) if callable(f) else f for f in functions]
-    extra = len(values) - len(conditions)
-    result = lift(x.state, values[-1] if extra else 0)
-    for condition, value in zip(conditions, values, strict=False):
-        result = where(condition, value, result)
-    shape = broadcast_shapes(x.state, x.sizes, result.sizes)
-    return Tracer(x.state, nodes.broadcast(as_dtype(result, x.element), shape))
+    masks = _masks(x, conditions)
+    if len(functions) == len(masks) + 1:
+        masks.append(~reduce(or_, masks))
+    if len(functions) != len(masks):
+        raise ShapeError(f"np.piecewise takes {len(masks)} functions, or one more, not {len(functions)}")
+    result = Tracer(x.state, nodes.full(x.sizes, 0, x.element))
+    for mask, function in zip(masks, functions, strict=True):
+        if not x.ndim:
+            value = function(x, *args, **kw) if callable(function) else function
+            result = Tracer(x.state, as_dtype(where(mask, value, result), x.element))
+        else:
+            result[mask] = function(x[mask], *args, **kw) if callable(function) else function
+    return result
+
+
+def _masks(x: Tracer, conditions: Any) -> list[Tracer]:
+    """Several conditions, or the one that is given alone, as truth values."""
+    parts = axes.listed(conditions)
+    alone = not axes.is_sequence(conditions) or (x.ndim and not axes.is_sequence(parts[0]))
+    return [lift(x.state, part).astype(bool) for part in ([conditions] if alone else parts)]
 
 
 def nan_to_num(

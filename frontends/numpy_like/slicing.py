@@ -100,8 +100,6 @@ def basic_path(x: Tracer, items: Sequence[Any]) -> Path:
     index: list[Affine] = []
     inverse: list[Affine] = []
     where: list[Affine] = []
-    contiguous = started = True
-    started = False
     for item in items:
         if item is None:
             shape.append(ONE)
@@ -115,7 +113,6 @@ def basic_path(x: Tracer, items: Sequence[Any]) -> Path:
                 _know_short(x.state, size)
             index.append(at)
             where += [] if size == ONE else [point - at, at - point]
-            contiguous = contiguous and not started
             continue
         start, length, step = slice_bounds(x.state, item, size)
         index.append(dimension(len(shape)) * step + start)
@@ -123,9 +120,7 @@ def basic_path(x: Tracer, items: Sequence[Any]) -> Path:
         offset = point - start if step > 0 else start - point
         inverse.append(offset // abs(step))
         where += _range_conditions(offset, length, abs(step), size)
-        contiguous = contiguous and step == 1 and (not started or length == size)
-        started = started or length != ONE
-    return Path(tuple(shape), tuple(index), tuple(inverse), tuple(where), contiguous)
+    return Path(tuple(shape), tuple(index), tuple(inverse), tuple(where))
 
 
 def _range_conditions(offset: Affine, length: Affine, step: int, size: Affine) -> list[Affine]:

@@ -289,12 +289,24 @@ class Trace:
                 return node.value
             case expr.Scalar() if node.position in self.scalars:
                 raise Retrace(position=node.position)
+            case expr.Iota():
+                return self.fixed(node.index)
             case expr.Map():
                 for operand in node.operands:
                     self.scalar_value(operand)
-            case expr.Iota():
-                return self.fixed(node.index)
+            case _:
+                self._fix_sizes_below(node)
         return None
+
+    def _fix_sizes_below(self, node: Node) -> None:
+        """Fix the sizes that `node` follows from, if it follows from sizes alone, as ``np.prod(x.shape)`` does: NumPy
+        computes it then."""
+        below = list(expr.topological([node]))
+        if any(isinstance(n, (expr.Input, expr.Scalar)) for n in below):
+            return
+        for found in below:
+            if isinstance(found, expr.Iota) and not any(name.startswith("%") for name in found.index.names()):
+                self.fixed(found.index)
 
     def confine(self, node: Node, low: int, high: int) -> None:
         """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument

@@ -7,7 +7,7 @@ views of the buffer see the write, as in NumPy, while every node stays immutable
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +23,7 @@ from polyfuse.frontends.numpy_like.refusals import ATTRIBUTES, AttributeRefused
 from polyfuse.frontends.numpy_like.sizes import Size, SymbolicSize, size_of
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
+from polyfuse.frontends.numpy_like.strides import Strides, of_shape, of_view
 
 # What an operator takes, if only to say in an error that it does not; anything else may define the operator itself.
 _OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None))
@@ -64,31 +65,30 @@ class Unassigned(Buffer):
 @dataclass(frozen=True, slots=True)
 class Path:
     """A view of a buffer: point p reads ``buffer[index(p)]``; buffer point q lies in the view where all of `where` are
-    >= 0, at ``inverse(q)``.  `inverse` is None where the view cannot be written."""
+    >= 0, at ``inverse(q)``.  `inverse` is None where the view cannot be written, `strides` where they are not even."""
 
     shape: Shape
     index: tuple[Affine, ...]
     inverse: tuple[Affine, ...] | None
     where: tuple[Affine, ...] = ()
-    contiguous: bool = True
+    strides: Strides | None = field(default=None, compare=False)
 
     def then(self, other: Path) -> Path:
         """The view `other` of this view."""
         at = {f"%{k}": e for k, e in enumerate(other.index)}
         index = tuple(e.substitute(at) for e in self.index)
-        contiguous = self.contiguous and other.contiguous
+        strides = of_view(self.strides, other.index, len(other.shape))
         if self.inverse is None or other.inverse is None:
-            return Path(other.shape, index, None, (), contiguous)
+            return Path(other.shape, index, None, (), strides)
         back = {f"%{k}": e for k, e in enumerate(self.inverse)}
         inverse = tuple(e.substitute(back) for e in other.inverse)
         where = self.where + tuple(c.substitute(back) for c in other.where)
-        contiguous = contiguous or index == inverse == dimensions(len(other.shape)) and not where  # turned twice
-        return Path(other.shape, index, inverse, where, contiguous)
+        return Path(other.shape, index, inverse, where, strides)
 
 
 def whole(shape: Shape) -> Path:
     points = dimensions(len(shape))
-    return Path(shape, points, points)
+    return Path(shape, points, points, (), of_shape(shape))
 
 
 def number(x: Tracer) -> Tracer:

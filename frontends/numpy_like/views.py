@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,9 +26,7 @@ def permuted(x: Tracer, order: Sequence[int]) -> Tracer:
     back = {axis: j for j, axis in enumerate(order)}
     index = [dimension(back[axis]) for axis in range(x.ndim)]
     shape = tuple(x.sizes[axis] for axis in order)
-    long_axes = [axis for axis in order if x.sizes[axis] != ONE]
-    inverse = tuple(dimension(axis) for axis in order)
-    return x.through(Path(shape, tuple(index), inverse, contiguous=long_axes == sorted(long_axes)))
+    return x.through(Path(shape, tuple(index), tuple(dimension(axis) for axis in order)))
 
 
 def transpose(x: ArrayLike, *order: Any, axes: Any = None) -> Tracer:
@@ -119,9 +118,8 @@ def atleast(rank: int, *arrays: ArrayLike) -> Any:
 
 def shape_argument(trace: Trace, shape: Any) -> Shape:
     """A shape as the user writes it: an integer or symbolic size, or a sequence of them.  Raises ShapeError."""
-    parts = shape if isinstance(shape, (tuple, list)) else (shape,)
     sizes = []
-    for part in parts:
+    for part in axes.listed(shape):
         size = size_factors(trace, part)
         affine = SymbolicSize(trace, size).affine
         if affine is None:
@@ -140,7 +138,7 @@ def broadcast_to(x: ArrayLike, shape: Any, subok: bool = False) -> Tracer:
     check_fits(x.state, x.sizes, target, f"shape {text_of(x.sizes)} does not broadcast to {text_of(target)}")
     points = dimensions(len(target))[len(target) - x.ndim :]
     index = tuple(ZERO if n == ONE else p for n, p in zip(x.sizes, points, strict=True))
-    return x.through(Path(target, index, None, contiguous=False))
+    return x.through(Path(target, index, None))
 
 
 def broadcast_arrays(*arrays: ArrayLike, subok: bool = False) -> tuple[Tracer, ...]:
@@ -156,7 +154,7 @@ def flip(x: ArrayLike, axis: Any = None) -> Tracer:
     (x,) = lift_all(x)
     flipped = axes.many(axis, x.ndim)
     index = tuple(n - 1 - dimension(k) if k in flipped else dimension(k) for k, n in enumerate(x.sizes))
-    return x.through(Path(x.sizes, index, index, contiguous=False))
+    return x.through(Path(x.sizes, index, index))
 
 
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tracer:
@@ -178,13 +176,14 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
     a, b = axes.one(axis1, x.ndim), axes.one(axis2, x.ndim)
     if x.ndim < 2 or a == b:
         raise ShapeError("diagonal needs two different axes")
+    offset = operator.index(offset)
     down, right = max(-offset, 0), max(offset, 0)
     length = _smaller(x.state, x.sizes[a] - down, x.sizes[b] - right)
     kept = [k for k in range(x.ndim) if k not in (a, b)]
     last = dimension(len(kept))
     place = {k: dimension(j) for j, k in enumerate(kept)} | {a: last + down, b: last + right}
     shape = (*(x.sizes[k] for k in kept), length)
-    return x.through(Path(shape, tuple(place[k] for k in range(x.ndim)), None, contiguous=False))
+    return x.through(Path(shape, tuple(place[k] for k in range(x.ndim)), None))
 
 
 def _smaller(trace: Trace, a: Affine, b: Affine) -> Affine:
@@ -206,7 +205,7 @@ def sliding_window_view(x: ArrayLike, window_shape: Any, axis: Any = None, **_: 
         if not x.state.decide(shape[k] - 1):
             raise ShapeError(f"a window of size {window} does not fit axis {k} of size {x.sizes[k]}")
         index[k] = index[k] + dimension(x.ndim + j)
-    return x.through(Path((*shape, *windows), tuple(index), None, contiguous=False))
+    return x.through(Path((*shape, *windows), tuple(index), None))
 
 
 # ---------------------------------------------------------------------------------------------- splitting
@@ -230,22 +229,31 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
 def split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
-    sections = int(sections) if isinstance(sections, Tracer) else sections
-    if isinstance(sections, int):
-        part = x.state.divide(x.sizes[axis], sections)
-        cuts = [part * k for k in range(1, sections)]
-        return _pieces(x, cuts, axis)
-    return array_split(x, sections, axis)
+    if axes.is_sequence(sections):
+        return array_split(x, sections, axis)
+    count = _section_count(sections)
+    part = x.state.divide(x.sizes[axis], count)
+    return _pieces(x, [part * k for k in range(1, count)], axis)
 
 
 def array_split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
-    if isinstance(sections, int):
-        size = x.state.fixed(x.sizes[axis])
-        each, extra = divmod(size, sections)
-        return _pieces(x, [Affine.of(each * k + min(k, extra)) for k in range(1, sections)], axis)
-    return _pieces(x, list(shape_argument(x.state, sections)), axis)
+    if axes.is_sequence(sections):
+        return _pieces(x, list(shape_argument(x.state, sections)), axis)
+    count = _section_count(sections)
+    each, extra = divmod(x.state.fixed(x.sizes[axis]), count)
+    return _pieces(x, [Affine.of(each * k + min(k, extra)) for k in range(1, count)], axis)
+
+
+def _section_count(sections: Any) -> int:
+    """The number of parts, an integer.  Raises ShapeError."""
+    if not hasattr(sections, "__index__"):
+        raise ShapeError(f"a number of sections is an integer, not {sections!r}", advice="Round it first.")
+    count = operator.index(sections)
+    if count < 1:
+        raise ShapeError(f"an array is split into 1 section at least, not {count}")
+    return count
 
 
 def _pieces(x: Tracer, cuts: Sequence[Affine], axis: int) -> list[Tracer]:

@@ -16,7 +16,7 @@ import pytest
 from numpy import full, isscalar, linspace, ones, tile
 
 import polyfuse as pf
-from polyfuse.errors import DTypeError, TraceError, UnsupportedError
+from polyfuse.errors import DTypeError, IndexingError, ShapeError, TraceError, UnsupportedError
 from tests.frontend.ops import assert_same, run
 
 X = np.random.default_rng(0).standard_normal((4, 6))
@@ -50,6 +50,10 @@ def written(call: Callable[[Any, Any], Any], *shape: int, dtype: Any = float) ->
         written(lambda x, o: np.maximum.reduce(x, 0, None, o), 6),
         written(lambda x, o: np.divmod(x, 0.5, out=(o, None))[1], 4, 6),
         lambda x: np.maximum.reduce([x, 2 * x, x - 1]),
+        lambda x: np.piecewise(x[0], x[0] > 0, [1, 0]),
+        lambda x: np.piecewise(x[0], [x[0] > 0], [lambda v: v - v.mean(), np.exp]),
+        lambda x: (np.piecewise(x[0, 0], x[0, 0] > 0, [2.5, 1]), np.piecewise(x, [x < 0, x > 1], [np.negative, 3])),
+        lambda x: np.piecewise(x, [x < 0], [lambda v, a: np.where(v < -1, a, v), lambda v, a: a * v], 0.5),
         lambda x: np.logical_and.reduce([x > 0, x < 1]),
         lambda x: np.add.accumulate([x[0], x[1]]),
         lambda x: np.add.outer([x[0, 0], 1.0], x[1]),
@@ -226,6 +230,9 @@ def test_what_numpy_refuses_or_cannot_be_known_is_an_error() -> None:
     assert_refused(lambda x: np.negative.at(x.copy(), [0, 0]), UnsupportedError, "indices may repeat")
     assert_refused(lambda x: np.divide.at(x.copy(), [0, 0], 2.0), UnsupportedError, "indices may repeat")
 
+    assert_refused(lambda x: np.piecewise(x, [x > 0], [1, 2, 3]), ShapeError, "takes 1 functions, or one more, not 3")
+    assert_refused(lambda x: np.piecewise(x, [x > 0], [np.cumsum]), IndexingError, "depends on the values of the mask")
+    assert_refused(lambda x: np.select([x > 0, x], [1, 2]), DTypeError, "takes conditions, not float64")
     assert_refused(lambda x: np.ndarray((2,), float, x), UnsupportedError, "over memory that exists")
 
     def transposed(x: Any) -> Any:

@@ -51,6 +51,8 @@ x[r, 0].sum(); x[r, 1:3].sum(axis=0); (x[r, 1:3] * v[:2]).sum(0); x[:, c].sum(ke
 t[:, g].sum(); t[:, g, 0].sum(axis=1); t[:, g, 1:].sum(axis=1); t[r[:3], :, 0].sum(axis=0); (t[:, g] * v).sum(axis=1)
 t[:, :, c].sum(axis=2); t[:, g[:, None] & (v > 0)].sum(axis=1); (t[:, g] + t[:, g]).sum(); t[:, g].shape[2]
 t[:, r, 0].shape[1]
+np.clip(x[m], 0.5, 1).sum(); x[m].clip(max=0.2).sum(); np.where(x[m] > 1, x[m], 0).sum(); np.round(x[m], 1).min()
+x[m].round(1).max(); np.nan_to_num(x[m]).mean(); np.isclose(x[m], x[m]).all()
 x[m].sum() + k[m].sum(); x - x[m].mean(); np.where(m, x, x[m].min()); x[~m].sum() + x[m].sum(); x[m & (y > 0)].sum()
 """
 

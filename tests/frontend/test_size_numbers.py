@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyfuse.errors import DTypeError
+from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import Traced, specs_of_arrays, trace
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.reference import evaluate
-from tests.frontend.ops import assert_same
+from tests.frontend.ops import assert_same, run
 
 VALUES = """
 m + 3; 3 + m; m - 7; 7 - m; m + n; m - n; -m; +m; abs(m); abs(-m); abs(m - n); abs(1 - m * n); ~m; ~(m * n)
@@ -141,3 +141,52 @@ def test_sizes_print_as_products() -> None:
 
     traced_at(function, 4, 6)
     assert shown == ["n0", "n0*n1", "(2*n0 + 2)*n1", "floor((n0)/2)"]
+
+
+TABLE, ROW = np.arange(12.0).reshape(3, 4), np.arange(4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (
+            np.tile(TABLE, (len(x), 2)),
+            np.tile([0, 1], len(x)),
+            np.tile(0.5, x.shape),
+            np.tile((0, 1), len(x)),
+        ),
+        lambda x: (np.repeat(TABLE, len(x), axis=0), np.repeat([0, 1], len(x)), np.repeat(7, len(x))),
+        lambda x: (np.roll(ROW, -len(x)), np.pad([1, 2], (len(x), 0)), np.broadcast_to(1.0, x.shape)),
+        lambda x: (np.resize(ROW, x.shape), np.reshape(ROW, (2, len(x) // 2)), np.split(ROW, len(x) // 2)),
+        lambda x: (np.take(ROW, [0, len(x) - 3]), np.rot90(TABLE, len(x)), np.cumsum(ROW, axis=x.ndim - 2)),
+        lambda x: (
+            np.diag(ROW, len(x)),
+            np.diag(TABLE, len(x) - 4),
+            np.trace(TABLE, len(x) - 3),
+            np.vander(ROW, len(x)),
+        ),
+        lambda x: (np.insert(ROW, len(x) - 1, 9), np.delete(ROW, len(x) - 2), np.stack((ROW, ROW), axis=len(x) - 4)),
+        lambda x: (
+            np.unravel_index(5, x.shape),
+            np.ravel_multi_index((1, 2), x.shape),
+            np.bincount(ROW, minlength=len(x)),
+        ),
+        lambda x: (np.split(x, len(x)), np.array_split(np.arange(9), len(x)), np.split(np.arange(12), len(x))),
+        lambda x: (np.split(x, np.int64(2)), np.split(x, np.array([1, 3])), np.hsplit(x, [len(x) - 2])),
+        lambda x: (np.tile(x, np.array([1, 2])), np.roll(x, np.array([1, 2]), (0, 1)), np.zeros(np.array([2, 3]))),
+        lambda x: (x / np.prod(x.shape), x.reshape(np.prod(x.shape)), x.reshape(int(np.prod(x.shape[:1])), -1)),
+        lambda x: (np.zeros(np.max(x.shape)), np.arange(np.sum(x.shape)), np.ones(np.array(x.shape) // 2)),
+        lambda x: np.arange(np.prod(x.shape)).reshape(x.shape) * x,
+    ],
+)
+@pytest.mark.parametrize("shape", [(4, 6), (4, 4)])
+def test_arrays_from_outside_and_shapes_follow_sizes(function: Callable[[Any], Any], shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape)
+    assert_same(run(function, x), function(x))
+
+
+def test_a_number_of_sections_is_an_integer() -> None:
+    with pytest.raises(ShapeError, match="1 section at least, not 0"):
+        run(lambda x: np.split(x, 0), np.ones((4, 6)))
+    with pytest.raises(ShapeError, match=r"is an integer, not 2\.0"):
+        run(lambda x: np.array_split(x, 2.0), np.ones((4, 6)))

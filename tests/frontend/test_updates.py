@@ -375,3 +375,48 @@ def test_reads_of_single_elements_pass_over_the_writes_of_others(monkeypatch: py
     assert asked < 3 * 60, asked
     x = np.arange(60, dtype=np.float32)
     assert np.array_equal(evaluate(traced.program, [x])[0], np.cumsum(x))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a[:, :, 0].reshape(-1),
+        lambda a: a[:, :, 0].ravel(),
+        lambda a: a[:, 1:].reshape(2, -1),
+        lambda a: a[:, 1:, 0].reshape(-1),
+        lambda a: a[:, :, :3].reshape(-1, 3),
+        lambda a: a[:, :, :4].reshape(-1, 4),
+        lambda a: a.T[:, 1, 1].ravel(),
+        lambda a: a.reshape(3, -1).T.T.reshape(2, -1),
+        lambda a: a.reshape(3, -1).reshape(a.size, -1),
+        lambda a: np.flip(a[:1], 0).ravel(),
+        lambda a: a[::3].ravel(),
+        lambda a: a[::3][::2].reshape(1, -1),
+        lambda a: a[::-1].reshape(2, -1),
+        lambda a: a[::-1].reshape(-1),
+        lambda a: a.transpose(0, 2, 1).reshape(2, -1),
+        lambda a: a.view(np.int64).T.view(np.float64).ravel(),
+        lambda a: a.T[None].swapaxes(1, 3).reshape(-1),
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 5)])
+def test_lining_up_the_elements_is_a_view_where_memory_lies_so(view: Callable[[Any], Any], shape: Any) -> None:
+    def function(x: Any) -> Any:
+        a = x.copy()
+        view(a)[...] = 7
+        return a
+
+    x = np.random.default_rng(0).standard_normal(shape)
+    assert_same(run(function, x), function(x))
+
+
+def test_whether_a_reshape_is_a_view_holds_for_all_sizes_of_a_trace() -> None:
+    def function(x: Any) -> Any:
+        a = x.copy()
+        a[:, :4].reshape(-1)[...] = 7
+        return a
+
+    jitted = pf.jit(function)
+    for columns in (6, 4, 5):
+        x = np.random.default_rng(0).standard_normal((3, columns))
+        np.testing.assert_array_equal(jitted(x), function(x))
