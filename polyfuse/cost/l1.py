@@ -229,7 +229,7 @@ def _lines(
     narrow = beside and vector * itemsize < WORD
     if narrow and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
         per_warp *= NARROW
-    issued = accesses * _inside(scop, move, sizes)
+    issued = accesses * inside(scop, move, sizes)
     parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
     asked = ACROSS if itemsize < WORD else WORDS_ACROSS
     beyond = asked if parts & last.remainders()[0].names() else HELD_ACROSS * most
@@ -356,13 +356,13 @@ def idle_in_rows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     stores = [p for p in schedule.placed if p.role == "store" and len(p.place) > 1]
     if schedule.strategy == "columns" and schedule.grid_combine and dict(schedule.parameters)["vector"] == 1:
         loads = [p for p in schedule.placed if p.role == "load" and len(p.place) > 1]
-        return 1.0 - min([_inside(scop, load, sizes, first=len(load.place) - 1) for load in loads], default=1.0)
+        return 1.0 - min([inside(scop, load, sizes, first=len(load.place) - 1) for load in loads], default=1.0)
     if schedule.strategy != "pointwise":
         return 0.0
-    return 1.0 - min([_inside(scop, store, sizes) for store in stores], default=1.0)
+    return 1.0 - min([inside(scop, store, sizes) for store in stores], default=1.0)
 
 
-def _inside(scop: Scop, move: Placed, sizes: Sizes, first: int = 0) -> float:
+def inside(scop: Scop, move: Placed, sizes: Sizes, first: int = 0) -> float:
     """The share of the accesses that touch the array, along its dimensions from the `first` on: of the parts of a
     concatenation each loads its own, and is masked elsewhere.  Positions that are data are all inside."""
     share = 1.0

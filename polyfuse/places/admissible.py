@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from polyfuse import sets
 from polyfuse.affine import ZERO, Affine
 from polyfuse.places.refused import Refused
 from polyfuse.schedule import Digit, PlaceEntry
 from polyfuse.scop import Statement
+from polyfuse.sets import Constraint
 from polyfuse.verdict import Hazard, illegal
 
 
@@ -105,3 +107,18 @@ def check_finish(statement: Statement, digit: str, place: Sequence[PlaceEntry]) 
                 f"but is needed at {entry}, in particular ones of them"
             )
             raise Refused(illegal(Hazard.SCOPE, sentence, rule="scope"))
+
+
+def check_reached(
+    statement: Statement, place: Sequence[Affine], digits: Mapping[str, Digit], sizes: Sequence[Constraint]
+) -> None:
+    """What runs along no dimension that blocks are dealt is stored by all of them, and by nobody where `sizes` leave no
+    block: of a kernel over the later pieces of a row that has one piece.  Raises Refused."""
+    used = frozenset[str]().union(*[entry.names() for entry in place])
+    for digit in digits.values():
+        if digit.kind != "block" or f"${digit.name}" in used or digit.extent.is_constant:
+            continue
+        none = digit.extent.evaluate(dict.fromkeys(digit.extent.names(), 1)) < 1
+        if none and not sets.implied(digit.extent - 1, sizes):
+            sentence = f"{statement.name} is stored by no block where there is none along {digit.name}"
+            raise Refused(illegal(Hazard.COVERAGE, sentence, rule="coverage"))

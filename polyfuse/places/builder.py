@@ -22,8 +22,16 @@ from graphlib import CycleError
 
 from polyfuse.affine import Affine
 from polyfuse.banks import WORD
+from polyfuse.constraints import size_constraints
 from polyfuse.expr import DataIndex
-from polyfuse.places.admissible import check_elected, check_finish, check_reduction, check_scan, check_shares
+from polyfuse.places.admissible import (
+    check_elected,
+    check_finish,
+    check_reached,
+    check_reduction,
+    check_scan,
+    check_shares,
+)
 from polyfuse.places.boxes import (
     Unbounded,
     deal,
@@ -165,6 +173,8 @@ class _Builder:
         self.demanded: dict[tuple[Affine, ...], dict[Access, tuple[PlaceEntry, ...]]] = {}  # by the consumer's place:
         # versions of an array that is written piece by piece read the same pieces
         self.passes = passes_of(group, proposal)
+        program = group.scop.program
+        self.sizes = size_constraints(program.symbols, program.facts, proposal.guards)
 
     def run(self) -> None:
         for root in sorted(self.group.roots, reverse=True):
@@ -185,6 +195,7 @@ class _Builder:
             moved = (self.proposal.finished.get((root, d)) for d in statement.kept)
             place = tuple(old if new is None else new for old, new in zip(place, moved, strict=True))
             check_elected(statement, place, finish)
+        check_reached(statement, place, self.digits, self.sizes)
         path = (*([(finish, 0)] if finish else []), *self.passes.finished(statement, place))
         for component in range(len(statement.dtypes)):
             suffix = f"_{component}" if component else ""

@@ -40,9 +40,14 @@ def points(situation: Situation) -> list[Proposal]:
     far = [a for a in situation.axes if a is not main and situation.steps.get(a.number, 0) > step]
     short = [a for a in situation.axes if a is not main and a not in far]
     counts = [a.size(situation.hints) for a in short]
-    if main is inner or inner not in short or any(a in over for a in far) or any(a.scanned_by for a in short):
+    if not far or main is inner or main.run or inner not in short:
         return []
-    if max(counts) > MOST_SHORT or prod(counts) > MOST_RESULTS or main.run or main.size(situation.hints) <= MOST_SHORT:
+    if any(a in over for a in far) or any(a.scanned_by for a in short):
+        return []
+    roots = [s for s in situation.group.statements() if s.id in situation.group.roots]
+    if any(a not in situation.classes.statement(root) for root in roots for a in far):
+        return []
+    if max(counts) > MOST_SHORT or prod(counts) > MOST_RESULTS or main.size(situation.hints) <= MOST_SHORT:
         return []
     return list(_proposals(situation, main, short, far, inner.size(situation.hints)))
 

@@ -141,7 +141,7 @@ KERNELS = (
     Kernel(batch_norm, arrays(x=(13, 9), gamma=(9,), beta=(9,)), 1, 1),
     Kernel(attention, head, 1, 2),
     Kernel(causal_attention, head, 1, 2),
-    Kernel(mlp, perceptron, 2, 2),
+    Kernel(mlp, perceptron, 1, 2),
     Kernel(cross_entropy, classified, 1, 1),
     Kernel(lenet, small_network, 1, 2),
     Kernel(lstm_cell, arrays(x=(5, 6), h=(5, 4), c=(5, 4), w=(6, 16), u=(4, 16), b=(16,)), 1, 1),

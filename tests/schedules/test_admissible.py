@@ -10,7 +10,9 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.affine import Affine, digit
-from polyfuse.places.admissible import check_scan, check_shares
+from polyfuse.bindings import Guard
+from polyfuse.constraints import size_constraints
+from polyfuse.places.admissible import check_reached, check_scan, check_shares
 from polyfuse.places.refused import Refused
 from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
@@ -55,3 +57,14 @@ def test_prefixes_that_are_not_whole(at: Affine, words: str) -> None:
     check_scan(prefix, [B1, T], DIGITS)
     with pytest.raises(Refused, match=words):
         check_scan(prefix, [B1, at], DIGITS)
+
+
+def test_what_all_blocks_store_is_stored_where_there_are_blocks() -> None:
+    total, rows = statement(lambda x: np.sum(x)), statement(lambda x: np.sum(x, axis=1))
+    later = {"b0": Digit("b0", "block", Affine.symbol("N").ceildiv(64) - 1)}
+    known = size_constraints(["N"], [], [])
+    check_reached(rows, [B0], later, known)
+    with pytest.raises(Refused, match="sum is stored by no block where there is none along b0"):
+        check_reached(total, [], later, known)
+    check_reached(total, [], later, size_constraints(["N"], [], [Guard(Affine.symbol("N") - 65)]))
+    check_reached(total, [], DIGITS, known)
