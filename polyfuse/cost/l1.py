@@ -103,7 +103,7 @@ def _of_neighbours(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> set[Ha
         if move.role == "load" and move.path and affine and not schedule.ahead:
             last = move.place[-1]
             assert isinstance(last, Affine)
-            count[move.value, move.component, move.path] += _vector(scop, schedule, move, last, sizes)[1] == 1
+            count[move.value, move.component, move.path] += side_by_side(scop, schedule, move, last, sizes)[1] == 1
     return {array for array, places in count.items() if places > 1}
 
 
@@ -128,7 +128,7 @@ def _spans(
     slots = [d for d in schedule.of_kind("slot") if d.name in move.digits()]
     if not slots or not isinstance(last, Affine):
         return None
-    vector, short = _vector(scop, schedule, move, last, sizes)[1], any(box.spans for box in schedule.shared)
+    vector, short = side_by_side(scop, schedule, move, last, sizes)[1], any(box.spans for box in schedule.shared)
     if vector > 1 and not short:
         return None
     volume = sizes.volume(scop.shape(move.value)) if move.role == "load" else 0
@@ -196,7 +196,7 @@ def _lines(
     itemsize = dtype.itemsize
     last = move.place[-1] if move.place else Affine.of(0)
     assert isinstance(last, Affine)
-    slot, most = _vector(scop, schedule, move, last, sizes)
+    slot, most = side_by_side(scop, schedule, move, last, sizes)
     across = wide is None and most == 1 and is_across(schedule, move, last, itemsize)
     slot, most = (slot, schedule.of_kind("slot")[-1].count) if across else (slot, most)
     vector = wide.width if wide else min(most, max(1, target.vector_bytes // itemsize))
@@ -289,7 +289,7 @@ def begins_anywhere(scop: Scop, schedule: KernelSchedule, move: Placed, sizes: S
     last = move.place[-1]
     assert isinstance(last, Affine)
     itemsize = scop.dtype(move.value, move.component).itemsize
-    return _vector(scop, schedule, move, last, sizes)[1] == 1 and is_across(schedule, move, last, itemsize)
+    return side_by_side(scop, schedule, move, last, sizes)[1] == 1 and is_across(schedule, move, last, itemsize)
 
 
 def _read_once(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, float]:
@@ -305,7 +305,7 @@ def _read_once(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, 
         last, short = move.place[-1], scop.dtype(move.value, move.component).itemsize < HALF
         assert isinstance(last, Affine)
         across = begins_anywhere(scop, schedule, move, sizes)
-        if not short and (across or in_frame(last) and _vector(scop, schedule, move, last, sizes)[1] == width):
+        if not short and (across or in_frame(last) and side_by_side(scop, schedule, move, last, sizes)[1] == width):
             key = move.value, move.component, move.path, move.place[:-1], last.terms
             alike[key].append((move.name, last.constant, vectors_across(width) if across else 1))
     shares: dict[str, float] = {}
@@ -339,7 +339,8 @@ def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: 
     last = store.place[-1] if store.place else ZERO
     if not all(isinstance(e, Affine) for e in store.place) or not isinstance(last, Affine):
         return 1.0
-    if _vector(scop, schedule, store, last, sizes)[1] > 1 or _spans(scop, schedule, target, store, sizes) is not None:
+    vector = side_by_side(scop, schedule, store, last, sizes)[1]
+    if vector > 1 or _spans(scop, schedule, target, store, sizes) is not None:
         return 1.0
     itemsize = scop.dtype(store.value, store.component).itemsize
     position, starts = sizes.position(scop, store), {0}
@@ -421,7 +422,7 @@ def _accesses(schedule: KernelSchedule, move: Placed, sizes: Sizes) -> int:
     return sizes.product(used, ("slot", "loop")) * sizes.blocks(move)
 
 
-def _vector(
+def side_by_side(
     scop: Scop, schedule: KernelSchedule, move: Placed, last: Affine, sizes: Sizes
 ) -> tuple[str, int]:
     """The slot along which one access takes neighbours, which start aligned in every row, and how many there are."""

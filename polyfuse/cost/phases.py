@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, cell_bytes, element_instructions, reduces, summed_digits, trip_bytes
+from polyfuse.cost.l1 import side_by_side
 from polyfuse.places.products import folded_products
 from polyfuse.scalars import CASCADES, POSITION, RECURRENCE
 from polyfuse.schedule import Digit, KernelSchedule, Placed
@@ -265,22 +266,28 @@ thread, and 286 in blocks of 1,024, of which one has."""
 
 def overlap(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, occupancy: int) -> float:
     """By how much the phases of a kernel that loads all before it combines stretch its memory time."""
-    side_by_side = max(1, occupancy) * (GROUPED if schedule.cluster > 1 else 1) // schedule.cluster
-    alone = side_by_side < 2 and in_phases(scop, schedule, target, sizes)
+    beside = max(1, occupancy) * (GROUPED if schedule.cluster > 1 else 1) // schedule.cluster
+    alone = beside < 2 and in_phases(scop, schedule, target, sizes)
     longer = CLUSTER_ALONE if schedule.cluster > 1 else ALONE
     return longer if alone and _comes_back(scop, schedule) else 1.0
 
 
-PICKED = (32, 1.4)
-"""Elements of a thread from which loads come one by one where truths pick among them, and how much longer that takes:
-truths live in a few predicate registers, and the assembler waits for an element before it loads the next one.  Softmax
-of 98304 rows of 1024 with a mask that all rows share on an H200: 318 us with 32 elements in a thread, 220 with 16;
-without the mask 196 and 200."""
+PICKED = (32, 8, 1.4)
+"""Elements of a thread from which loads come one by one where truths pick among them, accesses where it combines them
+by itself, and how much longer that takes: truths live in a few predicate registers, and the assembler waits for one
+before it loads the next.  Softmax of 98304 rows of 1024 with a mask that all rows share on an H200: 318 us with 32
+elements in a thread, 220 with 16; without the mask 196 and 200.  Rows of eight bytes, four in a thread, one access
+each: 164 us on an H100, as their bytes take."""
 
 
 def picking(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """By how much truths stretch the memory time of a kernel that loads all before it combines."""
     if not in_phases(scop, schedule, target, sizes):
+        return 1.0
+    loads = [p for p in schedule.placed if p.role == "load"]
+    threads = {d.name for d in schedule.of_kind("thread")}
+    alone = not any(summed_digits(scop, p) & threads for p in schedule.placed if p.role == "compute")
+    if alone and max([_accesses(scop, schedule, p, sizes) for p in loads], default=0) < PICKED[1]:
         return 1.0
     truths, reduced = set[str](), _reduced(scop, schedule)
     for placed in schedule.placed:
@@ -288,7 +295,14 @@ def picking(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
         many = sizes.product(placed.digits(), ("slot",)) >= PICKED[0]
         if many and placed.name in reduced and isinstance(statement, Statement):
             truths |= {placed.providers[k] for k in statement.truths}
-    return PICKED[1] if truths and not truths.isdisjoint(_loaded(schedule)) else 1.0
+    return PICKED[2] if truths and not truths.isdisjoint(_loaded(schedule)) else 1.0
+
+
+def _accesses(scop: Scop, schedule: KernelSchedule, load: Placed, sizes: Sizes) -> int:
+    """Of one thread; a load at positions that are data takes elements one by one."""
+    last = load.place[-1] if load.place else None
+    width = side_by_side(scop, schedule, load, last, sizes)[1] if isinstance(last, Affine) else 1
+    return sizes.product(load.digits(), ("slot",)) // width
 
 
 def _reduced(scop: Scop, schedule: KernelSchedule) -> set[str]:
