@@ -1,6 +1,7 @@
 """Sums over all that neighbouring elements give, as the residual of a stencil: its windows, and a share of every block.
 
-    s = sum of f(x[i, j], x[i+1, j], x[i, j+1], ...)     i = 16*b1 + 4*ty + q,  j = 128*r + 4*tx + v
+    s    = sum of f(x[i, j], x[i+1, j], x[i, j+1], ...)     i = 16*b0 + 4*ty + q,  j = 128*r + 4*tx + v
+    s[n] = sum of f(x[n, i, j], x[n, i+1, j], ...)          n = b1,  the same
 
 A thread has its rows and a vector of each in windows of registers (`windows.py`), goes on along the row in a loop, and
 sums what it finds.  Blocks share the outermost dimension; the last to arrive adds up their shares.  What is stored of
@@ -9,7 +10,10 @@ the same elements, as the next step of the stencil, is stored on the way.
 
 from __future__ import annotations
 
+from math import prod
+
 from polyfuse.places.proposal import Proposal, Windows
+from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
@@ -30,20 +34,22 @@ BESIDE = 2
 
 def window_sums(situation: Situation) -> list[Proposal]:
     """Proposals for groups whose reductions all run over two or three dimensions, along which some array is read at
-    neighbouring elements."""
+    neighbouring elements, of one array or of each of a batch."""
     axes, inner = situation.axes, situation.inner
     if not situation.reductions or situation.scans or not situation.has_much or inner is None or situation.tiles:
         return []
     order = _order(situation)
-    if len(order) not in TILES or set(order) != set(axes) or order[-1] is not inner or comes_back(situation, order):
+    batch = [a for a in axes if a not in order]
+    if len(order) not in TILES or order[-1] is not inner or comes_back(situation, order):
         return []
-    if not moved_axes(situation, inner):
+    if not moved_axes(situation, inner) or any(set(_kept(situation, s)) != set(batch) for s in situation.reductions):
         return []
     rank = len(order)
     tiles = [(*tile, threads, early) for tile in TILES[rank] for threads in THREADS for early in EARLY[rank]]
-    found = [_proposal(situation, order, *tile) for tile in tiles]
+    found = [_proposal(situation, batch, order, *tile) for tile in tiles]
     enough = BESIDE * situation.target.processors
-    return [proposal for proposal in found if situation.size(proposal.digits[0].extent) >= enough]
+    blocks = [prod(situation.size(d.extent) for d in proposal.digits if d.kind == "block") for proposal in found]
+    return [proposal for proposal, count in zip(found, blocks, strict=True) if count >= enough]
 
 
 def _order(situation: Situation) -> list[AxisClass]:
@@ -51,14 +57,24 @@ def _order(situation: Situation) -> list[AxisClass]:
     found: list[AxisClass] = []
     for statement in situation.reductions:
         along = [situation.classes.of[statement.id, d] for d in statement.reduced]
-        if statement.kept or found and set(found) != set(along):
+        if found and set(found) != set(along):
             return []
         found = found or along
     return found
 
 
+def _kept(situation: Situation, statement: Statement) -> list[AxisClass]:
+    return [situation.classes.of[statement.id, d] for d in statement.kept]
+
+
 def _proposal(
-    situation: Situation, order: list[AxisClass], planes: int, rows: int, threads: int, early: bool
+    situation: Situation,
+    batch: list[AxisClass],
+    order: list[AxisClass],
+    planes: int,
+    rows: int,
+    threads: int,
+    early: bool,
 ) -> Proposal:
     inner, outermost = order[-1], order[0]
     stored = [v for v in situation.group.roots if situation.scop.shape(v)]
@@ -67,10 +83,13 @@ def _proposal(
     p, q, v = slot("p", planes), slot("q", rows), slot("v", columns)
     span = ty.count * rows
     dealt = planes if len(order) > 2 else span
-    b = block("b0", outermost.extent.ceildiv(dealt))
+    b = block("b0", outermost.extent.ceildiv(dealt))  # blocks side by side read what lies at the edges of their rows
+    parallel = situation.nearest(batch)
+    digits = [block(f"b{k + 1}", axis.extent) for k, axis in enumerate(parallel)]
+    splits = {axis.number: mixed((d, 1)) for axis, d in zip(parallel, digits, strict=True)}
     r = loop("r", inner.extent.ceildiv(LANES * columns))
     loops = [r]
-    splits = {inner.number: mixed((r, LANES * columns), (tx, columns), (v, 1))}
+    splits[inner.number] = mixed((r, LANES * columns), (tx, columns), (v, 1))
     if len(order) > 2:
         k = loop("k0", order[1].extent.ceildiv(span))
         loops.insert(0, k)
@@ -80,7 +99,7 @@ def _proposal(
         splits[outermost.number] = mixed((b, span), (ty, rows), (q, 1))
     values = situation.group.loads | situation.group.body - situation.group.roots
     vectors = {n: vector_of(situation, n) if n in situation.group.loads else 1 for n in values}
-    kept = kept_digits([b, tx, ty, *loops, p, q, v], keep_threads=True)
+    kept = kept_digits([b, *digits, tx, ty, *loops, p, q, v], keep_threads=True)
     several = (("planes", planes),) if len(order) > 2 else ()
     early = early and r in kept
     return Proposal(
@@ -91,7 +110,7 @@ def _proposal(
         loops=tuple(d.name for d in loops if d in kept),
         guards=row_guards(situation, inner.extent, columns if stored else 1, vectors, flat=False),
         ahead=(r.name,) if early else (),
-        combines={b.name: combination(b, tx, situation)},
+        combines={b.name: combination(b, tx, situation)} if b in kept else {},
         windows=Windows(("p", "q", "v"), vectors),
         border=True,
     )

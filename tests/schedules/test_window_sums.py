@@ -53,6 +53,19 @@ def edges(x):
     return np.sqrt(across * across + down * down).mean(), np.abs(across).max()
 
 
+def variations(x: Any) -> Any:
+    """Of each image."""
+    down, right = x[:, 1:, :-1] - x[:, :-1, :-1], x[:, :-1, 1:] - x[:, :-1, :-1]
+    return np.sum(np.abs(down) + np.abs(right), axis=(1, 2))
+
+
+def sharpness(x: Any) -> Any:
+    """Of each colour of each image."""
+    c = x[:, :, 1:-1, 1:-1]
+    y = x[:, :, 2:, 1:-1] + x[:, :, :-2, 1:-1] + x[:, :, 1:-1, 2:] + x[:, :, 1:-1, :-2] - 4 * c
+    return np.sum(y, axis=(2, 3)), np.sum(y * y, axis=(2, 3))
+
+
 CASES = (
     (residual, "f32[N~8192, M~8192]", 1.1, ((40, 64), (35, 132), (3, 1028))),
     (residual, "f32[N~8001, M~8003]", 1.7, ((40, 65), (35, 133), (3, 1027))),
@@ -63,6 +76,8 @@ CASES = (
     (energy, "f32[L~300, N~300, M~400]", 2.2, ((9, 20, 64), (6, 35, 132))),
     (step_and_energy, "f32[L~300, N~300, M~400]", 1.35, ((9, 20, 64), (6, 35, 132))),
     (edges, "f32[N~8192, M~8192]", 1.6, ((40, 64), (35, 132))),
+    (variations, "f32[B~300, N~601, M~803]", 1.4, ((3, 40, 65), (2, 35, 131), (5, 2, 3))),
+    (sharpness, "f32[B~100, C~3, N~600, M~800]", 1.4, ((2, 3, 40, 64), (1, 2, 35, 132))),
 )
 
 
