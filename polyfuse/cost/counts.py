@@ -242,10 +242,13 @@ ISSUED: dict[str, dict[str, int]] = {
     "i32": {"floor_divide": 45, "remainder": 45},
     "i64": {"floor_divide": 45, "remainder": 45},
 }
-"""Instructions of functions, per dtype, in those of float32 that a processor begins in the same time.  On an H100: 4
-and 16 of each, of 17 million float32, and 8 of 8 million float64; arccos, arctanh, erf, the gamma functions, and those
-of float64 that were not measured, are as their like.  Divisors were arrays.  Three quotients and a root each for 67
-million pairs of bodies take an H200 185 us, exponentials of 268 million differences 120."""
+"""Instructions of functions, per dtype, in those of float32 that a processor begins in the same time.  On an H100: sums of
+4 and 16 of each of 34 million float32, and of 8 of 17 million float64 (benchmarks/results/functions_h100.json); arccos,
+arctanh, erf, the gamma functions, and those of float64 that were not measured, are as their like.  Divisors: arrays.
+Three quotients and a root each for 67 million pairs of bodies take an H200 185 us, exponentials of 268 million
+differences 120."""
+BY_CONSTANT = {1: 5, 2: 5, 4: 5, 8: 21}
+"""The same of a quotient of integers by a constant, by their bytes."""
 POWER_OF_CONSTANT = 20
 """Of a constant, whose logarithm is one as well: 60 million elements rounded to powers of two take an H100 164 us."""
 
@@ -265,11 +268,12 @@ def instructions(term: Expr) -> int:
 
 
 def _issued(term: Apply) -> int:
-    """Of the function itself; by constants integers are divided in products."""
-    constant = [isinstance(o, Const) for o in term.operands]
-    if term.function in ("floor_divide", "remainder") and constant[-1] and not term.dtype.is_float:
-        return 1
-    if term.function == "power" and constant[0]:
+    """Of the function itself; integers are divided by constants in products, and by powers of two in shifts."""
+    first, last = term.operands[0], term.operands[-1]
+    if term.function in ("floor_divide", "remainder") and isinstance(last, Const) and not term.dtype.is_float:
+        shifts = int(last.value) & (int(last.value) - 1) == 0
+        return 1 if shifts else BY_CONSTANT[term.dtype.itemsize]
+    if term.function == "power" and isinstance(first, Const):
         return POWER_OF_CONSTANT
     return ISSUED.get(term.dtype.name, {}).get(term.function, 1)
 
