@@ -242,8 +242,8 @@ ISSUED: dict[str, dict[str, int]] = {
     "i32": {"floor_divide": 45, "remainder": 45},
     "i64": {"floor_divide": 45, "remainder": 45},
 }
-"""Instructions of functions, per dtype, in those of float32 that a processor begins in the same time.  On an H100: sums of
-4 and 16 of each of 34 million float32, and of 8 of 17 million float64 (benchmarks/results/functions_h100.json); arccos,
+"""Instructions of functions, per dtype, in those of float32 that a processor begins in the same time.  On an H100: of
+4 and 16 of each of 34 million float32, and 8 of 17 million float64 (benchmarks/results/functions_h100.json); arccos,
 arctanh, erf, the gamma functions, and those of float64 that were not measured, are as their like.  Divisors: arrays.
 Three quotients and a root each for 67 million pairs of bodies take an H200 185 us, exponentials of 268 million
 differences 120."""
