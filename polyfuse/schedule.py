@@ -185,14 +185,15 @@ class SharedBox:
 class Cells:
     """Of the values of a thread along the slot `slot`, those from `first` on live in cells of shared memory while
     threads combine: cells of the thread's own, which no other thread touches, so that they need no barrier.  `values`:
-    the placed statements whose results outlive a combination; `at_once`: how many of them do at the same time; `moves`:
-    how often a part is put there or got.  `piece`: either part runs in pieces of so many, one behind the other, so that
-    what no combination comes behind takes the registers of one piece; 0 where it runs as a whole."""
+    the placed statements whose results outlive a combination; `kinds`: one of them for each of the cells, which values
+    of one type and of the same slots share; `moves`: how often a part is put there or got.  `piece`: either part runs
+    in pieces of so many, one behind the other, so that what no combination comes behind takes the registers of one
+    piece; 0 where it runs as a whole."""
 
     slot: str
     first: int
     values: tuple[str, ...] = ()
-    at_once: int = 0
+    kinds: tuple[str, ...] = ()
     moves: int = 0
     piece: int = 0
 

@@ -283,7 +283,10 @@ def nan_std(a: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
 
 
 def nan_argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Tracer:
+    """Of floats: integers are no NaN, and not all of them are floats."""
     x = _argument(a)
+    if not x.element.is_float:
+        return argument_of(monoid, x, axis, keepdims=keepdims)
     worst = float("-inf") if monoid == "argmax" else float("inf")
     return argument_of(monoid, where(isnan(x), worst, x), axis, keepdims=keepdims)
 

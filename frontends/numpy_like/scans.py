@@ -101,7 +101,7 @@ def reduced(
             advice="Put what it begins with in front of the array, by np.concatenate.",
         )
     axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else 0 if axis is None and x.ndim == 1 else axis
-    if not isinstance(axis, int):
+    if axis is None or axes.is_sequence(axis):
         raise UnsupportedError(
             f"np.{name}.reduce is supported along one axis: the order along several would not be defined",
             advice="Reduce one axis after the other.",

@@ -351,14 +351,13 @@ def trip_bytes(scop: Scop, schedule: KernelSchedule, loop: str) -> int:
 
 
 def cell_bytes(scop: Scop, schedule: KernelSchedule) -> int:
-    """Shared memory of a block for what waits outside of registers: the largest values, as many as do at once."""
-    cells = schedule.cells
-    if cells is None or not cells.at_once:
+    """Shared memory of a block for what waits outside of registers."""
+    cells, total = schedule.cells, 0
+    if cells is None:
         return 0
-    slots = {d.name: d.count for d in schedule.of_kind("slot")}
-    found = []
-    for placed in (p for p in schedule.placed if p.name in cells.values):
+    slots, by_name = {d.name: d.count for d in schedule.of_kind("slot")}, schedule.by_name()
+    for placed in (by_name[name] for name in cells.kinds):
         others = prod(slots[name] for name in placed.digits() if name in slots and name != cells.slot)
         itemsize = scop.dtype(placed.value, placed.component).compute.itemsize
-        found.append((slots[cells.slot] - cells.first) * others * itemsize * schedule.block_threads)
-    return sum(sorted(found)[-cells.at_once :])
+        total += (slots[cells.slot] - cells.first) * others * itemsize * schedule.block_threads
+    return total

@@ -111,9 +111,9 @@ BANKS = 128  # bytes a cycle that the shared memory of a processor moves
 def in_cells(scop: Scop, schedule: KernelSchedule, target: Target) -> float:
     """Seconds that a device of blocks like this one takes to move what waits in shared memory, per block."""
     cells = schedule.cells
-    if cells is None or not cells.at_once:
+    if cells is None or not cells.kinds:
         return 0.0
-    moved = cell_bytes(scop, schedule) // cells.at_once * cells.moves
+    moved = cell_bytes(scop, schedule) // len(cells.kinds) * cells.moves
     return moved / (BANKS * target.clock * target.processors)
 
 

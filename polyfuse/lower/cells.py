@@ -8,7 +8,8 @@ e = exp(x - m)                          e = exp(x - m)
                                         x_far = get(cells);   e_far = exp(x_far - m);   put(cells, e_far)
 
 A value is put behind its definition if something reads it behind a later combination, and got there once.  A cell is
-free for another value behind the last reader of the one it holds.
+free for another value behind the last reader of the one it holds.  What combines next to each other combines behind the
+last of the sums in registers, so that what the others sum needs no cells meanwhile.
 
 Where the schedule asks for pieces, either part is several: x, x_1 in registers, x_far, x_far_1 in cells, and between
 two combinations one piece is finished before the next one begins.  Loads in front of the first combination are all on
@@ -54,7 +55,7 @@ def in_cells(kernel: ir.Kernel, cells: Cells) -> ir.Kernel:
     """`kernel`, a sequence of operations without loops and branches, with the places of ``cells.slot`` from
     ``cells.first`` on as values of their own.  Raises KernelError for operations that cannot be taken apart."""
     parts = _parts(next(s.extent for s in kernel.slots if s.name == cells.slot), cells)
-    body = tuple([_narrowed(op, kernel, cells.slot, parts) for op in _without_renamings(kernel.body)])
+    body = tuple([_narrowed(op, kernel, cells.slot, parts) for op in _meeting_late(_without_renamings(kernel.body))])
     parting = _Parting(replace(kernel, body=body), cells.slot, parts)
     for position, op in enumerate(body):
         parting.operation(position, op)
@@ -123,6 +124,35 @@ def _without_renamings(body: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
             case _:
                 found.append(op)
     return tuple(found)
+
+
+def _meeting_late(body: Sequence[ir.Op]) -> list[ir.Op]:
+    """Every combination behind the reductions that follow and need none of those in front of them."""
+    found: list[ir.Op] = []
+    at = 0
+    while at < len(body):
+        stop, stretch = at + 1, [body[at]]
+        if isinstance(body[at], MEETINGS):
+            stop = _last_reduction(body, at)
+            stretch = sorted(body[at:stop], key=lambda op: isinstance(op, MEETINGS))
+        found += stretch
+        at = stop
+    return found
+
+
+def _last_reduction(body: Sequence[ir.Op], at: int) -> int:
+    """Behind the last reduction that may come in front of the combination `at`."""
+    met: set[str] = set()
+    stop = at + 1
+    for k, op in enumerate(body[at:], at):
+        named = {*bound_names((op,)), *(r.name for r in value_references((op,)))}
+        if not isinstance(op, (ir.Let, ir.Load, ir.Reduce, *MEETINGS)) or named & met:
+            break
+        if isinstance(op, MEETINGS):
+            met |= named
+        if isinstance(op, ir.Reduce):
+            stop = k + 1
+    return stop
 
 
 @dataclass(slots=True)

@@ -119,7 +119,8 @@ def _left(
     threads: Sequence[Digit],
     every: Sequence[Ref],
 ) -> int:
-    """Bind what the reduction `at` masks, and use it behind; the number of operations that are added."""
+    """Bind what the reduction `at` masks, and use it behind; the number of operations that are added.  What it leaves
+    out beyond its own condition must not be seen of the reduction either."""
     op = ops[at]
     assert isinstance(op, ir.Reduce)
     (value,) = op.values
@@ -128,7 +129,7 @@ def _left(
         return 0
     usable = [
         w for w in (_of_loads(ops[:at], where), where)
-        if not _is_seen(ops, at + 1, {name: frozenset(w) for name in names}, threads, every)
+        if not _is_seen(ops, at, {name: frozenset(w) for name in names}, threads, every)
     ]
     if not usable:
         return 0

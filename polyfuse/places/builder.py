@@ -42,7 +42,7 @@ from polyfuse.places.boxes import (
     short_rows_pitch,
     without_floors,
 )
-from polyfuse.places.cells import waiting_at_once, waiting_in_cells
+from polyfuse.places.cells import is_waited_for_longer, waiting_in_cells
 from polyfuse.places.copied import copied_box, copied_pitch
 from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
 from polyfuse.places.order import in_step, order_tree, with_barriers
@@ -92,9 +92,11 @@ def in_order(draft: KernelSchedule, group: Group, proposal: Proposal) -> KernelS
     collective = frozenset(s.id for s in group.statements() if s.is_reduction or s.scanned is not None)
     try:
         tree = order_tree(draft.placed, collective, proposal.combines)
-        cells = draft.cells
-        if cells is not None and waiting_at_once(group, draft.placed, tree, cells.slot) > cells.at_once:
+        if is_waited_for_longer(group, draft, tree):
             tree = order_tree(draft.placed, collective, proposal.combines, waiting=True)
+            if is_waited_for_longer(group, draft, tree):
+                sentence = "more values wait in shared memory at the same time than it has cells for"
+                raise Refused(illegal(Hazard.CAPACITY, sentence, rule="executed"))
         order = with_barriers(tree, draft.placed)
         order = in_step(order, frozenset(proposal.in_step))
     except CycleError:

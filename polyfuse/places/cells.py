@@ -9,11 +9,12 @@ from collections.abc import Collection, Sequence
 from math import prod
 
 from polyfuse.affine import Affine
+from polyfuse.dtypes import DType
 from polyfuse.places.order import stages
 from polyfuse.places.proposal import Group
 from polyfuse.places.refused import Refused
 from polyfuse.scalars import CASCADES
-from polyfuse.schedule import Cells, Digit, Placed, TreeItem
+from polyfuse.schedule import Cells, Digit, KernelSchedule, Placed, TreeItem
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Ref
 from polyfuse.verdict import Hazard, illegal
@@ -49,25 +50,64 @@ def waiting_in_cells(
         if slot in by_name[name].digits() and stage[name] < max(times) and not _is_sum(group, by_name[name])
     }
     moments = {k for start, until in spans.values() for k in range(start, until)}
-    at_once = max((sum(start <= k < until for start, until in spans.values()) for k in moments), default=0)
+    during = [[name for name, (start, until) in spans.items() if start <= k < until] for k in sorted(moments)]
+    kinds = tuple(_kinds(group.scop, by_name, digits, during))
     moves = sum(1 + len(read[name] - {start}) for name, (start, _) in spans.items())
     moves += sum(AGAIN[monoid] for p in placed if (monoid := _cascade(group, p)))
-    return Cells(slot, first, tuple(sorted(spans)), at_once, moves, _piece(group.scop, placed, digits, slot, stage))
+    piece = _piece(group.scop, placed, digits, slot, stage)
+    return Cells(slot, first, tuple(sorted(spans)), kinds, moves, piece)
 
 
-def waiting_at_once(group: Group, placed: Sequence[Placed], order: Sequence[TreeItem], slot: str) -> int:
-    """How many values along `slot` wait in cells at the same time, where statements come in this order."""
-    by_name = {p.name: p for p in placed}
+def _kinds(
+    scop: Scop, by_name: dict[str, Placed], digits: Collection[Digit], during: Sequence[Sequence[str]]
+) -> list[str]:
+    """A value of each of the cells that some need at several moments: of one type and the same slots, one cell serves
+    one value after the other."""
+    slots = {d.name for d in digits if d.kind == "slot"}
+    found: dict[tuple[DType, frozenset[str]], list[str]] = {}
+    for names in during:
+        alike: dict[tuple[DType, frozenset[str]], list[str]] = {}
+        for name in names:
+            placed = by_name[name]
+            dtype = scop.dtype(placed.value, placed.component).compute
+            alike.setdefault((dtype, placed.digits() & slots), []).append(name)
+        found |= {kind: values for kind, values in alike.items() if len(values) > len(found.get(kind, ()))}
+    return [name for values in found.values() for name in values]
+
+
+def is_waited_for_longer(group: Group, schedule: KernelSchedule, order: Sequence[TreeItem]) -> bool:
+    """Whether more values than the cells of a schedule are for wait in them, where statements come in this order."""
+    cells = schedule.cells
+    if cells is None:
+        return False
+    by_name = dict(schedule.by_name())
     at = {item: k for k, item in enumerate(order) if isinstance(item, str)}
     until: dict[str, int] = {}
     for reader in at:
         for provider in by_name[reader].providers:
             held = _without_casts(group, by_name, provider)
-            until[held] = max(until.get(held, 0), at[reader])
+            behind = at[reader] + bool(_cascade(group, by_name[reader]))
+            until[held] = max(until.get(held, 0), behind)
     sums = {name for name in at if _is_sum(group, by_name[name])}
-    along = [name for name in until if name in at and name not in sums and slot in by_name[name].digits()]
-    meetings = [at[name] for name in sums]
-    return max((sum(at[name] < k < until[name] for name in along) for k in meetings), default=0)
+    along = [name for name in until if name in at and name not in sums and cells.slot in by_name[name].digits()]
+    meetings = {_meeting(group, by_name, order, at[name]) for name in sums}
+    during = [[name for name in along if at[name] < k < until[name]] for k in sorted(meetings)]
+    return len(_kinds(group.scop, by_name, schedule.digits, during)) > len(cells.kinds)
+
+
+def _meeting(group: Group, by_name: dict[str, Placed], order: Sequence[TreeItem], at: int) -> int:
+    """Where in the order threads combine what the sum `at` has: behind the sums that follow and need none of those
+    before (`polyfuse.lower.cells`)."""
+    met, last = set[str](), at
+    for k, name in enumerate(order[at:], at):
+        placed = by_name.get(name) if isinstance(name, str) else None
+        if placed is None or placed.role not in ("load", "compute") or not met.isdisjoint(placed.providers):
+            break
+        if _is_sum(group, placed):
+            met, last = {*met, placed.name}, k
+        if _cascade(group, placed):
+            break
+    return last
 
 
 def _piece(

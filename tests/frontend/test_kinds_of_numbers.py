@@ -47,6 +47,27 @@ def test_the_least_of_numbers_some_of_which_are_known() -> None:
         assert_same(pf.jit(backend="interpreter")(function)(X, s, k), function(X, s, k))
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int8, np.bool_])
+def test_the_largest_of_integers_is_found_among_all_their_bits(dtype: Any) -> None:
+    """They are no NaN, and a float64 has 53 bits."""
+
+    def function(x: Any) -> Any:
+        return np.nanargmax(x, axis=1), np.nanargmin(x, axis=0), np.nanargmax(x)
+
+    top = 1 if dtype is np.bool_ else np.iinfo(dtype).max
+    x = np.array([[top - 1, top, 0], [0, 1, top]], dtype)
+    assert_same(pf.jit(backend="interpreter")(function)(x), function(x))
+
+
+@pytest.mark.parametrize("axis", [1, np.int64(1), (-1,)])
+def test_an_axis_is_any_integer(axis: Any) -> None:
+    def function(x: Any, along: int) -> Any:
+        return np.hypot.reduce(x, axis=axis), np.subtract.reduce(x, axis=along)
+
+    x = np.linspace(0, 1, 6).reshape(2, 3)
+    assert_same(pf.jit(backend="interpreter")(function)(x, 1), function(x, 1))
+
+
 def test_dimensions_of_an_ellipsis_are_not_summed_in_silence() -> None:
     def function(x: Any) -> Any:
         return np.einsum("i...,i->i", x, x[:, 0])

@@ -191,6 +191,22 @@ def test_rows_without_numbers_are_what_numpy_makes_of_them(length: int, value: f
     np.testing.assert_allclose(found, exact, rtol=4e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("length", [8201, 9999])
+def test_a_sum_of_rows_leaves_out_no_row_where_a_load_leaves_out_an_element(length: int) -> None:
+    """The condition of a load that asks for a column too is none of a sum over rows: it was 0 where the last of the
+    columns that a thread has is beyond the row."""
+
+    def least(x: Any) -> Any:
+        at = x.argmin(axis=1, keepdims=True)
+        return at.sum(axis=0, keepdims=True), np.where(x > 1, x, at)
+
+    plan = pf.jit(least, verify=True).plan(pf.spec("f32[5, K~9999]"), target="h100")
+    assert [k.strategy for k in plan.kernels] == ["one_pass"]
+    x = np.random.default_rng(0).standard_normal((5, length)).astype(np.float32)
+    for got, exact in zip(run_plan(plan, [x]), least(x), strict=True):
+        np.testing.assert_array_equal(got, exact)
+
+
 @pytest.mark.parametrize("first", ["max", "min"])
 def test_what_one_reduction_masks_others_of_a_loop_do_not_see(first: str) -> None:
     """Their running results leave the loop: the largest of a row took what the least had put outside of it."""
