@@ -146,6 +146,9 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] += spills / target.bandwidth
     slower = times_longer(scop, schedule, target, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
+    if schedule.strategy == "row_tiles":  # accesses of shared rows are, functions are not
+        functions = 2 * (issued - _issued(scop, middle, sizes, body, applications))
+        terms["compute"] -= (slower - 1) * functions / (target.flops * min(1.0, blocks / target.processors))
     tiles = trips_of_tiles(scop, schedule, sizes)
     if tiles:
         terms["compute"] = multiplying(scop, middle, target, sizes, blocks, terms["compute"], lines, body)
@@ -293,10 +296,16 @@ def _terms(
     return {"memory": memory, "cache": cache, "compute": compute}
 
 
-def _issued(scop: Scop, schedule: KernelSchedule, sizes: Sizes, body: Callable[[Expr], Expr]) -> int:
+def _issued(
+    scop: Scop,
+    schedule: KernelSchedule,
+    sizes: Sizes,
+    body: Callable[[Expr], Expr],
+    of_term: Callable[[Expr], int] = instructions,
+) -> int:
     """Instructions of all threads that compute."""
     folded = folded_products(scop, schedule)
-    count = applications if schedule.shared else instructions
+    count = applications if schedule.shared else of_term
 
     def of_body(term: Expr) -> int:
         return count(body(term))
