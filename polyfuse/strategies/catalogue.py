@@ -42,10 +42,10 @@ STRATEGIES = (
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
+    points,  # rows of points: what is short beside a row is whole in a thread
     pixels,  # sums over short rows of short elements
     few_results,  # sums over one long class with few results, each thread with all of them
     planes,  # rows that are reduced together, side by side
-    points,  # rows of points: what is short beside a row is whole in a thread
     window_sums,  # all of what neighbouring elements give, as the residual of a stencil
     groups,  # short rows side by side, reduced with what lies behind them
     prefix,  # scans in fewer threads than a block could have
