@@ -56,8 +56,7 @@ def planned(function: Any, *specs: str, **options: Any) -> Plan:
 
 
 CASES = [
-    (radii, ("f32[N~30001, K~500, 3]",), {"N": 3, "K": 260}),
-    (radii, ("f32[N~30001, K~500, C~3]",), {"N": 3, "K": 260, "C": 3}),
+    (attended, ("f32[N~50001, K~200, C~3]", "f32[N, C]"), {"N": 5, "K": 132, "C": 3}),
     (radii, ("f32[N~30001, 101, 3]",), {"N": 5}),
     (covariances, ("f32[N~50001, K~128, 3]", "f32[N, K, 3]"), {"N": 5, "K": 100}),
     (covariances, ("f32[N~50001, 77, 3]", "f32[N, 77, 2]"), {"N": 5}),
