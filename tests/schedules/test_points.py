@@ -74,7 +74,7 @@ CASES = [
 @pytest.mark.parametrize(("function", "specs", "sizes"), CASES, ids=lambda c: getattr(c, "__name__", ""))
 def test_lanes_have_whole_points(function: Any, specs: tuple[str, ...], sizes: dict[str, int]) -> None:
     """Covariances of 50001 clouds of 128 points: 54 us on an H100, 338 in panels of three columns each; weights and
-    colours of 200001 rays 83 and 224 ([points_h100.json](../../benchmarks/results/points_h100.json))."""
+    colours of 200001 rays 83 and 224 ([seventh_survey.json](../../benchmarks/results/seventh_survey.json))."""
     plan = planned(function, *specs)
     assert [k.strategy for k in plan.kernels] == ["points"]
     assert_legal(plan)
