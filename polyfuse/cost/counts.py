@@ -240,11 +240,11 @@ ISSUED: dict[str, dict[str, int]] = {
         **{"log1p": 90, "sin": 42, "cos": 42, "tan": 84, "tanh": 95, "power": 210, "erf": 90},
     },
     "i32": {"floor_divide": 45, "remainder": 45},
-    "i64": {"floor_divide": 45, "remainder": 45},
+    "i64": {"floor_divide": 32, "remainder": 32},
 }
 """Instructions of functions, per dtype, in those of float32 that a processor begins in the same time.  On an H100: of
 4 and 16 of each of 34 million float32, and 8 of 17 million float64 (benchmarks/results/functions_h100.json); arccos,
-arctanh, erf, the gamma functions, and those of float64 that were not measured, are as their like.  Divisors: arrays.
+arctanh, erf, the gamma functions, and those of float64 that were not measured, are as their like; integers by arrays.
 Three quotients and a root each for 67 million pairs of bodies take an H200 185 us, exponentials of 268 million
 differences 120."""
 BY_CONSTANT = {1: 5, 2: 5, 4: 5, 8: 21}

@@ -140,7 +140,7 @@ def _row(
     splits[inner.number] = mixed((c, span), (tx, width), (v, 1)) - (framed.shift if framed else ZERO)
     tile = ("threads", lanes), ("cluster", cluster), ("chunks", chunks), *_beside(shared), ("vector", width)
     if framed is None:
-        guards = *situation.divisible(inner.extent, width), *_fits(situation, extent, capacity)
+        guards = *situation.divisible(inner.extent, width), *situation.fits(extent, capacity)
     else:
         above = 0 if asked else capacity - span
         guards = *framed.guards, *framed_bucket(extent, size, width, above, capacity)
@@ -185,8 +185,8 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int
     digits, splits = block_digits(parallel, {})
     splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     splits[outer.number] = mixed((u, rows), (ty, 1))
-    along = _fits(situation, inner.extent, lanes * chunks * width)
-    fits = (*along, *_fits(situation, outer.extent, rows * (unroll + shared)))
+    along = situation.fits(inner.extent, lanes * chunks * width)
+    fits = (*along, *situation.fits(outer.extent, rows * (unroll + shared)))
     return Proposal(
         "planes",
         (
@@ -238,7 +238,7 @@ def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int,
         ),
         kept_digits([*digits, tx, ty, u, v], keep_threads=True),
         anchors(situation, splits),
-        guards=(*situation.divisible(inner.extent, width), *_fits(situation, main.extent, rows * (unroll + shared))),
+        guards=(*situation.divisible(inner.extent, width), *situation.fits(main.extent, rows * (unroll + shared))),
         cluster=cluster,
         cells=("u", unroll) if shared else None,
     )
@@ -285,13 +285,3 @@ def _cluster(situation: Situation, need: int, most: int = 16) -> tuple[int, int]
         if fits and cluster <= min(target.cluster, asked.get("cluster", most)):
             return threads, cluster
     return None
-
-
-def _fits(situation: Situation, extent: Affine, capacity: int) -> tuple[AnyGuard, ...]:
-    """Sizes that a schedule for up to `capacity` serves: those that half of it would not, or any where it is the least
-    that there is."""
-    if extent.is_constant:
-        return ()
-    full = situation.size(extent) > capacity // 2
-    least = (Guard(extent - capacity // 2 - 1, advisory=True),) if full else ()
-    return (*least, Guard(Affine.of(capacity) - extent))

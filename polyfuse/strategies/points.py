@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from math import gcd, prod
 
 from polyfuse.affine import Affine
-from polyfuse.bindings import Guard
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
@@ -87,8 +86,6 @@ def _proposal(
     if size <= span:
         r = loop("r", Affine.of(1))
         splits[main.number] = mixed((u, lanes * width), (tx, width), (n, 1))
-    held = () if main.extent.is_constant or size > span else (Guard(Affine.of(span) - main.extent),)
-    least = (Guard(main.extent - span // 2 - 1, advisory=True),) if held and size > span // 2 else ()
     return Proposal(
         "points",
         (("threads", lanes * ty.count), ("lanes", lanes), ("unroll", unroll), ("vector", width)),
@@ -98,7 +95,6 @@ def _proposal(
         guards=(
             *situation.divisible(main.extent, width),
             *(g for a, o in zip(short, whole, strict=True) for g in exactly(a.extent, o.count)),
-            *least,
-            *held,
+            *(situation.fits(main.extent, span) if size <= span else ()),
         ),
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from polyfuse.affine import ONE, Affine
-from polyfuse.bindings import AnyGuard, Guard
+from polyfuse.bindings import AnyGuard
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.situation import Situation, loop, mixed, power_above, slot
@@ -52,7 +52,7 @@ def dealt_to(
         r, guards = loop(f"r{k}", axis.extent.ceildiv(span * c.count)), situation.divisible(axis.extent, width)
         if c.count == total:
             r = loop(f"r{k}", ONE)
-            guards = (*guards, *_up_to(axis.extent, size, span * total))
+            guards = (*guards, *situation.fits(axis.extent, span * total))
         split = mixed((r, span * c.count), (c, span), (lanes, width), (v, 1))
         dealt = Dealt(
             (*dealt.slots, c, v),
@@ -61,11 +61,3 @@ def dealt_to(
             (*dealt.guards, *guards),
         )
     return dealt
-
-
-def _up_to(extent: Affine, size: int, most: int) -> tuple[AnyGuard, ...]:
-    """Lengths that `most` places serve: those that half of them would not, or any."""
-    if extent.is_constant:
-        return ()
-    low = (Guard(extent - most // 2 - 1, advisory=True),) if size > most // 2 else ()
-    return (*low, Guard(Affine.of(most) - extent))

@@ -214,6 +214,15 @@ class Situation:
             return wider
         return (Guard(extent, width), *wider)
 
+    def fits(self, extent: Affine, capacity: int) -> tuple[AnyGuard, ...]:
+        """The guards of a schedule for sizes up to `capacity`: those that half of it would not serve, or any where it
+        is the least that there is."""
+        if extent.is_constant:
+            return ()
+        full = self.size(extent) > capacity // 2
+        least = (Guard(extent - capacity // 2 - 1, advisory=True),) if full else ()
+        return (*least, Guard(Affine.of(capacity) - extent))
+
     def aligned(self, axis: AxisClass, width: int) -> tuple[AnyGuard, ...]:
         """The guards that all that is read further along rows by sizes, as the second part of a concatenation, begins
         with a whole vector; where something does not at the sizes at hand, that it does not."""
