@@ -25,6 +25,7 @@ from polyfuse.kernel import Combine, Exchange, Keep, Kept, Kernel, Load, Store
 from polyfuse.kernel_types import value_types
 from polyfuse.legality import prove
 from polyfuse.lower.inspect import flatten
+from polyfuse.places import builder
 from polyfuse.plan import Plan
 from polyfuse.planning.choose import choose
 from polyfuse.schedule import Cells
@@ -330,6 +331,21 @@ def test_what_exceeds_the_memory_of_a_processor_is_refused() -> None:
     steered: dict[str, Any] = {"strategies": {"y": ROWS}, "tiles": {"y": fitting}}
     plan = pf.jit(softmax).plan(pf.spec("f32[4096, 49152]"), target="a100", **steered)
     assert plan.kernels[0].cost.shared == 128 * 1024
+
+
+def test_more_values_than_there_are_cells_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order of statements: the row waits for its maximum, and there is no cell."""
+    (kernel,) = planned(0).kernels
+    real = builder.waiting_in_cells
+
+    def none(*given: Any) -> Cells | None:
+        cells = real(*given)
+        return None if cells is None else replace(cells, kinds=())
+
+    monkeypatch.setattr(builder, "waiting_in_cells", none)
+    verdict = choose(Situation(kernel.group, named("h200"), {}, tiles=CASES[0][3]), strategy=ROWS).verdict
+    assert verdict is not None and verdict.kind is Kind.ILLEGAL
+    assert "more values wait in shared memory at the same time than it has cells for" in verdict.sentence
 
 
 def test_a_cell_is_not_read_before_it_is_written() -> None:
