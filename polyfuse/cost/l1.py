@@ -129,7 +129,7 @@ def _spans(
     if not slots or not isinstance(last, Affine):
         return None
     vector, short = side_by_side(scop, schedule, move, last, sizes)[1], any(box.spans for box in schedule.shared)
-    if vector > 1 and not short:
+    if vector * itemsize >= target.vector_bytes:
         return None
     volume = sizes.volume(scop.shape(move.value)) if move.role == "load" else 0
     position = sizes.position(scop, move)

@@ -162,8 +162,7 @@ def wide_access(
     width, conditions = vector_access(env, place, use, where, may_cut=True)
     itemsize = use.dtype.itemsize
     plain = _is_plain(use) and env.schedule.block_threads > 1
-    short = any(box.spans for box in env.schedule.shared)
-    if (width > 1 and not short) or not plain or itemsize >= VECTOR_BYTES:
+    if not plain or width * itemsize >= VECTOR_BYTES:
         return width, 1, conditions
     address = address_in_array(place, env.slots, use.shape)
     span, uniform = span_access(address, env.slots, where, env.context, itemsize, whole=whole)

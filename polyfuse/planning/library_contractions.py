@@ -65,7 +65,8 @@ def _is_free(costs: ProgramCosts, found: Found) -> bool:
 def _is_faster(costs: ProgramCosts, found: Found) -> bool:
     scop, target = costs.scop, costs.target
     ours = costs.price(found.body, frozenset((found.root,)), frozenset(found.sources)) * 1e-12
-    theirs = target.library.call + found.contraction.seconds(target, costs.hints, scop.dtype(found.sources[0]))
+    device = found.contraction.seconds(target, costs.hints, scop.dtype(found.sources[0]))
+    theirs = max(device, target.launch + target.library.call)  # the host calls while the device is busy
     for source, view in zip(found.sources, found.views, strict=True):
         if view is not None or not isinstance(scop.statements[source], InputStatement):
             theirs += target.launch + 2 * costs.bytes(source) / target.bandwidth

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
+from polyfuse.strategies.batches import batches
 from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.few_results import few_results
 from polyfuse.strategies.framed_elements import framed_elements
@@ -42,6 +43,7 @@ STRATEGIES = (
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
+    batches,  # the same between two classes, the inner one short: threads with whole columns of several batches
     points,  # rows of points: what is short beside a row is whole in a thread
     pixels,  # sums over short rows of short elements
     few_results,  # sums over one long class with few results, each thread with all of them

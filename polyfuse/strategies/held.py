@@ -14,6 +14,7 @@ from polyfuse.affine import ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
+from polyfuse.strategies.batches import Dealt, deal
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import VECTOR, Frame, frame
 from polyfuse.strategies.pointwise import anchors, kept_digits
@@ -51,7 +52,7 @@ of 4096 x 32768 on an H200.  Fewer kinds of kernels serve all lengths then."""
 BESIDE_FROM = {True: 16384, False: 4096}
 """The same where shared memory holds a part.  Words that a block does not hold it reads again: softmax of 16384 rows of
 8191 takes 270 us instead of 348, of 16381 618 instead of 932, layernorm of them 273 and 614 instead of 345 and 1039."""
-FEW_ROWS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
+FEW_ROWS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 """Ends of classes of the rows that one thread has of each of its columns."""
 IN_COLUMNS, COLUMN_THREADS = (32, 64), 128
 """Words of them in a thread at most, and threads of a block.  Softmax over the middle of 5000 x 7 x 2500 float32 takes
@@ -76,8 +77,8 @@ def held(situation: Situation) -> list[Proposal]:
         found = [_row(situation, inner, most, beside, framed) for most, beside in IN_ROWS]
     else:
         found = [_column(situation, inner, over[0], most) for most in IN_COLUMNS]
-        if not any(found):
-            found = [_panel(situation, inner, over[0], sector, 0) for sector in SECTORS]
+        if not any(found[:1]):
+            found += [_panel(situation, inner, over[0], sector, 0) for sector in SECTORS]
             found += [_panel(situation, inner, over[0], sector, HELD) for sector in (2 * SECTORS[0], *SECTORS)]
     return list({p.parameters: p for p in found if p is not None}.values())
 
@@ -245,32 +246,43 @@ def _panel(situation: Situation, inner: AxisClass, main: AxisClass, sector: int,
 
 
 def _column(situation: Situation, inner: AxisClass, main: AxisClass, most: int) -> Proposal | None:
-    """Whole columns of a few rows in the registers of a thread, as many side by side as leave it `most` words."""
+    """Whole columns of a few rows in the registers of a thread, as many side by side as leave it `most` words: of one
+    batch, or of several where they are short."""
     size, width = main.size(situation.hints), situation.width(inner.extent, flat=False)
-    if size > FEW_ROWS[-1] or not situation.has_much or situation.tiles:
+    if size > min(most, FEW_ROWS[-1]) or not situation.has_much or situation.tiles:
         return None
     unroll = size if main.extent.is_constant else next(rows for rows in FEW_ROWS if rows >= size)
     while width > 1 and unroll * width > most:
         width //= 2
-    if inner.size(situation.hints) < COLUMN_THREADS * width:
+    several = inner.size(situation.hints) < COLUMN_THREADS * width
+    found = (deal if several else _of_one)(situation, inner, main, width)
+    if found is None:
         return None
-    tx, u, v = thread("tx", 1, COLUMN_THREADS), slot("u", unroll), slot("v", width)
-    parallel = situation.nearest(a for a in situation.axes if a is not main)
-    digits, splits = block_digits(parallel, {inner.number: COLUMN_THREADS * width})
-    splits[inner.number] += mixed((tx, width), (v, 1))
+    digits, splits, guards = found
+    u, v = slot("u", unroll), slot("v", width)
     splits[main.number] = mixed((u, 1))
     fits: tuple[AnyGuard, ...] = ()
     if not main.extent.is_constant:
         fewer = max((rows for rows in FEW_ROWS if rows < unroll), default=0)
         fits = Guard(main.extent - fewer - 1), Guard(unroll - main.extent)
-    tile = ("threads", COLUMN_THREADS), ("cluster", 1), ("lanes", COLUMN_THREADS), ("unroll", unroll), ("vector", width)
+    lanes, threads = digits[-2].count, digits[-2].count * digits[-1].count
+    tile = ("threads", threads), ("cluster", 1), ("lanes", lanes), ("unroll", unroll), ("vector", width)
     return Proposal(
         "panels",
         tile,
-        kept_digits([*digits, tx, u, v], keep_threads=True),
+        kept_digits([*digits, u, v], keep_threads=True),
         anchors(situation, splits),
-        guards=(*situation.divisible(inner.extent, width), *fits),
+        guards=(*guards, *fits),
     )
+
+
+def _of_one(situation: Situation, inner: AxisClass, main: AxisClass, width: int) -> Dealt:
+    """As `deal`, for batches whose columns keep all threads of a block."""
+    parallel = situation.nearest(a for a in situation.axes if a is not main)
+    digits, splits = block_digits(parallel, {inner.number: COLUMN_THREADS * width})
+    tx = thread("tx", 1, COLUMN_THREADS)
+    splits[inner.number] += mixed((tx, width), (slot("v", width), 1))
+    return [*digits, tx, thread("ty", COLUMN_THREADS, 1)], splits, situation.divisible(inner.extent, width)
 
 
 def _cluster(situation: Situation, need: int, most: int = 16) -> tuple[int, int] | None:

@@ -48,6 +48,9 @@ def in_thread(situation: Situation) -> list[Proposal]:
     if not 1 <= prod(counts) <= most:
         return []
     found = [_proposal(situation, kept, [], over, counts)]
+    power = prod(counts) == power_below(prod(counts)) > 1 and situation.inner in over
+    if power and situation.has_much and not situation.tiles and any(is_stored_along(situation, a) for a in over):
+        found.append(_proposal(situation, kept, [], over, counts, vectors=True))
     short = kept[-1].size(situation.hints)
     if len(kept) > 1 and 1 < short <= FEW and short * prod(counts) <= MOST:
         found.append(_proposal(situation, kept[:-1], kept[-1:], over, counts))
@@ -66,8 +69,10 @@ def _proposal(
     rows: Sequence[AxisClass],
     over: Sequence[AxisClass],
     counts: Sequence[int],
+    vectors: bool = False,
 ) -> Proposal:
     """Threads along the last of `kept`; each has all of `rows`, one class or none, and of what is summed `over`.
+    `vectors`: rows that are stored as well, of a power of two, are whole vectors, side by side in a warp.
 
     Where rows of three are stored as well, each has one: points normalised in float32, 384 MB, take 147 us on an H200
     in accesses of 16 bytes that lie 48 apart, 99 so; in float64 135 and 95; orbits, 960 MB, 277 and 233.
@@ -78,12 +83,15 @@ def _proposal(
     odd = prod(counts) != power_below(prod(counts))
     if rows or odd and any(is_stored_along(situation, a) for a in over):
         width = 1  # rows lie between the elements of neighbours
+    loaded, unroll = prod(counts) * min(situation.long_itemsizes, default=1), 1
+    if vectors:  # whole rows are one access, or a part of one; others of a thread lie as far away as its neighbours
+        most = max(1, situation.target.vector_bytes // loaded)
+        width, unroll = min(width, most), max(1, width // most)
+    elif situation.inner not in over and not rows and situation.has_much and not situation.tiles:
+        unroll = power_below(IN_FLIGHT // (loaded * width))
     threads = power_below(situation.tiles.get("threads", THREADS))
     lanes = min(threads, power_above(-(-max(1, inner.size(situation.hints)) // width)))
-    tx, ty, v = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes), slot("v", width)
-    loaded = prod(counts) * width * min(situation.long_itemsizes, default=1)
-    apart = situation.inner in over or rows or not situation.has_much or situation.tiles
-    u = slot("u", 1 if apart else power_below(IN_FLIGHT // loaded))
+    tx, ty, v, u = thread("tx", 1, lanes), thread("ty", lanes, threads // lanes), slot("v", width), slot("u", unroll)
     span = u.count * lanes * width
     b = block("b0", inner.extent.ceildiv(span))
     digits, splits = [b], {inner.number: mixed((b, span), (u, lanes * width), (tx, width), (v, 1))}
@@ -95,7 +103,7 @@ def _proposal(
     whole = [slot(f"o{k}", axis.size(situation.hints)) for k, axis in enumerate(rows)]
     summed = [slot(f"s{k}", count) for k, count in enumerate(counts)]
     splits |= {axis.number: mixed((s, 1)) for axis, s in zip((*rows, *over), (*whole, *summed), strict=True)}
-    slots = [v, *whole, *summed] if situation.inner in over else [u, *summed, v, *whole]  # neighbours in memory last
+    slots = [u, v, *whole, *summed] if situation.inner in over else [u, *summed, v, *whole]  # neighbours in memory last
     few = [(a, s.count) for a, s in zip((*rows, *over), (*whole, *summed), strict=True) if not a.extent.is_constant]
     exact = tuple(Guard(side) for a, count in few for side in (a.extent - count, -a.extent + count))
     return Proposal(

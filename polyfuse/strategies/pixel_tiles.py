@@ -2,7 +2,7 @@
 
 z[i, j, c] = x[j, i, c]      i = 64*b1 + 16*q + 4*wy + u,  j = 128*b0 + 4*tx + v,  c and u in registers
 
-A row that is shorter than half a sector leaves the rest of it to blocks far away, where neighbours in memory are read
+A row that is no whole sector leaves the rest of it to blocks far away, where neighbours in memory are read
 along another dimension than they are written.  Four pixels of three bytes are three words: shared memory is put and got
 by words, for four pixels side by side of each of four rows, which a thread turns around in its registers.  The lanes
 of a warp lie along what is written: its stores are whole lines of a row, though lanes wait for each other's banks.  On
@@ -21,6 +21,7 @@ from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Read
 from polyfuse.spans import MOST_SLOTS
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.frames import SECTOR
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, slot, thread
 from polyfuse.strategies.whole import MOST_COLOURS
@@ -31,6 +32,9 @@ many; as bfloat16, of which each is a word in shared memory, 139 and 111."""
 STORED = 8
 """Bytes of a row that a thread writes at once, of pixels that are a power of two; of others words.  On an H200, 268 MB
 of four bytes a pixel: 131 us in pairs, 135 to 137 in fours."""
+LONG = 8
+"""Bytes of a row up to which elements may move one by one: the middle axes of 566 x 287 x 123 x 5 bfloat16 take an H100
+288 us so, 186 where each thread of a block has an element of each of 16 rows."""
 PIECE = 128
 """Bytes of a tile along what is read in rows, at least: a line of the cache."""
 
@@ -44,7 +48,9 @@ def pixel_tiles(situation: Situation) -> list[Proposal]:
         return []
     *_, along, row = axes
     count, size = row.size(situation.hints), max(situation.long_itemsizes, default=1)
-    if not 1 < count <= MOST_COLOURS or count * size >= situation.target.vector_bytes:
+    if not 1 < count <= MOST_COLOURS or count * size >= SECTOR or count * size == situation.target.vector_bytes:
+        return []
+    if count * size > LONG and count * size % WORD and along.size(situation.hints) % (WORD // size):
         return []
     crossing = _crossing(situation, along, row)
     outer = next(iter(crossing.values()), None)

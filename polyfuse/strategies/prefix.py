@@ -20,7 +20,17 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.reduction import run_block
 from polyfuse.strategies.row_shape import is_ragged, scanned_piece
-from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, row_width, slot, thread
+from polyfuse.strategies.situation import (
+    Situation,
+    block,
+    loop,
+    mixed,
+    power_above,
+    power_below,
+    row_width,
+    slot,
+    thread,
+)
 
 ROW_THREADS = (256, 512)
 COLUMN_LANES = (4, 8, 16)  # warps of a block, side by side along the kept class
@@ -158,7 +168,8 @@ def _in_threads(
     short = width == 1 and most < THREAD_LANES[-1] and beside >= THREAD_LANES[-1] * situation.target.processors
     if lanes < situation.target.warp or short or enough or usual * more > MOST_STEPS or in_step and width > 1:
         return None
-    steps = situation.tiles.get("unroll", usual * more)
+    steps = min(usual * more, power_below(axis.size(situation.hints)))  # of a short column none are idle
+    steps = situation.tiles.get("unroll", steps)
     tx, u, v = thread("tx", 1, lanes), slot("u", steps), slot("v", width)
     r = loop("r", _length(axis).ceildiv(steps))
     panel = block("b0", inner.extent.ceildiv(lanes * width))  # neighbouring blocks share rows

@@ -231,14 +231,14 @@ def _rows(
     """`several`: rows of each lane at once."""
     parallel = situation.nearest(a for a in situation.axes if a not in over)
     shape = row_shape(situation, inner, bool(parallel), way)
-    if shape.rows > 1:
-        parallel.sort(key=lambda a: (-a.size(situation.hints), a.number))  # the first is dealt to threads too
+    longest = max(parallel, key=lambda a: (a.size(situation.hints), -a.number), default=None)  # is dealt to threads too
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)
     looped = shape.trips != Affine.of(1)
     q = slot("q", several)
-    digits, splits = block_digits(parallel, {a.number: shape.rows * several for a in parallel[:1]}, ty)
-    splits |= {a.number: splits[a.number] + mixed((q, shape.rows)) for a in parallel[:1]}
+    dealt = parallel[:1] if longest is None or shape.rows == 1 else [longest]
+    digits, splits = block_digits(parallel, {a.number: shape.rows * several for a in dealt}, ty)
+    splits |= {a.number: splits[a.number] + mixed((q, shape.rows)) for a in dealt}
     apart = siblings(situation, inner, over)
     beside = dealt_to(situation, apart, tx, [row_width(situation, a.extent) for a in apart], BESIDE)
     loops, loop_splits = outer_loops([a for a in over if a is not inner and a not in apart], digits)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
@@ -48,9 +49,12 @@ def row_tiles(situation: Situation) -> list[Proposal]:
     found = _recognise(situation)
     asked = situation.tiles.get("rows")
     depth = power_below(situation.tiles.get("depth", TILES[0][1]))
-    tiles = TILES if asked is None else ((power_below(asked), depth),)
+    tiles: tuple[tuple[int, int], ...] = TILES if asked is None else ((power_below(asked), depth),)
     if found is None or found.columns.size(situation.hints) <= _width(situation, found):
         return []  # or one thread has all columns
+    even = gcd(found.depth.size(situation.hints), tiles[0][1])
+    if asked is None and even > 1:  # what a thread loads of a row is one access, where it is masked as one
+        tiles = tuple(dict.fromkeys((rows, min(step, even)) for rows, step in tiles))
     return [_proposal(situation, found, rows, depth) for rows, depth in tiles]
 
 

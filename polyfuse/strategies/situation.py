@@ -351,9 +351,10 @@ def block_digits(
     axes: Sequence[AxisClass], steps: Mapping[int, int], ty: Digit | None = None
 ) -> tuple[list[Digit], dict[int, Affine]]:
     """One block digit per parallel class.  `steps`: elements that one takes of a class, else 1; `ty` deals those of the
-    first class to threads."""
+    class that has some, or of the first class, to threads."""
     step = [steps.get(axis.number, 1) for axis in axes]
     digits = [block(f"b{k}", axis.extent.ceildiv(step[k])) for k, axis in enumerate(axes)]
-    dealt = [ty if k == 0 else None for k in range(len(axes))]
+    first = next((k for k, axis in enumerate(axes) if axis.number in steps), 0)
+    dealt = [ty if k == first else None for k in range(len(axes))]
     splits = [mixed((b, n), (t, 1)) for b, n, t in zip(digits, step, dealt, strict=True)]
     return digits, {axis.number: split for axis, split in zip(axes, splits, strict=True)}

@@ -32,6 +32,11 @@ less empty.  On an H200, of float32: axes of 401 x 403 x 405 reversed 144 us, 16
 and 168, the middle one behind 133 and 149; 8191 x 8193 turned 131 and 137, 8194 x 8198 136 and 140, the last two axes
 of 300 x 511 x 701 208 and 228.  Not of bfloat16: 100 and 103, 89 and 91, 179 and 137; nor of rows of whole vectors:
 8196 x 8196 137 and 137, 300 x 511 x 700 times a vector 244 and 240."""
+MOST_WHOLE, FEW_LANES, FEW_VECTORS = 192, 16, 8
+"""Elements of a class up to which one tile has all of them; lanes or rows of threads that share them, or lanes of
+vectors.  On an H100, the last two axes of 41893 x 31 x 77 bfloat16 193 us in tiles of 80 x 32, 262 in 96 x 64."""
+FEW_THREADS, OF_A_THREAD = 128, 8
+"""Threads of a block with such a tile at least, and elements of each: more blocks wait beside each other."""
 THREADS = 256
 TRANSPOSING = 512
 """Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
@@ -55,6 +60,7 @@ def tiles(situation: Situation) -> list[Proposal]:
             values = [v for v, b in crossing if b is outer]
             ways = (False, True) if situation.has_much else (False,)
             made = [_transposed(situation, axes, along, outer, values, framed) for framed in ways]
+            made += [_transposed(situation, axes, along, outer, values, close=True)] if situation.has_much else []
             made.append(copied_tiles(situation, axes, along, outer, values))
             found += [proposal for proposal in made if proposal is not None]
     neighbours = _neighbours(situation)
@@ -94,17 +100,24 @@ def _transposed(
     outer: AxisClass,
     values: list[int],
     framed: bool = False,
+    close: bool = False,
 ) -> Proposal | None:
     """A block has a tile of two classes, and one element of each other.  `framed`: what it writes of a row are whole
-    sectors; None where it is that anyway."""
+    sectors; None where it is that anyway.  `close`: the tile is no larger than short classes; None where it is not."""
     width = 1 if framed else situation.width(inner.extent, flat=False)
     tile, columns = (TILE, _framed_columns(situation, inner)) if framed else _extents(situation, inner, width)
-    threads = power_below(situation.tiles.get("threads", TRANSPOSING))
+    if close:
+        usual, (tile, columns) = (tile, columns), _close(situation, inner, outer, width)
+        few = min(situation.size(inner.extent), situation.size(outer.extent)) < FEW_LANES  # a thread has all of them
+        if (tile, columns) == usual or situation.tiles or few:
+            return None
+    most = min(TRANSPOSING, max(FEW_THREADS, power_below(tile * columns // OF_A_THREAD))) if close else TRANSPOSING
+    threads = power_below(situation.tiles.get("threads", most))
     side_by_side = columns // width  # no cache puts together what stores leave between them
     lanes = min(threads, side_by_side & -side_by_side)
     most = _lanes_of_a_row(situation, width, values)
     lanes = min(lanes, most) if framed or most < situation.target.warp else lanes
-    rows = min(tile, threads // lanes)
+    rows = min(tile & -tile, threads // lanes)
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
     q, u, v = slot("q", tile // rows), slot("u", columns // (lanes * width)), slot("v", width)
     b1 = block("b1", outer.extent.ceildiv(tile))
@@ -172,6 +185,16 @@ def _extents(situation: Situation, inner: AxisClass, width: int) -> tuple[int, i
         return tile, max(width, power_below(asked.get("columns", COLUMNS * tile // usual)))
     is_word = min(situation.long_itemsizes) >= 4
     return SINGLE_ROWS[is_word], min(reversed(SINGLE_COLUMNS), key=lambda n: -(-size // n) * n)
+
+
+def _close(situation: Situation, inner: AxisClass, outer: AxisClass, width: int) -> tuple[int, int]:
+    """The same where a class is shorter than a tile, or a little longer, in steps that keep some lanes, and some rows
+    of threads, of each."""
+    usual, columns = _extents(situation, inner, width)
+    step = max(FEW_LANES, FEW_VECTORS * width)
+    tile = -(-situation.size(outer.extent) // FEW_LANES) * FEW_LANES
+    along = -(-situation.size(inner.extent) // step) * step
+    return tile if tile <= MOST_WHOLE else usual, along if along <= MOST_WHOLE else columns
 
 
 def _neighbours(situation: Situation) -> list[int]:

@@ -56,9 +56,9 @@ def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> 
     """The ways to take some of `axes` whole, where threads are dealt to `inner` unless its rows are short."""
     yield from _pixels(situation, axes)
     if colours := _colours(situation, axes, inner):
-        count = colours.size(situation.hints)
+        count = prod(axis.size(situation.hints) for axis in colours)
         vector = min(4 // gcd(4, count), situation.width(inner.extent, flat=False))  # so that they are whole accesses
-        yield Whole(inner, (colours,), power_below(MOST_RESULTS // (vector * count)), vector)
+        yield Whole(inner, colours, power_below(MOST_RESULTS // (vector * count)), vector)
     for taken in _together(situation, _shared(situation, axes, inner)):
         yield from _of_shared(situation, inner, taken)
 
@@ -95,20 +95,36 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
         yield Whole(pixels, (row,), 1, 1)
 
 
-def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> AxisClass | None:
-    """A short class along which something is read with unit stride that `inner` steps over: pixels, in memory colour by
-    colour next to each other, of which planes are made."""
-    most = MOST_COLOURS if situation.has_much else COLOURS
+def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> tuple[AxisClass, ...]:
+    """Short classes along which something is read with unit stride that `inner` steps over: pixels, in memory colour by
+    colour next to each other, of which planes are made; or small matrices.  None where there is no such array."""
     for statement in situation.group.statements():
         of = situation.classes.statement(statement)
         for read in statement.reads:
-            along = unit_dimension(read.index[-1]) if read.index and read.source in situation.group.loads else None
-            axis = of[along] if along is not None else inner
+            if read.source not in situation.group.loads or not read.index:
+                continue
             steps = [f"%{d}" for d, a in enumerate(of) if a is inner]
             stepped = any(name in e.names() for name in steps for e in _affine(read.index[:-1]))
-            if axis is not inner and axis in axes and stepped and 1 < axis.size(situation.hints) <= most:
-                return axis
-    return None
+            found = _short(situation, of, read, axes, inner)
+            if found and stepped:
+                return found
+    return ()
+
+
+def _short(
+    situation: Situation, of: Sequence[AxisClass], read: Read, axes: Sequence[AxisClass], inner: AxisClass
+) -> tuple[AxisClass, ...]:
+    """The classes that the last entries of an index step along, as far as all their elements are few; in the order of
+    `axes`."""
+    most, found = MOST_COLOURS if situation.has_much else COLOURS, list[AxisClass]()
+    for entry in reversed(read.index):
+        along = unit_dimension(entry)
+        axis = of[along] if along is not None else inner
+        count = prod(a.size(situation.hints) for a in (*found, axis))
+        if axis is inner or axis in found or axis not in axes or axis.size(situation.hints) == 1 or count > most:
+            break
+        found.append(axis)
+    return tuple(axis for axis in axes if axis in found)
 
 
 def _shared(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> list[AxisClass]:
