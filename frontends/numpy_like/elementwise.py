@@ -16,6 +16,7 @@ from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
+from polyfuse.frontends.numpy_like.layout import in_order
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -131,6 +132,12 @@ def fabs(x: ArrayLike) -> Tracer:
 def conjugate(x: ArrayLike) -> Tracer:
     """The number itself."""
     return positive(_number_of_truth(x))
+
+
+def real(x: ArrayLike) -> Tracer:
+    """The array itself: what is written into its real part is written into it."""
+    (x,) = lift_all(x)
+    return x
 
 
 def imaginary(x: ArrayLike) -> Tracer:
@@ -327,11 +334,11 @@ def signbit(x: ArrayLike) -> Tracer:
 # ---------------------------------------------------------------------------------------------- casts
 
 
-def astype(x: ArrayLike, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
-    """A cast; a fresh array, but with ``copy=False`` the array itself where it has the dtype."""
+def astype(x: ArrayLike, dtype: Any, order: Any = "K", *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
+    """A cast; a fresh array, but with ``copy=False`` the array itself where it has the dtype and lies in `order`."""
     (x,) = lift_all(x)
     if not copy and x.weak is None and x.element == numpy_dtype(dtype):
-        return x
+        return in_order(x, order)
     return Tracer(x.state, as_dtype(x, numpy_dtype(dtype)))
 
 
@@ -418,9 +425,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "positive": positive,
     "conjugate": conjugate,
     "conj": conjugate,
-    "real": positive,
+    "real": real,
     "imag": imaginary,
-    "real_if_close": positive,
+    "real_if_close": real,
     "square": square,
     "reciprocal": reciprocal,
     "power": power,

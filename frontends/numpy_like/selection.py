@@ -89,15 +89,20 @@ def _masks(x: Tracer, conditions: Any) -> list[Tracer]:
 def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tracer:
+    """NaN and infinities replaced; with ``copy=False`` in `x` itself."""
     (x,) = lift_all(x)
     if not x.element.is_float:
-        return positive(x)
+        return positive(x) if copy else x
     largest = _largest(x.element)
     values = nan, largest if posinf is None else posinf, -largest if neginf is None else neginf
     fill, high, low = (Tracer(x.state, as_dtype(lift(x.state, v), x.element)) for v in values)
     result = where(isnan(x), fill, x)
     result = where(equal(x, float("inf")), high, result)
-    return where(equal(x, float("-inf")), low, result)
+    result = where(equal(x, float("-inf")), low, result)
+    if copy or not x.ndim:
+        return result
+    x[...] = result
+    return x
 
 
 def _largest(dtype: DType) -> float:

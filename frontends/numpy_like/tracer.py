@@ -219,6 +219,12 @@ class Tracer(Operators["Tracer"]):
         """``x.real = 3``: all of a real array."""
         self[...] = value
 
+    def conj(self) -> Tracer:
+        """The array itself; ``np.conj(x)`` gives a copy."""
+        return self
+
+    conjugate = conj
+
     @property
     def imag(self) -> Tracer:
         return self.state.call("imag", self)  # type: ignore[no-any-return]
@@ -457,7 +463,7 @@ class Updater:
 
 
 METHODS = frozenset(
-    """all any argmax argmin argsort astype choose clip conj conjugate copy cumprod cumsum diagonal dot exp
+    """all any argmax argmin argsort astype choose clip copy cumprod cumsum diagonal dot exp
     fill flatten log max mean min argpartition prod ptp put ravel relu repeat reshape round
     searchsorted sigmoid softmax sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device
     log_softmax logsumexp abs expand_dims broadcast_to""".split()
