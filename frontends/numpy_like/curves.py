@@ -36,7 +36,8 @@ def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: i
     steps = list(spacing) * (len(chosen) if len(spacing) == 1 else 1) or [1.0] * len(chosen)
     if len(steps) != len(chosen):
         raise ShapeError(f"np.gradient needs one spacing or {len(chosen)}, not {len(steps)}")
-    found = [_derivative(x, k, lift(x.state, h), edge_order) for k, h in zip(chosen, steps, strict=True)]
+    derivatives = [_derivative(x, k, lift(x.state, h), edge_order) for k, h in zip(chosen, steps, strict=True)]
+    found = [Tracer(x.state, nodes.cast(y.node, x.element)) for y in derivatives]
     return found[0] if len(found) == 1 else tuple(found)
 
 
