@@ -15,6 +15,7 @@ from polyfuse.frontends.numpy_like import axes, masked, nodes
 from polyfuse.frontends.numpy_like.creation import diag
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate, tile
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, is_integer
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -32,14 +33,18 @@ def _line(x: ArrayLike, axis: int | None) -> tuple[Tracer, int]:
 
 
 def _known(positions: Any, name: str) -> Any:
-    """Positions that are no tracers, sizes as integers.  Raises IndexingError."""
+    """Positions as integers, real arrays and slices of them.  Raises IndexingError for data."""
+    if isinstance(positions, (list, tuple)):
+        return [_known(p, name) for p in positions]
     if isinstance(positions, SymbolicSize):
         return int(positions)
-    parts = positions if isinstance(positions, (list, tuple)) else [positions]
-    if any(isinstance(p, Tracer) for p in parts):
+    if not isinstance(positions, Tracer):
+        return positions
+    values = settled(positions.state, positions.node)
+    if values is None:
         problem = f"np.{name} at positions that are data: its result has no static shape"
         raise IndexingError(problem, advice=masked.ADVICE)
-    return positions
+    return values if values.ndim else values.item()
 
 
 def _runs(x: Tracer, axis: int, kept: np.ndarray[Any, Any]) -> list[Tracer]:

@@ -16,6 +16,7 @@ from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import in_order
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -311,7 +312,11 @@ less, equal, isnan = _map("less"), _map("equal"), partial(_float_only, "isnan", 
 
 
 def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None) -> Tracer:
-    """``np.where`` with three arguments; the one-argument form has a data-dependent shape."""
+    """``np.where`` with three arguments; the one-argument form has a shape that depends on the condition."""
+    if x is None and y is None and isinstance(condition, Tracer):
+        values = settled(condition.state, condition.node)
+        if values is not None:
+            return np.nonzero(values)  # type: ignore[return-value]
     if x is None or y is None:
         raise UnsupportedError(
             "np.where with one argument has a shape that depends on the values",

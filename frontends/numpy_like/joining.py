@@ -12,6 +12,7 @@ from polyfuse.affine import ZERO, Affine, dimension, dimensions
 from polyfuse.errors import ShapeError, UnsupportedError
 from polyfuse.expr import Piece, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, mismatch, text_of, trace_of
 from polyfuse.frontends.numpy_like.sizes import is_integer
 from polyfuse.frontends.numpy_like.slicing import position
@@ -285,6 +286,8 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
         x = x.reshape(-1)
         axis = 0
     axis = axes.one(axis, x.ndim)
+    if isinstance(repeats, Tracer) and repeats.ndim and (counts := settled(x.state, repeats.node)) is not None:
+        repeats = counts
     if isinstance(repeats, (list, tuple, np.ndarray)):
         sources = np.repeat(np.arange(x.state.fixed(x.sizes[axis])), repeats)
         return x[(slice(None),) * axis + (sources,)]

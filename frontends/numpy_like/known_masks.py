@@ -18,14 +18,11 @@ from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import i64
 from polyfuse.errors import IndexingError
-from polyfuse.expr import Node, Program
 from polyfuse.frontends.numpy_like import nodes
+from polyfuse.frontends.numpy_like.known_values import known
 from polyfuse.frontends.numpy_like.lifting import text_of
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.reference import evaluate
-
-_MANY = 1 << 16  # elements of a mask that is computed while tracing
 
 
 def is_flag(item: Any) -> bool:
@@ -87,19 +84,4 @@ def positions(x: Tracer, items: Sequence[Any]) -> list[Any]:
 
 def _known(item: Any) -> np.ndarray[Any, Any] | None:
     """The values of a mask, where nothing that a call passes has a say in them."""
-    if isinstance(item, np.ndarray):
-        return item
-    node: Node = item.node
-    if not all(n.is_constant for n in node.shape) or np.prod([n.constant for n in node.shape]) > _MANY:
-        return None
-    if any(isinstance(n, (expr.Input, expr.Scalar, expr.Opaque)) or _has_letters(n) for n in expr.topological([node])):
-        return None
-    (values,) = evaluate(Program("mask", (), (node,), ("mask",)), ())
-    return np.asarray(values)
-
-
-def _has_letters(node: Node) -> bool:
-    index = (node.index,) if isinstance(node, expr.Iota) else ()
-    return any(not n.is_constant for n in node.shape) or any(
-        not name.startswith("%") for e in index for name in e.names()
-    )
+    return item if isinstance(item, np.ndarray) else known(item.node)

@@ -15,7 +15,7 @@ from polyfuse.frontends.numpy_like import promotion
 from polyfuse.frontends.numpy_like.lifting import kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
-from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, is_scalar
+from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, is_scalar, of_known_values
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -137,7 +137,10 @@ class Foreign:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _holds_array((*args, *kwargs.values())):
-            raise located(unsupported(self._name))
+            trace = next(traces_in((*args, *kwargs.values())), None)
+            if trace is None:  # a selection by a mask
+                raise located(unsupported(self._name))
+            return trace.run(of_known_values, self._name, self._original, args, kwargs)
         return self._original(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

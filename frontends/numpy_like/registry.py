@@ -40,7 +40,9 @@ from polyfuse.frontends.numpy_like import (
     updates,
     views,
 )
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.lifting import lift, trace_of, traced_in
+from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array
@@ -53,8 +55,35 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
     name = f"{module}.{function.__name__}" if module else function.__name__
     found = TABLE.get(name) or TABLE.get(name.rpartition("stride_tricks.")[2])
     if found is None:
-        raise unsupported(name)
+        return of_known_values(name, function, args, kwargs)
     return with_out(found, *_by_name(function, args, dict(kwargs)))
+
+
+def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A function whose result has a shape that depends on values, by NumPy where these are known while tracing.  Raises
+    UnsupportedError otherwise."""
+    if name not in OF_VALUES:
+        raise unsupported(name)
+
+    def value(part: Any) -> Any:
+        match part:
+            case list() | tuple():
+                return type(part)(map(value, part))
+            case SymbolicSize():
+                return int(part)
+            case Tracer() if (found := settled(part.state, part.node)) is not None:
+                return found
+            case Tracer() | Masked():
+                raise unsupported(name)
+        return part
+
+    return function(*map(value, args), **{key: value(part) for key, part in kwargs.items()})
+
+
+OF_VALUES = frozenset(
+    """nonzero flatnonzero argwhere unique unique_all unique_counts unique_inverse unique_values union1d intersect1d
+    setdiff1d setxor1d trim_zeros histogram2d histogramdd packbits unpackbits""".split()
+)
 
 
 def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

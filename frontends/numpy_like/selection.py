@@ -11,11 +11,10 @@ import ml_dtypes
 import numpy as np
 
 from polyfuse.dtypes import DType, bool_, f64, integer_limits
-from polyfuse.errors import DTypeError, IndexingError, ShapeError
+from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
-from polyfuse.frontends.numpy_like.masked import ADVICE
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
@@ -157,10 +156,11 @@ def isin(
 
 
 def extract(condition: Any, x: ArrayLike) -> Any:
-    """Only for conditions that are known while tracing."""
-    if not isinstance(condition, (list, tuple, np.ndarray)):
-        raise IndexingError("np.extract has a shape that depends on the values of the condition", advice=ADVICE)
+    """``x[condition]`` of arrays in one line."""
     (x,) = lift_all(x)
+    if isinstance(condition, Tracer):
+        alike = condition.ndim == x.ndim and all(map(x.state.equal, condition.sizes, x.sizes))
+        return (x if alike else x.reshape(-1))[condition.astype(bool) if alike else condition.astype(bool).reshape(-1)]
     if isinstance(condition, np.ndarray):
         x.state.read.append(condition)
     return x.reshape(-1)[np.flatnonzero(np.asarray(condition))]

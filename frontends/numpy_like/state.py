@@ -22,6 +22,7 @@ from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.errors import DTypeError, IndexingError, PolyfuseError, ShapeError, TraceError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like.bounds import is_nonnegative
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 
@@ -283,30 +284,20 @@ class Trace:
         return expr.input_(self.arguments + position, array.shape, dtype)
 
     def scalar_value(self, node: Node) -> bool | int | float | None:
-        """The Python value of a rank-0 node, fixing the scalar argument that it is; None when it cannot be known."""
-        match node:
-            case expr.Constant():
-                return node.value
-            case expr.Scalar() if node.position in self.scalars:
-                raise Retrace(position=node.position)
-            case expr.Iota():
-                return self.fixed(node.index)
-            case expr.Map():
-                for operand in node.operands:
-                    self.scalar_value(operand)
-            case _:
-                self._fix_sizes_below(node)
-        return None
+        """The Python value of a rank-0 node, fixing the scalar arguments and the sizes that it follows from; None when
+        it cannot be known."""
+        if isinstance(node, expr.Constant):
+            return node.value
+        if isinstance(node, expr.Iota):
+            return self.fixed(node.index)
+        found = settled(self, node)
+        return None if found is None else found.item()
 
-    def _fix_sizes_below(self, node: Node) -> None:
-        """Fix the sizes that `node` follows from, if it follows from sizes alone, as ``np.prod(x.shape)`` does: NumPy
-        computes it then."""
-        below = list(expr.topological([node]))
-        if any(isinstance(n, (expr.Input, expr.Scalar)) for n in below):
-            return
-        for found in below:
-            if isinstance(found, expr.Iota) and not any(name.startswith("%") for name in found.index.names()):
-                self.fixed(found.index)
+    def settle(self, node: expr.Scalar) -> bool:
+        """Fix a scalar argument by a retrace.  False where it has no value, as in a plan without data."""
+        if node.position in self.scalars:
+            raise Retrace(position=node.position)
+        return False
 
     def confine(self, node: Node, low: int, high: int) -> None:
         """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument

@@ -283,6 +283,7 @@ class _Attempt:
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):
+            leaf.settle()
             raise refusal(leaf.location)
         if isinstance(leaf, Term):
             raise TraceError(
