@@ -17,8 +17,9 @@ from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted
 from polyfuse.frontends.numpy_like.contractions import labelled
 from polyfuse.frontends.numpy_like.elementwise import absolute, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take
-from polyfuse.frontends.numpy_like.joining import concatenate, diff, pad, stack
+from polyfuse.frontends.numpy_like.joining import concatenate, diff, stack
 from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, lift, lift_all, text_of
+from polyfuse.frontends.numpy_like.padding import pad
 from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.views import flip, moveaxis, sliding_window_view

@@ -57,6 +57,13 @@ np.pad(x, 2); np.pad(b, ((1, 2), (0, 3))); np.pad(x, 3, "edge"); np.pad(x, (2, 3
 np.pad(x, (2, 3), "symmetric")
 np.pad(x, 2, "wrap"); np.pad(x, 2, constant_values=(1, 2)); np.pad(b, 1, mode="constant", constant_values=3)
 np.pad(k, 1)
+np.pad(x, (2, 3), "maximum"); np.pad(b, 1, "minimum"); np.pad(b, ((0, 2), (1, 1)), "mean"); np.pad(b, 2, "median")
+np.pad(k, 1, "mean"); np.pad(k, (0, 9), "median", stat_length=2); np.pad(b, 2, "mean", stat_length=((1, 2), (3, 99)))
+np.pad(x, 3, "maximum", stat_length=1); np.pad(x, (4, 3), "linear_ramp")
+np.pad(k, 5, "linear_ramp", end_values=(7, -9))
+np.pad(b, ((1, 2), (0, 3)), "linear_ramp", end_values=((1, 2), (3, 4))); np.pad(b.astype(np.float32), 2, "linear_ramp")
+np.pad(x, 3, "reflect", reflect_type="odd"); np.pad(b, (2, 3), "symmetric", reflect_type="odd")
+np.pad(k, 2, "reflect", reflect_type="odd"); np.pad(x, (len(b), 1), "mean"); np.pad(x, 2, "median", stat_length=len(b))
 """
 
 WRITES = """
