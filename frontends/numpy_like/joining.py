@@ -184,6 +184,8 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
     axis = axes.one(axis, x.ndim)
     if isinstance(repeats, Tracer) and repeats.ndim and (counts := settled(x.state, repeats.node)) is not None:
         repeats = counts
+    if isinstance(repeats, np.ndarray):
+        x.state.read.append(repeats)
     if isinstance(repeats, (list, tuple, np.ndarray)):
         sources = np.repeat(np.arange(x.state.fixed(x.sizes[axis])), repeats)
         return x[(slice(None),) * axis + (sources,)]

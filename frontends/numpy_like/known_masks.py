@@ -1,5 +1,5 @@
-"""Masks in an index that are known while the function is traced: truth values, real arrays, and what follows from
-positions alone (``np.arange(5) > 2``).  They choose a known number of elements.
+"""Masks in an index, and positions, that are known while the function is traced: truth values, real arrays, and what
+follows from positions alone (``np.arange(5) > 2``).  They choose a known number of elements.
 
     x[True], x[False]              an axis of one element, or of none
     x[np.array([True, False])]     x[[0]]
@@ -18,10 +18,12 @@ from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import i64
 from polyfuse.errors import IndexingError
-from polyfuse.frontends.numpy_like import nodes
-from polyfuse.frontends.numpy_like.known_values import known
+from polyfuse.frontends.numpy_like import masked, nodes
+from polyfuse.frontends.numpy_like.known_values import known, settled
 from polyfuse.frontends.numpy_like.lifting import text_of
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis
+from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 
@@ -85,3 +87,20 @@ def positions(x: Tracer, items: Sequence[Any]) -> list[Any]:
 def _known(item: Any) -> np.ndarray[Any, Any] | None:
     """The values of a mask, where nothing that a call passes has a say in them."""
     return item if isinstance(item, np.ndarray) else known(item.node)
+
+
+def known_positions(trace: Trace, positions: Any, name: str) -> Any:
+    """Positions as integers, real arrays, slices and lists of them.  Raises IndexingError for data."""
+    if isinstance(positions, (list, tuple)):
+        return [known_positions(trace, p, name) for p in positions]
+    if isinstance(positions, np.ndarray):
+        trace.read.append(positions)
+    if isinstance(positions, SymbolicSize):
+        return int(positions)
+    if not isinstance(positions, Tracer):
+        return positions
+    values = settled(trace, positions.node)
+    if values is None:
+        problem = f"np.{name} at positions that are data: its result has no static shape"
+        raise IndexingError(problem, advice=masked.ADVICE)
+    return values if values.ndim else values.item()

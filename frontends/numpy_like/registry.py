@@ -36,6 +36,7 @@ from polyfuse.frontends.numpy_like import (
     reductions,
     reshaping,
     scans,
+    segments,
     selection,
     statistics,
     updates,
@@ -181,10 +182,11 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
             return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)
-    advice = "Write it with whole-array functions"
-    if method == "reduceat":
-        advice += f": np.{name}.reduce(x.reshape(-1, k), axis=1) for runs of k elements"
-    raise UnsupportedError(f"np.{name}.{method} is not supported in a jitted function", advice=f"{advice}.")
+        case "reduceat":
+            options = dict(zip(("axis", "dtype", "out"), inputs[2:], strict=False)) | options
+            return with_out(partial(segments.reduceat, name), inputs[:2], options)
+    advice = "Write it with whole-array functions."
+    raise UnsupportedError(f"np.{name}.{method} is not supported in a jitted function", advice=advice)
 
 
 def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
