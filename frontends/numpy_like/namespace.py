@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
@@ -15,7 +15,7 @@ from polyfuse.frontends.numpy_like import promotion
 from polyfuse.frontends.numpy_like.lifting import kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
-from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, is_scalar, of_known_values
+from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, METADATA, TABLE, is_scalar, of_known_values
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -93,11 +93,13 @@ class Namespace:
             return is_scalar
         if full == "vectorize" and self._module is np:
             return vectorized
+        if full == "ndenumerate" and self._module is np:
+            return enumerated
         if full in CREATION:
             return partial(self._trace.run, CREATION[full], self._trace)
         value = getattr(self._module, name, _EMPTY)
         known = full if full in LIBRARY else self._prefix + getattr(value, "__name__", name)
-        if known in LIBRARY and not isinstance(value, type):
+        if (known in LIBRARY or known in METADATA) and not isinstance(value, type):
             return Function(self._trace, known, None if value is _EMPTY else value)
         if value is _EMPTY:
             if hasattr(np, name):
@@ -150,6 +152,13 @@ class Foreign:
 def vectorized(*args: Any, **kwargs: Any) -> Foreign:
     """``np.vectorize(function)``, for real values only: it calls the function with one element after the other."""
     return Foreign("vectorize", np.vectorize(*args, **kwargs))
+
+
+def enumerated(x: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """``np.ndenumerate``: the elements, one after the other, with their places."""
+    if not isinstance(x, Tracer):
+        return np.ndenumerate(x)
+    return ((place, x[place]) for place in np.ndindex(*map(int, x.shape)))
 
 
 class Joining:

@@ -281,12 +281,18 @@ def metadata(name: str) -> Callable[[Any], Any]:
     return lambda x: getattr(lift(trace_of(x), x), name)
 
 
-TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+METADATA: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        **LIBRARY,
         "shape": metadata("shape"),
         "ndim": metadata("ndim"),
         "size": lambda x, axis=None: lift(trace_of(x), x).size if axis is None else lift(trace_of(x), x).shape[axis],
+    }
+)
+
+TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **LIBRARY,
+        **METADATA,
         "iscomplexobj": lambda x: False,
         "isrealobj": lambda x: True,
         "isscalar": is_scalar,

@@ -37,6 +37,18 @@ def test_as_numpy(text: str) -> None:
     assert_same(run(scope["function"], X, Y, M), scope["function"](X, Y, M))
 
 
+def test_elements_are_counted_off_and_lists_have_a_shape() -> None:
+    def function(x: Any, m: Any) -> Any:
+        y = np.zeros(m.shape)
+        for place, value in np.ndenumerate(m):
+            y[place] = value * sum(place)
+        for (k,), value in np.ndenumerate(np.arange(2)):
+            y[0, k] = value
+        return y, np.ndim([x, x]), np.shape([m, m]), np.size([x, x]), np.size([[x[0], 1]], 1), np.shape([1, 2])
+
+    assert_same(run(function, X, M), function(X, M))
+
+
 def test_numbers_of_the_caller_decide_too() -> None:
     function = pf.jit(lambda x, k: x[np.arange(12) % k == 0], backend="interpreter")
     assert_same(function(X, 3), X[::3])

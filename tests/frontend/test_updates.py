@@ -205,6 +205,17 @@ def scatters(x: Any, i: Any) -> Any:
     return a, b
 
 
+@case((6,), (4,), dtypes="f8 i8")
+def scatters_of_truth(x: Any, i: Any) -> Any:
+    a, b, c, d, e = np.zeros(8, bool), np.ones(8, bool), np.zeros(8, bool), np.ones(8, bool), np.zeros(8, bool)
+    np.logical_or.at(a, i, x[:4] > 0)
+    np.logical_and.at(b, i, x[:4].astype(int))
+    np.bitwise_or.at(c, i, x[2:] > 0)
+    np.bitwise_and.at(d, i, False)
+    np.logical_or.at(e, i, 1)
+    return a, b, c, d, e
+
+
 @case((5,))
 def numbers_are_immutable(x: Any) -> Any:
     s = x.sum()
