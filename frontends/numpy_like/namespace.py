@@ -15,7 +15,15 @@ from polyfuse.frontends.numpy_like import promotion
 from polyfuse.frontends.numpy_like.lifting import kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
-from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, METADATA, TABLE, is_scalar, of_known_values
+from polyfuse.frontends.numpy_like.registry import (
+    CREATION,
+    LIBRARY,
+    METADATA,
+    TABLE,
+    by_position,
+    is_scalar,
+    of_known_values,
+)
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -95,9 +103,9 @@ class Namespace:
             return vectorized
         if full == "ndenumerate" and self._module is np:
             return enumerated
-        if full in CREATION:
-            return partial(self._trace.run, CREATION[full], self._trace)
         value = getattr(self._module, name, _EMPTY)
+        if full in CREATION:
+            return partial(self._create, full, value)
         known = full if full in LIBRARY else self._prefix + getattr(value, "__name__", name)
         if (known in LIBRARY or known in METADATA) and not isinstance(value, type):
             return Function(self._trace, known, None if value is _EMPTY else value)
@@ -114,6 +122,10 @@ class Namespace:
         if isinstance(value, ModuleType) and value.__name__.startswith("numpy."):
             return Namespace(self._trace, value, f"{full}.")
         return value
+
+    def _create(self, full: str, original: Any, /, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = by_position(original, args, kwargs)
+        return self._trace.run(CREATION[full], self._trace, *args, **kwargs)
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._module), *LIBRARY, *CREATION})
@@ -218,7 +230,8 @@ class Function:
         values = (*args, *kwargs.values())
         if self._original is not None and not has_terms(values) and not any(True for _ in traces_in(values)):
             return self._original(*args, **kwargs)
-        if any(isinstance(a, Masked) for a in args):
+        if any(isinstance(a, Masked) for a in values):
+            args, kwargs = by_position(self._original, args, kwargs)
             return self._original(*args, **kwargs)
         if isinstance(self._original, np.ufunc):
             return self._trace.call("ufunc", self._original, "__call__", args, kwargs)

@@ -95,6 +95,7 @@ def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def call_function(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of the namespace by its name in the table; `function`: NumPy's, which knows where ``out`` stands."""
+    args, kwargs = by_position(function, args, kwargs)
     return with_out(TABLE[name], *_by_name(function, _led(args, kwargs), kwargs))
 
 
@@ -116,6 +117,7 @@ def _is_number(value: Any) -> bool:
 
 def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments, with a positional ``out`` of NumPy's function, and what follows it, by name."""
+    args, kwargs = by_position(function, args, kwargs)
     names = _parameters(function) if len(args) > 1 else ()
     if "out" not in names[: len(args)]:
         return args, kwargs
@@ -123,13 +125,28 @@ def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     return args[:behind], {**dict(zip(names[behind:], args[behind:], strict=False)), **kwargs}
 
 
-@lru_cache(maxsize=256)
-def _parameters(function: Any) -> tuple[str, ...]:
+def by_position(
+    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with those by position that NumPy's function cannot do without: ours has names of its own."""
+    if not kwargs:
+        return args, {}
+    left = dict(kwargs)
+    for name in _parameters(function, required=True)[len(args) :]:
+        if name not in left:
+            break
+        args = (*args, left.pop(name))
+    return args, left
+
+
+@lru_cache(maxsize=512)
+def _parameters(function: Any, required: bool = False) -> tuple[str, ...]:
+    """The names of a function's positional parameters: of all, or of those without a default."""
     try:
-        known = signature(function).parameters.values()
-        return tuple(p.name for p in takewhile(lambda p: p.kind <= p.POSITIONAL_OR_KEYWORD, known))
+        known = list(takewhile(lambda p: p.kind <= p.POSITIONAL_OR_KEYWORD, signature(function).parameters.values()))
     except (TypeError, ValueError):  # no function of NumPy's, or one that does not say
         return ()
+    return tuple(p.name for p in known if not required or p.default is p.empty)
 
 
 def with_out(
