@@ -26,7 +26,7 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_inte
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.views import broadcast, shape_argument
+from polyfuse.frontends.numpy_like.views import broadcast, broadcast_arrays, expand_dims, shape_argument
 
 ArrayLike = object
 
@@ -127,9 +127,20 @@ def linspace(
 
 
 def logspace(
-    trace: Trace, start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None
+    trace: Trace,
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Tracer:
-    result = ufunc("power", lift(trace, base), linspace(trace, start, stop, num, endpoint))
+    base = lift(trace, base)
+    if base.ndim:  # one for each of the ends
+        start, stop, base = broadcast_arrays(lift(trace, start), lift(trace, stop), base)
+        base = expand_dims(base, axis)
+    result = ufunc("power", base, linspace(trace, start, stop, num, endpoint, axis=axis))
     return result.astype(dtype) if dtype is not None else result
 
 

@@ -216,7 +216,7 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
     if dtype is not None and name in _OF_TRUTH:
         _check_truth(name, dtype)
-    elif dtype is not None and name not in ("matmul",):
+    elif dtype is not None:
         inputs = tuple(_cast_to(name, lift(trace_of(*inputs), v), dtype, casting) for v in inputs)
     if mask is True:
         return with_out(found, inputs, options, casting)

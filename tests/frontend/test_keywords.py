@@ -31,6 +31,11 @@ np.compress(condition=[True, False, True], a=m, axis=0); np.block(arrays=[[m, m]
 np.apply_over_axes(func=np.sum, a=m, axes=[0]); np.fromfunction(function=lambda i, j: i + j, shape=(2, 3)) + x[0]
 np.resize(a=x, new_shape=(2, 3)); np.require(a=x, dtype=np.float32)
 np.ascontiguousarray(a=m.T); np.permute_dims(a=m, axes=None)
+np.nanmin(m, where=m > 0, initial=3); np.nanmax(m, axis=0, where=m < 0, initial=-9); np.nanmean(m, where=m > 0)
+np.fmax.reduce(m, where=m < 3, initial=-5); np.nanstd(m, where=m > 0); np.nanvar(m, axis=0, correction=1)
+np.matmul(m, m.T, dtype=np.float32, casting="same_kind"); np.matmul(m, m.T, dtype="f2", casting="same_kind")
+np.nanvar(m, 1, mean=m.mean(1, keepdims=True)); np.logspace([0, 1], [1, 2], 3, axis=1) + x[0]
+np.logspace(x[:2], 4, 3, base=[2, 3], axis=1); np.logspace(0, 4, 3, base=k[:2] + 1.5)
 x.take(indices=k); x.repeat(repeats=2); x.clip(min=0, max=1); np.mean(a=x[x > 0]); np.sum(a=m, axis=0, keepdims=True)
 """
 
