@@ -53,6 +53,7 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
     array, axis = _line(x, axis)
     size = array.state.fixed(array.sizes[axis])
     given = lift(array.state, values)
+    given = given if given.weak is None else Tracer(array.state, as_dtype(given, array.element))
     obj = known_positions(array.state, obj, "insert")
     single = is_integer(obj)
     if single:

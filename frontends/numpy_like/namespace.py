@@ -12,7 +12,7 @@ import numpy as np
 from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.index_notation.terms import Term, has_terms
 from polyfuse.frontends.numpy_like import promotion
-from polyfuse.frontends.numpy_like.lifting import kind_of, lift, traces_in
+from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
 from polyfuse.frontends.numpy_like.registry import (
@@ -190,8 +190,10 @@ class Joining:
         if self._name == "c_":
             return self._trace.call("column_stack", values)
         lifted = [lift(self._trace, v) for v in values]
-        wanted = promotion.common(tuple(map(kind_of, lifted))).numpy  # numbers are weak here, unlike in np.append
-        return self._trace.call("concatenate", [self._trace.call("atleast_1d", v) for v in lifted], dtype=wanted)
+        wanted = promotion.common(tuple(map(kind_of, lifted)))  # numbers are weak here, unlike in np.append
+        cast = [self._trace.run(as_dtype, v, wanted) if v.weak is not None else v.node for v in lifted]
+        joined = [self._trace.call("atleast_1d", Tracer(self._trace, node)) for node in cast]
+        return self._trace.call("concatenate", joined, dtype=wanted.numpy)
 
 
 class Info:

@@ -92,6 +92,8 @@ REFUSED: dict[str, tuple[type[PolyfuseError], str]] = {
     "np.delete(x, k)": (IndexingError, "np.delete at positions that are data: its result has no static shape"),
     "np.delete(x, [k[0]])": (IndexingError, "np.delete at positions that are data: its result has no static shape"),
     "np.insert(x, k[0], 1)": (IndexingError, "np.insert at positions that are data: its result has no static shape"),
+    "np.insert(o, 0, 1000)": (DTypeError, "the Python integer 1000 is out of bounds for uint8"),
+    "np.r_[o, -1]": (DTypeError, "the Python integer -1 is out of bounds for uint8"),
     "np.ravel_multi_index((i, i), (4, 6, 2))": (ShapeError, "2 indices for 3 axes"),
     "np.place(c, c > 0, x)": (ShapeError, "np.place takes its values one by one where the mask holds"),
     "np.fill_diagonal(c, 1, wrap=True)": (ShapeError, "np.fill_diagonal takes matrices, without wrap=True"),
