@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
-from polyfuse.errors import ShapeError
+from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.known_values import settled
@@ -130,8 +130,22 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Tracer:
         raise ShapeError(f"np.roll: {len(shifts)} shifts for {len(rolled)} axes", advice="Give one, or one for each.")
     result = x
     for amount, k in zip(shifts, rolled, strict=True):
-        result = _roll_one(result, position(x.state, amount, "a shift"), axes.one(k, x.ndim))
+        along = axes.one(k, x.ndim)
+        if isinstance(amount, Tracer) and not amount.ndim and x.state.scalar_value(amount.node) is None:
+            result = _roll_by_data(result, amount, along)
+        else:
+            result = _roll_one(result, position(x.state, amount, "a shift"), along)
     return Tracer(x.state, result.node)
+
+
+def _roll_by_data(x: Tracer, shift: Tracer, axis: int) -> Tracer:
+    """By a number that is known at run time only: a gather.  Raises IndexingError for floats."""
+    if shift.element.kind not in "iu":
+        raise IndexingError(f"a shift is an integer, not {shift.dtype}", advice="Cast it with .astype(np.int64).")
+    points = Tracer(x.state, nodes.iota((x.sizes[axis],), dimension(0)))
+    at = (points - shift.astype(np.int64)) % x.shape[axis]
+    rolled: Tracer = x[(slice(None),) * axis + (at,)]
+    return rolled
 
 
 def _roll_one(x: Tracer, shift: Affine, axis: int) -> Tracer:

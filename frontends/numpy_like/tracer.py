@@ -400,6 +400,8 @@ class Tracer(Operators["Tracer"]):
     def _binary(self, name: str, other: Any, swap: bool = False) -> Tracer:
         if _leads(other) or (not isinstance(other, _OPERANDS) and not is_array(other)):
             return NotImplemented  # type: ignore[no-any-return]
+        if name == "multiply" and isinstance(other, (list, tuple, str, bytes)) and self._repeats:
+            return other * (int(self) if self.weak is bool else self.__index__())  # type: ignore[return-value]
         if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
             differs = name == "not_equal"  # no number is None, or a text
             return differs if self.weak else self.state.call("full_like", self, differs, np.bool_)  # type: ignore[return-value]
@@ -408,6 +410,11 @@ class Tracer(Operators["Tracer"]):
         weak = self.weak is not None and python
         result: Tracer = self.state.call("weak", name, left, right) if weak else self.state.call(name, left, right)
         return result
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether it repeats a sequence that it multiplies: Python's integers do, and NumPy's."""
+        return self.weak in (int, bool) or (self.weak is None and self.is_number and self.element.kind in "iu")
 
     def _in_place(self, name: str, other: Any) -> Tracer:
         if self.weak is not None:
