@@ -270,6 +270,8 @@ class Tracer(Operators["Tracer"]):
             return lambda *args, **kwargs: self.state.call("method", name, self, args, kwargs)
         if name in ("tolist", "item", "tobytes", "tofile", "dump", "dumps"):
             self._refuse(f"x.{name}() needs the values of an array", ATTRIBUTES[name])
+        if self.weak is not None and not name.startswith("_") and hasattr(self.weak, name):  # n.bit_length()
+            return getattr(self._value(f"n.{name}", "Pass the number as an argument."), name)  # type: ignore[no-any-return]
         if name in ATTRIBUTES:
             message = f"arrays in a jitted function have no attribute {name!r}"
             raise located(AttributeRefused(message, advice=ATTRIBUTES[name]))
@@ -290,8 +292,12 @@ class Tracer(Operators["Tracer"]):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return self.state.call("namespace", self.state)
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._refuse_real_array()
+    def __array__(self, dtype: Any = None, *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
+        """Of a number that the caller passes, ``np.float32(n)``, which its value is fixed for; no array has any."""
+        location = here()
+        if self.weak is None or self.state.ended or (location is not None and location.stores_item):
+            self._refuse_real_array()
+        return np.array(self._value("NumPy", "Cast it with x.astype(np.float32)."), dtype)
 
     def _refuse_real_array(self) -> NoReturn:
         location = here()
