@@ -58,7 +58,8 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
     found = TABLE.get(name) or TABLE.get(name.rpartition("stride_tricks.")[2])
     if found is None:
         return of_known_values(name, function, args, kwargs)
-    return with_out(found, *_by_name(function, args, dict(kwargs)))
+    args, kwargs = by_position(function, args, kwargs)
+    return with_out(found, *_by_name(function, _led(name, args, kwargs), kwargs))
 
 
 def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -96,13 +97,18 @@ def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def call_function(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of the namespace by its name in the table; `function`: NumPy's, which knows where ``out`` stands."""
     args, kwargs = by_position(function, args, kwargs)
-    return with_out(TABLE[name], *_by_name(function, _led(args, kwargs), kwargs))
+    return with_out(TABLE[name], *_by_name(function, _led(name, args, kwargs), kwargs))
 
 
-def _led(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The first argument as an array of the trace, where numbers alone say which: ``np.tile(TABLE, x.shape[0])``."""
+def _led(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The first argument as an array of the trace, where others say which: ``np.tile(TABLE, x.shape[0])``,
+    ``np.bincount(TABLE, weights=x)``."""
     others = list(traced_in((*args[1:], *kwargs.values())))
-    if not args or any(True for _ in traced_in(args[:1])) or not others or not all(map(_is_number, others)):
+    if not args or any(True for _ in traced_in(args[:1])) or not others or name in _CHOOSING:
+        return args
+    if name in _WRITING:
+        raise UnsupportedError(f"np.{name} writes {_UNWRITTEN}", advice=_INSIDE)
+    if not all(isinstance(other, (Tracer, SymbolicSize)) for other in others):
         return args
     trace, first = trace_of(*others), args[0]
     if isinstance(first, (list, tuple)) and any(map(is_array, first)):
@@ -111,8 +117,10 @@ def _led(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     return (lift(trace, first), *args[1:]) if is_value else args
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, SymbolicSize) or (isinstance(value, Tracer) and value.weak is not None)
+_WRITING = frozenset("copyto put putmask place fill_diagonal put_along_axis".split())
+_CHOOSING = frozenset("compress extract select bincount".split())  # by what is known where it is a real array
+_UNWRITTEN = "a real NumPy array, which is not part of the program"
+_INSIDE = "Make it inside the function with np.empty, or return the result."
 
 
 def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -167,7 +175,7 @@ def _written(result: Any, out: Any, casting: str) -> Any:
     if not isinstance(out, Tracer):
         raise UnsupportedError(
             "out= is a real NumPy array, which a traced function cannot write",
-            advice="Make it inside the function with np.empty, or return the result.",
+            advice=_INSIDE,
         )
     if isinstance(result, Tracer) and not np.can_cast(result.dtype, out.dtype, casting):  # type: ignore[arg-type]
         raise DTypeError(
@@ -199,6 +207,8 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
             return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)
+        case "at":
+            raise UnsupportedError(f"np.{name}.at writes {_UNWRITTEN}", advice=_INSIDE)
         case "reduceat":
             options = dict(zip(("axis", "dtype", "out"), inputs[2:], strict=False)) | options
             return with_out(partial(segments.reduceat, name), inputs[:2], options)

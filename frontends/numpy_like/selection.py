@@ -25,7 +25,7 @@ def clip(
 ) -> Tracer:
     """``minimum(maximum(x, low), high)``."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
-    result = positive(x)
+    result = positive(lift(trace_of(x, low, high), x))
     if type(low) is int and _is_beyond(low, result, "min"):
         low = None
     if type(high) is int and _is_beyond(high, result, "max"):

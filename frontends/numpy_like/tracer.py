@@ -313,7 +313,8 @@ class Tracer(Operators["Tracer"]):
             )
         self._refuse(
             "a real NumPy array is needed here, but this array has no values while the function is traced",
-            "Use np.* functions of whole arrays and casts such as x.astype(np.float32); call other libraries outside.",
+            "Use np.* functions of whole arrays, np.dot(a, x) in place of a.dot(x), and casts such as "
+            "x.astype(np.float32); call other libraries outside.",
         )
 
     # ------------------------------------------------------------------------------------------ indexing
