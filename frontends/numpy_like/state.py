@@ -74,6 +74,7 @@ class Trace:
     statements: list[Any] = field(default_factory=list)  # of index notation, in order
     accesses: int = 0  # of index notation, so far
     ended: bool = False
+    asked: Retrace | None = None
 
     # ------------------------------------------------------------------------------------------ calls
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -201,7 +202,7 @@ class Trace:
             return False
         if not difference.names() & self.fresh or self.hint(difference) != 0:
             return False
-        raise Retrace(self._solve(difference))
+        self.again(Retrace(self._solve(difference)))
 
     def is_one(self, size: Affine) -> bool:
         """Whether a size is 1, where that decides a shape: a size that is 1 by hint becomes 1 (retrace), of one that is
@@ -252,7 +253,13 @@ class Trace:
                 f"Python needs the symbolic size {size} as an integer here",
                 advice=f"Write the number in the spec in place of {declared[0]}, or use array operations.",
             )
-        raise Retrace({name: Affine.of(self.hints[name]) for name in size.names()})
+        self.again(Retrace({name: Affine.of(self.hints[name]) for name in size.names()}))
+
+    def again(self, request: Retrace) -> NoReturn:
+        """Raise `request`, and keep it: user code with a bare `except`, or C code that takes every error for one of its
+        own (`itertools.islice`), swallows what it does not know."""
+        self.asked = self.asked or request
+        raise request
 
     def divide(self, size: Affine, divisor: int) -> Affine:
         """``size / divisor`` known to be exact, by a retrace that makes a symbol a multiple.  Raises ShapeError."""
@@ -266,7 +273,7 @@ class Trace:
             name, factor = size.terms[0]
             needed = divisor // gcd(factor, divisor)
             if name in self.fresh:
-                raise Retrace({name: Affine.symbol(f"{name}_{needed}") * needed}, (Guard(size, divisor),))
+                self.again(Retrace({name: Affine.symbol(f"{name}_{needed}") * needed}, (Guard(size, divisor),)))
         if size.names() <= self.fresh:
             self.fixed(size)
         raise ShapeError(
@@ -296,7 +303,7 @@ class Trace:
     def settle(self, node: expr.Scalar) -> bool:
         """Fix a scalar argument by a retrace.  False where it has no value, as in a plan without data."""
         if node.position in self.scalars:
-            raise Retrace(position=node.position)
+            self.again(Retrace(position=node.position))
         return False
 
     def confine(self, node: Node, low: int, high: int) -> None:
@@ -307,7 +314,7 @@ class Trace:
             case expr.Scalar():
                 value = self.scalars.get(node.position)
                 if value is not None and not low <= value <= high:
-                    raise Retrace(position=node.position)
+                    self.again(Retrace(position=node.position))
                 least, most = self.ranges.get(node.position, (low, high))
                 self.ranges[node.position] = max(low, least), min(high, most)
             case expr.Iota() | expr.Map() if (sizes := _factors(node)) is not None:
