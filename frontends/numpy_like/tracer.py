@@ -24,6 +24,7 @@ from polyfuse.frontends.numpy_like.sizes import Size, SymbolicSize, size_of
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.strides import Strides, of_shape, of_view
+from polyfuse.frontends.numpy_like.updater import Updater
 
 # What an operator takes, if only to say in an error that it does not; anything else may define the operator itself.
 _OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None))
@@ -434,46 +435,6 @@ class Tracer(Operators["Tracer"]):
 
     def _call(self, name: str, *values: Any) -> Any:
         return self.state.call(name, *values)
-
-
-@dataclass(frozen=True, slots=True)
-class Updater:
-    """``x.at`` and ``x.at[index]``."""
-
-    array: Tracer
-    index: Any
-
-    def __getitem__(self, index: Any) -> Updater:
-        return Updater(self.array, index)
-
-    def _update(self, name: str, value: Any, bounds: str | None) -> Tracer:
-        return self.array.state.call("update", self.array, self.index, name, value, bounds)  # type: ignore[no-any-return]
-
-    def set(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("set", value, bounds)
-
-    def add(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("add", value, bounds)
-
-    def subtract(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("subtract", value, bounds)
-
-    def multiply(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("multiply", value, bounds)
-
-    def divide(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("divide", value, bounds)
-
-    def min(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("minimum", value, bounds)
-
-    def max(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("maximum", value, bounds)
-
-    mul = multiply
-
-    def get(self) -> Tracer:
-        return self.array[self.index]
 
 
 METHODS = frozenset(
