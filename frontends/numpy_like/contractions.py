@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.affine import ONE, ZERO, Affine, dimension
+from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
 from polyfuse.dtypes import DType, bool_
 from polyfuse.errors import ShapeError
 from polyfuse.expr import Node
@@ -22,7 +22,7 @@ from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all, m
 from polyfuse.frontends.numpy_like.reductions import sum_
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.tracer import Path, Tracer
 from polyfuse.frontends.numpy_like.views import diagonal, moveaxis
 
 ArrayLike = object
@@ -210,11 +210,27 @@ def einsum(*operands: Any, optimize: Any = True, dtype: Any = None, **_: Any) ->
     labels, output, arrays = _parsed(operands)
     tracers = lift_all(*arrays)
     inputs, result = _with_ellipsis(labels, output, tracers)
+    if len(tracers) == 1 and (view := _unsummed(tracers[0], inputs[0], result)) is not None:
+        return view
     if len(tracers) < 3:
         return labelled(tracers, inputs, result, dtype, repeated=True)
     operands_, wanted = _common(tracers, dtype)
     terms = [Term(node, names) for node, names in zip(operands_, inputs, strict=True)]
     return Tracer(tracers[0].state, nodes.cast(_pairwise(tracers[0].state, terms, result), wanted))
+
+
+def _unsummed(x: Tracer, labels: Labels, output: Labels) -> Tracer | None:
+    """What NumPy gives of one operand where nothing is summed, whatever `dtype` is asked for: a view."""
+    if not labels or set(labels) != set(output):
+        return None
+    first = {label: axis for axis, label in reversed(list(enumerate(labels)))}
+    if not all(x.state.equal(x.sizes[first[label]], n) for n, label in zip(x.sizes, labels, strict=True)):
+        return None
+    place = {label: dimension(j) for j, label in enumerate(output)}
+    gaps = [dimension(first[label]) - dimension(axis) for axis, label in enumerate(labels) if axis != first[label]]
+    where = tuple(side for gap in gaps for side in (gap, -gap))
+    shape, inverse = (tuple(of[first[label]] for label in output) for of in (x.sizes, dimensions(x.ndim)))
+    return x.through(Path(shape, tuple(place[label] for label in labels), inverse, where))
 
 
 def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:

@@ -20,12 +20,13 @@ from polyfuse.errors import ShapeError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
+from polyfuse.frontends.numpy_like.layout import in_order
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, traces_in
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer, size_of
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.views import shape_argument
+from polyfuse.frontends.numpy_like.views import broadcast, broadcast_arrays, expand_dims, shape_argument
 
 ArrayLike = object
 
@@ -126,9 +127,20 @@ def linspace(
 
 
 def logspace(
-    trace: Trace, start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None
+    trace: Trace,
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Tracer:
-    result = ufunc("power", lift(trace, base), linspace(trace, start, stop, num, endpoint))
+    base = lift(trace, base)
+    if base.ndim:  # one for each of the ends
+        start, stop, base = broadcast_arrays(lift(trace, start), lift(trace, stop), base)
+        base = expand_dims(base, axis)
+    result = ufunc("power", base, linspace(trace, start, stop, num, endpoint, axis=axis))
     return result.astype(dtype) if dtype is not None else result
 
 
@@ -235,19 +247,28 @@ def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, co
         shape[k] = v.sizes[0]
     grids = []
     for v, k in zip(tracers, place, strict=True):
-        if sparse:
-            grids.append(v[tuple(slice(None) if j == k else None for j in range(rank))])
-        else:
-            grids.append(Tracer(v.state, nodes.view(v.node, shape, (dimension(k),))))
+        grid = v[tuple(slice(None) if j == k else None for j in range(rank))]
+        grid = grid if sparse else broadcast(grid, tuple(shape))
+        grids.append(Tracer(v.state, grid.node) if copy else grid)
     return tuple(grids)
 
 
 # ---------------------------------------------------------------------------------------------- conversion
 
 
-def array(trace: Trace, value: Any, dtype: Any = None, copy: bool | None = True, *, ndmin: int = 0, **_: Any) -> Any:
+def array(
+    trace: Trace,
+    value: Any,
+    dtype: Any = None,
+    copy: bool | None = True,
+    *,
+    order: Any = "K",
+    ndmin: int = 0,
+    **_: Any,
+) -> Any:
     """``np.array``: of tracers a copy or a stack; of constants a real array stays one until it meets a tracer."""
     found = _array(trace, value, dtype, copy)
+    found = in_order(found, order) if isinstance(found, Tracer) else found
     return found[(None,) * (ndmin - found.ndim)] if found.ndim < ndmin else found
 
 
@@ -263,14 +284,24 @@ def _array(trace: Trace, value: Any, dtype: Any, copy: bool | None) -> Any:
     return Tracer(trace, tracer.node) if copy or tracer.weak else tracer
 
 
-def asarray(trace: Trace, value: Any, dtype: Any = None, *args: Any, copy: bool | None = None, **_: Any) -> Any:
-    return array(trace, value, dtype, copy=bool(copy))
+def asarray(
+    trace: Trace, value: Any, dtype: Any = None, order: Any = None, *args: Any, copy: bool | None = None, **_: Any
+) -> Any:
+    return array(trace, value, dtype, copy=bool(copy), order=order)
 
 
-def contiguous(trace: Trace, value: Any, dtype: Any = None, **_: Any) -> Any:
-    """``np.ascontiguousarray``: of rank 1 at least."""
-    found = asarray(trace, value, dtype)
+def contiguous(order: str, trace: Trace, value: Any, dtype: Any = None, **_: Any) -> Any:
+    """``np.ascontiguousarray``: of rank 1 at least, and a copy of what lies in another order."""
+    found = asarray(trace, value, dtype, order)
     return found if found.ndim else found.reshape(1)
+
+
+def require(trace: Trace, value: Any, dtype: Any = None, requirements: Any = None, **_: Any) -> Any:
+    """``np.require``: a copy of what lies in another order, or in the memory of another array where it may not."""
+    wanted = {name.upper()[0] for name in requirements or ()}
+    found = asarray(trace, value, dtype, order="F" if "F" in wanted else "C" if "C" in wanted else None)
+    is_view = isinstance(found, Tracer) and found.path is not None
+    return Tracer(trace, found.node) if is_view and "O" in wanted else found
 
 
 def result_type(*values: Any) -> Any:
@@ -315,9 +346,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "array": array,
     "asarray": asarray,
     "asanyarray": asarray,
-    "ascontiguousarray": contiguous,
-    "asfortranarray": contiguous,
-    "require": asarray,
+    "ascontiguousarray": partial(contiguous, "C"),
+    "asfortranarray": partial(contiguous, "F"),
+    "require": require,
     "broadcast_shapes": broadcast_shape_sizes,
 }
 

@@ -17,8 +17,9 @@ from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted
 from polyfuse.frontends.numpy_like.contractions import labelled
 from polyfuse.frontends.numpy_like.elementwise import absolute, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take
-from polyfuse.frontends.numpy_like.joining import concatenate, diff, pad, stack
+from polyfuse.frontends.numpy_like.joining import concatenate, diff, stack
 from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, lift, lift_all, text_of
+from polyfuse.frontends.numpy_like.padding import pad
 from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.views import flip, moveaxis, sliding_window_view
@@ -36,7 +37,8 @@ def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: i
     steps = list(spacing) * (len(chosen) if len(spacing) == 1 else 1) or [1.0] * len(chosen)
     if len(steps) != len(chosen):
         raise ShapeError(f"np.gradient needs one spacing or {len(chosen)}, not {len(steps)}")
-    found = [_derivative(x, k, lift(x.state, h), edge_order) for k, h in zip(chosen, steps, strict=True)]
+    derivatives = [_derivative(x, k, lift(x.state, h), edge_order) for k, h in zip(chosen, steps, strict=True)]
+    found = [Tracer(x.state, nodes.cast(y.node, x.element)) for y in derivatives]
     return found[0] if len(found) == 1 else tuple(found)
 
 

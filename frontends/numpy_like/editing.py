@@ -10,13 +10,14 @@ import numpy as np
 
 from polyfuse.affine import dimension
 from polyfuse.dtypes import i64
-from polyfuse.errors import IndexingError, ShapeError
+from polyfuse.errors import ShapeError
 from polyfuse.frontends.numpy_like import axes, masked, nodes
 from polyfuse.frontends.numpy_like.creation import diag
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate, tile
+from polyfuse.frontends.numpy_like.known_masks import known_positions
 from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all
-from polyfuse.frontends.numpy_like.sizes import SymbolicSize, is_integer
+from polyfuse.frontends.numpy_like.sizes import is_integer
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.updates import write
 from polyfuse.frontends.numpy_like.views import broadcast_to, moveaxis, shape_argument
@@ -31,17 +32,6 @@ def _line(x: ArrayLike, axis: int | None) -> tuple[Tracer, int]:
     return array, axes.one(axis, array.ndim)
 
 
-def _known(positions: Any, name: str) -> Any:
-    """Positions that are no tracers, sizes as integers.  Raises IndexingError."""
-    if isinstance(positions, SymbolicSize):
-        return int(positions)
-    parts = positions if isinstance(positions, (list, tuple)) else [positions]
-    if any(isinstance(p, Tracer) for p in parts):
-        problem = f"np.{name} at positions that are data: its result has no static shape"
-        raise IndexingError(problem, advice=masked.ADVICE)
-    return positions
-
-
 def _runs(x: Tracer, axis: int, kept: np.ndarray[Any, Any]) -> list[Tracer]:
     """Consecutive positions along an axis as slices."""
     before: tuple[Any, ...] = (slice(None),) * axis
@@ -53,7 +43,7 @@ def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> Tracer:
     """``np.delete`` at known positions."""
     array, axis = _line(x, axis)
     size = array.state.fixed(array.sizes[axis])
-    kept = np.delete(np.arange(size), _known(obj, "delete"))
+    kept = np.delete(np.arange(size), known_positions(array.state, obj, "delete"))
     parts = _runs(array, axis, kept)
     return concatenate(parts, axis) if parts else array[(slice(None),) * axis + (slice(0, 0),)]
 
@@ -63,7 +53,8 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
     array, axis = _line(x, axis)
     size = array.state.fixed(array.sizes[axis])
     given = lift(array.state, values)
-    obj = _known(obj, "insert")
+    given = given if given.weak is None else Tracer(array.state, as_dtype(given, array.element))
+    obj = known_positions(array.state, obj, "insert")
     single = is_integer(obj)
     if single:
         while given.ndim < array.ndim:

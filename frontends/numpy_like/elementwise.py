@@ -16,6 +16,8 @@ from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
+from polyfuse.frontends.numpy_like.known_values import settled
+from polyfuse.frontends.numpy_like.layout import in_order
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -131,6 +133,12 @@ def fabs(x: ArrayLike) -> Tracer:
 def conjugate(x: ArrayLike) -> Tracer:
     """The number itself."""
     return positive(_number_of_truth(x))
+
+
+def real(x: ArrayLike) -> Tracer:
+    """The array itself: what is written into its real part is written into it."""
+    (x,) = lift_all(x)
+    return x
 
 
 def imaginary(x: ArrayLike) -> Tracer:
@@ -304,7 +312,11 @@ less, equal, isnan = _map("less"), _map("equal"), partial(_float_only, "isnan", 
 
 
 def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None) -> Tracer:
-    """``np.where`` with three arguments; the one-argument form has a data-dependent shape."""
+    """``np.where`` with three arguments; the one-argument form has a shape that depends on the condition."""
+    if x is None and y is None and isinstance(condition, Tracer):
+        values = settled(condition.state, condition.node)
+        if values is not None:
+            return np.nonzero(values)  # type: ignore[return-value]
     if x is None or y is None:
         raise UnsupportedError(
             "np.where with one argument has a shape that depends on the values",
@@ -327,11 +339,11 @@ def signbit(x: ArrayLike) -> Tracer:
 # ---------------------------------------------------------------------------------------------- casts
 
 
-def astype(x: ArrayLike, dtype: Any, *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
-    """A cast; a fresh array, but with ``copy=False`` the array itself where it has the dtype."""
+def astype(x: ArrayLike, dtype: Any, order: Any = "K", *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
+    """A cast; a fresh array, but with ``copy=False`` the array itself where it has the dtype and lies in `order`."""
     (x,) = lift_all(x)
     if not copy and x.weak is None and x.element == numpy_dtype(dtype):
-        return x
+        return in_order(x, order)
     return Tracer(x.state, as_dtype(x, numpy_dtype(dtype)))
 
 
@@ -418,9 +430,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "positive": positive,
     "conjugate": conjugate,
     "conj": conjugate,
-    "real": positive,
+    "real": real,
     "imag": imaginary,
-    "real_if_close": positive,
+    "real_if_close": real,
     "square": square,
     "reciprocal": reciprocal,
     "power": power,

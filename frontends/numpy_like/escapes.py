@@ -14,7 +14,8 @@ from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer, Updater
+from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.updater import Updater
 
 _DEPTH = 4
 

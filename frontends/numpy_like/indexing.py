@@ -16,6 +16,7 @@ from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
 from polyfuse.frontends.numpy_like import axes, known_masks, listed, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
 from polyfuse.frontends.numpy_like.elementwise import ufunc
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import strides_of
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.selection import select as select_values
@@ -311,6 +312,8 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
 
 def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
     """Only for masks that are known while tracing."""
+    if isinstance(condition, Tracer) and (values := settled(condition.state, condition.node)) is not None:
+        return take(x, np.flatnonzero(values), axis)
     if not isinstance(condition, (list, tuple, np.ndarray)):
         raise IndexingError("np.compress has a shape that depends on the values of the mask", advice=masked.ADVICE)
     if isinstance(condition, np.ndarray):

@@ -1,4 +1,4 @@
-"""Arrays put together from parts: concatenate, stack, pad, roll, tile, repeat, all as regions of affine views."""
+"""Arrays put together from parts: concatenate, stack, roll, tile, repeat, all as regions of affine views."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
-from polyfuse.errors import ShapeError, UnsupportedError
-from polyfuse.expr import Piece, Shape
+from polyfuse.errors import IndexingError, ShapeError
+from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, mismatch, text_of, trace_of
-from polyfuse.frontends.numpy_like.sizes import is_integer
 from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -116,109 +116,6 @@ def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Tracer:
     return concatenate(lift_all(x, values), axis)
 
 
-# ---------------------------------------------------------------------------------------------- pad
-
-
-def _widths(x: Tracer, pad_width: Any) -> list[tuple[Affine, Affine]]:
-    """(before, after) for every axis, from NumPy's four spellings."""
-    if isinstance(pad_width, dict):
-        pairs = [(0, 0)] * x.ndim
-        for axis, width in pad_width.items():
-            pairs[axis] = width if isinstance(width, tuple) else (width, width)
-    elif is_integer(pad_width) or not isinstance(pad_width, (tuple, list, np.ndarray)):
-        pairs = [(pad_width, pad_width)] * x.ndim
-    elif not isinstance(pad_width[0], (tuple, list, np.ndarray)):
-        before, after = pad_width if len(pad_width) == 2 else (pad_width[0], pad_width[0])
-        pairs = [(before, after)] * x.ndim
-    else:
-        rows = [(w[0], w[-1]) for w in pad_width]
-        pairs = rows * x.ndim if len(rows) == 1 else rows
-    if len(pairs) != x.ndim:
-        raise ShapeError(f"pad_width names {len(pairs)} axes of an array of rank {x.ndim}")
-    found = [(position(x.state, a, "a pad width"), position(x.state, b, "a pad width")) for a, b in pairs]
-    if any(n.is_constant and n.constant < 0 for pair in found for n in pair):
-        raise ShapeError("pad widths cannot be negative", advice="Slice the array instead.")
-    return found
-
-
-def pad(x: ArrayLike, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **kwargs: Any) -> Tracer:
-    """constant, edge, reflect, symmetric, wrap; one axis after the other, as NumPy."""
-    (x,) = lift_all(x)
-    widths = _widths(x, pad_width)
-    values = _edge_values(constant_values, x.ndim)
-    odd = ", reflect_type='odd'" if kwargs.get("reflect_type") == "odd" else ""
-    if mode not in ("constant", "empty", "edge", "reflect", "symmetric", "wrap") or odd:
-        raise UnsupportedError(
-            f"np.pad with mode {mode!r}{odd} is not supported",
-            advice="Supported are constant, edge, reflect, symmetric and wrap.",
-        )
-    for axis, (before, after) in enumerate(widths):
-        if before == after == ZERO:
-            continue
-        if mode in ("constant", "empty"):
-            x = _pad_constant(x, axis, before, after, values[axis])
-        else:
-            x = _pad_repeating(x, axis, before, after, mode)
-    return Tracer(x.state, x.node)
-
-
-def _edge_values(values: Any, rank: int) -> list[tuple[Any, Any]]:
-    if not isinstance(values, (tuple, list)):
-        return [(values, values)] * rank
-    if not isinstance(values[0], (tuple, list)):
-        return [(values[0], values[-1])] * rank
-    pairs = [(v[0], v[-1]) for v in values]
-    return pairs * rank if len(pairs) == 1 else pairs
-
-
-def _grown(x: Tracer, axis: int, more: Affine) -> Shape:
-    return tuple(n + more if k == axis else n for k, n in enumerate(x.sizes))
-
-
-def _pad_constant(x: Tracer, axis: int, before: Affine, after: Affine, values: tuple[Any, Any]) -> Tracer:
-    point, size = dimension(axis), x.sizes[axis]
-    index = list(dimensions(x.ndim))
-    index[axis] = point - before
-    low, high = (as_dtype(lift(x.state, v), x.element) for v in values)
-    inside = Piece((point - before, before + size - 1 - point), x.node, tuple(index))
-    start = [] if low is high else [Piece((before - 1 - point,), low, ())]
-    pieces = [*start, inside, Piece((), high, ())]
-    return Tracer(x.state, nodes.region(_grown(x, axis, before + after), pieces))
-
-
-def _pad_repeating(x: Tracer, axis: int, before: Affine, after: Affine, mode: str) -> Tracer:
-    """The part before, the array, the part after: each reads the array at an affine index."""
-    point, size = dimension(axis), x.sizes[axis]
-    limit = size - 1 if mode == "reflect" else size
-    if mode != "edge" and not all(x.state.decide(limit - w) for w in (before, after)):
-        return _pad_wider(x, axis, before, after, mode)
-    if not x.state.decide(size - 1):
-        raise ShapeError(f"an empty axis cannot be padded with mode {mode!r}")
-    last = before + size - 1
-    low, high = {
-        "edge": (ZERO, size - 1),
-        "reflect": (before - point, size - 1 - (point - last)),
-        "symmetric": (before - 1 - point, size - (point - last)),
-        "wrap": (point - before + size, point - before - size),
-    }[mode]
-    pieces = []
-    for where, entry in (((before - 1 - point,), low), ((last - point,), point - before), ((), high)):
-        index = list(dimensions(x.ndim))
-        index[axis] = Affine.of(entry)
-        pieces.append(Piece(where, x.node, tuple(index)))
-    return Tracer(x.state, nodes.region(_grown(x, axis, before + after), pieces))
-
-
-def _pad_wider(x: Tracer, axis: int, before: Affine, after: Affine, mode: str) -> Tracer:
-    """Padding that repeats the array more than once: the positions are a table, of sizes that are known."""
-    size, widths = x.state.fixed(x.sizes[axis]), (x.state.fixed(before), x.state.fixed(after))
-    if not size:
-        raise ShapeError(f"an empty axis cannot be padded with mode {mode!r}")
-    positions = np.pad(np.arange(size), widths, mode=mode)  # type: ignore[call-overload]
-    found: Tracer = x[(slice(None),) * axis + (positions,)]
-    return found
-
-
 # ---------------------------------------------------------------------------------------------- roll, tile, repeat
 
 
@@ -233,8 +130,22 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Tracer:
         raise ShapeError(f"np.roll: {len(shifts)} shifts for {len(rolled)} axes", advice="Give one, or one for each.")
     result = x
     for amount, k in zip(shifts, rolled, strict=True):
-        result = _roll_one(result, position(x.state, amount, "a shift"), axes.one(k, x.ndim))
+        along = axes.one(k, x.ndim)
+        if isinstance(amount, Tracer) and not amount.ndim and x.state.scalar_value(amount.node) is None:
+            result = _roll_by_data(result, amount, along)
+        else:
+            result = _roll_one(result, position(x.state, amount, "a shift"), along)
     return Tracer(x.state, result.node)
+
+
+def _roll_by_data(x: Tracer, shift: Tracer, axis: int) -> Tracer:
+    """By a number that is known at run time only: a gather.  Raises IndexingError for floats."""
+    if shift.element.kind not in "iu":
+        raise IndexingError(f"a shift is an integer, not {shift.dtype}", advice="Cast it with .astype(np.int64).")
+    points = Tracer(x.state, nodes.iota((x.sizes[axis],), dimension(0)))
+    at = (points - shift.astype(np.int64)) % x.shape[axis]
+    rolled: Tracer = x[(slice(None),) * axis + (at,)]
+    return rolled
 
 
 def _roll_one(x: Tracer, shift: Affine, axis: int) -> Tracer:
@@ -285,6 +196,10 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
         x = x.reshape(-1)
         axis = 0
     axis = axes.one(axis, x.ndim)
+    if isinstance(repeats, Tracer) and repeats.ndim and (counts := settled(x.state, repeats.node)) is not None:
+        repeats = counts
+    if isinstance(repeats, np.ndarray):
+        x.state.read.append(repeats)
     if isinstance(repeats, (list, tuple, np.ndarray)):
         sources = np.repeat(np.arange(x.state.fixed(x.sizes[axis])), repeats)
         return x[(slice(None),) * axis + (sources,)]
@@ -360,7 +275,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "column_stack": column_stack,
     "block": block,
     "append": append,
-    "pad": pad,
     "roll": roll,
     "tile": tile,
     "repeat": repeat,

@@ -1,5 +1,5 @@
-"""Masks in an index that are known while the function is traced: truth values, real arrays, and what follows from
-positions alone (``np.arange(5) > 2``).  They choose a known number of elements.
+"""Masks in an index, and positions, that are known while the function is traced: truth values, real arrays, and what
+follows from positions alone (``np.arange(5) > 2``).  They choose a known number of elements.
 
     x[True], x[False]              an axis of one element, or of none
     x[np.array([True, False])]     x[[0]]
@@ -18,14 +18,13 @@ from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import i64
 from polyfuse.errors import IndexingError
-from polyfuse.expr import Node, Program
-from polyfuse.frontends.numpy_like import nodes
+from polyfuse.frontends.numpy_like import masked, nodes
+from polyfuse.frontends.numpy_like.known_values import known, settled
 from polyfuse.frontends.numpy_like.lifting import text_of
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis
+from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.reference import evaluate
-
-_MANY = 1 << 16  # elements of a mask that is computed while tracing
 
 
 def is_flag(item: Any) -> bool:
@@ -87,19 +86,21 @@ def positions(x: Tracer, items: Sequence[Any]) -> list[Any]:
 
 def _known(item: Any) -> np.ndarray[Any, Any] | None:
     """The values of a mask, where nothing that a call passes has a say in them."""
-    if isinstance(item, np.ndarray):
-        return item
-    node: Node = item.node
-    if not all(n.is_constant for n in node.shape) or np.prod([n.constant for n in node.shape]) > _MANY:
-        return None
-    if any(isinstance(n, (expr.Input, expr.Scalar, expr.Opaque)) or _has_letters(n) for n in expr.topological([node])):
-        return None
-    (values,) = evaluate(Program("mask", (), (node,), ("mask",)), ())
-    return np.asarray(values)
+    return item if isinstance(item, np.ndarray) else known(item.node)
 
 
-def _has_letters(node: Node) -> bool:
-    index = (node.index,) if isinstance(node, expr.Iota) else ()
-    return any(not n.is_constant for n in node.shape) or any(
-        not name.startswith("%") for e in index for name in e.names()
-    )
+def known_positions(trace: Trace, positions: Any, name: str) -> Any:
+    """Positions as integers, real arrays, slices and lists of them.  Raises IndexingError for data."""
+    if isinstance(positions, (list, tuple)):
+        return [known_positions(trace, p, name) for p in positions]
+    if isinstance(positions, np.ndarray):
+        trace.read.append(positions)
+    if isinstance(positions, SymbolicSize):
+        return int(positions)
+    if not isinstance(positions, Tracer):
+        return positions
+    values = settled(trace, positions.node)
+    if values is None:
+        problem = f"np.{name} at positions that are data: its result has no static shape"
+        raise IndexingError(problem, advice=masked.ADVICE)
+    return values if values.ndim else values.item()

@@ -25,6 +25,13 @@ def is_contiguous(x: Tracer) -> bool:
     return is_run(x, long) and (not long or _equal(x.state, found[long[-1]], strides.UNIT))
 
 
+def in_order(x: Tracer, order: object) -> Tracer:
+    """`x` if its elements lie in the order ``C`` or ``F`` that is asked for, otherwise a copy."""
+    if order not in ("C", "F") or is_contiguous(x.T if order == "F" else x):
+        return x
+    return Tracer(x.state, x.node)
+
+
 def is_run(x: Tracer, group: Sequence[int]) -> bool:
     """Whether axes are one axis of memory: each steps over all of the next, as NumPy asks of a reshape without copy."""
     found = strides_of(x)

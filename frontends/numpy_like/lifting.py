@@ -76,6 +76,7 @@ def lift(trace: Trace, value: Any) -> Tracer:
         case list() | tuple() | range():
             return _sequence(trace, value)
     if isinstance(value, Masked):
+        value.settle()
         raise refusal()
     if isinstance(value, Term):
         raise TraceError(

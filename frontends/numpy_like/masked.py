@@ -14,6 +14,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from polyfuse.dtypes import integer_limits
 from polyfuse.errors import IndexingError
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -75,7 +76,12 @@ class Masked(NDArrayOperatorsMixin):
     def size(self) -> Any:
         return self.count if self.array.ndim == self.mask.ndim else self._refuse()
 
+    def settle(self) -> None:
+        """Trace again with the sizes fixed that the mask follows from, if it follows from sizes alone."""
+        settled(self.state, self.mask.node)
+
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        self.settle()
         raise located(refusal())
 
     def _like(self, array: Tracer) -> Masked:

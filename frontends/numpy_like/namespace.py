@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
@@ -12,10 +12,18 @@ import numpy as np
 from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.index_notation.terms import Term, has_terms
 from polyfuse.frontends.numpy_like import promotion
-from polyfuse.frontends.numpy_like.lifting import kind_of, lift, traces_in
+from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
-from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE, is_scalar
+from polyfuse.frontends.numpy_like.registry import (
+    CREATION,
+    LIBRARY,
+    METADATA,
+    TABLE,
+    by_position,
+    is_scalar,
+    of_known_values,
+)
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -93,11 +101,13 @@ class Namespace:
             return is_scalar
         if full == "vectorize" and self._module is np:
             return vectorized
-        if full in CREATION:
-            return partial(self._trace.run, CREATION[full], self._trace)
+        if full == "ndenumerate" and self._module is np:
+            return enumerated
         value = getattr(self._module, name, _EMPTY)
+        if full in CREATION:
+            return partial(self._create, full, value)
         known = full if full in LIBRARY else self._prefix + getattr(value, "__name__", name)
-        if known in LIBRARY and not isinstance(value, type):
+        if (known in LIBRARY or known in METADATA) and not isinstance(value, type):
             return Function(self._trace, known, None if value is _EMPTY else value)
         if value is _EMPTY:
             if hasattr(np, name):
@@ -112,6 +122,10 @@ class Namespace:
         if isinstance(value, ModuleType) and value.__name__.startswith("numpy."):
             return Namespace(self._trace, value, f"{full}.")
         return value
+
+    def _create(self, full: str, original: Any, /, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = by_position(original, args, kwargs)
+        return self._trace.run(CREATION[full], self._trace, *args, **kwargs)
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._module), *LIBRARY, *CREATION})
@@ -137,7 +151,10 @@ class Foreign:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _holds_array((*args, *kwargs.values())):
-            raise located(unsupported(self._name))
+            trace = next(traces_in((*args, *kwargs.values())), None)
+            if trace is None:  # a selection by a mask
+                raise located(unsupported(self._name))
+            return trace.run(of_known_values, self._name, self._original, args, kwargs)
         return self._original(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -147,6 +164,13 @@ class Foreign:
 def vectorized(*args: Any, **kwargs: Any) -> Foreign:
     """``np.vectorize(function)``, for real values only: it calls the function with one element after the other."""
     return Foreign("vectorize", np.vectorize(*args, **kwargs))
+
+
+def enumerated(x: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """``np.ndenumerate``: the elements, one after the other, with their places."""
+    if not isinstance(x, Tracer):
+        return np.ndenumerate(x)
+    return ((place, x[place]) for place in np.ndindex(*map(int, x.shape)))
 
 
 class Joining:
@@ -166,8 +190,10 @@ class Joining:
         if self._name == "c_":
             return self._trace.call("column_stack", values)
         lifted = [lift(self._trace, v) for v in values]
-        wanted = promotion.common(tuple(map(kind_of, lifted))).numpy  # numbers are weak here, unlike in np.append
-        return self._trace.call("concatenate", [self._trace.call("atleast_1d", v) for v in lifted], dtype=wanted)
+        wanted = promotion.common(tuple(map(kind_of, lifted)))  # numbers are weak here, unlike in np.append
+        cast = [self._trace.run(as_dtype, v, wanted) if v.weak is not None else v.node for v in lifted]
+        joined = [self._trace.call("atleast_1d", Tracer(self._trace, node)) for node in cast]
+        return self._trace.call("concatenate", joined, dtype=wanted.numpy)
 
 
 class Info:
@@ -206,7 +232,8 @@ class Function:
         values = (*args, *kwargs.values())
         if self._original is not None and not has_terms(values) and not any(True for _ in traces_in(values)):
             return self._original(*args, **kwargs)
-        if any(isinstance(a, Masked) for a in args):
+        if any(isinstance(a, Masked) for a in values):
+            args, kwargs = by_position(self._original, args, kwargs)
             return self._original(*args, **kwargs)
         if isinstance(self._original, np.ufunc):
             return self._trace.call("ufunc", self._original, "__call__", args, kwargs)

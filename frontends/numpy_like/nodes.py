@@ -223,6 +223,8 @@ def constant_value(node: Node) -> bool | int | float | None:
 
 def neutral(which: str, dtype: DType) -> bool | int | float:
     """The number for a monoid's neutral element: a literal, or `lowest` / `highest` of `dtype`."""
+    if which == "nan":
+        return float("nan")
     if which not in ("lowest", "highest"):
         return int(which)
     sign = -1 if which == "lowest" else 1

@@ -268,14 +268,23 @@ def nan_sum_like(monoid: str, a: ArrayLike, axis: Axis = None, dtype: Any = None
     return sum_like(monoid, where(isnan(x), neutral, x), axis, dtype, **kwargs)
 
 
-def nan_mean(a: ArrayLike, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Tracer:
+def nan_mean(
+    a: ArrayLike, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike = True
+) -> Tracer:
     x = _argument(a)
-    return mean(x, axis, dtype, keepdims=keepdims, where=~isnan(x))
+    return mean(x, axis, dtype, keepdims=keepdims, where=_number(x, where))
 
 
-def nan_var(a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, *, keepdims: bool = False) -> Tracer:
+def nan_var(
+    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, *, where: ArrayLike = True, **kwargs: Any
+) -> Tracer:
     x = _argument(a)
-    return var(x, axis, dtype, ddof, keepdims=keepdims, where=~isnan(x))
+    return var(x, axis, dtype, ddof, where=_number(x, where), **kwargs)
+
+
+def _number(x: Tracer, chosen: ArrayLike) -> Tracer:
+    """Where the elements that `where=` chooses are numbers."""
+    return ~isnan(x) if chosen is True else ~isnan(x) & chosen
 
 
 def nan_std(a: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:

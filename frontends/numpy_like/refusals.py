@@ -69,7 +69,7 @@ ALTERNATIVES: Mapping[str, str] = MappingProxyType(
         **_for("Arrays hold numbers, not dates.", "busday_count busday_offset is_busday isnat datetime_data"),
         **_for("Work on bits with &, |, << and >>.", "packbits unpackbits"),
         "einsum_path": "np.einsum finds the order of contraction itself.",
-        **_for("Loop over whole arrays: np.* functions take them at once.", "nditer ndenumerate nested_iters flatiter"),
+        **_for("Loop over whole arrays: np.* functions take them at once.", "nditer nested_iters flatiter"),
         "broadcast": "Use np.broadcast_shapes or np.broadcast_arrays.",
         "lib.stride_tricks.as_strided": "Use np.lib.stride_tricks.sliding_window_view, slices or reshape.",
         **_for("Write np.where(mask, x, value): masked arrays are not supported.", "ma.masked_array ma.array"),

@@ -30,17 +30,21 @@ from polyfuse.frontends.numpy_like import (
     indexing,
     joining,
     linear_algebra,
+    padding,
     polynomials,
     quantiles,
     reductions,
     reshaping,
     scans,
+    segments,
     selection,
     statistics,
     updates,
     views,
 )
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.lifting import lift, trace_of, traced_in
+from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array
@@ -53,8 +57,36 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
     name = f"{module}.{function.__name__}" if module else function.__name__
     found = TABLE.get(name) or TABLE.get(name.rpartition("stride_tricks.")[2])
     if found is None:
+        return of_known_values(name, function, args, kwargs)
+    args, kwargs = by_position(function, args, kwargs)
+    return with_out(found, *_by_name(function, _led(name, args, kwargs), kwargs))
+
+
+def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A function whose result has a shape that depends on values, by NumPy where these are known while tracing.  Raises
+    UnsupportedError otherwise."""
+    if name not in OF_VALUES:
         raise unsupported(name)
-    return with_out(found, *_by_name(function, args, dict(kwargs)))
+
+    def value(part: Any) -> Any:
+        match part:
+            case list() | tuple():
+                return type(part)(map(value, part))
+            case SymbolicSize():
+                return int(part)
+            case Tracer() if (found := settled(part.state, part.node)) is not None:
+                return found
+            case Tracer() | Masked():
+                raise unsupported(name)
+        return part
+
+    return function(*map(value, args), **{key: value(part) for key, part in kwargs.items()})
+
+
+OF_VALUES = frozenset(
+    """nonzero flatnonzero argwhere unique unique_all unique_counts unique_inverse unique_values union1d intersect1d
+    setdiff1d setxor1d trim_zeros histogram2d histogramdd packbits unpackbits""".split()
+)
 
 
 def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -64,13 +96,19 @@ def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def call_function(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of the namespace by its name in the table; `function`: NumPy's, which knows where ``out`` stands."""
-    return with_out(TABLE[name], *_by_name(function, _led(args, kwargs), kwargs))
+    args, kwargs = by_position(function, args, kwargs)
+    return with_out(TABLE[name], *_by_name(function, _led(name, args, kwargs), kwargs))
 
 
-def _led(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The first argument as an array of the trace, where numbers alone say which: ``np.tile(TABLE, x.shape[0])``."""
+def _led(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The first argument as an array of the trace, where others say which: ``np.tile(TABLE, x.shape[0])``,
+    ``np.bincount(TABLE, weights=x)``."""
     others = list(traced_in((*args[1:], *kwargs.values())))
-    if not args or any(True for _ in traced_in(args[:1])) or not others or not all(map(_is_number, others)):
+    if not args or any(True for _ in traced_in(args[:1])) or not others or name in _CHOOSING:
+        return args
+    if name in _WRITING:
+        raise UnsupportedError(f"np.{name} writes {_UNWRITTEN}", advice=_INSIDE)
+    if not all(isinstance(other, (Tracer, SymbolicSize)) for other in others):
         return args
     trace, first = trace_of(*others), args[0]
     if isinstance(first, (list, tuple)) and any(map(is_array, first)):
@@ -79,12 +117,15 @@ def _led(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     return (lift(trace, first), *args[1:]) if is_value else args
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, SymbolicSize) or (isinstance(value, Tracer) and value.weak is not None)
+_WRITING = frozenset("copyto put putmask place fill_diagonal put_along_axis".split())
+_CHOOSING = frozenset("compress extract select bincount".split())  # by what is known where it is a real array
+_UNWRITTEN = "a real NumPy array, which is not part of the program"
+_INSIDE = "Make it inside the function with np.empty, or return the result."
 
 
 def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments, with a positional ``out`` of NumPy's function, and what follows it, by name."""
+    args, kwargs = by_position(function, args, kwargs)
     names = _parameters(function) if len(args) > 1 else ()
     if "out" not in names[: len(args)]:
         return args, kwargs
@@ -92,13 +133,28 @@ def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     return args[:behind], {**dict(zip(names[behind:], args[behind:], strict=False)), **kwargs}
 
 
-@lru_cache(maxsize=256)
-def _parameters(function: Any) -> tuple[str, ...]:
+def by_position(
+    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with those by position that NumPy's function cannot do without: ours has names of its own."""
+    if not kwargs:
+        return args, {}
+    left = dict(kwargs)
+    for name in _parameters(function, required=True)[len(args) :]:
+        if name not in left:
+            break
+        args = (*args, left.pop(name))
+    return args, left
+
+
+@lru_cache(maxsize=512)
+def _parameters(function: Any, required: bool = False) -> tuple[str, ...]:
+    """The names of a function's positional parameters: of all, or of those without a default."""
     try:
-        known = signature(function).parameters.values()
-        return tuple(p.name for p in takewhile(lambda p: p.kind <= p.POSITIONAL_OR_KEYWORD, known))
+        known = list(takewhile(lambda p: p.kind <= p.POSITIONAL_OR_KEYWORD, signature(function).parameters.values()))
     except (TypeError, ValueError):  # no function of NumPy's, or one that does not say
         return ()
+    return tuple(p.name for p in known if not required or p.default is p.empty)
 
 
 def with_out(
@@ -119,7 +175,7 @@ def _written(result: Any, out: Any, casting: str) -> Any:
     if not isinstance(out, Tracer):
         raise UnsupportedError(
             "out= is a real NumPy array, which a traced function cannot write",
-            advice="Make it inside the function with np.empty, or return the result.",
+            advice=_INSIDE,
         )
     if isinstance(result, Tracer) and not np.can_cast(result.dtype, out.dtype, casting):  # type: ignore[arg-type]
         raise DTypeError(
@@ -151,10 +207,13 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
             return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)
-    advice = "Write it with whole-array functions"
-    if method == "reduceat":
-        advice += f": np.{name}.reduce(x.reshape(-1, k), axis=1) for runs of k elements"
-    raise UnsupportedError(f"np.{name}.{method} is not supported in a jitted function", advice=f"{advice}.")
+        case "at":
+            raise UnsupportedError(f"np.{name}.at writes {_UNWRITTEN}", advice=_INSIDE)
+        case "reduceat":
+            options = dict(zip(("axis", "dtype", "out"), inputs[2:], strict=False)) | options
+            return with_out(partial(segments.reduceat, name), inputs[:2], options)
+    advice = "Write it with whole-array functions."
+    raise UnsupportedError(f"np.{name}.{method} is not supported in a jitted function", advice=advice)
 
 
 def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -167,7 +226,7 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
     if dtype is not None and name in _OF_TRUTH:
         _check_truth(name, dtype)
-    elif dtype is not None and name not in ("matmul",):
+    elif dtype is not None:
         inputs = tuple(_cast_to(name, lift(trace_of(*inputs), v), dtype, casting) for v in inputs)
     if mask is True:
         return with_out(found, inputs, options, casting)
@@ -215,6 +274,7 @@ _WHOLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **views.FUNCTIONS,
         **reshaping.FUNCTIONS,
         **joining.FUNCTIONS,
+        **padding.FUNCTIONS,
         **indexing.FUNCTIONS,
         **updates.FUNCTIONS,
         **reductions.FUNCTIONS,
@@ -248,12 +308,18 @@ def metadata(name: str) -> Callable[[Any], Any]:
     return lambda x: getattr(lift(trace_of(x), x), name)
 
 
-TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+METADATA: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        **LIBRARY,
         "shape": metadata("shape"),
         "ndim": metadata("ndim"),
         "size": lambda x, axis=None: lift(trace_of(x), x).size if axis is None else lift(trace_of(x), x).shape[axis],
+    }
+)
+
+TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **LIBRARY,
+        **METADATA,
         "iscomplexobj": lambda x: False,
         "isrealobj": lambda x: True,
         "isscalar": is_scalar,

@@ -11,11 +11,10 @@ import ml_dtypes
 import numpy as np
 
 from polyfuse.dtypes import DType, bool_, f64, integer_limits
-from polyfuse.errors import DTypeError, IndexingError, ShapeError
+from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
-from polyfuse.frontends.numpy_like.masked import ADVICE
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
@@ -26,7 +25,7 @@ def clip(
 ) -> Tracer:
     """``minimum(maximum(x, low), high)``."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
-    result = positive(x)
+    result = positive(lift(trace_of(x, low, high), x))
     if type(low) is int and _is_beyond(low, result, "min"):
         low = None
     if type(high) is int and _is_beyond(high, result, "max"):
@@ -89,15 +88,20 @@ def _masks(x: Tracer, conditions: Any) -> list[Tracer]:
 def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tracer:
+    """NaN and infinities replaced; with ``copy=False`` in `x` itself."""
     (x,) = lift_all(x)
     if not x.element.is_float:
-        return positive(x)
+        return positive(x) if copy else x
     largest = _largest(x.element)
     values = nan, largest if posinf is None else posinf, -largest if neginf is None else neginf
     fill, high, low = (Tracer(x.state, as_dtype(lift(x.state, v), x.element)) for v in values)
     result = where(isnan(x), fill, x)
     result = where(equal(x, float("inf")), high, result)
-    return where(equal(x, float("-inf")), low, result)
+    result = where(equal(x, float("-inf")), low, result)
+    if copy or not x.ndim:
+        return result
+    x[...] = result
+    return x
 
 
 def _largest(dtype: DType) -> float:
@@ -152,10 +156,11 @@ def isin(
 
 
 def extract(condition: Any, x: ArrayLike) -> Any:
-    """Only for conditions that are known while tracing."""
-    if not isinstance(condition, (list, tuple, np.ndarray)):
-        raise IndexingError("np.extract has a shape that depends on the values of the condition", advice=ADVICE)
+    """``x[condition]`` of arrays in one line."""
     (x,) = lift_all(x)
+    if isinstance(condition, Tracer):
+        alike = condition.ndim == x.ndim and all(map(x.state.equal, condition.sizes, x.sizes))
+        return (x if alike else x.reshape(-1))[condition.astype(bool) if alike else condition.astype(bool).reshape(-1)]
     if isinstance(condition, np.ndarray):
         x.state.read.append(condition)
     return x.reshape(-1)[np.flatnonzero(np.asarray(condition))]

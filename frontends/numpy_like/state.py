@@ -22,6 +22,7 @@ from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.errors import DTypeError, IndexingError, PolyfuseError, ShapeError, TraceError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like.bounds import is_nonnegative
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 
@@ -73,6 +74,7 @@ class Trace:
     statements: list[Any] = field(default_factory=list)  # of index notation, in order
     accesses: int = 0  # of index notation, so far
     ended: bool = False
+    asked: Retrace | None = None
 
     # ------------------------------------------------------------------------------------------ calls
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -200,7 +202,7 @@ class Trace:
             return False
         if not difference.names() & self.fresh or self.hint(difference) != 0:
             return False
-        raise Retrace(self._solve(difference))
+        self.again(Retrace(self._solve(difference)))
 
     def is_one(self, size: Affine) -> bool:
         """Whether a size is 1, where that decides a shape: a size that is 1 by hint becomes 1 (retrace), of one that is
@@ -251,7 +253,13 @@ class Trace:
                 f"Python needs the symbolic size {size} as an integer here",
                 advice=f"Write the number in the spec in place of {declared[0]}, or use array operations.",
             )
-        raise Retrace({name: Affine.of(self.hints[name]) for name in size.names()})
+        self.again(Retrace({name: Affine.of(self.hints[name]) for name in size.names()}))
+
+    def again(self, request: Retrace) -> NoReturn:
+        """Raise `request`, and keep it: user code with a bare `except`, or C code that takes every error for one of its
+        own (`itertools.islice`), swallows what it does not know."""
+        self.asked = self.asked or request
+        raise request
 
     def divide(self, size: Affine, divisor: int) -> Affine:
         """``size / divisor`` known to be exact, by a retrace that makes a symbol a multiple.  Raises ShapeError."""
@@ -265,7 +273,7 @@ class Trace:
             name, factor = size.terms[0]
             needed = divisor // gcd(factor, divisor)
             if name in self.fresh:
-                raise Retrace({name: Affine.symbol(f"{name}_{needed}") * needed}, (Guard(size, divisor),))
+                self.again(Retrace({name: Affine.symbol(f"{name}_{needed}") * needed}, (Guard(size, divisor),)))
         if size.names() <= self.fresh:
             self.fixed(size)
         raise ShapeError(
@@ -283,30 +291,20 @@ class Trace:
         return expr.input_(self.arguments + position, array.shape, dtype)
 
     def scalar_value(self, node: Node) -> bool | int | float | None:
-        """The Python value of a rank-0 node, fixing the scalar argument that it is; None when it cannot be known."""
-        match node:
-            case expr.Constant():
-                return node.value
-            case expr.Scalar() if node.position in self.scalars:
-                raise Retrace(position=node.position)
-            case expr.Iota():
-                return self.fixed(node.index)
-            case expr.Map():
-                for operand in node.operands:
-                    self.scalar_value(operand)
-            case _:
-                self._fix_sizes_below(node)
-        return None
+        """The Python value of a rank-0 node, fixing the scalar arguments and the sizes that it follows from; None when
+        it cannot be known."""
+        if isinstance(node, expr.Constant):
+            return node.value
+        if isinstance(node, expr.Iota):
+            return self.fixed(node.index)
+        found = settled(self, node)
+        return None if found is None else found.item()
 
-    def _fix_sizes_below(self, node: Node) -> None:
-        """Fix the sizes that `node` follows from, if it follows from sizes alone, as ``np.prod(x.shape)`` does: NumPy
-        computes it then."""
-        below = list(expr.topological([node]))
-        if any(isinstance(n, (expr.Input, expr.Scalar)) for n in below):
-            return
-        for found in below:
-            if isinstance(found, expr.Iota) and not any(name.startswith("%") for name in found.index.names()):
-                self.fixed(found.index)
+    def settle(self, node: expr.Scalar) -> bool:
+        """Fix a scalar argument by a retrace.  False where it has no value, as in a plan without data."""
+        if node.position in self.scalars:
+            self.again(Retrace(position=node.position))
+        return False
 
     def confine(self, node: Node, low: int, high: int) -> None:
         """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument
@@ -316,7 +314,7 @@ class Trace:
             case expr.Scalar():
                 value = self.scalars.get(node.position)
                 if value is not None and not low <= value <= high:
-                    raise Retrace(position=node.position)
+                    self.again(Retrace(position=node.position))
                 least, most = self.ranges.get(node.position, (low, high))
                 self.ranges[node.position] = max(low, least), min(high, most)
             case expr.Iota() | expr.Map() if (sizes := _factors(node)) is not None:

@@ -17,7 +17,8 @@ from polyfuse.frontends.numpy_like.contractions import matmul
 from polyfuse.frontends.numpy_like.creation import linspace
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate, diff
-from polyfuse.frontends.numpy_like.lifting import lift, lift_all
+from polyfuse.frontends.numpy_like.known_values import settled
+from polyfuse.frontends.numpy_like.lifting import lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.reductions import average, max_, min_
 from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of
@@ -83,15 +84,16 @@ def histogram(
 def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tracer:
     """How often 0, 1, ..., minlength - 1 occur, or the sums of their weights, in order.
 
-    NumPy's result is longer where a value is larger; here, as for a negative one, that is an IndexError at the next
-    synchronisation.  Raises UnsupportedError without `minlength`.
+    NumPy's result is longer where a value is larger.  So it is here where values are known while tracing; of others, as
+    of negative ones, that is an IndexError at the next synchronisation.  Raises UnsupportedError without `minlength`.
     """
-    (x,) = lift_all(x)
+    given, trace = x, trace_of(x, weights, minlength)
+    x = lift(trace, x)
     if x.element.kind == "f" or x.element.name == "u64":
         raise DTypeError(f"np.bincount takes integers, not {x.dtype}")
     if x.ndim != 1:
         raise ShapeError("np.bincount takes a vector")
-    size = minlength if isinstance(minlength, SymbolicSize) else index(minlength)
+    size = minlength if isinstance(minlength, SymbolicSize) else _at_least(index(minlength), given, x)
     extent = affine_of(size)
     is_empty = not x.state.decide(x.sizes[0] - 1)
     if extent is None or (extent.is_constant and extent.constant < (0 if is_empty else 1)):
@@ -105,6 +107,16 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
         return update(Tracer(x.state, nodes.full((extent,), 0, i64)), at, "add", 1)
     sums = Tracer(x.state, nodes.full((extent,), 0, f64))
     return update(sums, at, "add", lift(x.state, weights).astype(np.float64))
+
+
+def _at_least(minlength: int, given: ArrayLike, x: Tracer) -> int:
+    """How many counts there are where the values that are counted are known."""
+    if isinstance(given, Tracer):
+        values = None if minlength else settled(x.state, x.node)
+    else:
+        values = np.asarray(given)
+        x.state.read.extend([given] if isinstance(given, np.ndarray) else [])
+    return minlength if values is None or not values.size else max(minlength, int(values.max()) + 1)
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tracer:

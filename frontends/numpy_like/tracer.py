@@ -24,6 +24,7 @@ from polyfuse.frontends.numpy_like.sizes import Size, SymbolicSize, size_of
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.strides import Strides, of_shape, of_view
+from polyfuse.frontends.numpy_like.updater import Updater
 
 # What an operator takes, if only to say in an error that it does not; anything else may define the operator itself.
 _OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None))
@@ -219,6 +220,12 @@ class Tracer(Operators["Tracer"]):
         """``x.real = 3``: all of a real array."""
         self[...] = value
 
+    def conj(self) -> Tracer:
+        """The array itself; ``np.conj(x)`` gives a copy."""
+        return self
+
+    conjugate = conj
+
     @property
     def imag(self) -> Tracer:
         return self.state.call("imag", self)  # type: ignore[no-any-return]
@@ -264,6 +271,8 @@ class Tracer(Operators["Tracer"]):
             return lambda *args, **kwargs: self.state.call("method", name, self, args, kwargs)
         if name in ("tolist", "item", "tobytes", "tofile", "dump", "dumps"):
             self._refuse(f"x.{name}() needs the values of an array", ATTRIBUTES[name])
+        if self.weak is not None and not name.startswith("_") and hasattr(self.weak, name):  # n.bit_length()
+            return getattr(self._value(f"n.{name}", "Pass the number as an argument."), name)  # type: ignore[no-any-return]
         if name in ATTRIBUTES:
             message = f"arrays in a jitted function have no attribute {name!r}"
             raise located(AttributeRefused(message, advice=ATTRIBUTES[name]))
@@ -284,8 +293,12 @@ class Tracer(Operators["Tracer"]):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return self.state.call("namespace", self.state)
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._refuse_real_array()
+    def __array__(self, dtype: Any = None, *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
+        """Of a number that the caller passes, ``np.float32(n)``, which its value is fixed for; no array has any."""
+        location = here()
+        if self.weak is None or self.state.ended or (location is not None and location.stores_item):
+            self._refuse_real_array()
+        return np.array(self._value("NumPy", "Cast it with x.astype(np.float32)."), dtype)
 
     def _refuse_real_array(self) -> NoReturn:
         location = here()
@@ -301,7 +314,8 @@ class Tracer(Operators["Tracer"]):
             )
         self._refuse(
             "a real NumPy array is needed here, but this array has no values while the function is traced",
-            "Use np.* functions of whole arrays and casts such as x.astype(np.float32); call other libraries outside.",
+            "Use np.* functions of whole arrays, np.dot(a, x) in place of a.dot(x), and casts such as "
+            "x.astype(np.float32); call other libraries outside.",
         )
 
     # ------------------------------------------------------------------------------------------ indexing
@@ -394,6 +408,8 @@ class Tracer(Operators["Tracer"]):
     def _binary(self, name: str, other: Any, swap: bool = False) -> Tracer:
         if _leads(other) or (not isinstance(other, _OPERANDS) and not is_array(other)):
             return NotImplemented  # type: ignore[no-any-return]
+        if name == "multiply" and isinstance(other, (list, tuple, str, bytes)) and self._repeats:
+            return other * (int(self) if self.weak is bool else self.__index__())  # type: ignore[return-value]
         if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
             differs = name == "not_equal"  # no number is None, or a text
             return differs if self.weak else self.state.call("full_like", self, differs, np.bool_)  # type: ignore[return-value]
@@ -402,6 +418,11 @@ class Tracer(Operators["Tracer"]):
         weak = self.weak is not None and python
         result: Tracer = self.state.call("weak", name, left, right) if weak else self.state.call(name, left, right)
         return result
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether it repeats a sequence that it multiplies: Python's integers do, and NumPy's."""
+        return self.weak in (int, bool) or (self.weak is None and self.is_number and self.element.kind in "iu")
 
     def _in_place(self, name: str, other: Any) -> Tracer:
         if self.weak is not None:
@@ -416,48 +437,8 @@ class Tracer(Operators["Tracer"]):
         return self.state.call(name, *values)
 
 
-@dataclass(frozen=True, slots=True)
-class Updater:
-    """``x.at`` and ``x.at[index]``."""
-
-    array: Tracer
-    index: Any
-
-    def __getitem__(self, index: Any) -> Updater:
-        return Updater(self.array, index)
-
-    def _update(self, name: str, value: Any, bounds: str | None) -> Tracer:
-        return self.array.state.call("update", self.array, self.index, name, value, bounds)  # type: ignore[no-any-return]
-
-    def set(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("set", value, bounds)
-
-    def add(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("add", value, bounds)
-
-    def subtract(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("subtract", value, bounds)
-
-    def multiply(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("multiply", value, bounds)
-
-    def divide(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("divide", value, bounds)
-
-    def min(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("minimum", value, bounds)
-
-    def max(self, value: Any, *, bounds: str | None = None) -> Tracer:
-        return self._update("maximum", value, bounds)
-
-    mul = multiply
-
-    def get(self) -> Tracer:
-        return self.array[self.index]
-
-
 METHODS = frozenset(
-    """all any argmax argmin argsort astype choose clip conj conjugate copy cumprod cumsum diagonal dot exp
+    """all any argmax argmin argsort astype choose clip copy cumprod cumsum diagonal dot exp
     fill flatten log max mean min argpartition prod ptp put ravel relu repeat reshape round
     searchsorted sigmoid softmax sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device
     log_softmax logsumexp abs expand_dims broadcast_to""".split()

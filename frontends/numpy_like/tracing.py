@@ -213,7 +213,9 @@ class _Attempt:
         try:
             result = rebinder.function(self.function)(*arguments, **keywords)
         except Exception as error:
-            raise _cause(error) from None
+            raise self.state.asked or _cause(error) from None
+        if self.state.asked is not None:
+            raise self.state.asked
         rebinder.write_back()
         traced = self._traced(result)
         self._check_containers(given, naming.argument_leaves(self.function, arguments, keywords)[0], traced)
@@ -283,6 +285,7 @@ class _Attempt:
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):
+            leaf.settle()
             raise refusal(leaf.location)
         if isinstance(leaf, Term):
             raise TraceError(

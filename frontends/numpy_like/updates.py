@@ -198,6 +198,8 @@ def ufunc_at(function: np.ufunc, x: Tracer, index: Any, *values: ArrayLike) -> N
     repetition is no reduction."""
     name, items = function.__name__, items_of(index)
     once = all(is_basic(i) for i in items) or any(is_mask(i) for i in items)
+    if name in _OF_TRUTH and x.element.kind == "b" and (name.startswith("logical") or _is_truth(x, values[0])):
+        name, values = _OF_TRUTH[name], (lift(x.state, values[0]).astype(bool),)
     if name in _REPEATED:
         write(x, update(x, index, name, values[0]).node)
     elif once:
@@ -210,6 +212,11 @@ def ufunc_at(function: np.ufunc, x: Tracer, index: Any, *values: ArrayLike) -> N
 
 
 _REPEATED = ("add", "subtract", "multiply", "minimum", "maximum")
+_OF_TRUTH = {"logical_or": "maximum", "bitwise_or": "maximum", "logical_and": "minimum", "bitwise_and": "minimum"}
+
+
+def _is_truth(x: Tracer, value: ArrayLike) -> bool:
+    return lift(x.state, value).element.kind == "b"
 
 
 def fill(x: Tracer, value: ArrayLike) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
 from polyfuse.errors import ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Shape
-from polyfuse.frontends.numpy_like import axes, nodes
+from polyfuse.frontends.numpy_like import axes
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift_all, text_of
 from polyfuse.frontends.numpy_like.reshaping import size_factors
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -136,15 +136,21 @@ def broadcast_to(x: ArrayLike, shape: Any, subok: bool = False) -> Tracer:
     (x,) = lift_all(x)
     target = shape_argument(x.state, shape)
     check_fits(x.state, x.sizes, target, f"shape {text_of(x.sizes)} does not broadcast to {text_of(target)}")
+    return broadcast(x, target)
+
+
+def broadcast(x: Tracer, target: Shape) -> Tracer:
+    """A view whose elements may share memory, and which is not written."""
     points = dimensions(len(target))[len(target) - x.ndim :]
     index = tuple(ZERO if n == ONE else p for n, p in zip(x.sizes, points, strict=True))
     return x.through(Path(target, index, None))
 
 
 def broadcast_arrays(*arrays: ArrayLike, subok: bool = False) -> tuple[Tracer, ...]:
+    """Views; arrays that have the shape of all are themselves."""
     tracers = lift_all(*arrays)
     shape = broadcast_shapes(tracers[0].state, *(x.sizes for x in tracers))
-    return tuple(Tracer(x.state, nodes.broadcast(x.node, shape)) for x in tracers)
+    return tuple(x if x.sizes == shape and x.weak is None else broadcast(x, shape) for x in tracers)
 
 
 # ---------------------------------------------------------------------------------------------- reversal, diagonals

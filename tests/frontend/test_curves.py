@@ -31,7 +31,7 @@ gradient: np.gradient(x, g, edge_order=2) | np.gradient(a) | np.gradient(a, 2.0,
 gradient: np.gradient(a, axis=(0, 1), edge_order=2) | np.gradient(a, w[:5].cumsum(), 2.0)
 gradient: np.gradient(f, 0.25, axis=-1)
 gradient: np.gradient(a, w[:6].cumsum(), axis=1, edge_order=2) | np.gradient(x, np.float64(0.25))
-gradient: np.gradient(f, axis=())
+gradient: np.gradient(f, axis=()) | np.gradient(f, np.float64(0.25), w[:5].cumsum()) | np.gradient(f[0], np.arange(5))
 trapezoid: np.trapezoid(x) | np.trapezoid(x, g) | np.trapezoid(a, dx=0.5) | np.trapezoid(a, axis=0)
 trapezoid: np.trapezoid(a, w[:5].cumsum(), axis=0) | np.trapezoid(a, a.cumsum(1))
 ediff1d: np.ediff1d(a) | np.ediff1d(x, to_begin=1.5, to_end=[2, 3]) | np.ediff1d(k, to_end=k[:2])

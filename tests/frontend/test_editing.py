@@ -52,11 +52,19 @@ np.vstack([x, x]); np.dstack([a, a])
 np.column_stack([x, x, b.T]); np.concatenate([b, b], None); np.block([[a, a], [a, a]]); np.block([x, x])
 np.tile(x, (2, 2)); np.tile(b, 2)
 np.repeat(x, 3); np.repeat(b, 2, axis=1); np.repeat(b, [1, 0, 2, 1], axis=0); np.repeat(z, 4); np.roll(b, 2)
-np.roll(b, (1, -2), (0, 1))
+np.roll(b, (1, -2), (0, 1)); np.roll(b, k[0], axis=1); np.roll(x, -k[1])
+np.roll(b, (o[0], j[1]), (0, 1)); np.roll(b, j[:2])
 np.pad(x, 2); np.pad(b, ((1, 2), (0, 3))); np.pad(x, 3, "edge"); np.pad(x, (2, 3), "reflect")
 np.pad(x, (2, 3), "symmetric")
 np.pad(x, 2, "wrap"); np.pad(x, 2, constant_values=(1, 2)); np.pad(b, 1, mode="constant", constant_values=3)
 np.pad(k, 1)
+np.pad(x, (2, 3), "maximum"); np.pad(b, 1, "minimum"); np.pad(b, ((0, 2), (1, 1)), "mean"); np.pad(b, 2, "median")
+np.pad(k, 1, "mean"); np.pad(k, (0, 9), "median", stat_length=2); np.pad(b, 2, "mean", stat_length=((1, 2), (3, 99)))
+np.pad(x, 3, "maximum", stat_length=1); np.pad(x, (4, 3), "linear_ramp")
+np.pad(k, 5, "linear_ramp", end_values=(7, -9))
+np.pad(b, ((1, 2), (0, 3)), "linear_ramp", end_values=((1, 2), (3, 4))); np.pad(b.astype(np.float32), 2, "linear_ramp")
+np.pad(x, 3, "reflect", reflect_type="odd"); np.pad(b, (2, 3), "symmetric", reflect_type="odd")
+np.pad(k, 2, "reflect", reflect_type="odd"); np.pad(x, (len(b), 1), "mean"); np.pad(x, 2, "median", stat_length=len(b))
 """
 
 WRITES = """
@@ -85,6 +93,8 @@ REFUSED: dict[str, tuple[type[PolyfuseError], str]] = {
     "np.delete(x, k)": (IndexingError, "np.delete at positions that are data: its result has no static shape"),
     "np.delete(x, [k[0]])": (IndexingError, "np.delete at positions that are data: its result has no static shape"),
     "np.insert(x, k[0], 1)": (IndexingError, "np.insert at positions that are data: its result has no static shape"),
+    "np.insert(o, 0, 1000)": (DTypeError, "the Python integer 1000 is out of bounds for uint8"),
+    "np.r_[o, -1]": (DTypeError, "the Python integer -1 is out of bounds for uint8"),
     "np.ravel_multi_index((i, i), (4, 6, 2))": (ShapeError, "2 indices for 3 axes"),
     "np.place(c, c > 0, x)": (ShapeError, "np.place takes its values one by one where the mask holds"),
     "np.fill_diagonal(c, 1, wrap=True)": (ShapeError, "np.fill_diagonal takes matrices, without wrap=True"),

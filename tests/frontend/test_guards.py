@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -243,3 +244,19 @@ def test_a_scalar_argument_that_counts_bins_is_a_guard() -> None:
     f, x = pf.jit(lambda x, bins: np.histogram(x, bins)[0]), np.random.default_rng(0).random(50)
     for bins in (5, 7):
         np.testing.assert_array_equal(f(x, bins), np.histogram(x, bins)[0])
+
+
+def test_assumptions_outlast_code_that_swallows_every_error() -> None:
+    """A bare `except`, and C code that takes any error for its own, leave no other branch behind."""
+
+    def function(x: Any, n: int, a: float) -> Any:
+        try:
+            factor = float(a)
+        except:  # noqa: E722
+            factor = 0.0
+        rows = list(itertools.islice([x, x + 1, x + 2], n))
+        return [row * factor for row in rows]
+
+    jitted = pf.jit(function, backend="interpreter")
+    for n, a in ((2, 1.5), (3, 2.5)):
+        assert_same(jitted(np.arange(3.0), n, a), function(np.arange(3.0), n, a))

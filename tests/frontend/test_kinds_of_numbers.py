@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.errors import ShapeError
-from tests.frontend.ops import assert_same
+from tests.frontend.ops import assert_same, run
 
 X = np.linspace(-2, 3, 7, dtype=np.float32)
 
@@ -151,3 +151,11 @@ def test_arguments_round_to_sixteen_bits_as_literals_do(backend: str) -> None:
     for s in (0.1, 1e-9, 3.3, 2049):
         x, z = np.full(2, s, np.float16), np.ones(2)
         assert_same(pf.jit(backend=backend)(function)(x, z, s), function(x, z, s))
+
+
+def test_attributes_and_scalar_types_of_numbers() -> None:
+    def function(x: Any, n: int, a: float) -> Any:
+        assert n.bit_length() == 3 and n.denominator == 1 and not a.is_integer()
+        return np.float32(a) * x, np.int64(n) * x, np.float64(n), x.astype(np.float32) * np.float32(n), np.int8(n) // 2
+
+    assert_same(run(function, np.arange(3.0), 5, 2.5), function(np.arange(3.0), 5, 2.5))

@@ -103,6 +103,27 @@ def test_a_real_mask_that_changes_is_seen(use: Any) -> None:
     assert_same(f(x), x[mask])
 
 
+POSITIONS = np.zeros(1000, int)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: np.delete(x, POSITIONS),
+        lambda x: np.insert(x, POSITIONS, 0),
+        lambda x: np.repeat(x[:1000], POSITIONS),
+        lambda x: np.add.reduceat(x, POSITIONS),
+    ],
+)
+def test_real_positions_that_change_are_seen(use: Any) -> None:
+    positions, x = POSITIONS, np.arange(2000.0)
+    positions[:] = 0
+    f = pf.jit(lambda x: use(x).sum(), backend="interpreter")
+    assert_same(f(x), use(x).sum())
+    positions[500:] = 7
+    assert_same(f(x), use(x).sum())
+
+
 def test_a_mask_of_another_size_is_an_error() -> None:
     with pytest.raises(IndexingError, match=r"a mask of shape \(2,\) does not fit axes of sizes \(3\)"):
         pf.jit(lambda x: x[np.array([True, False])])(X)

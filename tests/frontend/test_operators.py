@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyfuse.errors import DTypeError
+from polyfuse.errors import DTypeError, TraceError
 from tests.frontend.ops import assert_same, run
 
 RANDOM = np.random.default_rng(3)
@@ -108,3 +108,21 @@ def test_an_integer_array_does_not_become_floats_in_place() -> None:
         function(WHOLES)
     with pytest.raises(DTypeError, match="the result of an in-place divide is float64, which cannot be cast to int64"):
         run(function, WHOLES)
+
+
+@pytest.mark.parametrize("count", [3, 0, True])
+def test_integers_repeat_sequences(count: int) -> None:
+    def function(x: Any, n: int) -> Any:
+        rows = [x[0]]
+        rows *= n
+        assert "ab" * n == n * "ab"
+        shape = (1,) * n + x.shape
+        several = (2,) * np.arange(3)[2]
+        return [0] * n, n * (1, 2), [x[0, 0], 5] * n, rows, [slice(None)] * n == [], x.reshape(shape), several
+
+    assert_same(run(function, FLOATS, count), function(FLOATS, count))
+
+
+def test_values_do_not_repeat_sequences() -> None:
+    with pytest.raises(TraceError, match="needs the value of an array"):
+        run(lambda n: [0] * n[0, 0], WHOLES)

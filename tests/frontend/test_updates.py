@@ -94,6 +94,63 @@ def copies_do_not(x: Any) -> Any:
     return a, b, c, d, e
 
 
+@case((5, 5))
+def einsum_without_a_sum_is_a_view(x: Any) -> Any:
+    a, b, c, d = x * 1, x * 2, x * 3, np.arange(16.0).reshape(2, 2, 2, 2)
+    np.einsum("ii->i", a)[...] = 5
+    np.einsum("ij->ji", b)[0] *= 2
+    part = np.einsum("...i->i...", c[:, ::2])
+    part[1:] -= 7
+    np.einsum(d, [0, 1, 0, 1], [1, 0])[0, 1] = -1
+    summed = np.einsum("ij->j", x)
+    summed += 1
+    return a, b, c, d, part, summed, x
+
+
+@case((4, 5))
+def real_parts_are_the_array(x: Any) -> Any:
+    a, b, c, d = x * 1, x * 2, x * 3, x * 4
+    np.real(a)[0] = 1
+    np.real_if_close(b)[0] = 2
+    c.conj()[0] = 3
+    np.conj(d)[0] = 4  # a copy
+    return a, b, c, d
+
+
+@case((4, 5))
+def another_order_of_memory_is_a_copy(x: Any) -> Any:
+    a, b, c = x * 1, x * 2, x * 3
+    same = np.ascontiguousarray(a), np.asfortranarray(b.T), np.require(c, requirements="C"), np.ascontiguousarray(a[1:])
+    anew = (
+        *(np.ascontiguousarray(a.T), np.asfortranarray(b), np.require(c, None, ["F"]), np.require(c[1:], None, "OW")),
+        *(np.asarray(a, order="F"), np.array(b, copy=None, order="F"), c.T.astype(float, order="C", copy=False)),
+    )
+    a[1], b[1], c[1] = 1, 2, 3
+    return same, anew
+
+
+@case((3,), (4,))
+def grids_are_views_only_if_asked_for(x: Any, y: Any) -> Any:
+    a, b = x * 1, y * 2
+    grids = (
+        *(np.meshgrid(a, b), np.meshgrid(a, b, sparse=True), np.meshgrid(a, b, copy=False)),
+        *(np.meshgrid(a, b, copy=False, sparse=True, indexing="ij"), np.broadcast_arrays(a, b[:, None])),
+    )
+    c, d = np.broadcast_arrays(a, x)
+    c[1] = 4
+    a[0], b[0] = 1, 2
+    return grids, c, d
+
+
+@case((4, 5))
+def not_a_number_is_replaced_in_place(x: Any) -> Any:
+    a, b = np.where(x > 0, x, np.nan), x * 1
+    found = np.nan_to_num(a[1:], copy=False, nan=-3)
+    found[0] += 1
+    np.nan_to_num(b.astype(int), copy=False)
+    return a, found, np.nan_to_num(a)
+
+
 @case((7,))
 def overlapping(x: Any) -> Any:
     a = x * 1
@@ -146,6 +203,17 @@ def scatters(x: Any, i: Any) -> Any:
     b[[0, 1]] += 1
     b[:, [2, 4]] *= 2
     return a, b
+
+
+@case((6,), (4,), dtypes="f8 i8")
+def scatters_of_truth(x: Any, i: Any) -> Any:
+    a, b, c, d, e = np.zeros(8, bool), np.ones(8, bool), np.zeros(8, bool), np.ones(8, bool), np.zeros(8, bool)
+    np.logical_or.at(a, i, x[:4] > 0)
+    np.logical_and.at(b, i, x[:4].astype(int))
+    np.bitwise_or.at(c, i, x[2:] > 0)
+    np.bitwise_and.at(d, i, False)
+    np.logical_or.at(e, i, 1)
+    return a, b, c, d, e
 
 
 @case((5,))
