@@ -15,6 +15,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.reads import loaded_along
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, power_below, slot, thread
 
 THREADS = 128
@@ -44,6 +45,9 @@ def batches(situation: Situation) -> list[Proposal]:
     parallel = [a for a in situation.axes if a not in (inner, main)]
     if not parallel or main.run or main.size(situation.hints) > MOST_ROWS or any(s.lags for s in situation.scans):
         return []
+    matrix = {main, inner}
+    if any(matrix <= along and not along & set(parallel) for along in loaded_along(situation)):
+        return []  # all batches share a matrix, which each thread would read again: `row_tiles`, `contraction`
     if inner.size(situation.hints) * min(situation.long_itemsizes, default=1) < PIECE:
         return []
     widths = dict.fromkeys((situation.width(inner.extent, flat=False), 1))

@@ -100,7 +100,9 @@ def _tiles(situation: Situation, inner: AxisClass, width: int, several: bool) ->
     also with half the rows at once, for programs that hold several values of every element.  `several`: matrices, as of
     pairs of points, whose rows in a few lanes are `pairs`."""
     size, asked = inner.size(situation.hints), situation.tiles
-    narrow = power_below(asked.get("lanes", 32)), asked.get("chunks", max(1, 16 // width))
+    lanes = power_below(asked.get("lanes", 32))
+    few = min(max(1, 16 // width), -(-size // (lanes * width)))  # others would be idle
+    narrow = lanes, asked.get("chunks", few)
     whole = min(1024, max(32, power_above(-(-size // HELD))))
     short = [] if several else _short(situation, size, width)
     shapes = dict.fromkeys((narrow, (whole, -(-size // (whole * width))), *short))
