@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from polyfuse import sets
 from polyfuse.affine import Affine, digit
-from polyfuse.constraints import size_constraints
+from polyfuse.dependences import known_sizes
+from polyfuse.expr import Program
 from polyfuse.schedule import Digit, KernelSchedule
 from polyfuse.sets import Constraint
 
@@ -73,9 +74,9 @@ class Context:
         return self.remaining(wanted)
 
 
-def kernel_context(schedule: KernelSchedule, sizes: Sequence[str], facts: Sequence[Affine]) -> Context:
+def kernel_context(schedule: KernelSchedule, program: Program) -> Context:
     steady = [d for d in schedule.digits if d.kind != "loop"]
     boxes = sets.box([f"${d.name}" for d in steady], [d.extent for d in steady])
-    constraints = (*boxes, *size_constraints(sizes, facts, schedule.guards))
+    constraints = (*boxes, *known_sizes(program, schedule.guards))
     loops = {f"${d.name}": sets.box([f"${d.name}"], [d.extent]) for d in schedule.of_kind("loop")}
     return Context(constraints, {d.name: d for d in schedule.digits}, loops)

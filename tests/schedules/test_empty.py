@@ -40,3 +40,16 @@ def test_empty_arrays_are_planned(name: str, shape: tuple[int, int], target: str
 def test_sums_over_nothing_among_others(target: str) -> None:
     plan = pf.jit(substituted).plan(pf.spec("f64[6, 6]"), pf.spec("f64[6]"), target=target)
     assert plan.fallback == "" and len(plan.kernels) == 1
+
+
+def test_what_runs_along_no_empty_rows_is_stored() -> None:
+    """Prefixes of no row at all share no kernel with a minimum that every block would store."""
+
+    def mixed(x: Any, y: Any) -> Any:
+        return x.min(axis=0), np.cumsum(np.sort(y[:, :-2], axis=-1), axis=-1)
+
+    x = np.random.default_rng(1).normal(size=(1024, 15)).astype(np.float32)
+    for rows in (2, 4, 2):
+        y = np.random.default_rng(rows).integers(-9, 9, (15, rows, 15)).astype(np.float32)
+        for found, expected in zip(pf.jit(mixed, verify=True)(x, y), mixed(x, y), strict=True):
+            np.testing.assert_array_equal(found, expected)
