@@ -397,6 +397,8 @@ class Tracer(Operators["Tracer"]):
         if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
             differs = name == "not_equal"  # no number is None, or a text
             return differs if self.weak else self.state.call("full_like", self, differs, np.bool_)  # type: ignore[return-value]
+        if name == "multiply" and self.weak in (bool, int) and isinstance(other, (list, tuple, str, bytes)):
+            return other * self.__index__()  # type: ignore[return-value]  # a sequence, repeated
         left, right = (other, self) if swap else (self, other)
         python = type(other) in (bool, int, float) or isinstance(other, SymbolicSize) or getattr(other, "weak", None)
         weak = self.weak is not None and python
