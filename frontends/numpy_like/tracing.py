@@ -263,7 +263,11 @@ class _Attempt:
 
     # ------------------------------------------------------------------------------------------ results
     def _traced(self, result: Any) -> Traced:
-        found, structure = tree.flatten(result)
+        try:
+            found, structure = tree.flatten(result)
+        except RecursionError:
+            advice = "Return arrays in tuples, lists and dictionaries of a few levels."
+            raise TraceError("the result holds itself, or is nested too deeply", advice=advice) from None
         outputs: list[Node] = []
         leaves = [self._leaf(leaf, outputs) for _, leaf in found]
         results = len(outputs)

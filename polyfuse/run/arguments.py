@@ -198,4 +198,7 @@ def read_arguments(
                 reading.add(value)
         except ArgumentError as error:
             raise ArgumentError(f"{name}{error.message}", advice=error.advice) from None
+        except RecursionError:
+            advice = "Pass arrays in tuples, lists and dictionaries of a few levels."
+            raise ArgumentError(f"{name} holds itself, or is nested too deeply", advice=advice) from None
     return reading
