@@ -30,7 +30,7 @@ from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.methods import JittedMethod, is_receiver
 from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
-from polyfuse.run.reach import Cell
+from polyfuse.run.reach import LOOKED_INTO, Cell
 from polyfuse.run.recognised import MISSED, Seen, never, recogniser
 from polyfuse.run.recognised import Call as Recogniser
 from polyfuse.run.record import Record, Target
@@ -325,6 +325,9 @@ class Jitted:
         static = {n: v for n, v in zip(self._parameters.names, arguments, strict=True) if n in names}
         args, kwargs = self._parameters.spread(arguments, names, Static)
         frontend, name = self._services.frontend, self._parameters.function
+        for parameter, value in zip(self._parameters.names, arguments, strict=True):
+            leaves = frontend.flatten(value, parameter)
+            static |= {path: leaf for path, leaf in leaves if isinstance(leaf, LOOKED_INTO)}
         earlier: list[Cell] = []
         while True:
             before = Snapshot.of(self._function, static)

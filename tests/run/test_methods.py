@@ -92,6 +92,21 @@ def test_static_methods_and_class_methods() -> None:
     np.testing.assert_allclose(Layer.named(X), X + 5)
 
 
+def test_what_a_class_method_finds_in_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scaled:
+        scale = 2.0
+
+        @classmethod
+        @pf.jit
+        def applied(cls, x: Any) -> Any:
+            return x * cls.scale
+
+    for scale in (2.0, 3.0):
+        monkeypatch.setattr(Scaled, "scale", scale)
+        for _ in range(2):
+            np.testing.assert_allclose(Scaled.applied(X), X * scale)
+
+
 def test_a_method_that_a_class_gets_later() -> None:
     class Late:
         scale = 3.0
