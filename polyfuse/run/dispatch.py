@@ -75,6 +75,8 @@ class Jitted:
     """
 
     def __init__(self, function: Callable[..., Any], options: Options, services: Services) -> None:
+        self._has_no_object = isinstance(function, staticmethod)
+        function = function.__func__ if isinstance(function, staticmethod) else function
         functools.update_wrapper(self, function)
         self._function = function
         self._services = services
@@ -116,10 +118,10 @@ class Jitted:
         return self._function.__qualname__
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._is_method = True
+        self._is_method = not self._has_no_object
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
+        if instance is None or self._has_no_object:
             return self
         self._is_method = True
         return JittedMethod(self, instance)
@@ -153,6 +155,8 @@ class Jitted:
         arguments = self._parameters.bind(args, named)
         reading = self._read(arguments, self._services.frontend.is_tracer)
         if reading.others:  # a jitted function inside another's trace
+            if out is not None:
+                raise ArgumentError("out= names memory, which a call within another jitted function does not have")
             positional, by_name = self._parameters.spread(arguments)
             return self._function(*positional, **by_name)
         record, is_known = self._record(reading, arguments)
