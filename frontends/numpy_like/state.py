@@ -73,6 +73,7 @@ class Trace:
     statements: list[Any] = field(default_factory=list)  # of index notation, in order
     accesses: int = 0  # of index notation, so far
     ended: bool = False
+    unanswered: TraceError | None = None  # raised where the user's code asked for a number that only a call knows
 
     # ------------------------------------------------------------------------------------------ calls
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -337,7 +337,13 @@ class Tracer(Operators["Tracer"]):
             location = here()
             if location is not None and location.stores_item:
                 self._refuse_real_array()
-            self._refuse(f"{kind} needs the value of an array, which is unknown while the function is traced", advice)
+            problem = f"{kind} needs the value of an array, which is unknown while the function is traced"
+            try:
+                self._refuse(problem, advice)
+            except TraceError as error:
+                if not self.sizes:  # NumPy would know: what the user's code makes of the error is no answer
+                    self.state.unanswered = error
+                raise
         return value
 
     def __bool__(self) -> bool:

@@ -214,6 +214,8 @@ class _Attempt:
             result = rebinder.function(self.function)(*arguments, **keywords)
         except Exception as error:
             raise _cause(error) from None
+        if self.state.unanswered is not None:  # caught by the user's code, which took another way than with NumPy
+            raise self.state.unanswered
         rebinder.write_back()
         traced = self._traced(result)
         self._check_containers(given, naming.argument_leaves(self.function, arguments, keywords)[0], traced)
