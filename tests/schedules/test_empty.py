@@ -36,6 +36,16 @@ def test_empty_arrays_are_planned(name: str, shape: tuple[int, int], target: str
     assert plan.fallback == "", "an internal failure"
 
 
+def picked(x: Any) -> Any:
+    rows = np.take(np.exp(x), [0, -1], axis=-2)
+    return rows - rows.mean(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+def test_rows_without_elements_fill_no_panel(target: str) -> None:
+    assert pf.jit(picked).plan(pf.spec("f32[6, 0]"), target=target).fallback == ""
+
+
 @pytest.mark.parametrize("target", ["h200", "cpu"])
 def test_sums_over_nothing_among_others(target: str) -> None:
     plan = pf.jit(substituted).plan(pf.spec("f64[6, 6]"), pf.spec("f64[6]"), target=target)
