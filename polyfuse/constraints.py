@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polyfuse.affine import Affine, names_of
-from polyfuse.bindings import Guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +136,3 @@ def pieces(relation: Relation) -> list[Relation]:
             names = tuple(n for n in relation.names if n in used)
             found.append(Relation(names, (*group, *related), tuple(n for n in relation.exists if n in used)))
     return found
-
-
-def size_constraints(sizes: Sequence[str], facts: Sequence[Affine], guards: Sequence[object]) -> tuple[Constraint, ...]:
-    """Sizes are positive (0 and 1 are specialised before), facts hold, and so do the guards of the plan but for those
-    without which it is slower only: it may run for the most similar sizes then."""
-    found = [Constraint(Affine.symbol(s) - 1) for s in sizes]
-    found += [Constraint(f) for f in facts]
-    for guard in guards:
-        if isinstance(guard, Guard) and not guard.negated and not guard.advisory:
-            found.append(Constraint(guard.expression, "mod" if guard.modulus else ">=", guard.modulus))
-    return tuple(found)

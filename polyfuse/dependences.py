@@ -8,11 +8,12 @@ the instances that read them.  A consumer of a reduction depends on an element, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from polyfuse import sets
 from polyfuse.affine import Affine
+from polyfuse.bindings import Guard
 from polyfuse.expr import Program
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.sets import Constraint, Map, Relation
@@ -70,9 +71,20 @@ def _names(prefix: str, count: int) -> tuple[str, ...]:
     return tuple(f"@{prefix}{k}" for k in range(count))
 
 
-def known_sizes(program: Program) -> tuple[Constraint, ...]:
-    """Sizes are positive, and the program's facts hold."""
-    return (*(Constraint(Affine.symbol(s) - 1) for s in program.symbols), *map(Constraint, program.facts))
+def known_sizes(program: Program, guards: Sequence[object] = ()) -> tuple[Constraint, ...]:
+    """Sizes are positive (0 and 1 are specialised before), facts hold, and so do the guards of a plan but for those
+    without which it is slower only: it may run for the most similar sizes then.  Symbols that stand for products are
+    positive where every factor is: of the rows that a slice leaves there may be none."""
+    products = dict(program.derived)
+    sizes = [Constraint(Affine.symbol(s) - 1) for s in program.symbols if s not in products]
+    sizes += map(Constraint, program.facts)
+    for name, factors in products.items():
+        least = all(sets.implied(factor - 1, sizes) for factor in factors)
+        sizes.append(Constraint(Affine.symbol(name) - int(least)))
+    for guard in guards:
+        if isinstance(guard, Guard) and not guard.negated and not guard.advisory:
+            sizes.append(Constraint(guard.expression, "mod" if guard.modulus else ">=", guard.modulus))
+    return tuple(sizes)
 
 
 def between_values(scop: Scop, dependence: Dependence) -> Map:

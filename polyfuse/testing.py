@@ -107,6 +107,8 @@ def assert_equivalent(
     from polyfuse.face.interpreted import run_plan
     from polyfuse.reference import evaluate
 
+    for at in sizes:
+        _check_sizes(at, before, after)
     chosen = list(sizes) or list(islice(common_sizes(before, after), 2))
     if not chosen:
         raise AssertionError("no sizes small enough to be tried satisfy the guards of both plans; pass sizes=")
@@ -120,6 +122,15 @@ def assert_equivalent(
             where = f"{before.program.output_names[k]} at {dict(at)}, seed {seed}"
             _close(results[0][k], expected[k], output.dtype, f"the first plan and NumPy differ in {where}")
             _close(results[1][k], results[0][k], output.dtype, f"the plans differ in {where}")
+
+
+def _check_sizes(at: Mapping[str, int], *plans: Plan) -> None:
+    """Raise AssertionError where `at` leaves a letter out, or has a size that no letter stands for."""
+    missing = [name for plan in plans for name in plan.program.symbols if name not in at]
+    if missing:
+        raise AssertionError(f"sizes {dict(at)} say nothing of {missing[0]}")
+    if not all(n > 0 for n in at.values()):
+        raise AssertionError(f"sizes {dict(at)} are not positive: for arrays without elements there are other plans")
 
 
 def common_sizes(*plans: Plan) -> Iterator[dict[str, int]]:

@@ -56,6 +56,8 @@ def _held(value: Any, depth: int) -> tuple[str, Source | None] | None:
         below: Iterable[Any] = value
     elif isinstance(value, dict):
         below = value.values()
+    elif isinstance(value, slice):
+        below = (value.start, value.stop, value.step)
     elif isinstance(value, FunctionType):
         below = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
     elif isinstance(value, (MethodType, partial)):

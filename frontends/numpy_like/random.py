@@ -80,7 +80,7 @@ def _now(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     from polyfuse.frontends.numpy_like.tracing import trace
     from polyfuse.reference import evaluate
 
-    is_given = [is_array(a) and not isinstance(a, type) for a in args]
+    is_given = [is_array(a) for a in args]
     arrays = [np.asarray(a) for a, given in zip(args, is_given, strict=True) if given]
 
     def applied(anchor: Any, *values: Any) -> Any:

@@ -14,8 +14,9 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from functools import cached_property, partial, wraps
+from inspect import signature
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -34,6 +35,7 @@ _MODULES = ("numpy", "polyfuse")
 _LIBRARIES = tuple(
     os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
 )
+_OF_JITTED = frozenset("bind graph plan lower compile cache_info cache_clear".split())
 _BUILT_IN = sysconfig.get_path("stdlib")  # where modules without a file count as living
 
 
@@ -72,9 +74,9 @@ class Rebinder:
         name = getattr(value, "__name__", None) if callable(value) else None
         if isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
             return getattr(Namespace(self.trace), name)
-        inner = getattr(value, "__wrapped__", None) if type(value).__module__.startswith("polyfuse.") else None
-        if isinstance(inner, (FunctionType, MethodType)):
-            return self.function(inner)  # a jitted function or method: inlined
+        inner = _jitted(value)
+        if inner is not None:
+            return self._inlined(value, inner)
         if isinstance(value, type):
             return self.derived(value) if _is_users_class(value) else value
         if type(value) in (list, tuple, dict):
@@ -102,7 +104,8 @@ class Rebinder:
             return any(map(self._holds_code, value))
         if isinstance(value, FunctionType):
             return not self.spaces.has(value)
-        return isinstance(value, (MethodType, partial)) or _is_users_object(value) or _is_users_class(value)
+        is_code = isinstance(value, (MethodType, partial)) or _jitted(value) is not None
+        return is_code or _is_users_object(value) or _is_users_class(value)
 
     def _module(self, module: ModuleType) -> Any:
         if module is math:
@@ -139,6 +142,14 @@ class Rebinder:
         """A function of `polyfuse.nn`: to the user one operation, with the user's line in errors and for its result."""
         rebuilt = self.function(function)
         return wraps(function)(partial(self.trace.run, rebuilt))
+
+    def _inlined(self, jitted: Any, inner: Any) -> Any:
+        if isinstance(inner, MethodType):  # of which every access makes one
+            return Inlined(self.function(inner))
+        if id(jitted) not in self.done:
+            self.alive.append(jitted)
+            self.done[id(jitted)] = Inlined(self.function(inner))
+        return self.done[id(jitted)]
 
     def _rebuild(self, function: FunctionType) -> None:
         names = self.spaces.of(function, self._builtins)
@@ -231,6 +242,36 @@ class KeptForTrace:
         return self._found[id(instance)][1]
 
 
+class Inlined:
+    """A jitted function or method that traced code calls: a part of the program, with no plan and arrays of its own."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_function", function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "out" in kwargs and "out" not in signature(self._function).parameters:
+            self._refuse("out= names memory", "Write out[...] = f(x), or leave it out.")
+        return self._function(*args, **kwargs)
+
+    @property
+    def function(self) -> Any:
+        return self._function
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_JITTED:
+            self._refuse(f"{name} asks for a program of its own", "Call it, or use that outside of the trace.")
+        return getattr(self._function, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._function, name, value)
+
+    def _refuse(self, reason: str, advice: str) -> NoReturn:
+        problem = f"{self.__name__} is a part of the jitted function that calls it: {reason}"
+        raise located(TraceError(problem, advice=advice))
+
+
 class Iterating:
     """An iterator that the function finds outside: it would give its next value when the function is traced only."""
 
@@ -268,6 +309,12 @@ def _is_users(file: str, module: str | None) -> bool:
     """Code outside the standard library and installed packages."""
     is_library = (os.path.realpath(file) + os.sep).startswith(_LIBRARIES)
     return not is_library and (module or "").partition(".")[0] not in _MODULES
+
+
+def _jitted(value: Any) -> FunctionType | MethodType | None:
+    """The function of a jitted function or method; None for anything else."""
+    inner = getattr(value, "__wrapped__", None) if type(value).__module__.startswith("polyfuse.") else None
+    return inner if isinstance(inner, (FunctionType, MethodType)) else None
 
 
 def _is_users_object(value: Any) -> bool:

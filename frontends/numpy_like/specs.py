@@ -229,7 +229,7 @@ lie in memory, and in the registers of a thread, depends on it."""
 
 
 def is_array(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype")
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)  # as np.float32 has
 
 
 def specs_of_arrays(arguments: Sequence[Any], taken: Sequence[str] = ()) -> list[Any]:

@@ -75,6 +75,7 @@ class Trace:
     accesses: int = 0  # of index notation, so far
     ended: bool = False
     asked: Retrace | None = None
+    unanswered: TraceError | None = None  # raised where the user's code asked for a number that only a call knows
 
     # ------------------------------------------------------------------------------------------ calls
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -171,7 +172,10 @@ class Trace:
         if self.known(-condition - 1):
             return False
         holds = self.hint(condition) >= 0
-        self.guards[Guard(condition if holds else -condition - 1)] = None
+        found = condition if holds else -condition - 1
+        if self.known(-found):
+            self.equal(found, Affine.of(0))  # no other size is left: a number from now on
+        self.guards[Guard(found)] = None
         return holds
 
     def known(self, condition: Affine) -> bool:

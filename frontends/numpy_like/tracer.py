@@ -351,7 +351,13 @@ class Tracer(Operators["Tracer"]):
             location = here()
             if location is not None and location.stores_item:
                 self._refuse_real_array()
-            self._refuse(f"{kind} needs the value of an array, which is unknown while the function is traced", advice)
+            problem = f"{kind} needs the value of an array, which is unknown while the function is traced"
+            try:
+                self._refuse(problem, advice)
+            except TraceError as error:
+                if not self.sizes:  # NumPy would know: what the user's code makes of the error is no answer
+                    self.state.unanswered = error
+                raise
         return value
 
     def __bool__(self) -> bool:
@@ -413,6 +419,8 @@ class Tracer(Operators["Tracer"]):
         if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
             differs = name == "not_equal"  # no number is None, or a text
             return differs if self.weak else self.state.call("full_like", self, differs, np.bool_)  # type: ignore[return-value]
+        if name == "multiply" and self.weak in (bool, int) and isinstance(other, (list, tuple, str, bytes)):
+            return other * self.__index__()  # type: ignore[return-value]  # a sequence, repeated
         left, right = (other, self) if swap else (self, other)
         python = type(other) in (bool, int, float) or isinstance(other, SymbolicSize) or getattr(other, "weak", None)
         weak = self.weak is not None and python

@@ -216,6 +216,8 @@ class _Attempt:
             raise self.state.asked or _cause(error) from None
         if self.state.asked is not None:
             raise self.state.asked
+        if self.state.unanswered is not None:  # caught by the user's code, which took another way than with NumPy
+            raise self.state.unanswered
         rebinder.write_back()
         traced = self._traced(result)
         self._check_containers(given, naming.argument_leaves(self.function, arguments, keywords)[0], traced)
@@ -265,7 +267,11 @@ class _Attempt:
 
     # ------------------------------------------------------------------------------------------ results
     def _traced(self, result: Any) -> Traced:
-        found, structure = tree.flatten(result)
+        try:
+            found, structure = tree.flatten(result)
+        except RecursionError:
+            advice = "Return arrays in tuples, lists and dictionaries of a few levels."
+            raise TraceError("the result holds itself, or is nested too deeply", advice=advice) from None
         outputs: list[Node] = []
         leaves = [self._leaf(leaf, outputs) for _, leaf in found]
         results = len(outputs)

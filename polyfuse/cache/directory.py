@@ -67,6 +67,9 @@ class SafeDirectory:
         """Make or replace a file in one step."""
         _write(self.descriptor, name, _MAGIC + self._code(name, contents) + contents)
 
+    def close(self) -> None:
+        os.close(self.descriptor)
+
     def exists(self, name: str) -> bool:
         try:
             os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
@@ -76,8 +79,11 @@ class SafeDirectory:
 
     def sweep(self) -> None:
         """Remove what killed processes left, and the oldest files beyond the limit."""
+        found = []
         with os.scandir(self.descriptor) as entries:
-            found = [(e.name, e.stat(follow_symlinks=False).st_mtime) for e in entries]
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # another process has renamed or removed it meanwhile
+                    found.append((entry.name, entry.stat(follow_symlinks=False).st_mtime))
         now = time.time()
         stale = [name for name, changed in found if name.endswith(".part") and now - changed > _STALE]
         whole = sorted((changed, name) for name, changed in found if name != _KEY and not name.endswith(".part"))

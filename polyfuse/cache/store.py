@@ -57,8 +57,7 @@ class DiskStore:
         return None
 
     def save(self, key: PlanKey, plan: Plan, objects: Sequence[bytes]) -> None:
-        directory = self._open()
-        if directory is None:
+        if self._open() is None:
             return
         try:
             text = json.dumps(encode(plan, key.program), separators=(",", ":")).encode()
@@ -66,13 +65,22 @@ class DiskStore:
             _log.info("%s is not kept on disk: %s", key.program.name, reason)
             return
         contents = b"".join(_LENGTH.pack(len(part)) + part for part in (text, *objects))
-        digest = digest_of(key)
         try:
-            slot = next((s for s in range(_SLOTS) if directory.read(_name(digest, s)) is None), _SLOTS - 1)
-            directory.write(_name(digest, slot), contents)
-            directory.sweep()
+            try:
+                self._write(digest_of(key), contents)
+            except FileNotFoundError:  # somebody has removed the folder
+                self._close()
+                self._write(digest_of(key), contents)
         except OSError as error:
             self._give_up("writing", error)
+
+    def _write(self, digest: str, contents: bytes) -> None:
+        directory = self._open()
+        if directory is None:
+            return
+        slot = next((s for s in range(_SLOTS) if directory.read(_name(digest, s)) is None), _SLOTS - 1)
+        directory.write(_name(digest, slot), contents)
+        directory.sweep()
 
     def _open(self) -> SafeDirectory | None:
         if self._directory is None and not self._broken:
@@ -81,6 +89,12 @@ class DiskStore:
             except OSError as error:
                 self._give_up("opening", error)
         return None if self._broken else self._directory
+
+    def _close(self) -> None:
+        """Nobody uses the descriptor: plans are found and made under one lock."""
+        if self._directory is not None:
+            self._directory.close()
+        self._directory = None
 
     def _give_up(self, doing: str, error: OSError) -> None:
         """A cache that fails once (full, read-only, gone) is not tried again in this process."""

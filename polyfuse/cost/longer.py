@@ -150,7 +150,7 @@ def _in_empty_panels(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> floa
         return 1.0
     loads = [p for p in schedule.placed if p.role == "load" and len(p.place) > 1]
     used = max([inside(scop, load, sizes, first=len(load.place) - 1) for load in loads], default=1.0)
-    return float((1 / used) ** EMPTY_PANELS) if used < EMPTY else 1.0
+    return float((1 / used) ** EMPTY_PANELS) if 0 < used < EMPTY else 1.0
 
 
 STORED_POINTS = 1.05

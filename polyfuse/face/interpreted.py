@@ -89,6 +89,9 @@ class _Run:
 
     def launch(self, step: Launch, seed: int | None) -> None:
         kernel = step.kernel
+        pairs = zip(kernel.parameters, step.bindings, strict=True)
+        stores = [b for p, b in pairs if isinstance(p, ArrayParameter) and not p.readonly]
+        self.written |= {b.position for b in stores if isinstance(b, FromOutput)}
         if any(extent.evaluate(self._numbers(step)) == 0 for extent in kernel.grid):
             return
         arrays: dict[str, Array] = {}
@@ -98,8 +101,6 @@ class _Run:
             if isinstance(parameter, ArrayParameter):
                 array, shape = self.value(binding), tuple(n.evaluate(numbers) for n in parameter.shape)
                 arrays[parameter.name] = array if array.shape == shape else array.reshape(shape)
-                if not parameter.readonly and isinstance(binding, FromOutput):
-                    self.written.add(binding.position)
             elif isinstance(parameter, ScalarParameter):
                 scalars[parameter.name] = self.value(binding)
         run_kernel(kernel, arrays, numbers, scalars, seed=seed)

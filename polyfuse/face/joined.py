@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from polyfuse.bindings import Layout
@@ -17,28 +20,59 @@ from polyfuse.options import BACKENDS_ADVICE, Environment, Options
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.arrays import Device
 from polyfuse.run.garbage import rarely_collected
-from polyfuse.run.services import Backend, Planner, Services, Store
+from polyfuse.run.services import Backend, PlanKey, Planner, Services, Store
 from polyfuse.target import A100, CPU, GENERIC, H100, H200, Target
 
 
 def services(environment: Environment) -> Services:
     """What jitted functions call.  `environment` says where the cache lies, and whether there is one."""
     store, reporter = _store(environment.cache), functools.partial(write, folder=environment.dump)
-    return Services(NumPyFrontend(), planner(environment.dump), backend, target_of, store, reporter)
+    told = Told(store, environment.dump, "fusion" not in environment.log) if store is not None else None
+    return Services(NumPyFrontend(), planner(environment.dump), backend, target_of, told, reporter)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A store whose plans are told as new ones are.  `reads`: False where decisions are asked for, which only planning
+    tells."""
+
+    store: Store
+    folder: str
+    reads: bool
+
+    def load(self, key: PlanKey, sizes: Mapping[str, int]) -> tuple[Plan, tuple[bytes, ...]] | None:
+        found = self.store.load(key, sizes) if self.reads else None
+        if found is not None and (self.folder or any(map(_listens, ("schedule", "code")))):
+            _tell(found[0], self.folder)
+        return found
+
+    def save(self, key: PlanKey, plan: Plan, objects: Sequence[bytes]) -> None:
+        if self.reads:  # else it may be there
+            self.store.save(key, plan, objects)
+
+
+def _listens(name: str) -> bool:
+    return logging.getLogger(f"polyfuse.{name}").isEnabledFor(logging.INFO)
+
+
+def _tell(plan: Plan, folder: str) -> None:
+    """Tell the loggers of a plan and, where a folder is named, write it there."""
+    from polyfuse.explain.dump import dump_plan, log_plan  # a process that finds its plans on disk needs neither
+
+    log_plan(plan)
+    if folder:
+        dump_plan(plan, Path(folder), _ptx if plan.target.kind == "cuda" and _has_cuda() else None)
 
 
 def planner(folder: str) -> Planner:
     """The planner, with its plans told to the loggers and, where a folder is named, written there."""
 
     def plan(program: Program, target: Target, options: Options, layouts: tuple[Layout, ...]) -> Plan:
-        from polyfuse.explain.dump import dump_plan, log_plan  # a process that finds its plans on disk needs neither
         from polyfuse.planning.planner import plan_program
 
         with rarely_collected():
             made = plan_program(program, target, options, layouts)
-        log_plan(made)
-        if folder:
-            dump_plan(made, Path(folder), _ptx if made.target.kind == "cuda" and _has_cuda() else None)
+        _tell(made, folder)
         return made
 
     return plan

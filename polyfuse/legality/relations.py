@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from polyfuse import sets
 from polyfuse.affine import Affine, names_of
 from polyfuse.bindings import Guard
-from polyfuse.constraints import size_constraints
+from polyfuse.dependences import known_sizes
 from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox, TreeItem
 from polyfuse.scop import Read, Scop, Statement
 from polyfuse.sets import Constraint, Relation
@@ -45,7 +45,7 @@ class Proof:
 
     def __post_init__(self) -> None:
         program, schedule = self.scop.program, self.schedule
-        sizes = size_constraints(program.symbols, program.facts, schedule.guards)
+        sizes = known_sizes(program, schedule.guards)
         object.__setattr__(self, "placed", schedule.by_name())
         object.__setattr__(self, "digits", {d.name: d for d in schedule.digits})
         object.__setattr__(self, "boxes", {b.value: b for b in schedule.shared})

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from polyfuse import sets
 from polyfuse.affine import Affine, digit
-from polyfuse.constraints import size_constraints
+from polyfuse.dependences import known_sizes
+from polyfuse.expr import Program
 from polyfuse.schedule import Digit, KernelSchedule
 from polyfuse.sets import Constraint
 
@@ -73,9 +74,18 @@ class Context:
         return self.remaining(wanted)
 
 
-def kernel_context(schedule: KernelSchedule, sizes: Sequence[str], facts: Sequence[Affine]) -> Context:
-    steady = [d for d in schedule.digits if d.kind != "loop"]
-    boxes = sets.box([f"${d.name}" for d in steady], [d.extent for d in steady])
-    constraints = (*boxes, *size_constraints(sizes, facts, schedule.guards))
-    loops = {f"${d.name}": sets.box([f"${d.name}"], [d.extent]) for d in schedule.of_kind("loop")}
-    return Context(constraints, {d.name: d for d in schedule.digits}, loops)
+def kernel_context(schedule: KernelSchedule, program: Program) -> Context:
+    sizes = known_sizes(program, schedule.guards)
+    boxes = {d.name: _box(d, sizes) for d in schedule.digits}
+    steady = [c for d in schedule.digits if d.kind != "loop" for c in boxes[d.name]]
+    loops = {f"${d.name}": boxes[d.name] for d in schedule.of_kind("loop")}
+    return Context((*steady, *sizes), {d.name: d for d in schedule.digits}, loops)
+
+
+def _box(digit: Digit, sizes: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """Where a digit is; nothing of one that has no place at any size, from which everything would follow."""
+    extent = digit.extent
+    may_be_none = extent.evaluate(dict.fromkeys(extent.names(), 1)) < 1
+    if may_be_none and Context(tuple(sizes), {}).implies(-extent):
+        return ()
+    return sets.box([f"${digit.name}"], [extent])

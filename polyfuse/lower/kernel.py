@@ -123,7 +123,7 @@ def _environment(
     return Environment(
         scop,
         schedule,
-        context=kernel_context(schedule, scop.program.symbols, scop.program.facts),
+        context=kernel_context(schedule, scop.program),
         by_name=dict(schedule.by_name()),
         arrays=array_uses(scop, schedule, layouts),
         shares=share_uses(scop, schedule),

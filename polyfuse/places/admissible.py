@@ -118,7 +118,7 @@ def check_reached(
     for digit in digits.values():
         if digit.kind != "block" or f"${digit.name}" in used or digit.extent.is_constant:
             continue
-        none = digit.extent.evaluate(dict.fromkeys(digit.extent.names(), 1)) < 1
-        if none and not sets.implied(digit.extent - 1, sizes):
+        least = {name: int(Constraint(Affine.symbol(name) - 1) in sizes) for name in digit.extent.names()}
+        if digit.extent.evaluate(least) < 1 and not sets.implied(digit.extent - 1, sizes):
             sentence = f"{statement.name} is stored by no block where there is none along {digit.name}"
             raise Refused(illegal(Hazard.COVERAGE, sentence, rule="coverage"))

@@ -22,7 +22,7 @@ from graphlib import CycleError
 
 from polyfuse.affine import Affine
 from polyfuse.banks import WORD
-from polyfuse.constraints import size_constraints
+from polyfuse.dependences import known_sizes
 from polyfuse.expr import DataIndex
 from polyfuse.places.admissible import (
     check_elected,
@@ -176,7 +176,7 @@ class _Builder:
         # versions of an array that is written piece by piece read the same pieces
         self.passes = passes_of(group, proposal)
         program = group.scop.program
-        self.sizes = size_constraints(program.symbols, program.facts, proposal.guards)
+        self.sizes = known_sizes(program, proposal.guards)
 
     def run(self) -> None:
         for root in sorted(self.group.roots, reverse=True):

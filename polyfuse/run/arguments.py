@@ -57,6 +57,10 @@ def same(a: Any, b: Any) -> bool:
         return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
     if type(a) is tuple:
         return len(a) == len(b) and all(map(same, a, b))
+    if type(a) is complex:
+        return same(a.real, b.real) and same(a.imag, b.imag)
+    if isinstance(a, np.generic):
+        return bool(a.dtype == b.dtype) and a.tobytes() == b.tobytes()
     return bool(a == b)
 
 
@@ -198,4 +202,7 @@ def read_arguments(
                 reading.add(value)
         except ArgumentError as error:
             raise ArgumentError(f"{name}{error.message}", advice=error.advice) from None
+        except RecursionError:
+            advice = "Pass arrays in tuples, lists and dictionaries of a few levels."
+            raise ArgumentError(f"{name} holds itself, or is nested too deeply", advice=advice) from None
     return reading

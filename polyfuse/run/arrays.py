@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -124,12 +125,18 @@ def c_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
-    """Whether the address ranges of two arrays meet: necessary, not sufficient, for a shared element."""
-    if a.device != b.device:
-        return False
-    (first, last), (low, high) = a.span, b.span
-    return first < high and low < last
+def share(a: ArrayFacts, b: ArrayFacts) -> bool:
+    """Whether some byte belongs to elements of both arrays, or, where that is hard to tell, might."""
+    most: Any = LOOKED_AT  # NumPy's stub has -1 and 0 only
+    return a.device == b.device and np.may_share_memory(_addresses(a), _addresses(b), max_work=most)
+
+
+def _addresses(facts: ArrayFacts) -> np.ndarray[Any, Any]:
+    """An array of bytes at the addresses of another one's elements, which may lie on a device: nothing is read."""
+    assert facts.strides is not None, "elements at broken strides"
+    item = facts.dtype.itemsize
+    bytes_ = {"shape": (*facts.shape, item), "strides": (*(s * item for s in facts.strides), 1), "typestr": "|u1"}
+    return np.asarray(SimpleNamespace(__array_interface__={"version": 3, "data": (facts.pointer, True), **bytes_}))
 
 
 class Library(Protocol):

@@ -6,20 +6,22 @@ Without this a global that the user rebinds would keep its old value inside a co
 from __future__ import annotations
 
 import logging
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from polyfuse.errors import ArgumentError
-from polyfuse.run.arguments import same
+from polyfuse.run.arguments import IMMUTABLE, same
 from polyfuse.run.arrays import Device, Library
-from polyfuse.run.reach import Cell, constant, is_code
+from polyfuse.run.reach import Cell, constant, is_code, is_container, is_of_users
 
 _log = logging.getLogger("polyfuse.run")
 
-_PLAIN = (bool, int, float, str, bytes, type(None))
+_PLAIN = (numbers.Number, np.generic, str, type(None), *IMMUTABLE)
 _BYTES = 4096  # of an array whose contents are compared at each call
 
 
@@ -59,7 +61,7 @@ class Watch:
         """Whether every plain value is still what the trace saw."""
         for read, value in self.plain:
             current = read()
-            if current is not value and not same(current, value):
+            if current is not value and not ((is_plain(value) or is_code(value)) and same(current, value)):
                 return False
         return True
 
@@ -79,27 +81,46 @@ def watch(cells: Sequence[Cell], captured: Sequence[Any], read: Sequence[Any] = 
     Functions are guards as plain values are: another one under the same name is another program.
     A captured array that no cell holds stays the object it is.  A small array that is not captured, nor a view of it,
     was read while tracing (``table[0]``, ``float(limit)``): its contents are a plain value, as those of arrays in
-    `read` are.
+    `read` are.  Of what is looked into, as objects of the user's are, the class counts besides what is found there; of
+    other things that they are the same, also of an array of which views are captured.
     """
-    held = [(cell, cell.read()) for cell in cells]
+    held = [(cell, cell.read()) for cell in cells if not cell.is_fixed]
     arrays = tuple(next((c.read for c, v in held if v is array), constant(array)) for array in captured)
-    plain = {cell.name: (cell.read, value) for cell, value in held if is_plain(value) or is_code(value)}
-    for cell, value in held:
-        if _was_read(value, captured) or any(value is array for array in read):
-            plain[cell.name] = (_contents(cell.read), content(value))
-    return Watch(arrays, tuple(plain.values()))
+    guards = {cell.name: _guard(cell, value, captured, read) for cell, value in held}
+    return Watch(arrays, tuple(guard for guard in guards.values() if guard is not None))
+
+
+def _guard(
+    cell: Cell, value: Any, captured: Sequence[Any], read: Sequence[Any]
+) -> tuple[Callable[[], Any], Any] | None:
+    """What is read of a cell at each call, and what it has to be; None where that is no question of the trace."""
+    if _was_read(value, captured) or any(value is array for array in read):
+        return _contents(cell.read), content(value)
+    if is_plain(value) or is_code(value):
+        return cell.read, value
+    if is_of_users(value):
+        return _class(cell.read), type(value)
+    if is_container(value) or any(value is array for array in captured):
+        return None
+    return (cell.read, value) if type(value) is not np.ndarray or _is_viewed(value, captured) else None
 
 
 def is_plain(value: Any) -> bool:
+    """Whether a value never changes and is compared by what it equals."""
     if type(value) in (tuple, frozenset):
         return all(is_plain(v) for v in value)
-    return type(value) in _PLAIN
+    return isinstance(value, _PLAIN) and not isinstance(value, ModuleType)
 
 
 def _was_read(value: Any, captured: Sequence[Any]) -> bool:
     if type(value) is not np.ndarray or value.nbytes > _BYTES or value.dtype.hasobject:
         return False
-    return not any(type(array) is np.ndarray and np.may_share_memory(value, array) for array in captured)
+    return not _is_viewed(value, captured)
+
+
+def _is_viewed(value: Any, captured: Sequence[Any]) -> bool:
+    """Whether some captured array is `value`, or may be a part of it."""
+    return any(type(array) is np.ndarray and np.may_share_memory(value, array) for array in captured)
 
 
 def content(value: Any) -> Any:
@@ -109,3 +130,7 @@ def content(value: Any) -> Any:
 
 def _contents(read: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: content(read())
+
+
+def _class(read: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: type(read())

@@ -30,7 +30,7 @@ from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.methods import JittedMethod, is_receiver
 from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
-from polyfuse.run.reach import Cell
+from polyfuse.run.reach import LOOKED_INTO, Cell
 from polyfuse.run.recognised import MISSED, Seen, never, recogniser
 from polyfuse.run.recognised import Call as Recogniser
 from polyfuse.run.record import Record, Target
@@ -75,6 +75,8 @@ class Jitted:
     """
 
     def __init__(self, function: Callable[..., Any], options: Options, services: Services) -> None:
+        self._has_no_object = isinstance(function, staticmethod)
+        function = function.__func__ if isinstance(function, staticmethod) else function
         functools.update_wrapper(self, function)
         self._function = function
         self._services = services
@@ -116,10 +118,10 @@ class Jitted:
         return self._function.__qualname__
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._is_method = True
+        self._is_method = not self._has_no_object
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
+        if instance is None or self._has_no_object:
             return self
         self._is_method = True
         return JittedMethod(self, instance)
@@ -153,6 +155,8 @@ class Jitted:
         arguments = self._parameters.bind(args, named)
         reading = self._read(arguments, self._services.frontend.is_tracer)
         if reading.others:  # a jitted function inside another's trace
+            if out is not None:
+                raise ArgumentError("out= names memory, which a call within another jitted function does not have")
             positional, by_name = self._parameters.spread(arguments)
             return self._function(*positional, **by_name)
         record, is_known = self._record(reading, arguments)
@@ -325,6 +329,9 @@ class Jitted:
         static = {n: v for n, v in zip(self._parameters.names, arguments, strict=True) if n in names}
         args, kwargs = self._parameters.spread(arguments, names, Static)
         frontend, name = self._services.frontend, self._parameters.function
+        for parameter, value in zip(self._parameters.names, arguments, strict=True):
+            leaves = frontend.flatten(value, parameter)
+            static |= {path: leaf for path, leaf in leaves if isinstance(leaf, LOOKED_INTO)}
         earlier: list[Cell] = []
         while True:
             before = Snapshot.of(self._function, static)

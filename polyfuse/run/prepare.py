@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -208,6 +208,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
         siblings=_siblings(ready, traced, watch, call, setting),
         given=given,
         taken=taken,
+        written=_copied_to(plan, taken),
     )
 
 
@@ -249,6 +250,12 @@ def _taken(plan: Plan, outputs: Sequence[Output]) -> tuple[tuple[int, ...], tupl
     given = dict(plan.reuses)
     hosts = {b.within.position for b in plan.buffers if isinstance(b.within, FromArgument)}
     return tuple(given.get(k, -1) for k in range(len(outputs))), tuple(sorted(hosts | set(given.values())))
+
+
+def _copied_to(plan: Plan, taken: Collection[int]) -> dict[int, str]:
+    """The paths of arguments that the function writes, unless kernels write all of these."""
+    writes = plan.program.writes
+    return {} if writes.keys() <= {*taken} else {leaf: plan.program.arguments[leaf].path for leaf in sorted(writes)}
 
 
 def library_at(leaf: Leaf) -> Library:

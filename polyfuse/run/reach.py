@@ -24,6 +24,9 @@ _INSTALLED = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 _DEPTH = 8  # how far attributes and items are followed
 _ITEMS = 256  # entries of a container that are looked into
 _FUNCTIONS = 256  # functions of the user's that are followed
+LOOKED_INTO = (types.FunctionType, type, types.ModuleType)
+"""Arguments that are part of the program by what they are, not by what they hold."""
+_CONTAINERS = (dict, list, tuple, set, deque)
 _DESCRIPTORS = (staticmethod, classmethod, property, cached_property)
 _SILENT = frozenset("__repr__ __str__ __format__ __eq__ __ne__ __hash__ __reduce__ __init__ __new__".split())
 
@@ -31,11 +34,12 @@ _SILENT = frozenset("__repr__ __str__ __format__ __eq__ __ne__ __hash__ __reduce
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A place that holds a value: an entry of a namespace, a closure's cell, an attribute or item of what they hold.
-    `name`: no other place has it; `shown`: as the user writes it."""
+    `name`: no other place has it; `shown`: as the user writes it.  `is_fixed`: it always holds the same object."""
 
     read: Callable[[], Any]
     name: str
     shown: str
+    is_fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Reach:
 
 def reach(function: Any, statics: Mapping[str, Any]) -> Reach:
     """What `function` may read and run.  `statics`: arguments that it takes as they are, by name."""
-    roots = [Cell(constant(value), f"static {id(value)}", name) for name, value in statics.items()]
+    roots = [_fixed(value, name) for name, value in statics.items()]
     roots += _applied(function)
     known = {id(f): f for f in _code(function, {})}
     while True:
@@ -66,6 +70,10 @@ def reach(function: Any, statics: Mapping[str, Any]) -> Reach:
 
 def constant(value: Any) -> Callable[[], Any]:
     return lambda: value
+
+
+def _fixed(value: Any, shown: str) -> Cell:
+    return Cell(constant(value), f"static {id(value)}", shown, is_fixed=True)
 
 
 # ---------------------------------------------------------------------------------------------- code
@@ -114,6 +122,17 @@ def is_code(value: Any) -> bool:
     return isinstance(value, (types.FunctionType, types.MethodType, partial)) or _is_wrapped(value)
 
 
+def is_container(value: Any) -> bool:
+    """Whether `value` is nothing but what is found in it."""
+    return isinstance(value, (*_CONTAINERS, types.ModuleType))
+
+
+def is_of_users(value: Any) -> bool:
+    """Whether `value` is an object of a class of the user's, which is looked into."""
+    kind = type(value)
+    return _is_users(kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None))
+
+
 def _mentioned(code: types.CodeType) -> dict[Any, None]:
     """Names of globals and attributes in `code`, and its constants that may be keys."""
     found: dict[Any, None] = dict.fromkeys(code.co_names)
@@ -133,13 +152,13 @@ def _applied(function: Any) -> list[Cell]:
     if isinstance(function, partial):
         below = [(f"argument {k}", value) for k, value in enumerate(function.args)]
         below += function.keywords.items()
-        return [*_applied(function.func), *(Cell(constant(v), f"static {id(v)}", n) for n, v in below)]
+        return [*_applied(function.func), *(_fixed(v, n) for n, v in below)]
     if isinstance(function, types.MethodType):
         holder = function.__self__
-        return [*_applied(function.__func__), Cell(constant(holder), f"static {id(holder)}", "self")]
+        return [*_applied(function.__func__), _fixed(holder, "self")]
     is_called = isinstance(getattr_static(type(function), "__call__", None), types.FunctionType)
     is_called = is_called and not _is_wrapped(function)
-    return [Cell(constant(function), f"static {id(function)}", "self")] if is_called else []
+    return [_fixed(function, "self")] if is_called else []
 
 
 def _of_function(function: types.FunctionType) -> Iterator[Cell]:
@@ -156,7 +175,7 @@ def _of_function(function: types.FunctionType) -> Iterator[Cell]:
     given = [*zip(names[len(names) - len(defaults) :], defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
     for name, value in given:
         if type(value) in (list, dict, set):
-            yield Cell(constant(value), f"static {id(value)}", name)
+            yield _fixed(value, name)
 
 
 def _parts(cell: Cell, mentioned: Mapping[Any, None], depth: int, seen: set[int]) -> Iterator[Cell]:
@@ -174,7 +193,7 @@ def _parts(cell: Cell, mentioned: Mapping[Any, None], depth: int, seen: set[int]
         below = [*_pairs(cell, "args", value.args), *_pairs(cell, "keywords", value.keywords)]
     elif isinstance(value, types.MethodType):
         below = [Cell(_attribute(cell.read, "__self__"), f"{cell.name}.__self__", f"{cell.shown}.__self__")]
-    elif isinstance(value, (dict, list, tuple, set, deque)):
+    elif isinstance(value, _CONTAINERS):
         below = list(_items(cell, value, mentioned))
     else:
         below = [_below(cell, n) for n in _attributes(value) if n in mentioned]
@@ -200,8 +219,7 @@ def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Ce
         shown = f"set({cell.shown})"
         yield Cell(lambda: frozenset(now) if isinstance(now := read(), set) else None, f"set({cell.name})", shown)
         return
-    if not isinstance(value, tuple):
-        yield Cell(_length(read), f"len({cell.name})", f"len({cell.shown})")
+    yield Cell(_length(read), f"len({cell.name})", f"len({cell.shown})")
     for key in list(value) if isinstance(value, dict) else range(min(len(value), _ITEMS)):
         if len(value) <= _ITEMS or not isinstance(value, dict) or key in mentioned:
             yield Cell(_item(read, key), f"{cell.name}[{key!r}]", f"{cell.shown}[{key!r}]")
@@ -231,7 +249,7 @@ def _is_users(module: str, file: str | None) -> bool:
 def _length(read: Callable[[], Any]) -> Callable[[], Any]:
     def length() -> Any:
         value = read()
-        return len(value) if isinstance(value, (dict, list, deque)) else None
+        return len(value) if isinstance(value, _CONTAINERS) else None
 
     return length
 

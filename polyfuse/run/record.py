@@ -9,7 +9,7 @@ A call that looks like an earlier one does not come here: `recognised` writes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from polyfuse.bindings import Buffer
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arguments import same
-from polyfuse.run.arrays import Device, Library
+from polyfuse.run.arrays import Device, Library, share
 from polyfuse.run.captures import Watch, of_capture
 from polyfuse.run.services import Form, Launcher
 from polyfuse.run.workspace import Counters
@@ -140,7 +140,7 @@ class Record:
     reaches from its address, for overlap tests.  `recognised`: functions that recognise further calls and run them, by
     what a call looks like; None where there can be none.  `targets`: classes of arrays seen as ``out=``, by output and
     key.  `given`: per output the donated leaf whose memory it takes, -1 for none; `taken`: all leaves whose memory the
-    kernels write.
+    kernels write; `written`: all that the function writes, by path, where some of them are copied to.
     """
 
     library: Library
@@ -166,6 +166,7 @@ class Record:
     siblings: Siblings
     given: tuple[int, ...] = ()
     taken: tuple[int, ...] = ()
+    written: Mapping[int, str] = field(default_factory=dict)
     recognised: dict[tuple[Any, ...], Callable[..., Any] | None] = field(default_factory=dict)
     targets: dict[tuple[Any, ...], TargetClass] = field(default_factory=dict)
 
@@ -193,6 +194,8 @@ class Record:
 
     def run(self, values: list[Any], leaves: list[Any]) -> Any:
         """Launch into new outputs and return them as the caller's result.  Consumes both lists."""
+        if self.written:
+            self._check_written(values, leaves)
         if self.taken:
             return self._run_given(values, leaves)
         outputs = [allocate() for allocate in self.allocators]
@@ -218,6 +221,19 @@ class Record:
                 return False
         return self.library.name != "numpy" or all(leaves[leaf].flags.writeable for leaf in self.taken)
 
+    def _check_written(self, values: Sequence[Any], leaves: Sequence[Any]) -> None:
+        """Raise ArgumentError where an array that the function writes is read-only, or shares elements with another."""
+        spans = [(leaf, values[leaf] + low, values[leaf] + high) for leaf, low, high in self.spans]
+        found = [span for span in spans if span[0] in self.written]
+        for k, (leaf, first, last) in enumerate(found):
+            path = self.written[leaf]
+            if self.library.name == "numpy" and not leaves[leaf].flags.writeable:
+                raise ArgumentError(f"{path} is read-only, and the function writes it", advice="Pass a copy.")
+            for other, low, high in found[:k]:
+                if first < high and low < last and share(*map(self.library.facts, (leaves[leaf], leaves[other]))):
+                    problem = f"{self.written[other]} and {path} share memory, and the function writes both"
+                    raise ArgumentError(problem, advice="Pass a copy of one of them.")
+
     def run_into(self, values: list[Any], leaves: list[Any], targets: Sequence[Target]) -> None:
         """Launch into the caller's arrays.
 
@@ -240,6 +256,8 @@ class Record:
     ) -> tuple[Record, list[Any], list[tuple[Any, Any]]]:
         """The record to launch, what its kernels write where results go to `targets`, and pairs (target, new array) to
         be copied after."""
+        if self.written:
+            self._check_written(values, leaves)
         if self.taken and (targets or not self._may_take(values, leaves)):
             return self.siblings.record(()).place(values, leaves, targets)
         outputs, copies, pairs = [], [], list[tuple[int, int]]()

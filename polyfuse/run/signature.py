@@ -50,6 +50,8 @@ class Parameters:
     def of(function: Callable[..., Any]) -> Parameters:
         """Raises ArgumentError for what is no function, or one whose parameters Python does not know."""
         advice = "jit takes a Python function; wrap others: jit(lambda x: g(x))."
+        if isinstance(function, classmethod):
+            advice = "Write @classmethod above @jit."
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:

@@ -8,7 +8,8 @@ from typing import Any
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arguments import known_library
-from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, share
+from polyfuse.run.libraries import library_of
 from polyfuse.run.record import Record, Target, TargetClass
 
 
@@ -23,7 +24,7 @@ def read_targets(record: Record, leaves: Sequence[tuple[str, Any]]) -> list[Targ
     found = [_read(record, position, path, array) for position, (path, array) in enumerate(leaves)]
     for k, target in enumerate(found[1:], 1):
         for other, (path, _) in zip(found[:k], leaves, strict=False):
-            if _meet(target, other):
+            if _meet(target, other) and share(*(record.library.facts(t.array) for t in (target, other))):
                 raise ArgumentError(f"{leaves[k][0]} and {path} share memory", advice="Pass arrays of their own.")
     return found
 
@@ -32,9 +33,10 @@ def _read(record: Record, position: int, path: str, array: Any) -> Target:
     """One target; its class is checked once per key."""
     library = record.library
     try:
-        own = known_library(type(array))
+        own = known_library(type(array)) or library_of(type(array))  # memory maps are written as they are
         if own is None or own.name != library.name:
-            raise ArgumentError(f" is a {type(array).__name__}, the results are {library.name} arrays")
+            problem = f" is a {type(array).__name__}, the results are {library.name} arrays"
+            raise ArgumentError(problem, advice=f"Pass an array of {library.name}.")
         key, pointer = own.read(array)
         known = record.targets.get((position, key))
         if known is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import shutil
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +111,36 @@ def test_threads_that_start_cold_are_all_right(tmp_path: Path) -> None:
     assert not failures
     assert len(entries(tmp_path)) >= 1
     assert call(tmp_path).loads == 1
+
+
+def test_files_that_vanish_while_the_folder_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process renames its half-written file, or sweeps an old one."""
+    real = os.scandir
+
+    @contextlib.contextmanager
+    def scandir(descriptor: int) -> Iterator[Any]:
+        (tmp_path / "plans" / "other.part").write_bytes(b"half")
+        with real(descriptor) as entries:
+            found = list(entries)
+        (tmp_path / "plans" / "other.part").unlink()
+        yield found
+
+    monkeypatch.setattr(directory_module.os, "scandir", scandir)
+    store = DiskStore(tmp_path)
+    for _ in range(2):
+        store.save(*saved())
+    assert not caplog.records
+    assert len(entries(tmp_path)) == 2
+
+
+def test_a_folder_that_was_removed_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store, key, sizes = DiskStore(tmp_path), saved()[0], saved()[1].program.hints
+    store.save(*saved())
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "plans")
+        assert store.load(key, sizes) is None
+        store.save(*saved())
+        assert store.load(key, sizes) == (saved()[1], tuple(saved()[2]))
+    assert not caplog.records

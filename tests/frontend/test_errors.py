@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyfuse.errors import PolyfuseError, SpecError
-from polyfuse.frontends.numpy_like import spec, trace
+from polyfuse.errors import PolyfuseError, SpecError, TraceError
+from polyfuse.frontends.numpy_like import spec, specs_of_arrays, trace
 
 GOLDEN = Path(__file__).with_name("errors.txt")
 
@@ -206,3 +206,25 @@ def test_goldens_name_no_other_errors() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text("\n".join(f"=== {name}\n{make()}\n" for name, make in MAKERS.items()))
+
+
+def test_errors_that_the_function_catches_are_no_answers() -> None:
+    """NumPy would have known the number."""
+
+    def guarded(x: Any) -> Any:
+        try:
+            return x if x.sum() > 0 else -x
+        except Exception:
+            return x * 11
+
+    with pytest.raises(TraceError, match="Python control flow needs the value") as caught:
+        trace(guarded, specs_of_arrays([np.ones(3)]))
+    assert "x.sum() > 0" in str(caught.value)
+
+    def without(x: Any) -> Any:
+        try:
+            return x.values
+        except AttributeError:
+            return x * 2
+
+    assert trace(without, specs_of_arrays([np.ones(3)])).results == 1

@@ -48,6 +48,15 @@ def test_broadcast_equates_sizes_and_guards_it() -> None:
     assert holds == [True, False, False]
 
 
+def test_a_size_that_a_branch_leaves_no_other_value_is_a_number() -> None:
+    """Nothing is left of two rows without the first and the last: kernels need no symbol for that."""
+    result = traced(lambda x: (x[1:-1] * 2, x + 1), zeros(2, 5))
+    assert shapes(result) == ["(2, n1)"] and str(result.program.outputs[0].shape) == "(0, n1)"
+    assert [all(g.holds({"n0": n, "n1": 9}) for g in result.guards) for n in (2, 3)] == [True, False]
+    assert shapes(traced(lambda x: x[1:-1] * 2, zeros(3, 5))) == ["(n0, n1)"]
+    assert shapes(trace(lambda x: x[1:-1] * 2, [spec("f64[N~2, 5]")])) == ["(N, 5)"]
+
+
 def test_equal_sizes_that_never_meet_stay_apart() -> None:
     result = traced(lambda x, y: (x.sum(), y.sum()), zeros(5), zeros(5))
     assert shapes(result) == ["(n0,)", "(n1,)"] and not result.guards

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from polyfuse.errors import ArgumentError, OptionError, PolyfuseError
+from polyfuse.errors import ArgumentError, OptionError, PolyfuseError, TraceError
 from polyfuse.run.dispatch import Jitted
 
 Jit = Callable[..., Jitted]
@@ -261,6 +261,34 @@ def test_a_jitted_function_inside_another_is_inlined(jit: Jit) -> None:
     x = random(5, 6)
     assert_close(f(x), softmax(x) * 2)
     assert inner.cache_info().traces == 0
+
+
+USES: list[Callable[[Any, Any], Any]] = [
+    lambda f, x: f(x, out=np.empty((5, 6))), lambda f, x: f.bind(x)(), lambda f, x: f.plan(x), lambda f, x: f.graph(x),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("use", USES, ids=["out", "bind", "plan", "graph"])
+@pytest.mark.parametrize("held", ["by name", "in a list"])
+def test_a_jitted_function_inside_another_has_no_arrays_and_plans_of_its_own(
+    jit: Jit, use: Callable[[Any, Any], Any], held: str
+) -> None:
+    inner = jit(softmax)
+    several = [inner]
+    outer = jit(lambda x: use(inner if held == "by name" else several[0], x))
+    with pytest.raises(TraceError, match="softmax is a part of the jitted function that calls it"):
+        outer(random(5, 6))
+
+
+def test_a_jitted_function_is_one_object_inside_another(jit: Jit) -> None:
+    inner = jit(softmax)
+    names = {inner: 2.0}
+
+    def helper(x):
+        return x * names[inner] if inner.__name__ == "softmax" else x
+
+    x = random(5, 6)
+    assert_close(jit(lambda x: helper(inner(x)) * names[inner])(x), softmax(x) * 4)
 
 
 # ---------------------------------------------------------------------------------------------- results

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.errors import ArgumentError
 
 X = np.random.default_rng(3).standard_normal((5, 7))
 
@@ -90,6 +91,38 @@ def test_static_methods_and_class_methods() -> None:
     np.testing.assert_allclose(Layer.doubled(X), 2 * X)
     np.testing.assert_allclose(Layer().doubled(X), 2 * X)
     np.testing.assert_allclose(Layer.named(X), X + 5)
+
+
+def test_either_order_of_decorators() -> None:
+    class Tools:
+        @pf.jit
+        @staticmethod
+        def doubled(x: Any) -> Any:
+            return x * 2
+
+        def twice(self, x: Any) -> Any:
+            return self.doubled(self.doubled(x))
+
+    np.testing.assert_allclose(Tools.doubled(X), 2 * X)
+    np.testing.assert_allclose(Tools().doubled(X), 2 * X)
+    np.testing.assert_allclose(pf.jit(Tools().twice)(X), 4 * X)
+    with pytest.raises(ArgumentError, match="Write @classmethod above @jit"):
+        pf.jit(classmethod(lambda cls, x: x))
+
+
+def test_what_a_class_method_finds_in_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scaled:
+        scale = 2.0
+
+        @classmethod
+        @pf.jit
+        def applied(cls, x: Any) -> Any:
+            return x * cls.scale
+
+    for scale in (2.0, 3.0):
+        monkeypatch.setattr(Scaled, "scale", scale)
+        for _ in range(2):
+            np.testing.assert_allclose(Scaled.applied(X), X * scale)
 
 
 def test_a_method_that_a_class_gets_later() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.bindings import FromArgument, FromBuffer
-from polyfuse.errors import OptionError
+from polyfuse.errors import ArgumentError, OptionError
 from polyfuse.explain.compare import compare
 from polyfuse.face.interpreted import run_plan
 from polyfuse.plan import Plan
@@ -198,6 +198,37 @@ def test_what_cannot_be_taken_is_left_alone(jit: Jit, what: str) -> None:
     result = f(x, y)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(x, before)
+
+
+def both_written(x, y):
+    x += 1
+    y *= 3
+    return x.sum()
+
+
+@pytest.mark.parametrize("shift", [0, 2])
+def test_written_arguments_that_share_memory_are_refused(jit: Jit, shift: int) -> None:
+    f, memory = jit(both_written, donate=("x", "y")), np.ones((6, 6), np.float32)
+    for _ in range(3):
+        f(memory[:3], memory[3:])
+        with pytest.raises(ArgumentError, match="x and y share memory, and the function writes both"):
+            f(memory[:4], memory[shift : 4 + shift])
+        with pytest.raises(ArgumentError, match="x and y share memory"):
+            f.bind(memory[:4], memory[shift : 4 + shift])
+    x, y = np.ones(8, np.float32), np.ones(8, np.float32)
+    between = np.ones(16, np.float32)
+    assert f(x, y) == f(between[::2], between[1::2]) == 16
+    np.testing.assert_array_equal(between.reshape(8, 2), np.stack([x, y], axis=1))
+
+
+def test_a_read_only_argument_is_not_written(jit: Jit) -> None:
+    f, x = jit(lambda x: x.__iadd__(1), donate="x"), np.zeros(5, np.float32)
+    f(x)
+    x.flags.writeable = False
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="x is read-only, and the function writes it"):
+            f(x)
+    np.testing.assert_array_equal(x, np.ones(5))
 
 
 def dead_early(x):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,33 @@ def test_targets_that_share_memory_are_refused(jit: Jit) -> None:
     memory = np.zeros(80, np.float32)
     with pytest.raises(ArgumentError, match="share memory"):
         jit(lambda x: (x, x + 1))(values(), out=(memory[:40], memory[39:79]))
+
+
+@pytest.mark.parametrize("side", ["columns", "every other row", "backwards"])
+def test_targets_may_lie_between_each_other(jit: Jit, side: str) -> None:
+    memory = np.zeros((8, 20), np.float32)
+    outs = {
+        "columns": (memory[:, :10], memory[:, 10:]),
+        "every other row": (memory[::2], memory[1::2]),
+        "backwards": (memory[::-2, ::-1], memory[::2]),
+    }[side]
+    x, f = np.arange(outs[0].size, dtype=np.float32).reshape(outs[0].shape), jit(lambda x: (x + 1, x[::-1] * 2))
+    for _ in range(3):
+        f(x, out=outs)
+        np.testing.assert_array_equal(outs[0], x + 1)
+        np.testing.assert_array_equal(outs[1], x[::-1] * 2)
+
+
+def test_results_in_memory_maps(jit: Jit, tmp_path: Path) -> None:
+    x, out = values(), np.memmap(tmp_path / "results", np.float32, "w+", shape=(40,))
+    f = jit(shifted)
+    for _ in range(3):
+        out[:] = 0
+        assert f(x, out=out) is out
+        np.testing.assert_array_equal(out, shifted(x))
+    read = np.memmap(tmp_path / "results", np.float32, "r", shape=(40,))
+    with pytest.raises(ArgumentError, match="read-only"):
+        f(x, out=read)
 
 
 def test_donated_arguments_are_written_in_place(jit: Jit) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.affine import Affine, digit
-from polyfuse.bindings import Guard
-from polyfuse.constraints import size_constraints
+from polyfuse.constraints import at_least_zero
 from polyfuse.places.admissible import check_reached, check_scan, check_shares
 from polyfuse.places.refused import Refused
 from polyfuse.schedule import Digit
@@ -62,9 +61,12 @@ def test_prefixes_that_are_not_whole(at: Affine, words: str) -> None:
 def test_what_all_blocks_store_is_stored_where_there_are_blocks() -> None:
     total, rows = statement(lambda x: np.sum(x)), statement(lambda x: np.sum(x, axis=1))
     later = {"b0": Digit("b0", "block", Affine.symbol("N").ceildiv(64) - 1)}
-    known = size_constraints(["N"], [], [])
+    known = at_least_zero([Affine.symbol(name) - 1 for name in ("M", "N")])
     check_reached(rows, [B0], later, known)
     with pytest.raises(Refused, match="sum is stored by no block where there is none along b0"):
         check_reached(total, [], later, known)
-    check_reached(total, [], later, size_constraints(["N"], [], [Guard(Affine.symbol("N") - 65)]))
+    check_reached(total, [], later, (*known, *at_least_zero([Affine.symbol("N") - 65])))
     check_reached(total, [], DIGITS, known)
+    product = {"b0": Digit("b0", "block", Affine.symbol("MN"))}
+    with pytest.raises(Refused, match="sum is stored by no block"):  # of extents of which one may be 0
+        check_reached(total, [], product, (*known, *at_least_zero([Affine.symbol("MN")])))

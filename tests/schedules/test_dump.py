@@ -176,3 +176,23 @@ def test_environment_variables(tmp_path: Path) -> None:
     assert "polyfuse.schedule: function on generic\nkernel multiply_add" in done.stderr
     assert "def multiply_add" not in done.stderr
     assert [p.name for p in tmp_path.rglob("schedule.txt")] == ["schedule.txt"]
+
+
+def test_plans_from_the_disk_are_told_as_well(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import numpy as np, polyfuse as pf\npf.jit(lambda x: np.exp(x) * 2 + 1)(np.ones(5))\n")
+    common = {"PYTHONPATH": str(ROOT), "POLYFUSE_CACHE": str(tmp_path / "cache")}
+
+    def said(log: str, folder: str) -> str:
+        variables = common | {"POLYFUSE_LOG": log, "POLYFUSE_DUMP": folder and str(tmp_path / folder)}
+        command = [sys.executable, str(script)]
+        return subprocess.run(
+            command, env=os.environ | variables, capture_output=True, text=True, timeout=120, check=True
+        ).stderr
+
+    assert said("", "") == ""
+    assert "polyfuse.schedule: function on cpu\nkernel exp_multiply_add" in said("schedule", "first")
+    assert len(list((tmp_path / "first").rglob("explain.txt"))) == 1
+    assert "def exp_multiply_add" in said("code", "")
+    assert "polyfuse.fusion: fused " in said("fusion", "")
+    assert len([p for p in (tmp_path / "cache" / "plans").iterdir() if p.name != "key"]) == 1

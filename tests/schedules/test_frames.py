@@ -199,7 +199,7 @@ def test_vectors_are_not_aligned_where_nothing_says_how_long_rows_are() -> None:
     (store,) = [p for p in schedule.placed if p.role == "store"]
     shape, slots = plan.scop.shape(store.value), [d for d in schedule.digits if d.kind == "slot"]
     for guards, width in ((schedule.guards, 8), ((), 1)):
-        context = kernel_context(replace(schedule, guards=guards), ["M", "N"], ())
+        context = kernel_context(replace(schedule, guards=guards), plan.scop.program)
         assert vector_width(store.place, slots, shape, context)[0] == width
 
 

@@ -75,10 +75,10 @@ def test_without_the_guard_the_end_is_asked_for_everywhere() -> None:
     (schedule,), kernel = plan.schedules, plan.launches[0].kernel
     slots = [d for d in schedule.digits if d.kind == "slot"]
     loose = replace(schedule, guards=tuple(g for g in schedule.guards if g.modulus))
-    found = settled(kernel.body, slots, kernel_context(loose, ["M", "N"], ()))
+    found = settled(kernel.body, slots, kernel_context(loose, plan.scop.program))
     assert [(k.first, k.stop) for k in found] == [(1, 3)]  # where rows begin is no question of sizes
     shorter = replace(schedule, guards=(*loose.guards, Guard(Affine.symbol("M") - 1024)))
-    found = settled(kernel.body, slots, kernel_context(shorter, ["M", "N"], ()))
+    found = settled(kernel.body, slots, kernel_context(shorter, plan.scop.program))
     assert sorted((k.first, k.stop) for k in found) == [(0, 1), (1, 3)]
 
 

@@ -61,6 +61,21 @@ def test_an_edited_schedule_still_computes_the_same() -> None:
     assert_equivalent(original, wider, seeds=(3,), sizes=[{"N": 5}])
 
 
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [({"M": 3}, "say nothing of N"), ({}, "say nothing of N"), ({"N": 0}, "not positive"), ({"N": -1}, "not positive")],
+)
+def test_sizes_that_plans_are_not_made_for(sizes: dict[str, int], words: str) -> None:
+    loose, fused = both(programs.softmax, "f32[N, 64]")
+    with pytest.raises(AssertionError, match=words):
+        assert_equivalent(loose, fused, sizes=[sizes])
+
+
+def test_results_without_elements_are_compared() -> None:
+    loose, fused = both(lambda x: np.exp(x[2:]) * 2 + x[2:], "f32[N]")
+    assert_equivalent(loose, fused, sizes=[{"N": 2}, {"N": 3}])
+
+
 def test_plans_that_differ_are_told_apart() -> None:
     sums, differences = (plan(f, "f32[N]", "f32[N]") for f in (lambda x, y: x + y, lambda x, y: x - y))
     with pytest.raises(AssertionError, match="the plans differ in"):
