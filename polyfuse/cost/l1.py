@@ -37,7 +37,7 @@ ptxas a vector of eight halves is two loads, four shifts and eight instructions 
 WRAPPED, DIVIDED = 4, 20
 """Instructions beside an element of a row that a flat walk goes through, and beside each vector of them."""
 LOOKED_UP = 32
-"""Instructions of a position that is data in a flat walk, where each element has its own: it is loaded from the row
+"""Instructions of a position that is data, where each element has its own, as in a flat walk: it is loaded from the row
 that the walk has come to, compared with what there is, and reported where it is beyond.  On an H200, 300000 rows of 300
 bfloat16 of a table take 180 us so, behind a kernel that makes the positions; 91 in one kernel, where four rows of a
 thread have a position each."""
@@ -220,6 +220,7 @@ def _lines(
     in_line = 1 + max(0, span - aligned) / LINE  # on average over where in a line it begins
     per_warp = min(lanes, apart * in_line * _shared(tuple(steps), vector * itemsize))
     accesses = each / vector
+    picked = LOOKED_UP * warps * _looked_up(schedule, move, sizes) if rows else 0.0
     if wide:
         trips = sizes.product({loop for loop, _ in move.path}, ("loop",)) * sizes.blocks(move)
         accesses = float(len(wide.numbers) * trips * warps)
@@ -236,7 +237,7 @@ def _lines(
     cut = CUT * most * _share_at_ends(scop, schedule, last, sizes)
     further = beyond if across else cut if most > 1 and in_frame(last) else 0
     chosen = CHOSEN * accesses if narrow and move.path and _is_chosen(scop, schedule, move) else 0.0
-    return (2 if across else 1) * per_warp * issued, issued * (1 + further) + chosen
+    return (2 if across else 1) * per_warp * issued, issued * (1 + further) + chosen + picked
 
 
 def _share_at_ends(scop: Scop, schedule: KernelSchedule, last: Affine, sizes: Sizes) -> float:

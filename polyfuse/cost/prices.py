@@ -221,13 +221,15 @@ def _of_a_block(
     occupancy: int,
 ) -> float:
     """Seconds that a block takes by itself, but for combinations, where it goes through loops, or loads all before it
-    combines and has no neighbour that computes meanwhile; 0 of others.  `issued`: instructions of one thread."""
+    combines and has no neighbour that computes meanwhile; 0 of others.  `issued`: instructions of one thread.  Panels
+    of 64 columns of all rows, 512 threads alone on a processor, take an H100 282 us for 11033 x 159 x 57 float16, where
+    166 were predicted, and 234 for 1102 x 195 x 465 bfloat16, predicted 196; of 256 threads 166 and 173."""
     if schedule.rings or schedule.ahead or schedule.cluster > 1:
         return 0.0
     if schedule.of_kind("loop"):  # those of columns were measured
         unrolled = 1.0 if waits else _unrolled(scop, schedule, sizes)
         return through_trips(schedule, target, sizes, unrolled) if schedule.strategy == "columns" else 0.0
-    alone = occupancy < 2 and in_phases(scop, schedule, target, sizes)
+    alone = occupancy < 2 and schedule.strategy == "panels" and in_phases(scop, schedule, target, sizes)
     return begun(schedule, target, sizes, issued) if alone else 0.0
 
 

@@ -50,7 +50,8 @@ def sweeps(
 
 def walks(scop: Scop, loads: Sequence[Placed], streams: Sequence[Stream], target: Target, sizes: Sizes) -> int:
     """The same of an array that all rows of a flat walk share."""
-    shared = [(p, e) for p in loads for e in p.place if isinstance(e, Unravelled) and e.in_row]
+    whole = [p for p in loads if not any(isinstance(e, str) for e in p.place)]  # of a table, data choose the rows
+    shared = [(p, e) for p in whole for e in p.place if isinstance(e, Unravelled) and e.in_row]
     if not shared:
         return 1
     load, entry = shared[0]

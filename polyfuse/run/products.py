@@ -15,6 +15,8 @@ from polyfuse.library_calls.contraction import Contraction, Operand
 
 Product = Callable[[Any, Any, Any], None]  # (left, right, result), whole arrays
 Axis = tuple[int, int]  # extent, stride
+View = tuple[int, tuple[int, ...], tuple[int, ...]]  # offset, extents, strides
+UNKNOWN: View = (-1, (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,9 @@ def matrix_product(spec: Contraction, sizes: Mapping[str, int], library: Primiti
     def run(a: Any, b: Any, result: Any) -> None:
         multiply(left(a), right(b), result.reshape(shape))
 
+    def run_whole(a: Any, b: Any, result: Any) -> None:
+        multiply(left(a), right(b), result)
+
     def run_transposed(a: Any, b: Any, result: Any) -> None:
         target = transpose(result, place)
         made = empty_like(target)
@@ -85,7 +90,9 @@ def matrix_product(spec: Contraction, sizes: Mapping[str, int], library: Primiti
 
     if not all(shape):
         return nothing
-    return run if order == kept else run_transposed
+    if order != kept:
+        return run_transposed
+    return run_whole if tuple(extents[k] for k in kept) == shape else run
 
 
 def _matrix(
@@ -99,20 +106,24 @@ def _matrix(
     starts = operand.starts(sizes)
     shape = tuple(prod(extents[k] for k in group) for group in groups)
     strides_of, view, flat = library.strides, library.view, library.flat if operand.flat else None
-    known: dict[tuple[int, ...], tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+    known: dict[tuple[int, ...], View | None] = {}
 
     def made(array: Any) -> Any:
         source = array if flat is None else flat(array)
         steps = tuple(strides_of(source))
-        found = known.get(steps)
-        if found is None:
+        found = known.get(steps, UNKNOWN)
+        if found is None:  # the array itself
+            return source
+        if found is UNKNOWN:
             axes = [[(extents[k], operand.stride(k, steps)) for k in group] for group in groups]
             joined = [_joined(group) for group in axes]
             whole = [a for a in joined if a is not None]
             if len(whole) < len(joined):
                 whole = [axis for group in axes for axis in group]
             offset = sum(start * step for start, step in zip(starts, steps, strict=True))
-            found = known[steps] = (offset, tuple(n for n, _ in whole), tuple(s for _, s in whole))
+            found = known[steps] = offset, tuple(n for n, _ in whole), tuple(s for _, s in whole)
+            if found == (0, tuple(source.shape), steps) and found[1] == shape:
+                known[steps] = None  # a view costs the host as much as a launch
         offset, extent, stride = found
         result = view(source, starts, offset, extent, stride)
         return result if extent == shape else result.reshape(shape)
