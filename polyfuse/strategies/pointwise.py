@@ -264,8 +264,8 @@ def _filled(lanes: int, size: int, width: int, itemsize: int) -> int:
 class _Way:
     """How a proposal differs from the usual one.  `part`: the threads are dealt to the elements of a part of a row, of
     which a thread takes all, see `_part`.  `whole`: classes along which a thread takes all.  `prologue`: classes that
-    every block sums first.  `exact`: a thread for every element of a row, no more.  `narrow`: single elements.  `in_rows`:
-    a warp has a row, and each of its threads several elements."""
+    every block sums first.  `exact`: a thread for every element of a row, no more.  `narrow`: single elements.
+    `in_rows`: a warp has a row, and each of its threads several elements."""
 
     most_unrolled: int = 2 * BYTES_IN_FLIGHT
     prologue: Sequence[AxisClass] = ()
