@@ -283,6 +283,8 @@ def _only_adds(scop: Scop, schedule: KernelSchedule) -> bool:
 def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     """Times the loads of a trip that are on their way; with shares, single elements of each trip by themselves."""
     tile = dict(schedule.parameters)
+    if schedule.strategy == "one_pass" and combined_in_trips(scop, schedule, sizes):
+        return 1.0  # lanes meet in every trip
     if schedule.strategy == "columns" and (tile.get("frames") or not _only_adds(scop, schedule)):
         return HARDLY_UNROLLED
     if tile.get("vector") != 1:

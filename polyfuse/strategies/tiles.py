@@ -103,14 +103,14 @@ def _transposed(
     close: bool = False,
 ) -> Proposal | None:
     """A block has a tile of two classes, and one element of each other.  `framed`: what it writes of a row are whole
-    sectors; None where it is that anyway.  `close`: the tile is no larger than short classes; None where it is not."""
+    sectors; None where it is that anyway.  `close`: the tile is no larger than two short classes; None of others."""
     width = 1 if framed else situation.width(inner.extent, flat=False)
     tile, columns = (TILE, _framed_columns(situation, inner)) if framed else _extents(situation, inner, width)
     if close:
         usual, (tile, columns) = (tile, columns), _close(situation, inner, outer, width)
-        few = min(situation.size(inner.extent), situation.size(outer.extent)) < FEW_LANES  # a thread has all of them
-        if (tile, columns) == usual or situation.tiles or few:
-            return None
+        short = [situation.size(axis.extent) for axis in (inner, outer)]
+        if (tile, columns) == usual or situation.tiles or min(short) < FEW_LANES or max(short) > MOST_WHOLE:
+            return None  # of fewer a thread has all of them
     most = min(TRANSPOSING, max(FEW_THREADS, power_below(tile * columns // OF_A_THREAD))) if close else TRANSPOSING
     threads = power_below(situation.tiles.get("threads", most))
     side_by_side = columns // width  # no cache puts together what stores leave between them
@@ -188,13 +188,10 @@ def _extents(situation: Situation, inner: AxisClass, width: int) -> tuple[int, i
 
 
 def _close(situation: Situation, inner: AxisClass, outer: AxisClass, width: int) -> tuple[int, int]:
-    """The same where a class is shorter than a tile, or a little longer, in steps that keep some lanes, and some rows
-    of threads, of each."""
-    usual, columns = _extents(situation, inner, width)
+    """The same of short classes, in steps that keep some lanes, and some rows of threads, of each."""
     step = max(FEW_LANES, FEW_VECTORS * width)
     tile = -(-situation.size(outer.extent) // FEW_LANES) * FEW_LANES
-    along = -(-situation.size(inner.extent) // step) * step
-    return tile if tile <= MOST_WHOLE else usual, along if along <= MOST_WHOLE else columns
+    return tile, -(-situation.size(inner.extent) // step) * step
 
 
 def _neighbours(situation: Situation) -> list[int]:
