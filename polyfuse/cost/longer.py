@@ -38,7 +38,7 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     found *= _one_by_one(scop, schedule) * _of_many_places(scop, schedule)
     found *= _looked_up_in_trips(schedule) * _in_empty_panels(scop, schedule, sizes) * _in_stored_points(schedule)
     found *= _picked_flat(scop, schedule)
-    return found * _in_narrow_windows(scop, schedule) * _in_single_cells(schedule)
+    return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
 
 
 PICKED_FLAT = {True: 1.3, False: 1.1}
@@ -127,13 +127,17 @@ def _at_ends(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes)
 SINGLE_CELLS = 1.3
 """Times that panels take which are written, and a part of which waits in shared memory, element by element: a mask for
 each is more than a thread has truths for.  Softmax of 60001 columns of 1000 float32 takes an H100 390 and 307 us so,
-where 211 and 240 were predicted, all in registers 265, predicted 245."""
+where 211 and 240 were predicted, all in registers 265, predicted 245.  And doubles: along the middle of 427 x 116 x 504
+266 us so by blocks of a warp, 205 in registers of two, with one price."""
 
 
-def _in_single_cells(schedule: KernelSchedule) -> float:
+def _in_single_cells(scop: Scop, schedule: KernelSchedule) -> float:
     """Times that such panels take."""
     cells = schedule.cells
-    if schedule.strategy != "panels" or cells is None or dict(schedule.parameters)["vector"] > 1:
+    if schedule.strategy != "panels" or cells is None:
+        return 1.0
+    long = any(scop.dtype(p.value, p.component).itemsize > WORD for p in schedule.placed if p.role == "store")
+    if dict(schedule.parameters)["vector"] > 1 and not long:
         return 1.0
     written = any(p.role == "store" and cells.slot in p.digits() for p in schedule.placed)
     return SINGLE_CELLS if written else 1.0

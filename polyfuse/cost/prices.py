@@ -41,6 +41,7 @@ from polyfuse.cost.phases import (
     in_cells,
     in_clusters,
     in_phases,
+    merges_states,
     overlap,
     picking,
     running,
@@ -95,8 +96,9 @@ UNROLLED, HARDLY_UNROLLED = 1.6, 1.1
 64 rows by 512 threads with 64 bytes each ran at 0.97 of the roof.  Means of 2 x 2 in loops of one warp did not.  And of
 columns in frames, or whose states are merged: the largest of 1000003 x 131 float16 in one block per processor 156 us,
 sums of bfloat16 in two 74; the sums of exponentials of 2 x 500000 x 100 bfloat16 in one 149, where memory takes 47.
-And of whatever is no sum: the largest and the least of 12251 x 4081 float32 in 128 blocks of 512 threads take an H100
-114 us, 86 in 512, of 3051 x 32768 bfloat16 97 and 84; sums of such columns 72 in 128."""
+And of two of what is no sum: the largest and the least of 12251 x 4081 float32 in 128 blocks of 512 threads take an
+H100 114 us, 86 in 512, of 3051 x 32768 bfloat16 97 and 84; sums of such columns 72 in 128.  And of rows in frames: 371
+rows of 269393 float16, times others and summed, in 186 blocks of 128 threads 185 us, where 133 were predicted."""
 AT_ONCE, MOST_UNROLLED = 16, 4
 """Loads of single elements that the compiler puts together from several trips, and the most trips: column sums of 20001
 x 4093 float32 on an H200, four loads a trip in 64 blocks of 512 threads, take 121 us."""
@@ -274,10 +276,10 @@ def _fill(
     return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
 
 
-def _only_adds(scop: Scop, schedule: KernelSchedule) -> bool:
-    """Whether all that a kernel reduces is sums."""
+def _compares_twice(scop: Scop, schedule: KernelSchedule) -> bool:
+    """Whether a kernel has several reductions that are no sums, or merges states of several values."""
     found = [getattr(scop.statements[value], "monoid", None) for value in schedule.body]
-    return all(monoid in (None, "sum") for monoid in found)
+    return len([m for m in found if m not in (None, "sum")]) > 1 or merges_states(scop, schedule)
 
 
 def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
@@ -285,7 +287,7 @@ def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     tile = dict(schedule.parameters)
     if schedule.strategy == "one_pass" and combined_in_trips(scop, schedule, sizes):
         return 1.0  # lanes meet in every trip
-    if schedule.strategy == "columns" and (tile.get("frames") or not _only_adds(scop, schedule)):
+    if tile.get("frames") or schedule.strategy == "columns" and _compares_twice(scop, schedule):
         return HARDLY_UNROLLED
     if tile.get("vector") != 1:
         return UNROLLED
