@@ -24,7 +24,7 @@ from polyfuse.scalars import MONOIDS
 ArrayLike = object
 
 _FUNCTION = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-_FUNCTION |= {"any": "logical_or", "all": "logical_and"}
+_FUNCTION |= {"any": "bitwise_or", "all": "bitwise_and"}
 _FUNCTION |= {"fmax": "fmax", "fmin": "fmin", "bitor": "bitwise_or", "bitand": "bitwise_and", "bitxor": "bitwise_xor"}
 
 
@@ -101,6 +101,7 @@ def extreme(
 ) -> Tracer:
     """max and min: NaN wins.  Raises ShapeError on empty axes without `initial`."""
     x = _argument(a, where)
+    x = _cast(x, dtype, x.element)
     if monoid in ("fmax", "fmin") and not x.element.is_float:
         monoid = monoid[1:]
     if initial is None:
@@ -117,15 +118,25 @@ def _check_not_empty(x: Tracer, reduced: tuple[int, ...], what: str, advice: str
 
 
 def truth(
-    monoid: str, a: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True, **_: Any
+    monoid: str,
+    a: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike = True,
+    initial: ArrayLike = None,
 ) -> Tracer:
     """any and all."""
     x = _argument(a, where)
-    return fold(Tracer(x.state, nodes.logical(x.node)), monoid, axis, keepdims, where)
+    start = None if initial is None else Tracer(x.state, nodes.logical(lift(x.state, initial).node))
+    return fold(Tracer(x.state, nodes.logical(x.node)), monoid, axis, keepdims, where, start)
 
 
-def bitwise(monoid: str, a: ArrayLike, axis: Axis = 0, *, keepdims: bool = False, **kwargs: Any) -> Tracer:
+def bitwise(
+    monoid: str, a: ArrayLike, axis: Axis = 0, dtype: Any = None, *, keepdims: bool = False, **kwargs: Any
+) -> Tracer:
     x = _argument(a)
+    x = _cast(x, dtype, x.element)
     if x.element.kind not in "biu":
         raise DTypeError(f"bitwise reductions need integers, not {x.dtype}")
     if x.element.kind == "b":
@@ -410,5 +421,5 @@ BY_UFUNC: dict[str, Callable[..., Tracer]] = {
     "bitwise_or": partial(bitwise, "bitor"),
     "bitwise_and": partial(bitwise, "bitand"),
     "bitwise_xor": partial(bitwise, "bitxor"),
-    "logaddexp": lambda a, *args, **kwargs: logsumexp(as_float(a), *args, **kwargs),  # small integers in few bits
+    "logaddexp": lambda a, dtype=None, **kwargs: logsumexp(as_float(a), **kwargs),  # small integers in few bits
 }

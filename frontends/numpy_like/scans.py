@@ -78,8 +78,9 @@ def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tra
         return cumulative({"add": "sum", "multiply": "prod"}[name], a, axis, dtype)
     monoid = _MONOIDS.get(name)
     (x,) = lift_all(a)
+    x = x if dtype is None else x.astype(dtype)
     if monoid is None:
-        return _one_by_one(name, x if dtype is None else x.astype(dtype), axes.one(axis, x.ndim))
+        return _one_by_one(name, x, axes.one(axis, x.ndim))
     if monoid in ("any", "all"):
         x = Tracer(x.state, nodes.logical(x.node))
     elif x.element.kind == "b" and monoid.startswith("bit"):
