@@ -39,7 +39,7 @@ def resolve(name: str, kinds: tuple[Kind, ...]) -> tuple[tuple[DType, ...], DTyp
     return operands, result
 
 
-def resolve_for(name: str, kinds: tuple[Kind, ...], wanted: DType, casting: str) -> tuple[DType, ...]:
+def resolve_for(name: str, kinds: tuple[Kind, ...], wanted: DType, casting: Any) -> tuple[DType, ...]:
     """The dtypes of the operands where ``dtype=wanted`` asks for that of the result.  Raises DTypeError where NumPy has
     no such loop, or does not cast to it by the rule `casting`."""
     strong = tuple(bool_ if kind is bool else kind for kind in kinds)
@@ -56,7 +56,7 @@ def resolve_for(name: str, kinds: tuple[Kind, ...], wanted: DType, casting: str)
 
 
 def check_reduction(name: str, element: DType, wanted: DType) -> None:
-    """Raise DTypeError unless NumPy reduces and accumulates arrays of `element` by the function in the dtype `wanted`."""
+    """Raise DTypeError unless NumPy reduces arrays of `element` by the function in the dtype `wanted`."""
     if bf16 in (element, wanted):
         return
     ufunc: np.ufunc = getattr(np, name)
@@ -81,7 +81,7 @@ def _refusal(name: str, kinds: tuple[Kind, ...], reason: str) -> DTypeError:
     advice = "Cast an operand first with x.astype(...)."
     if "boolean subtract" in reason:
         advice = "Use ^ or np.logical_xor."
-    elif "boolean negative" in reason:
+    elif "boolean negative" in reason or name == "positive":
         advice = "Use ~ or np.logical_not."
     return DTypeError(f"np.{name} does not accept {shown}", advice=advice)
 

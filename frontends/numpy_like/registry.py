@@ -37,6 +37,7 @@ from polyfuse.frontends.numpy_like import (
     quantiles,
     reductions,
     reshaping,
+    rounding,
     scans,
     segments,
     selection,
@@ -282,12 +283,14 @@ def _computed_in(name: str, inputs: Sequence[Tracer], dtype: DType, casting: Any
 
 
 # Functions of elements, which index notation applies to elements of arrays as well.
-ELEMENTWISE = frozenset(elementwise.FUNCTIONS) | {"clip", "isclose", "nan_to_num", *activations.FUNCTIONS}
+ELEMENTWISE = frozenset(elementwise.FUNCTIONS | rounding.FUNCTIONS | activations.FUNCTIONS)
+ELEMENTWISE |= {"clip", "isclose", "nan_to_num"}
 ELEMENTWISE -= {"copy", "name", "view", "weak", "divmod", "modf"}
 
 _WHOLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **elementwise.FUNCTIONS,
+        **rounding.FUNCTIONS,
         **selection.FUNCTIONS,
         **activations.FUNCTIONS,
         **views.FUNCTIONS,

@@ -81,6 +81,7 @@ def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tra
     x = x if dtype is None else x.astype(dtype)
     if monoid is None:
         return _one_by_one(name, x, axes.one(axis, x.ndim))
+    promotion.resolve(name, (x.element, x.element))
     if monoid in ("any", "all"):
         x = Tracer(x.state, nodes.logical(x.node))
     elif x.element.kind == "b" and monoid.startswith("bit"):

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyfuse.errors import DTypeError
+from polyfuse.errors import DTypeError, ShapeError
 from tests.frontend.ops import assert_same, run
 
-I = np.array([[5, 3, 200], [7, 0, 2]], np.int32)
+K = np.array([[5, 3, 200], [7, 0, 2]], np.int32)
 U = np.array([3, 250, 7], np.uint64)
 H = np.array([[1.5, -2.25, 300.0]], np.float16)
 B = np.array([True, False, True])
@@ -19,8 +19,9 @@ TAKEN = """
 np.bitwise_or.reduce(i, axis=0, dtype="u1"); np.bitwise_and.reduce(i, dtype="i8", keepdims=True)
 np.bitwise_xor.reduce(u, dtype=np.int16); np.maximum.reduce(i, dtype="f4"); np.fmin.reduce(h, axis=1, dtype="f8")
 np.maximum.accumulate(i, dtype="i2"); np.bitwise_or.accumulate(u, dtype="u1"); np.maximum.accumulate(i, 1, np.float64)
-np.hypot.reduce(i, axis=1, dtype="f4"); np.logaddexp.reduce(i % 9, axis=1, dtype="f4"); np.subtract.reduce(i, dtype="i1")
-np.logical_or.reduce(b & False, initial=-1); np.logical_and.reduce(b | True, initial=0)
+np.hypot.reduce(i, axis=1, dtype="f4"); np.logaddexp.reduce(i % 9, axis=1, dtype="f4")
+np.subtract.reduce(i, dtype="i1"); np.logical_or.reduce(b & False, initial=-1)
+np.logical_and.reduce(b | True, initial=0)
 np.logical_and.reduce(i, axis=1, dtype=bool); np.bitwise_or.reduceat(u, [0, 2], dtype="u1")
 np.multiply.outer(h, 7); np.add.outer(2.5, h); np.multiply.outer(u, 7); np.less.outer(u, 7); np.add.outer(b, True)
 np.ldexp(h, u.astype("i4") % 5, dtype="f4"); np.add(i, h, dtype="f8"); np.divide(i, 3, dtype="f4")
@@ -36,7 +37,34 @@ def parts(text: str) -> list[str]:
 @pytest.mark.parametrize("call", parts(TAKEN))
 def test_as_numpy(call: str) -> None:
     function: Any = eval(f"lambda i, u, h, b: {call}", {"np": np})
-    assert_same(run(function, I, U, H, B), function(I, U, H, B))
+    assert_same(run(function, K, U, H, B), function(K, U, H, B))
+
+
+def test_rounded_to_tens_in_float64() -> None:
+    x = np.array([13241819081006940982, 2**63, 250], np.uint64)
+    i = np.array([4781175726245799200, -(2**62) - 55, 149])
+    b = np.array([127, -55, 25], np.int8)
+    assert_same(run(lambda x, i, b: (x.round(-2), np.round(i, -1), np.round(b, -1)), x, i, b),
+                (x.round(-2), np.round(i, -1), np.round(b, -1)))  # fmt: skip
+
+
+def test_unwrap_in_the_dtype_of_the_array() -> None:
+    i = np.array([0, 1, 2, -1, 0, 9], np.int32)
+    u = np.array([0, 65531, 2, 7], np.uint16)
+    for function in (
+        lambda i, u: np.unwrap(i, period=4),
+        lambda i, u: np.unwrap(i, period=3),
+        lambda i, u: np.unwrap(u),
+        lambda i, u: np.unwrap(i, discont=5, period=4),
+        lambda i, u: np.unwrap(i.astype(np.float32)),
+    ):
+        assert_same(run(function, i, u), function(i, u))
+
+
+def test_ldexp_of_a_number_and_an_array_of_exponents() -> None:
+    n, h = np.array([1, 5, -3]), np.array([2, 1, 0], np.int8)
+    for function in (lambda n, h: np.ldexp(3, n), lambda n, h: np.ldexp(2.5, h), lambda n, h: np.ldexp(h, n)):
+        assert_same(run(function, n, h), function(n, h))
 
 
 REFUSED = """
@@ -50,6 +78,30 @@ np.maximum(h, 1, dtype="i4"); np.frexp(h, dtype="f8"); np.copysign.reduce(i, dty
 def test_dtypes_without_a_loop_are_refused(call: str) -> None:
     function: Any = eval(f"lambda i, u, h, b: {call}", {"np": np})
     with pytest.raises(TypeError):
-        function(I, U, H, B)
+        function(K, U, H, B)
     with pytest.raises(DTypeError, match="does not compute in dtype="):
-        run(function, I, U, H, B)
+        run(function, K, U, H, B)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        ('h.astype("i4", casting="safe")', "x.astype cannot cast float16 to int32 by the rule 'safe'"),
+        ('h.astype("u8", "K", "same_kind")', "x.astype cannot cast float16 to uint64 by the rule 'same_kind'"),
+        ("+b", "np.positive does not accept bool"),
+        ("np.bitwise_xor.accumulate(h)", "np.bitwise_xor does not accept float16"),
+        ("np.ldexp(h, u)", "np.ldexp does not accept float16, uint64"),
+    ],
+)
+def test_casts_and_operands_that_numpy_refuses(call: str, match: str) -> None:
+    function: Any = eval(f"lambda i, u, h, b: {call}", {"np": np})
+    with pytest.raises(TypeError):
+        function(K, U, H, B)
+    with pytest.raises(DTypeError, match=match):
+        run(function, K, U, H, B)
+
+
+def test_what_does_not_broadcast_fills_no_array() -> None:
+    for function in (lambda x, y: np.full(x.shape, y), lambda x, y: np.full_like(x, y)):
+        with pytest.raises(ShapeError, match="does not broadcast to"):
+            run(function, np.ones((3, 1)), np.ones(5))
