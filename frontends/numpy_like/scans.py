@@ -37,6 +37,8 @@ def cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: Any = 
     """cumsum and cumprod: integers in 64 bits."""
     (x,) = lift_all(a)
     wanted = numpy_dtype(dtype) if dtype is not None else promotion.accumulator(x.element)
+    if wanted.kind == "b":  # as sums and products of truth values
+        monoid = {"sum": "any", "prod": "all"}[monoid]
     return scan(Tracer(x.state, as_dtype(x, wanted)), monoid, axis)
 
 
