@@ -13,7 +13,7 @@ from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.axes import Axis
-from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, ufunc, where
+from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, logaddexp, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, broadcast_shapes, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.sizes import Size, size_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -142,6 +142,23 @@ def bitwise(
     if x.element.kind == "b":
         monoid = {"bitor": "any", "bitand": "all"}.get(monoid, monoid)
     return fold(x, monoid, axis, keepdims, kwargs.get("where"), kwargs.get("initial"))
+
+
+def log_of_sum(
+    a: ArrayLike,
+    axis: Axis = 0,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike = True,
+    initial: ArrayLike = None,
+) -> Tracer:
+    """``np.logaddexp.reduce`` of an array that has the dtype already."""
+    x = as_float(a, where)  # small integers in few bits
+    result = logsumexp(_operand(x, "max", where), axis, keepdims=keepdims)
+    if initial is None:
+        return result
+    return logaddexp(result, Tracer(x.state, as_dtype(lift(x.state, initial), x.element)))
 
 
 sum_, prod = partial(sum_like, "sum"), partial(sum_like, "prod")
@@ -421,5 +438,5 @@ BY_UFUNC: dict[str, Callable[..., Tracer]] = {
     "bitwise_or": partial(bitwise, "bitor"),
     "bitwise_and": partial(bitwise, "bitand"),
     "bitwise_xor": partial(bitwise, "bitxor"),
-    "logaddexp": lambda a, dtype=None, **kwargs: logsumexp(as_float(a), **kwargs),  # small integers in few bits
+    "logaddexp": log_of_sum,
 }
