@@ -170,7 +170,7 @@ def geomspace(
 ) -> Tracer:
     """Numbers spaced evenly on a logarithmic scale; the ends are exact."""
     first, last = (lift(trace, v) for v in (start, stop))
-    common = promotion.common((kind_of(first), kind_of(last), float))
+    common = promotion.common((first.element, last.element, float))  # of numbers NumPy makes arrays first
     first, last = (Tracer(trace, as_dtype(v, common)) for v in (first, last))
     sign = ufunc("sign", first)
     logs = [ufunc("log10", ufunc("absolute", v)) for v in (first, last)]

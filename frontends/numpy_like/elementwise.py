@@ -383,11 +383,6 @@ def _is_negative(number: Tracer) -> bool:
     return isinstance(number.node, expr.Constant) and number.weak is int and number.node.value < 0
 
 
-def strong(x: Tracer) -> Tracer:
-    """A number as the array that NumPy makes of it, whose dtype counts as that of any other array."""
-    return x if x.weak is None else Tracer(x.state, x.node)
-
-
 def as_python(x: Tracer) -> Tracer:
     """A scalar that Python computed, and that is a Python scalar therefore."""
     return Tracer(x.state, x.node, weak=promotion.weak_of(x.element))

@@ -13,7 +13,16 @@ from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, mismatch, text_of, trace_of
+from polyfuse.frontends.numpy_like.lifting import (
+    as_dtype,
+    kind_of,
+    lift,
+    lift_all,
+    lift_arrays,
+    mismatch,
+    text_of,
+    trace_of,
+)
 from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -62,7 +71,7 @@ def _joined(parts: Sequence[Tracer], axis: int) -> Tracer:
 
 
 def stack(arrays: Sequence[ArrayLike] | Tracer, axis: int = 0, *, dtype: Any = None, casting: str = "") -> Tracer:
-    tracers = lift_all(*(unstack(arrays) if isinstance(arrays, Tracer) else arrays))
+    tracers = lift_arrays(*(unstack(arrays) if isinstance(arrays, Tracer) else arrays))
     for x in tracers[1:]:
         if len(x.sizes) != len(tracers[0].sizes):
             raise ShapeError(f"arrays to stack differ: {text_of(tracers[0].sizes)} and {text_of(x.sizes)}")

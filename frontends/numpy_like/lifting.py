@@ -117,6 +117,12 @@ def lift_all(*values: Any) -> list[Tracer]:
     return [lift(trace, v) for v in values]
 
 
+def lift_arrays(*values: Any) -> list[Tracer]:
+    """As `lift_all`, for functions of NumPy's that make arrays of their arguments first: numbers have a dtype then that
+    counts like any other, float64 or int64."""
+    return [x if x.weak is None else Tracer(x.state, x.node) for x in lift_all(*values)]
+
+
 def product_node(factors: tuple[Affine, ...]) -> Node:
     """The product of sizes as an int64 scalar."""
     result: Node = expr.constant(1, i64)

@@ -46,7 +46,7 @@ from polyfuse.frontends.numpy_like import (
     views,
 )
 from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import kind_of, lift, trace_of, traced_in
+from polyfuse.frontends.numpy_like.lifting import kind_of, lift, lift_arrays, trace_of, traced_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -205,7 +205,7 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
             options = dict(zip(("axis", "dtype", "out"), inputs[1:], strict=False)) | options
             return with_out(partial(scans.accumulate, name), (_reduced_in(name, inputs[0], options),), options)
         case "outer" if name in TABLE:
-            a, b = (elementwise.strong(lift(trace_of(*inputs), v)) for v in inputs)  # arrays, as np.asarray makes them
+            a, b = lift_arrays(*inputs)
             return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)

@@ -26,11 +26,12 @@ def clip(
     """``minimum(maximum(x, low), high)``."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     result = itself(lift(trace_of(x, low, high), x))
+    result = Tracer(result.state, result.node)  # of a number NumPy makes an array first
     if type(low) is int and _is_beyond(low, result, "min"):
         low = None
     if type(high) is int and _is_beyond(high, result, "max"):
         high = None
-    if low is not None and high is not None and result.weak is None:  # one function of three operands
+    if low is not None and high is not None:  # one function of three operands
         kinds = tuple(kind_of(t) for t in lift_all(result, low, high))
         result = Tracer(result.state, as_dtype(result, promotion.common(kinds)))
     if low is not None:

@@ -23,6 +23,8 @@ np.hypot.reduce(i, axis=1, dtype="f4"); np.logaddexp.reduce(i % 9, axis=1, dtype
 np.subtract.reduce(i, dtype="i1"); np.logical_or.reduce(b & False, initial=-1)
 np.logical_and.reduce(b | True, initial=0)
 np.logical_and.reduce(i, axis=1, dtype=bool); np.bitwise_or.reduceat(u, [0, 2], dtype="u1")
+np.logaddexp.reduce(i % 9, axis=1, where=i > 2, initial=1); np.cumsum(i, axis=1, dtype=bool)
+np.cumulative_prod(i[0] % 5, dtype=bool, include_initial=True)
 np.multiply.outer(h, 7); np.add.outer(2.5, h); np.multiply.outer(u, 7); np.less.outer(u, 7); np.add.outer(b, True)
 np.ldexp(h, u.astype("i4") % 5, dtype="f4"); np.add(i, h, dtype="f8"); np.divide(i, 3, dtype="f4")
 np.maximum(i, h, dtype="f4", casting="unsafe"); np.add(h, 1, dtype="f4"); np.modf(h, dtype="f8")
@@ -36,6 +38,19 @@ def parts(text: str) -> list[str]:
 
 @pytest.mark.parametrize("call", parts(TAKEN))
 def test_as_numpy(call: str) -> None:
+    function: Any = eval(f"lambda i, u, h, b: {call}", {"np": np})
+    assert_same(run(function, K, U, H, B), function(K, U, H, B))
+
+
+ARRAYS_OF_NUMBERS = """
+np.inner(u, 3); np.dot(2.5, h); np.tensordot(h, 3, 0); np.einsum("i,->i", u, 3); np.stack([u[0], 3]); np.sum([u[0], 3])
+np.mean([h[0, 0], 3]); np.max([h[0, 0], True]); np.median([h[0, 0], 2.5]); np.clip(3, h, None); np.polyval(u, 3)
+np.polyval([np.int8(3), 1], h); np.geomspace(3, abs(h), 3); np.searchsorted(np.sort(u), -2); u * [u[0], 3, 1]
+"""
+
+
+@pytest.mark.parametrize("call", parts(ARRAYS_OF_NUMBERS))
+def test_numbers_of_which_numpy_makes_arrays_have_a_dtype(call: str) -> None:
     function: Any = eval(f"lambda i, u, h, b: {call}", {"np": np})
     assert_same(run(function, K, U, H, B), function(K, U, H, B))
 
