@@ -39,15 +39,15 @@ def resolve(name: str, kinds: tuple[Kind, ...]) -> tuple[tuple[DType, ...], DTyp
     return operands, result
 
 
-def resolve_for(name: str, kinds: tuple[Kind, ...], wanted: DType, casting: Any) -> tuple[DType, ...]:
+def resolve_for(name: str, kinds: tuple[Kind, ...], wanted: DType | None, casting: Any) -> tuple[DType, ...]:
     """The dtypes of the operands where ``dtype=wanted`` asks for that of the result.  Raises DTypeError where NumPy has
     no such loop, or does not cast to it by the rule `casting`."""
     strong = tuple(bool_ if kind is bool else kind for kind in kinds)
     if bf16 in (*strong, wanted):  # of which NumPy's resolution knows nothing
-        return (wanted,) * len(kinds)
+        return (wanted,) * len(kinds) if wanted is not None else resolve(name, kinds)[0]
     ufunc: np.ufunc = getattr(np, name)
     given = tuple(kind.numpy if isinstance(kind, DType) else kind for kind in strong)
-    signature = (*[None] * ufunc.nin, *[wanted.numpy] * ufunc.nout)
+    signature = (*[None] * ufunc.nin, *[None if wanted is None else wanted.numpy] * ufunc.nout)
     try:
         found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), signature=signature, casting=casting)
     except (TypeError, OverflowError):
@@ -68,11 +68,12 @@ def check_reduction(name: str, element: DType, wanted: DType) -> None:
         raise _unreachable(name, (element,), wanted, "unsafe") from None
 
 
-def _unreachable(name: str, kinds: tuple[Kind, ...], wanted: DType, casting: str) -> DTypeError:
+def _unreachable(name: str, kinds: tuple[Kind, ...], wanted: DType | None, casting: str) -> DTypeError:
+    place = "" if wanted is None else f" in dtype={wanted.numpy}"
     shown = ", ".join(str(k.numpy) if isinstance(k, DType) else f"Python {k.__name__}" for k in kinds)
     return DTypeError(
-        f"np.{name} does not compute in dtype={wanted.numpy} for {shown} by the rule {casting!r}",
-        advice="Cast operands first with x.astype(...), or leave dtype out and cast the result.",
+        f"np.{name} does not compute{place} for {shown} by the rule {casting!r}",
+        advice="Cast operands first with x.astype(...), or leave dtype and casting out and cast the result.",
     )
 
 

@@ -46,7 +46,7 @@ from polyfuse.frontends.numpy_like import (
     views,
 )
 from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import kind_of, lift, lift_arrays, trace_of, traced_in
+from polyfuse.frontends.numpy_like.lifting import kind_of, lift, lift_all, lift_arrays, trace_of, traced_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -194,8 +194,10 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
     name, options = ufunc.__name__, dict(kwargs)
     match method:
         case "__call__":
-            given = inputs[ufunc.nin :]  # arrays for the results, by position
-            return _call_ufunc(name, inputs[: ufunc.nin], options | ({"out": given} if given else {}))
+            operands, given = inputs[: ufunc.nin], inputs[ufunc.nin :]  # and arrays for the results, by position
+            if not any(True for _ in traced_in(operands)):  # only the arrays for the results belong to the trace
+                operands = tuple(lift(trace_of(*given, *options.values()), value) for value in operands)
+            return _call_ufunc(name, operands, options | ({"out": given} if given else {}))
         case "reduce" if name in TABLE and ufunc.nin == 2:
             options = dict(zip(("axis", "dtype", "out", "keepdims"), inputs[1:], strict=False)) | options
             options.setdefault("axis", 0)
@@ -243,8 +245,8 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
     if dtype is not None and name in _OF_TRUTH:
         _check_truth(name, dtype)
-    elif dtype is not None:
-        inputs = _computed_in(name, [lift(trace_of(*inputs), v) for v in inputs], numpy_dtype(dtype), casting)
+    elif dtype is not None or (casting in _STRICT and isinstance(getattr(np, name, None), np.ufunc)):
+        inputs = _computed_in(name, lift_all(*inputs), None if dtype is None else numpy_dtype(dtype), casting)
     if mask is True:
         return with_out(found, inputs, options, casting)
     out = options.pop("out", None)
@@ -260,6 +262,10 @@ _OF_TRUTH = frozenset(
 )
 
 
+_STRICT = ("no", "equiv", "safe")
+"""Rules for casts that forbid more than any operand needs that NumPy takes without a rule."""
+
+
 def _check_truth(name: str, dtype: Any) -> None:
     """Results of these functions are truth values, and their dtype says nothing of the operands."""
     if np.dtype(dtype) != np.bool_:
@@ -269,7 +275,7 @@ def _check_truth(name: str, dtype: Any) -> None:
         )
 
 
-def _computed_in(name: str, inputs: Sequence[Tracer], dtype: DType, casting: Any) -> tuple[Tracer, ...]:
+def _computed_in(name: str, inputs: Sequence[Tracer], dtype: DType | None, casting: Any) -> tuple[Tracer, ...]:
     """The operands in the dtypes of the function whose result has the dtype that the user asks for.  Raises DTypeError
     as NumPy does."""
     found = promotion.resolve_for(name, tuple(map(kind_of, inputs)), dtype, casting)

@@ -55,6 +55,33 @@ def test_numbers_of_which_numpy_makes_arrays_have_a_dtype(call: str) -> None:
     assert_same(run(function, K, U, H, B), function(K, U, H, B))
 
 
+BEYOND_64_BITS = """
+h * 10**30; h.astype("f4") * 10**30; i < 2**70; 2**70 > i; u == -(2**70); i[0] != 10**30; np.maximum(h, 2**70)
+np.clip(h.astype(float), -(10**30), 10**30); np.clip(i, -(10**30), 2); np.where(b, h.astype("f4"), 2**70)
+"""
+
+
+@pytest.mark.parametrize("call", parts(BEYOND_64_BITS))
+def test_integers_beyond_64_bits_meet_floats_and_are_compared(call: str) -> None:
+    function: Any = eval(f"lambda i, u, h, b: {call}", {"np": np})
+    with np.errstate(over="ignore"):
+        assert_same(run(function, K, U, H, B), function(K, U, H, B))
+
+
+def test_integers_beyond_64_bits_meet_no_integers() -> None:
+    with pytest.raises(DTypeError, match=r"the Python integer 1e\+30 is out of bounds for int32"):
+        run(lambda i: i + 10**30, K)
+    with pytest.raises(DTypeError, match="beyond all floats"):
+        run(lambda i: i * 1.0 + 10**400, K)
+
+
+def test_numbers_of_numpy_into_an_array_of_the_trace() -> None:
+    def function(x: Any) -> Any:
+        return np.exp(np.float32(0.5), out=x * 0)
+
+    assert_same(run(function, np.ones(3)), function(np.ones(3)))
+
+
 def test_rounded_to_tens_in_float64() -> None:
     x = np.array([13241819081006940982, 2**63, 250], np.uint64)
     i = np.array([4781175726245799200, -(2**62) - 55, 149])
@@ -105,6 +132,10 @@ def test_dtypes_without_a_loop_are_refused(call: str) -> None:
         ('h.astype("u8", "K", "same_kind")', "x.astype cannot cast float16 to uint64 by the rule 'same_kind'"),
         ("+b", "np.positive does not accept bool"),
         ("np.bitwise_xor.accumulate(h)", "np.bitwise_xor does not accept float16"),
+        ("np.concatenate([h, h], dtype=int)", "float16 is not cast to dtype=int64 by the rule 'same_kind'"),
+        ("np.stack([i, i], dtype='u1')", "int32 is not cast to dtype=uint8 by the rule 'same_kind'"),
+        ("np.hstack([i, i], dtype='f8', casting='no')", "int32 is not cast to dtype=float64 by the rule 'no'"),
+        ("np.add(i, h, casting='no')", "np.add does not compute for int32, float16 by the rule 'no'"),
         ("np.ldexp(h, u)", "np.ldexp does not accept float16, uint64"),
     ],
 )
