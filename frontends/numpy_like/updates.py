@@ -6,6 +6,7 @@ immutable (SSA): basic indices become regions, masks become `where`, arrays of i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,10 +32,11 @@ def write(target: Tracer, value: Node) -> None:
     """Replace what `target` looks at by `value` (of its shape, or rank 0).  Raises TraceError for arguments."""
     buffer, path = target.buffer, target.path
     if buffer.owner:
+        parameter = re.split(r"[\[.]", buffer.owner)[0]
         raise TraceError(
             f"this writes into the argument {buffer.owner}, which belongs to the caller",
             advice=f"Work on a copy ({buffer.owner} = {buffer.owner}.copy()) and return it, "
-            f"or give the memory away with donate=({buffer.owner!r},).",
+            f"or give the memory away with donate=({parameter!r},).",
         )
     if path is None:
         buffer.node = nodes.broadcast(value, buffer.node.shape)
