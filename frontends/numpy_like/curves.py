@@ -78,15 +78,16 @@ def _uneven(y: Tracer, gaps: Tracer, edge_order: int) -> Tracer:
 def trapezoid(y: ArrayLike, x: ArrayLike = None, dx: ArrayLike = 1.0, axis: int = -1) -> Tracer:
     """The integral of samples by the trapezoidal rule."""
     y = lift_all(y, x if x is not None else dx)[0] if x is not None else lift_all(y)[0]
-    axis = axes.one(axis, y.ndim)
-    before: tuple[Any, ...] = (slice(None),) * axis
+    along = axes.one(axis, y.ndim)
+    before: tuple[Any, ...] = (slice(None),) * along
     width = lift(y.state, dx)
     if x is not None:
         points = lift(y.state, x)
         width = diff(points, axis=axis if points.ndim > 1 else -1)
         if points.ndim == 1:
-            width = width[(slice(None),) + (None,) * (y.ndim - 1 - axis)]
-    return (width * (y[(*before, slice(1, None))] + y[(*before, slice(None, -1))]) / 2.0).sum(axis=axis)
+            width = width[(slice(None),) + (None,) * (y.ndim - 1 - along)]
+    areas = width * (y[(*before, slice(1, None))] + y[(*before, slice(None, -1))]) / 2.0
+    return areas.sum(axis=axis)  # as it was given: there may be more points than samples have axes
 
 
 def ediff1d(x: ArrayLike, to_end: ArrayLike = None, to_begin: ArrayLike = None) -> Tracer:

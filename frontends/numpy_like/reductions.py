@@ -238,6 +238,9 @@ def var(
     """In two passes: the mean, then the mean of squared differences."""
     x = _argument(a, where)
     x, result_dtype = _moment_operand(x, dtype)
+    if not result_dtype.is_float:
+        advice = "Leave dtype out, and cast the result with .astype(...)."
+        raise DTypeError(f"variances are no {result_dtype.numpy}: dtype= is that of their sums", advice=advice)
     reduced = axes.many(axis, x.ndim)
     center = fold(x, "sum", axis, True, where) / count(x, reduced, where, True) if mean is None else mean
     difference = x - center

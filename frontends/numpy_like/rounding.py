@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.dtypes import bool_, u64
+from polyfuse.errors import DTypeError
 from polyfuse.frontends.numpy_like.elementwise import as_float, astype, itself, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import lift_all
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -19,6 +20,9 @@ ArrayLike = object
 def round_(x: ArrayLike, decimals: int = 0) -> Tracer:
     """Half to even; NumPy scales by a power of ten."""
     (x,) = lift_all(x)
+    if x.element == bool_ and x.weak is None and decimals:
+        advice = "Leave decimals out, or cast with x.astype(np.float32) first."
+        raise DTypeError("np.round does not take truth values to decimal places", advice=advice)
     if x.element == bool_:
         return astype(x, np.float16)
     if not x.element.is_float:

@@ -130,6 +130,7 @@ def test_dtypes_without_a_loop_are_refused(call: str) -> None:
     [
         ('h.astype("i4", casting="safe")', "x.astype cannot cast float16 to int32 by the rule 'safe'"),
         ('h.astype("u8", "K", "same_kind")', "x.astype cannot cast float16 to uint64 by the rule 'same_kind'"),
+        ("np.round(b, 1)", "np.round does not take truth values to decimal places"),
         ("+b", "np.positive does not accept bool"),
         ("np.bitwise_xor.accumulate(h)", "np.bitwise_xor does not accept float16"),
         ("np.concatenate([h, h], dtype=int)", "float16 is not cast to dtype=int64 by the rule 'same_kind'"),
@@ -145,6 +146,21 @@ def test_casts_and_operands_that_numpy_refuses(call: str, match: str) -> None:
         function(K, U, H, B)
     with pytest.raises(DTypeError, match=match):
         run(function, K, U, H, B)
+
+
+def test_variances_in_integers_are_refused() -> None:
+    with pytest.raises(DTypeError, match="variances are no int8"):
+        run(lambda i: np.var(i, dtype=np.int8), K)
+    with pytest.raises(DTypeError, match="variances are no bool"):
+        run(lambda i: np.std(i, dtype=bool), K)
+
+
+def test_samples_at_points_of_more_axes() -> None:
+    def function(y: Any, x: Any) -> Any:
+        return np.trapezoid(y, x)
+
+    y, x = np.array([1.0, 2.0, 4.0]), np.arange(12.0).reshape(4, 3) ** 2
+    assert_same(run(function, y, x), function(y, x))
 
 
 def test_what_does_not_broadcast_fills_no_array() -> None:
