@@ -20,7 +20,7 @@ from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.dtypes import i64, integer_limits
-from polyfuse.errors import PolyfuseError, Source, TraceError
+from polyfuse.errors import DTypeError, PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import locations, naming, tree
@@ -359,7 +359,7 @@ def _cause(error: BaseException) -> BaseException:
     if type(error) is not TypeError or not re.search(rf"\b({Tracer.__name__}|{SymbolicSize.__name__})\b", str(error)):
         return error
     where = locations.raised_at(error)
-    return TraceError(
+    return DTypeError(
         f"an array or a size of the trace has no value yet, and Python's own code asks for one: {error}",
         advice="Write it with operators and functions of NumPy, or do it outside and pass what comes out.",
         source=None if where is None else where.source(),
