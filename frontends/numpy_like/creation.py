@@ -134,7 +134,7 @@ def linspace(
         at_end = index[(slice(None),) + (None,) * step.ndim] if step.ndim else index
         ramp = where(ufunc("equal", at_end, Tracer(trace, nodes.iota((), length - 1), weak=int)), last, ramp)
     wanted = numpy_dtype(dtype) if dtype is not None else common
-    if not wanted.is_float:
+    if wanted.kind in "iu":
         ramp = ufunc("floor", ramp)
     result = Tracer(trace, nodes.cast(ramp.node, wanted))
     result = trace.functions["moveaxis"](result, 0, axis) if axis else result

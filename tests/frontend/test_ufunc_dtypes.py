@@ -46,6 +46,7 @@ ARRAYS_OF_NUMBERS = """
 np.inner(u, 3); np.dot(2.5, h); np.tensordot(h, 3, 0); np.einsum("i,->i", u, 3); np.stack([u[0], 3]); np.sum([u[0], 3])
 np.mean([h[0, 0], 3]); np.max([h[0, 0], True]); np.median([h[0, 0], 2.5]); np.clip(3, h, None); np.polyval(u, 3)
 np.polyval([np.int8(3), 1], h); np.geomspace(3, abs(h), 3); np.searchsorted(np.sort(u), -2); u * [u[0], 3, 1]
+np.linspace(h[0, 0] * 0, 1, 3, dtype=bool)
 """
 
 
@@ -161,6 +162,28 @@ def test_samples_at_points_of_more_axes() -> None:
 
     y, x = np.array([1.0, 2.0, 4.0]), np.arange(12.0).reshape(4, 3) ** 2
     assert_same(run(function, y, x), function(y, x))
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "minimum", "maximum"])
+@pytest.mark.parametrize("value", [np.int8(-1), np.uint8(200), np.array([3, 2, 300], np.int16), 3, True], ids=repr)
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i4", "f4"])
+def test_repeated_updates_by_values_of_another_dtype(name: str, value: Any, dtype: str) -> None:
+    def function(x: Any) -> Any:
+        y = x + 0
+        getattr(np, name).at(y, [0, 0, 1], value)
+        return y
+
+    x = np.array([1, 0, 3], dtype)
+    assert_same(run(function, x), function(x))
+
+
+def test_repeated_updates_of_integers_by_floats_are_refused() -> None:
+    def function(x: Any) -> Any:
+        np.add.at(x, [0, 0, 1], 0.5)
+        return x
+
+    with pytest.raises(DTypeError, match="np.add.at of int64 and float64 would round to int64 behind every update"):
+        run(lambda x: function(x + 0), np.array([1, 0, 3]))
 
 
 def test_what_does_not_broadcast_fills_no_array() -> None:
