@@ -219,11 +219,6 @@ def _repeated(name: str, x: Tracer, index: Any, value: Tracer) -> Node:
     """The array with `value` combined in, in the common dtype as NumPy does it, but cast back once, not every time: a
     smallest or largest number that does not fit wraps around behind the last update."""
     common = promotion.resolve(name, (x.element, kind_of(value)))[0][0]
-    if value.element.is_float and not x.element.is_float:
-        raise DTypeError(
-            f"np.{name}.at of {x.dtype} and {value.dtype} would round to {x.dtype} behind every update",
-            advice=f"Make the array of {common.numpy}, or cast the values with .astype(np.{x.dtype}).",
-        )
     if name in ("minimum", "maximum") and not common.is_float and common != x.element:  # values that it cannot hold
         wide = update(Tracer(x.state, nodes.cast(x.node, common)), index, name, value)
         return nodes.cast(wide.node, x.element)

@@ -177,15 +177,6 @@ def test_repeated_updates_by_values_of_another_dtype(name: str, value: Any, dtyp
     assert_same(run(function, x), function(x))
 
 
-def test_repeated_updates_of_integers_by_floats_are_refused() -> None:
-    def function(x: Any) -> Any:
-        np.add.at(x, [0, 0, 1], 0.5)
-        return x
-
-    with pytest.raises(DTypeError, match="np.add.at of int64 and float64 would round to int64 behind every update"):
-        run(lambda x: function(x + 0), np.array([1, 0, 3]))
-
-
 def test_what_does_not_broadcast_fills_no_array() -> None:
     for function in (lambda x, y: np.full(x.shape, y), lambda x, y: np.full_like(x, y)):
         with pytest.raises(ShapeError, match="does not broadcast to"):
