@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import pi, sqrt
 from typing import Any
 
-from polyfuse.frontends.numpy_like.elementwise import absolute, as_float, positive, ufunc, where
+from polyfuse.frontends.numpy_like.elementwise import absolute, as_float, itself, ufunc, where
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
@@ -24,7 +24,7 @@ def relu(x: ArrayLike) -> Tracer:
 
 def leaky_relu(x: ArrayLike, slope: float = 0.01) -> Tracer:
     """``x`` above 0, ``slope * x`` below."""
-    x = positive(x)
+    x = itself(x)
     return where(x > 0, x, x * slope)
 
 

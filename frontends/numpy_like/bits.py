@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from polyfuse import expr
-from polyfuse.dtypes import BY_NAME, DType, f16, f64, i16, i32, u8
+from polyfuse.dtypes import BY_NAME, DType, bf16, f16, f64, i16, i32, u8
 from polyfuse.errors import DTypeError
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import same_bits
@@ -76,7 +76,9 @@ def ldexp(x: ArrayLike, exponent: ArrayLike) -> Tracer:
     x, n = lift_all(x, exponent)
     if n.element.kind not in "iub":
         raise DTypeError(f"np.ldexp takes integer exponents, not {n.dtype}", advice="Cast them with .astype(np.int32).")
-    x = as_float(x)
+    if x.element != bf16:  # of which NumPy's resolution knows nothing
+        inputs, _ = promotion.resolve("ldexp", (kind_of(x), kind_of(n)))
+        x = Tracer(x.state, as_dtype(x, inputs[0]))
     result = x.element
     wide = _cast(x, result.compute)
     bias = _EXPONENT_BITS[wide.element.name][1]

@@ -16,7 +16,7 @@ from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
-from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all
+from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all, lift_arrays
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.views import flip, shape_argument
@@ -115,7 +115,7 @@ def lexsort(keys: Any, axis: int = -1) -> Tracer:
 
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike = None) -> Tracer:
     """``np.searchsorted``: where to insert `v` into the sorted vector `a`."""
-    keys, values = lift_all(a, v)
+    keys, values = lift_arrays(a, v)
     if keys.ndim != 1:
         raise ShapeError(f"searchsorted needs a sorted vector, not an array of rank {keys.ndim}")
     if side not in ("left", "right"):

@@ -18,7 +18,7 @@ from polyfuse.errors import ShapeError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
-from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all, mismatch, text_of
+from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_arrays, mismatch, text_of
 from polyfuse.frontends.numpy_like.reductions import sum_
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -101,7 +101,7 @@ def labelled(
 
 
 def matmul(a: ArrayLike, b: ArrayLike, *, dtype: Any = None) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     if not a.ndim or not b.ndim:
         raise ShapeError("matmul needs arrays of rank 1 or more", advice="Use * for scalars.")
     batch = max(a.ndim, b.ndim, 2) - 2
@@ -112,14 +112,14 @@ def matmul(a: ArrayLike, b: ArrayLike, *, dtype: Any = None) -> Tracer:
 
 
 def dot(a: ArrayLike, b: ArrayLike) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     if not a.ndim or not b.ndim:
         return ufunc("multiply", a, b)
     return tensordot(a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
 
 
 def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     if isinstance(axes, (int, np.integer)):
         first, second = list(range(a.ndim - int(axes), a.ndim)), list(range(int(axes)))
     else:
@@ -139,17 +139,17 @@ def _axis_pairs(chosen: Any, rank: int) -> list[int]:
 
 
 def inner(a: ArrayLike, b: ArrayLike) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     return tensordot(a, b, ([-1], [-1])) if a.ndim and b.ndim else ufunc("multiply", a, b)
 
 
 def vdot(a: ArrayLike, b: ArrayLike) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     return dot(a.reshape(-1), b.reshape(-1))
 
 
 def vecdot(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     rank = max(a.ndim, b.ndim)
     a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
     left, right = (tuple(range(rank - x.ndim, rank - 1)) + ("k",) for x in (a, b))
@@ -157,22 +157,22 @@ def vecdot(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Tracer:
 
 
 def matvec(a: ArrayLike, b: ArrayLike) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     return matmul(a, b[..., None])[..., 0]
 
 
 def vecmat(a: ArrayLike, b: ArrayLike) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     return matmul(a[..., None, :], b)[..., 0, :]
 
 
 def outer(a: ArrayLike, b: ArrayLike) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     return ufunc("multiply", a.reshape(-1)[:, None], b.reshape(-1)[None, :])
 
 
 def kron(a: ArrayLike, b: ArrayLike) -> Tracer:
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     rank = max(a.ndim, b.ndim)
     while a.ndim < rank:
         a = a[None]
@@ -188,7 +188,7 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
 
 def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Tracer:
     """The vector product of vectors of three components."""
-    a, b = lift_all(a, b)
+    a, b = lift_arrays(a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
     given = f"{text_of(a.sizes)} and {text_of(b.sizes)}"
@@ -208,7 +208,7 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
 def einsum(*operands: Any, optimize: Any = True, dtype: Any = None, **_: Any) -> Tracer:
     """``np.einsum`` in both of its spellings; more than two operands are contracted two by two."""
     labels, output, arrays = _parsed(operands)
-    tracers = lift_all(*arrays)
+    tracers = lift_arrays(*arrays)
     inputs, result = _with_ellipsis(labels, output, tracers)
     if len(tracers) == 1 and (view := _unsummed(tracers[0], inputs[0], result)) is not None:
         return view
@@ -303,7 +303,7 @@ def _pairwise(trace: Trace, terms: list[Term], output: Labels) -> Node:
 
 
 def multi_dot(arrays: Sequence[ArrayLike]) -> Tracer:
-    return reduce(matmul, lift_all(*arrays))
+    return reduce(matmul, lift_arrays(*arrays))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

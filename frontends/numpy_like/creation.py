@@ -21,7 +21,16 @@ from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.layout import in_order
-from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, traces_in
+from polyfuse.frontends.numpy_like.lifting import (
+    as_dtype,
+    broadcast_shapes,
+    check_fits,
+    kind_of,
+    lift,
+    lift_all,
+    text_of,
+    traces_in,
+)
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer, size_of
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -40,7 +49,14 @@ def constant(value: float, trace: Trace, shape: Any, dtype: Any = None, **_: Any
 def full(trace: Trace, shape: Any, fill_value: ArrayLike, dtype: Any = None, **_: Any) -> Tracer:
     value = lift(trace, fill_value)
     wanted = numpy_dtype(dtype) if dtype is not None else value.element
-    return Tracer(trace, nodes.broadcast(as_dtype(value, wanted), shape_argument(trace, shape)))
+    return _filled(value, shape_argument(trace, shape), wanted)
+
+
+def _filled(value: Tracer, sizes: Shape, dtype: DType) -> Tracer:
+    """An array of these sizes with `value` all over.  Raises ShapeError where it does not broadcast to them."""
+    problem = f"an array of shape {text_of(value.sizes)} does not broadcast to {text_of(sizes)}, which it is to fill"
+    check_fits(value.state, value.sizes, sizes, problem)
+    return Tracer(value.state, nodes.broadcast(as_dtype(value, dtype), sizes))
 
 
 def constant_like(value: float, x: ArrayLike, dtype: Any = None, *args: Any, shape: Any = None, **_: Any) -> Tracer:
@@ -52,10 +68,9 @@ def constant_like(value: float, x: ArrayLike, dtype: Any = None, *args: Any, sha
 def full_like(
     x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, *args: Any, shape: Any = None, **_: Any
 ) -> Tracer:
-    x, _value = lift_all(x, fill_value)
+    x, value = lift_all(x, fill_value)
     sizes = x.sizes if shape is None else shape_argument(x.state, shape)
-    value = as_dtype(lift(x.state, fill_value), numpy_dtype(dtype) if dtype is not None else x.element)
-    return Tracer(x.state, nodes.broadcast(value, sizes))
+    return _filled(value, sizes, numpy_dtype(dtype) if dtype is not None else x.element)
 
 
 # ---------------------------------------------------------------------------------------------- ranges
@@ -119,7 +134,7 @@ def linspace(
         at_end = index[(slice(None),) + (None,) * step.ndim] if step.ndim else index
         ramp = where(ufunc("equal", at_end, Tracer(trace, nodes.iota((), length - 1), weak=int)), last, ramp)
     wanted = numpy_dtype(dtype) if dtype is not None else common
-    if not wanted.is_float:
+    if wanted.kind in "iu":
         ramp = ufunc("floor", ramp)
     result = Tracer(trace, nodes.cast(ramp.node, wanted))
     result = trace.functions["moveaxis"](result, 0, axis) if axis else result
@@ -155,7 +170,7 @@ def geomspace(
 ) -> Tracer:
     """Numbers spaced evenly on a logarithmic scale; the ends are exact."""
     first, last = (lift(trace, v) for v in (start, stop))
-    common = promotion.common((kind_of(first), kind_of(last), float))
+    common = promotion.common((first.element, last.element, float))  # of numbers NumPy makes arrays first
     first, last = (Tracer(trace, as_dtype(v, common)) for v in (first, last))
     sign = ufunc("sign", first)
     logs = [ufunc("log10", ufunc("absolute", v)) for v in (first, last)]

@@ -18,7 +18,7 @@ from polyfuse.frontends.numpy_like.contractions import labelled
 from polyfuse.frontends.numpy_like.elementwise import absolute, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take
 from polyfuse.frontends.numpy_like.joining import concatenate, diff, stack
-from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, lift, lift_all, text_of
+from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, kind_of, lift, lift_all, text_of
 from polyfuse.frontends.numpy_like.padding import pad
 from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -78,15 +78,16 @@ def _uneven(y: Tracer, gaps: Tracer, edge_order: int) -> Tracer:
 def trapezoid(y: ArrayLike, x: ArrayLike = None, dx: ArrayLike = 1.0, axis: int = -1) -> Tracer:
     """The integral of samples by the trapezoidal rule."""
     y = lift_all(y, x if x is not None else dx)[0] if x is not None else lift_all(y)[0]
-    axis = axes.one(axis, y.ndim)
-    before: tuple[Any, ...] = (slice(None),) * axis
+    along = axes.one(axis, y.ndim)
+    before: tuple[Any, ...] = (slice(None),) * along
     width = lift(y.state, dx)
     if x is not None:
         points = lift(y.state, x)
         width = diff(points, axis=axis if points.ndim > 1 else -1)
         if points.ndim == 1:
-            width = width[(slice(None),) + (None,) * (y.ndim - 1 - axis)]
-    return (width * (y[(*before, slice(1, None))] + y[(*before, slice(None, -1))]) / 2.0).sum(axis=axis)
+            width = width[(slice(None),) + (None,) * (y.ndim - 1 - along)]
+    areas = width * (y[(*before, slice(1, None))] + y[(*before, slice(None, -1))]) / 2.0
+    return areas.sum(axis=axis)  # as it was given: there may be more points than samples have axes
 
 
 def ediff1d(x: ArrayLike, to_end: ArrayLike = None, to_begin: ArrayLike = None) -> Tracer:
@@ -108,16 +109,18 @@ def _cast_safely(value: Tracer, x: Tracer) -> Tracer:
 
 def unwrap(p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * pi) -> Tracer:
     """Phases with jumps of more than half a period taken out."""
-    x = as_real(p)
+    (x,) = lift_all(p)
     axis = axes.one(axis, x.ndim)
     before: tuple[Any, ...] = (slice(None),) * axis
     step = diff(x, axis=axis)
-    half = period / 2
+    dtype = promotion.common((step.element, kind_of(lift(x.state, period))))
+    half = period / 2 if dtype.is_float else period // 2
     wrapped = ufunc("remainder", step + half, period) - half
-    wrapped = where(ufunc("equal", wrapped, -half) & (step > 0), half, wrapped)
-    correction = where(absolute(step) < (half if discont is None else max(discont, half)), 0, wrapped - step)
+    if dtype.is_float or period % 2 == 0:  # both ends of the interval are the same phase
+        wrapped = where(ufunc("equal", wrapped, -half) & (step > 0), half, wrapped)
+    correction = where(absolute(step) < (period / 2 if discont is None else discont), 0, wrapped - step)
     rest = x[(*before, slice(1, None))] + cumulative("sum", correction, axis)
-    return concatenate([x[(*before, slice(None, 1))], rest], axis)
+    return concatenate([x[(*before, slice(None, 1))].astype(dtype.numpy), rest.astype(dtype.numpy)], axis)
 
 
 # ---------------------------------------------------------------------------------------------- interpolation

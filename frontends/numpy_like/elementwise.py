@@ -117,13 +117,22 @@ def _float_only(name: str, value: ArrayLike, otherwise: bool) -> Tracer:
 
 
 def positive(x: ArrayLike) -> Tracer:
+    """``np.positive``, which truth values have not."""
+    (x,) = lift_all(x)
+    if x.weak is None:
+        promotion.resolve("positive", (x.element,))
+    return itself(x)
+
+
+def itself(x: ArrayLike) -> Tracer:
+    """The values of `x`, of which what is written later does not change any."""
     (x,) = lift_all(x)
     return Tracer(x.state, x.node, weak=x.weak)
 
 
 def absolute(x: ArrayLike) -> Tracer:
     (x,) = lift_all(x)
-    return positive(x) if x.element.kind in "bu" else ufunc("absolute", x)
+    return itself(x) if x.element.kind in "bu" else ufunc("absolute", x)
 
 
 def fabs(x: ArrayLike) -> Tracer:
@@ -132,7 +141,7 @@ def fabs(x: ArrayLike) -> Tracer:
 
 def conjugate(x: ArrayLike) -> Tracer:
     """The number itself."""
-    return positive(_number_of_truth(x))
+    return itself(_number_of_truth(x))
 
 
 def real(x: ArrayLike) -> Tracer:
@@ -215,40 +224,6 @@ def float_power(x: ArrayLike, y: ArrayLike) -> Tracer:
 
 def divmod_(x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Tracer]:
     return ufunc("floor_divide", x, y), ufunc("remainder", x, y)
-
-
-def modf(x: ArrayLike) -> tuple[Tracer, Tracer]:
-    x = as_float(x)
-    whole = ufunc("trunc", x)
-    rest = where(ufunc("isinf", x), 0, x - whole)
-    return ufunc("copysign", rest, x), whole
-
-
-def round_(x: ArrayLike, decimals: int = 0) -> Tracer:
-    """Half to even; NumPy scales by a power of ten."""
-    (x,) = lift_all(x)
-    if x.element == bool_:
-        return astype(x, np.float16)
-    if not x.element.is_float:
-        if decimals >= 0:
-            return positive(x)
-        scale = 10**-decimals
-        return ufunc("multiply", astype(ufunc("rint", ufunc("divide", x, scale)), x.dtype), scale)
-    if decimals == 0:
-        return ufunc("rint", x)
-    scale = 10 ** abs(decimals)
-    if decimals > 0:
-        return ufunc("divide", ufunc("rint", ufunc("multiply", x, scale)), scale)
-    return ufunc("multiply", ufunc("rint", ufunc("divide", x, scale)), scale)
-
-
-def floor_like(name: str, x: ArrayLike) -> Tracer:
-    (x,) = lift_all(x)
-    return ufunc(name, x) if x.element.is_float or x.weak is float else positive(x)
-
-
-def fix(x: ArrayLike) -> Tracer:
-    return floor_like("trunc", x)
 
 
 def sign(x: ArrayLike) -> Tracer:
@@ -339,9 +314,24 @@ def signbit(x: ArrayLike) -> Tracer:
 # ---------------------------------------------------------------------------------------------- casts
 
 
-def astype(x: ArrayLike, dtype: Any, order: Any = "K", *args: Any, copy: bool = True, **kwargs: Any) -> Tracer:
-    """A cast; a fresh array, but with ``copy=False`` the array itself where it has the dtype and lies in `order`."""
+def astype(
+    x: ArrayLike,
+    dtype: Any,
+    order: Any = "K",
+    casting: Any = "unsafe",
+    subok: bool = True,
+    copy: bool = True,
+    *,
+    device: Any = None,
+) -> Tracer:
+    """A cast; a fresh array, but with ``copy=False`` the array itself where it has the dtype and lies in `order`.
+    Raises DTypeError where the rule `casting` forbids it."""
     (x,) = lift_all(x)
+    if casting != "unsafe" and not np.can_cast(x.dtype, numpy_dtype(dtype).numpy, casting):
+        raise DTypeError(
+            f"x.astype cannot cast {x.dtype} to {numpy_dtype(dtype).numpy} by the rule {casting!r}",
+            advice="Leave casting out if another value is meant where the number does not fit.",
+        )
     if not copy and x.weak is None and x.element == numpy_dtype(dtype):
         return in_order(x, order)
     return Tracer(x.state, as_dtype(x, numpy_dtype(dtype)))
@@ -362,7 +352,7 @@ def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
 
 
 def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
-    return positive(x)
+    return itself(x)
 
 
 def to_device(x: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:
@@ -419,7 +409,6 @@ _SAME_NAME = """add subtract multiply divide floor_divide remainder fmod negativ
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{n: _map(n) for n in _SAME_NAME},
     **{n: partial(logical, n) for n in _LOGICAL},
-    **{n: partial(floor_like, n) for n in ("floor", "ceil", "trunc")},
     **{n: partial(fmax_like, n) for n in ("fmax", "fmin")},
     "true_divide": _map("divide"),
     "mod": _map("remainder"),
@@ -439,10 +428,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pow": operator_power,
     "float_power": float_power,
     "divmod": divmod_,
-    "modf": modf,
-    "round": round_,
-    "around": round_,
-    "fix": fix,
     "sign": sign,
     "heaviside": heaviside,
     "deg2rad": deg2rad,

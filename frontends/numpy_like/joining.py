@@ -9,11 +9,20 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
-from polyfuse.errors import IndexingError, ShapeError
+from polyfuse.errors import DTypeError, IndexingError, ShapeError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, mismatch, text_of, trace_of
+from polyfuse.frontends.numpy_like.lifting import (
+    as_dtype,
+    kind_of,
+    lift,
+    lift_all,
+    lift_arrays,
+    mismatch,
+    text_of,
+    trace_of,
+)
 from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -22,7 +31,10 @@ from polyfuse.frontends.numpy_like.views import atleast, expand_dims, unstack
 ArrayLike = object
 
 
-def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: Any = None, casting: str = "") -> Tracer:
+def concatenate(
+    arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Tracer:
+    """Raises DTypeError where `dtype` is given and the rule `casting` forbids the cast."""
     tracers = lift_all(*arrays)
     if axis is None:
         tracers, axis = [x.reshape(-1) for x in tracers], 0
@@ -32,8 +44,19 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: Any
     axis = axes.one(axis, first.ndim)
     for x in tracers[1:]:
         _check_alike(first, x, axis)
+    return _joined(_alike_dtypes(tracers, dtype, casting), axis)
+
+
+def _alike_dtypes(tracers: Sequence[Tracer], dtype: Any, casting: Any) -> list[Tracer]:
+    """All in `dtype`, or in the one that they share."""
     common = numpy_dtype(dtype) if dtype is not None else promotion.common(tuple(kind_of(x) for x in tracers))
-    return _joined([Tracer(x.state, as_dtype(x, common)) for x in tracers], axis)
+    for x in tracers if dtype is not None else ():
+        if not np.can_cast(x.dtype, common.numpy, casting):
+            raise DTypeError(
+                f"{x.dtype} is not cast to dtype={common.numpy} by the rule {casting!r}",
+                advice="Give casting='unsafe', or leave dtype out and cast the result.",
+            )
+    return [Tracer(x.state, as_dtype(x, common)) for x in tracers]
 
 
 def _check_alike(first: Tracer, x: Tracer, axis: int) -> None:
@@ -61,15 +84,15 @@ def _joined(parts: Sequence[Tracer], axis: int) -> Tracer:
     return Tracer(parts[0].state, nodes.region(shape, [*pieces[:-1], Piece((), pieces[-1].source, pieces[-1].index)]))
 
 
-def stack(arrays: Sequence[ArrayLike] | Tracer, axis: int = 0, *, dtype: Any = None, casting: str = "") -> Tracer:
-    tracers = lift_all(*(unstack(arrays) if isinstance(arrays, Tracer) else arrays))
+def stack(
+    arrays: Sequence[ArrayLike] | Tracer, axis: int = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Tracer:
+    tracers = lift_arrays(*(unstack(arrays) if isinstance(arrays, Tracer) else arrays))
     for x in tracers[1:]:
         if len(x.sizes) != len(tracers[0].sizes):
             raise ShapeError(f"arrays to stack differ: {text_of(tracers[0].sizes)} and {text_of(x.sizes)}")
     axis = axes.one(axis, tracers[0].ndim + 1)
-    common = numpy_dtype(dtype) if dtype is not None else promotion.common(tuple(kind_of(x) for x in tracers))
-    strong = [Tracer(x.state, as_dtype(x, common)) for x in tracers]
-    return concatenate([expand_dims(x, axis) for x in strong], axis)
+    return concatenate([expand_dims(x, axis) for x in _alike_dtypes(tracers, dtype, casting)], axis)
 
 
 def vstack(arrays: Sequence[ArrayLike], **kwargs: Any) -> Tracer:

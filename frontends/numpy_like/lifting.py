@@ -92,10 +92,13 @@ def lift(trace: Trace, value: Any) -> Tracer:
 def _number(trace: Trace, value: bool | int | float) -> Tracer:
     weak = next(t for t in (bool, int, float) if isinstance(value, t))
     dtype = u64 if weak is int and value >= 1 << 63 else promotion.default(weak)
+    if weak is int and not -(1 << 63) <= value < 1 << 64:  # which floats take, and integers compare with
+        dtype = f64
     try:
         return Tracer(trace, expr.constant(value, dtype), weak=weak)
     except OverflowError:
-        raise DTypeError(f"the integer {value} does not fit 64 bits") from None
+        advice = "Multiply by floats, or by several integers."
+        raise DTypeError("an integer is beyond all floats", advice=advice) from None
 
 
 def _array(trace: Trace, value: Any) -> Tracer:
@@ -115,6 +118,12 @@ def _sequence(trace: Trace, value: Sequence[Any]) -> Tracer:
 def lift_all(*values: Any) -> list[Tracer]:
     trace = trace_of(*values)
     return [lift(trace, v) for v in values]
+
+
+def lift_arrays(*values: Any) -> list[Tracer]:
+    """As `lift_all`, for functions of NumPy's that make arrays of their arguments first: numbers have a dtype then that
+    counts like any other, float64 or int64."""
+    return [x if x.weak is None else Tracer(x.state, x.node) for x in lift_all(*values)]
 
 
 def product_node(factors: tuple[Affine, ...]) -> Node:
@@ -140,7 +149,9 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
     if isinstance(node, expr.Scalar) and not _loses(tracer.weak, dtype):
         return expr.scalar(node.position, dtype)
     if isinstance(node, expr.Constant):
-        return expr.constant(_fitting(node.value, dtype), dtype)
+        if tracer.weak is int:
+            _check_fits(node.value, dtype)
+        return expr.constant(node.value, dtype)
     return nodes.cast(node, dtype)
 
 
@@ -156,15 +167,14 @@ def _loses(weak: type, dtype: DType) -> bool:
     return (weak is float and not dtype.is_float) or (weak is int and dtype.kind == "b")
 
 
-def _fitting(value: bool | int | float, dtype: DType) -> bool | int | float:
-    if dtype.kind in "iu" and isinstance(value, int):
+def _check_fits(value: int | float, dtype: DType) -> None:
+    if dtype.kind in "iu":
         limits = integer_limits(dtype)
         if not limits.min <= value <= limits.max:
             raise DTypeError(
                 f"the Python integer {value} is out of bounds for {dtype.numpy}",
                 advice="Cast the array to a wider dtype.",
             )
-    return value
 
 
 # ---------------------------------------------------------------------------------------------- broadcasting

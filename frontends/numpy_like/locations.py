@@ -10,6 +10,7 @@ import dis
 import linecache
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ from polyfuse import errors
 from polyfuse.errors import Source
 
 _INTERNAL = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, errors.__file__, np.__file__))
+_LIBRARY = sysconfig.get_path("stdlib")
 _ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tracing.py")
 
 
@@ -96,6 +98,17 @@ def here() -> Location | None:
         if targets != _RETURNED:
             return Location(innermost.f_code, innermost.f_lasti, targets)
     return Location(innermost.f_code, innermost.f_lasti) if innermost else None
+
+
+def raised_at(error: BaseException) -> Location | None:
+    """The innermost instruction of user code on the way to where `error` was raised; Python's own library is none."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        name = step.tb_frame.f_code.co_filename
+        if name != _ENTRY and not name.startswith(_INTERNAL) and os.path.dirname(name) != _LIBRARY:
+            found = Location(step.tb_frame.f_code, step.tb_lasti)
+        step = step.tb_next
+    return found
 
 
 _RETURNED = ("return",)  # a keyword, hence never a name

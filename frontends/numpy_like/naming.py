@@ -32,7 +32,8 @@ def argument_leaves(
                 names[len(names)] = parameter.name
     leaves: list[tuple[str, Any]] = []
     structures = []
-    named = [(names[k], v) for k, v in enumerate(bound.args)] + list(bound.kwargs.items())
+    named = [(names[k], v) for k, v in enumerate(bound.args)]
+    named += [(_known_as(name, bound), value) for name, value in bound.kwargs.items()]
     for prefix, value in named:
         below, structure = tree.flatten(value, prefix)
         leaves += below
@@ -41,6 +42,14 @@ def argument_leaves(
     positional = tree.Structure(tuple, tuple(range(count)), tuple(structures[:count]))
     keyword = tree.Structure(dict, tuple(bound.kwargs), tuple(structures[count:]))
     return leaves, tree.Structure(tuple, (0, 1), (positional, keyword))
+
+
+def _known_as(name: str, bound: inspect.BoundArguments) -> str:
+    """A keyword argument as the function knows it: a parameter, or an entry of ``**options``."""
+    for parameter in bound.signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD and name in bound.arguments.get(parameter.name, {}):
+            return f"{parameter.name}[{name!r}]"
+    return name
 
 
 def unique_names(

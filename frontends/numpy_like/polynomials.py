@@ -13,7 +13,7 @@ from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.curves import convolve, vander
 from polyfuse.frontends.numpy_like.elementwise import as_float
 from polyfuse.frontends.numpy_like.joining import concatenate
-from polyfuse.frontends.numpy_like.lifting import as_real, lift_all
+from polyfuse.frontends.numpy_like.lifting import as_real, lift_arrays
 from polyfuse.frontends.numpy_like.linear_algebra import lstsq
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -22,7 +22,7 @@ ArrayLike = object
 
 def polyval(p: ArrayLike, x: ArrayLike) -> Tracer:
     """The value of a polynomial of static degree (Horner)."""
-    p, x = lift_all(p, x)
+    p, x = lift_arrays(p, x)
     value = x * 0
     for k in range(p.state.fixed(p.sizes[0])):
         value = value * x + p[k]
@@ -31,7 +31,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Tracer:
 
 def _aligned(a: ArrayLike, b: ArrayLike) -> tuple[Tracer, Tracer]:
     """Both with the number of coefficients of the longer."""
-    a, b = (x.reshape(1) if not x.ndim else x for x in lift_all(a, b))
+    a, b = (x.reshape(1) if not x.ndim else x for x in lift_arrays(a, b))
     longer = a if a.state.decide(a.sizes[0] - b.sizes[0]) else b
     first, second = (_lengthened(x, longer.sizes[0] - x.sizes[0]) for x in (a, b))
     return first, second
@@ -65,7 +65,7 @@ def _powers(p: Tracer) -> Tracer:
 
 def polyder(p: ArrayLike, m: int = 1) -> Tracer:
     """The derivative of order `m`."""
-    (p,) = lift_all(p)
+    (p,) = lift_arrays(p)
     for _ in range(m):
         p = p[:-1] * _powers(p)
     return p
@@ -73,7 +73,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Tracer:
 
 def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Tracer:
     """The integral of order `m`, with constants `k` (0 without)."""
-    (p,) = lift_all(p)
+    (p,) = lift_arrays(p)
     constants = [0.0] * m if k is None else ([k] * m if np.ndim(k) == 0 else list(k))
     for constant in constants:
         p = as_float(p)
@@ -88,7 +88,7 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: Any = None, full: bool 
         raise UnsupportedError(
             "np.polyfit supports x, y and deg only", advice="Scale both sides by the weights, and use np.linalg.lstsq."
         )
-    x, y = lift_all(x, y)
+    x, y = lift_arrays(x, y)
     x, y = as_real(x), as_real(y)
     columns = vander(x, deg + 1)
     scale = (columns * columns).sum(axis=0) ** 0.5

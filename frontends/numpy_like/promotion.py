@@ -39,12 +39,50 @@ def resolve(name: str, kinds: tuple[Kind, ...]) -> tuple[tuple[DType, ...], DTyp
     return operands, result
 
 
+def resolve_for(name: str, kinds: tuple[Kind, ...], wanted: DType | None, casting: Any) -> tuple[DType, ...]:
+    """The dtypes of the operands where ``dtype=wanted`` asks for that of the result.  Raises DTypeError where NumPy has
+    no such loop, or does not cast to it by the rule `casting`."""
+    strong = tuple(bool_ if kind is bool else kind for kind in kinds)
+    if bf16 in (*strong, wanted):  # of which NumPy's resolution knows nothing
+        return (wanted,) * len(kinds) if wanted is not None else resolve(name, kinds)[0]
+    ufunc: np.ufunc = getattr(np, name)
+    given = tuple(kind.numpy if isinstance(kind, DType) else kind for kind in strong)
+    signature = (*[None] * ufunc.nin, *[None if wanted is None else wanted.numpy] * ufunc.nout)
+    try:
+        found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), signature=signature, casting=casting)
+    except (TypeError, OverflowError):
+        raise _unreachable(name, kinds, wanted, casting) from None
+    return tuple(d for d in map(dtypes.from_numpy, found[: ufunc.nin]) if d is not None)
+
+
+def check_reduction(name: str, element: DType, wanted: DType) -> None:
+    """Raise DTypeError unless NumPy reduces arrays of `element` by the function in the dtype `wanted`."""
+    if bf16 in (element, wanted):
+        return
+    ufunc: np.ufunc = getattr(np, name)
+    try:
+        ufunc.resolve_dtypes(
+            (None, element.numpy, None), signature=(wanted.numpy, None, None), casting="unsafe", reduction=True
+        )
+    except TypeError:
+        raise _unreachable(name, (element,), wanted, "unsafe") from None
+
+
+def _unreachable(name: str, kinds: tuple[Kind, ...], wanted: DType | None, casting: str) -> DTypeError:
+    place = "" if wanted is None else f" in dtype={wanted.numpy}"
+    shown = ", ".join(str(k.numpy) if isinstance(k, DType) else f"Python {k.__name__}" for k in kinds)
+    return DTypeError(
+        f"np.{name} does not compute{place} for {shown} by the rule {casting!r}",
+        advice="Cast operands first with x.astype(...), or leave dtype and casting out and cast the result.",
+    )
+
+
 def _refusal(name: str, kinds: tuple[Kind, ...], reason: str) -> DTypeError:
     shown = ", ".join(str(k.numpy) if isinstance(k, DType) else f"Python {k.__name__}" for k in kinds)
     advice = "Cast an operand first with x.astype(...)."
     if "boolean subtract" in reason:
         advice = "Use ^ or np.logical_xor."
-    elif "boolean negative" in reason:
+    elif "boolean negative" in reason or name == "positive":
         advice = "Use ~ or np.logical_not."
     return DTypeError(f"np.{name} does not accept {shown}", advice=advice)
 

@@ -13,7 +13,7 @@ from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.axes import Axis
-from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, ufunc, where
+from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, logaddexp, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, broadcast_shapes, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.sizes import Size, size_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -24,7 +24,7 @@ from polyfuse.scalars import MONOIDS
 ArrayLike = object
 
 _FUNCTION = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-_FUNCTION |= {"any": "logical_or", "all": "logical_and"}
+_FUNCTION |= {"any": "bitwise_or", "all": "bitwise_and"}
 _FUNCTION |= {"fmax": "fmax", "fmin": "fmin", "bitor": "bitwise_or", "bitand": "bitwise_and", "bitxor": "bitwise_xor"}
 
 
@@ -101,6 +101,7 @@ def extreme(
 ) -> Tracer:
     """max and min: NaN wins.  Raises ShapeError on empty axes without `initial`."""
     x = _argument(a, where)
+    x = _cast(x, dtype, x.element)
     if monoid in ("fmax", "fmin") and not x.element.is_float:
         monoid = monoid[1:]
     if initial is None:
@@ -117,20 +118,47 @@ def _check_not_empty(x: Tracer, reduced: tuple[int, ...], what: str, advice: str
 
 
 def truth(
-    monoid: str, a: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True, **_: Any
+    monoid: str,
+    a: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike = True,
+    initial: ArrayLike = None,
 ) -> Tracer:
     """any and all."""
     x = _argument(a, where)
-    return fold(Tracer(x.state, nodes.logical(x.node)), monoid, axis, keepdims, where)
+    start = None if initial is None else Tracer(x.state, nodes.logical(lift(x.state, initial).node))
+    return fold(Tracer(x.state, nodes.logical(x.node)), monoid, axis, keepdims, where, start)
 
 
-def bitwise(monoid: str, a: ArrayLike, axis: Axis = 0, *, keepdims: bool = False, **kwargs: Any) -> Tracer:
+def bitwise(
+    monoid: str, a: ArrayLike, axis: Axis = 0, dtype: Any = None, *, keepdims: bool = False, **kwargs: Any
+) -> Tracer:
     x = _argument(a)
+    x = _cast(x, dtype, x.element)
     if x.element.kind not in "biu":
         raise DTypeError(f"bitwise reductions need integers, not {x.dtype}")
     if x.element.kind == "b":
         monoid = {"bitor": "any", "bitand": "all"}.get(monoid, monoid)
     return fold(x, monoid, axis, keepdims, kwargs.get("where"), kwargs.get("initial"))
+
+
+def log_of_sum(
+    a: ArrayLike,
+    axis: Axis = 0,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike = True,
+    initial: ArrayLike = None,
+) -> Tracer:
+    """``np.logaddexp.reduce`` of an array that has the dtype already."""
+    x = as_float(a, where)  # small integers in few bits
+    result = logsumexp(_operand(x, "max", where), axis, keepdims=keepdims)
+    if initial is None:
+        return result
+    return logaddexp(result, Tracer(x.state, as_dtype(lift(x.state, initial), x.element)))
 
 
 sum_, prod = partial(sum_like, "sum"), partial(sum_like, "prod")
@@ -210,6 +238,9 @@ def var(
     """In two passes: the mean, then the mean of squared differences."""
     x = _argument(a, where)
     x, result_dtype = _moment_operand(x, dtype)
+    if not result_dtype.is_float:
+        advice = "Leave dtype out, and cast the result with .astype(...)."
+        raise DTypeError(f"variances are no {result_dtype.numpy}: dtype= is that of their sums", advice=advice)
     reduced = axes.many(axis, x.ndim)
     center = fold(x, "sum", axis, True, where) / count(x, reduced, where, True) if mean is None else mean
     difference = x - center
@@ -410,5 +441,5 @@ BY_UFUNC: dict[str, Callable[..., Tracer]] = {
     "bitwise_or": partial(bitwise, "bitor"),
     "bitwise_and": partial(bitwise, "bitand"),
     "bitwise_xor": partial(bitwise, "bitxor"),
-    "logaddexp": lambda a, *args, **kwargs: logsumexp(as_float(a), *args, **kwargs),  # small integers in few bits
+    "logaddexp": log_of_sum,
 }

@@ -6,7 +6,7 @@ To add a function: write it in the file of its topic, over the functions that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from inspect import signature
 from itertools import takewhile
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.dtypes import DType
 from polyfuse.errors import DTypeError, UnsupportedError
 from polyfuse.frontends.index_notation.functions import joined, joined_creation
 from polyfuse.frontends.numpy_like import (
@@ -32,9 +33,11 @@ from polyfuse.frontends.numpy_like import (
     linear_algebra,
     padding,
     polynomials,
+    promotion,
     quantiles,
     reductions,
     reshaping,
+    rounding,
     scans,
     segments,
     selection,
@@ -43,11 +46,11 @@ from polyfuse.frontends.numpy_like import (
     views,
 )
 from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import lift, trace_of, traced_in
+from polyfuse.frontends.numpy_like.lifting import kind_of, lift, lift_all, lift_arrays, trace_of, traced_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
-from polyfuse.frontends.numpy_like.specs import is_array
+from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 
@@ -191,19 +194,20 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
     name, options = ufunc.__name__, dict(kwargs)
     match method:
         case "__call__":
-            given = inputs[ufunc.nin :]  # arrays for the results, by position
-            return _call_ufunc(name, inputs[: ufunc.nin], options | ({"out": given} if given else {}))
-        case "reduce" if name in reductions.BY_UFUNC:
-            options = dict(zip(("axis", "dtype", "out", "keepdims"), inputs[1:], strict=False)) | options
-            options.setdefault("axis", 0)
-            return with_out(reductions.BY_UFUNC[name], inputs[:1], options)
+            operands, given = inputs[: ufunc.nin], inputs[ufunc.nin :]  # and arrays for the results, by position
+            if not any(True for _ in traced_in(operands)):  # only the arrays for the results belong to the trace
+                operands = tuple(lift(trace_of(*given, *options.values()), value) for value in operands)
+            return _call_ufunc(name, operands, options | ({"out": given} if given else {}))
         case "reduce" if name in TABLE and ufunc.nin == 2:
             options = dict(zip(("axis", "dtype", "out", "keepdims"), inputs[1:], strict=False)) | options
-            return with_out(partial(scans.reduced, name), inputs[:1], options)
+            options.setdefault("axis", 0)
+            reduction = reductions.BY_UFUNC.get(name) or partial(scans.reduced, name)
+            return with_out(reduction, (_reduced_in(name, inputs[0], options),), options)
         case "accumulate":
-            return with_out(partial(scans.accumulate, name), inputs, options)
+            options = dict(zip(("axis", "dtype", "out"), inputs[1:], strict=False)) | options
+            return with_out(partial(scans.accumulate, name), (_reduced_in(name, inputs[0], options),), options)
         case "outer" if name in TABLE:
-            a, b = (lift(trace_of(*inputs), v) for v in inputs)
+            a, b = lift_arrays(*inputs)
             return _call_ufunc(name, (a[(...,) + (None,) * b.ndim], b), options)
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)
@@ -211,9 +215,24 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
             raise UnsupportedError(f"np.{name}.at writes {_UNWRITTEN}", advice=_INSIDE)
         case "reduceat":
             options = dict(zip(("axis", "dtype", "out"), inputs[2:], strict=False)) | options
-            return with_out(partial(segments.reduceat, name), inputs[:2], options)
+            x = _reduced_in(name, inputs[0], options)
+            return with_out(partial(segments.reduceat, name), (x, inputs[1]), options)
     advice = "Write it with whole-array functions."
     raise UnsupportedError(f"np.{name}.{method} is not supported in a jitted function", advice=advice)
+
+
+def _reduced_in(name: str, a: Any, options: dict[str, Any]) -> Any:
+    """The array that a method of a ufunc reduces, in the dtype that is asked for.  Raises DTypeError."""
+    if options.get("dtype") is None:
+        options.pop("dtype", None)
+        return a
+    x = lift(trace_of(a), a)
+    wanted = numpy_dtype(options["dtype"])
+    promotion.check_reduction(name, x.element, wanted)
+    if name not in _OF_TRUTH:
+        return elementwise.astype(x, wanted.numpy)
+    del options["dtype"]  # truth values of the elements as they are
+    return x
 
 
 def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -226,8 +245,8 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
     if dtype is not None and name in _OF_TRUTH:
         _check_truth(name, dtype)
-    elif dtype is not None:
-        inputs = tuple(_cast_to(name, lift(trace_of(*inputs), v), dtype, casting) for v in inputs)
+    elif dtype is not None or (casting in _STRICT and isinstance(getattr(np, name, None), np.ufunc)):
+        inputs = _computed_in(name, lift_all(*inputs), None if dtype is None else numpy_dtype(dtype), casting)
     if mask is True:
         return with_out(found, inputs, options, casting)
     out = options.pop("out", None)
@@ -243,6 +262,10 @@ _OF_TRUTH = frozenset(
 )
 
 
+_STRICT = ("no", "equiv", "safe")
+"""Rules for casts that forbid more than any operand needs that NumPy takes without a rule."""
+
+
 def _check_truth(name: str, dtype: Any) -> None:
     """Results of these functions are truth values, and their dtype says nothing of the operands."""
     if np.dtype(dtype) != np.bool_:
@@ -252,23 +275,28 @@ def _check_truth(name: str, dtype: Any) -> None:
         )
 
 
-def _cast_to(name: str, x: Tracer, dtype: Any, casting: Any) -> Tracer:
-    """An operand in the dtype that the user wants to compute in.  Raises DTypeError as NumPy does."""
-    if x.weak is None and not np.can_cast(x.dtype, dtype, casting):
-        raise DTypeError(
-            f"np.{name} cannot cast {x.dtype} to {np.dtype(dtype)} by the rule {casting!r}",
-            advice="Cast the operand first with x.astype(...).",
-        )
-    return elementwise.astype(x, dtype)
+def _computed_in(name: str, inputs: Sequence[Tracer], dtype: DType | None, casting: Any) -> tuple[Tracer, ...]:
+    """The operands in the dtypes of the function whose result has the dtype that the user asks for.  Raises DTypeError
+    as NumPy does."""
+    found = promotion.resolve_for(name, tuple(map(kind_of, inputs)), dtype, casting)
+    for x, wanted in zip(inputs, found, strict=True):
+        if x.weak is None and not np.can_cast(x.dtype, wanted.numpy, casting):
+            raise DTypeError(
+                f"np.{name} cannot cast {x.dtype} to {wanted.numpy} by the rule {casting!r}",
+                advice="Cast the operand first with x.astype(...).",
+            )
+    return tuple(elementwise.astype(x, wanted.numpy) for x, wanted in zip(inputs, found, strict=True))
 
 
 # Functions of elements, which index notation applies to elements of arrays as well.
-ELEMENTWISE = frozenset(elementwise.FUNCTIONS) | {"clip", "isclose", "nan_to_num", *activations.FUNCTIONS}
+ELEMENTWISE = frozenset(elementwise.FUNCTIONS | rounding.FUNCTIONS | activations.FUNCTIONS)
+ELEMENTWISE |= {"clip", "isclose", "nan_to_num"}
 ELEMENTWISE -= {"copy", "name", "view", "weak", "divmod", "modf"}
 
 _WHOLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **elementwise.FUNCTIONS,
+        **rounding.FUNCTIONS,
         **selection.FUNCTIONS,
         **activations.FUNCTIONS,
         **views.FUNCTIONS,

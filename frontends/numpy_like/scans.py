@@ -37,6 +37,8 @@ def cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: Any = 
     """cumsum and cumprod: integers in 64 bits."""
     (x,) = lift_all(a)
     wanted = numpy_dtype(dtype) if dtype is not None else promotion.accumulator(x.element)
+    if wanted.kind == "b":  # as sums and products of truth values
+        monoid = {"sum": "any", "prod": "all"}[monoid]
     return scan(Tracer(x.state, as_dtype(x, wanted)), monoid, axis)
 
 
@@ -78,8 +80,10 @@ def accumulate(name: str, a: ArrayLike, axis: int = 0, dtype: Any = None) -> Tra
         return cumulative({"add": "sum", "multiply": "prod"}[name], a, axis, dtype)
     monoid = _MONOIDS.get(name)
     (x,) = lift_all(a)
+    x = x if dtype is None else x.astype(dtype)
     if monoid is None:
-        return _one_by_one(name, x if dtype is None else x.astype(dtype), axes.one(axis, x.ndim))
+        return _one_by_one(name, x, axes.one(axis, x.ndim))
+    promotion.resolve(name, (x.element, x.element))
     if monoid in ("any", "all"):
         x = Tracer(x.state, nodes.logical(x.node))
     elif x.element.kind == "b" and monoid.startswith("bit"):

@@ -13,7 +13,7 @@ import numpy as np
 from polyfuse.dtypes import DType, bool_, f64, integer_limits
 from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
-from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, positive, ufunc, where
+from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, itself, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -25,12 +25,13 @@ def clip(
 ) -> Tracer:
     """``minimum(maximum(x, low), high)``."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
-    result = positive(lift(trace_of(x, low, high), x))
+    result = itself(lift(trace_of(x, low, high), x))
+    result = Tracer(result.state, result.node)  # of a number NumPy makes an array first
     if type(low) is int and _is_beyond(low, result, "min"):
         low = None
     if type(high) is int and _is_beyond(high, result, "max"):
         high = None
-    if low is not None and high is not None and result.weak is None:  # one function of three operands
+    if low is not None and high is not None:  # one function of three operands
         kinds = tuple(kind_of(t) for t in lift_all(result, low, high))
         result = Tracer(result.state, as_dtype(result, promotion.common(kinds)))
     if low is not None:
@@ -91,7 +92,7 @@ def nan_to_num(
     """NaN and infinities replaced; with ``copy=False`` in `x` itself."""
     (x,) = lift_all(x)
     if not x.element.is_float:
-        return positive(x) if copy else x
+        return itself(x) if copy else x
     largest = _largest(x.element)
     values = nan, largest if posinf is None else posinf, -largest if neginf is None else neginf
     fill, high, low = (Tracer(x.state, as_dtype(lift(x.state, v), x.element)) for v in values)

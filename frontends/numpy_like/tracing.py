@@ -9,6 +9,7 @@ assumption becomes a guard, and a call that breaks it is traced anew.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +20,10 @@ from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.dtypes import i64, integer_limits
-from polyfuse.errors import PolyfuseError, Source, TraceError
+from polyfuse.errors import DTypeError, PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.index_notation.terms import Term
-from polyfuse.frontends.numpy_like import naming, tree
+from polyfuse.frontends.numpy_like import locations, naming, tree
 from polyfuse.frontends.numpy_like.escapes import refuse_hidden
 from polyfuse.frontends.numpy_like.lifting import lift
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
@@ -350,9 +351,19 @@ def _few(paths: Sequence[str]) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The error of ours that NumPy hid behind one of its own ("setting an array element with a sequence")."""
+    """The error of ours that NumPy hid behind one of its own ("setting an array element with a sequence"), or that says
+    where Python's own code does not know what the trace has in place of arrays and sizes."""
     hidden = error.__cause__ or error.__context__
-    return hidden if isinstance(hidden, PolyfuseError) and not isinstance(error, PolyfuseError) else error
+    if isinstance(error, PolyfuseError) or isinstance(hidden, PolyfuseError):
+        return error if isinstance(error, PolyfuseError) or hidden is None else hidden
+    if type(error) is not TypeError or not re.search(rf"\b({Tracer.__name__}|{SymbolicSize.__name__})\b", str(error)):
+        return error
+    where = locations.raised_at(error)
+    return DTypeError(
+        f"an array or a size of the trace has no value yet, and Python's own code asks for one: {error}",
+        advice="Write it with operators and functions of NumPy, or do it outside and pass what comes out.",
+        source=None if where is None else where.source(),
+    )
 
 
 TABLE_WITH_NAMESPACE: Mapping[str, Callable[..., Any]] = {**TABLE, "namespace": Standard}

@@ -6,6 +6,7 @@ immutable (SSA): basic indices become regions, masks become `where`, arrays of i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +15,11 @@ import numpy as np
 from polyfuse.affine import dimensions
 from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
-from polyfuse.frontends.numpy_like import listed, nodes
+from polyfuse.frontends.numpy_like import listed, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
 from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, masked_part, select
 from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
-from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, lift, text_of
+from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, kind_of, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.spreading import spread
@@ -31,10 +32,11 @@ def write(target: Tracer, value: Node) -> None:
     """Replace what `target` looks at by `value` (of its shape, or rank 0).  Raises TraceError for arguments."""
     buffer, path = target.buffer, target.path
     if buffer.owner:
+        parameter = re.split(r"[\[.]", buffer.owner)[0]
         raise TraceError(
             f"this writes into the argument {buffer.owner}, which belongs to the caller",
             advice=f"Work on a copy ({buffer.owner} = {buffer.owner}.copy()) and return it, "
-            f"or give the memory away with donate=({buffer.owner!r},).",
+            f"or give the memory away with donate=({parameter!r},).",
         )
     if path is None:
         buffer.node = nodes.broadcast(value, buffer.node.shape)
@@ -156,7 +158,7 @@ def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str,
         changed = value if how == "set" else ufunc(how, part, value)
         write(part, _where(mask, _value_for(part.sizes, result, changed), part))
     elif how == "subtract" and not all(is_basic(i) for i in items):
-        return update(result, index, "add", -value)
+        return update(result, index, "add", -Tracer(value.state, as_dtype(value, result.element)))
     else:
         result[index] = value if how == "set" else ufunc(how, result[index], value)
     return result
@@ -200,7 +202,9 @@ def ufunc_at(function: np.ufunc, x: Tracer, index: Any, *values: ArrayLike) -> N
     once = all(is_basic(i) for i in items) or any(is_mask(i) for i in items)
     if name in _OF_TRUTH and x.element.kind == "b" and (name.startswith("logical") or _is_truth(x, values[0])):
         name, values = _OF_TRUTH[name], (lift(x.state, values[0]).astype(bool),)
-    if name in _REPEATED:
+    if name in _REPEATED and not once:
+        write(x, _repeated(name, x, index, lift(x.state, values[0])))
+    elif name in _REPEATED:
         write(x, update(x, index, name, values[0]).node)
     elif once:
         x[index] = x.state.functions[name](x[index], *values)
@@ -209,6 +213,16 @@ def ufunc_at(function: np.ufunc, x: Tracer, index: Any, *values: ArrayLike) -> N
             f"np.{name}.at with an array of indices is not supported: indices may repeat",
             advice=f"Write x[i] = np.{name}(x[i], ...) where none does; {', '.join(_REPEATED)} work.",
         )
+
+
+def _repeated(name: str, x: Tracer, index: Any, value: Tracer) -> Node:
+    """The array with `value` combined in, in the common dtype as NumPy does it, but cast back once, not every time: a
+    smallest or largest number that does not fit wraps around behind the last update."""
+    common = promotion.resolve(name, (x.element, kind_of(value)))[0][0]
+    if name in ("minimum", "maximum") and not common.is_float and common != x.element:  # values that it cannot hold
+        wide = update(Tracer(x.state, nodes.cast(x.node, common)), index, name, value)
+        return nodes.cast(wide.node, x.element)
+    return update(x, index, name, value).node
 
 
 _REPEATED = ("add", "subtract", "multiply", "minimum", "maximum")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import re
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.dtypes import BY_NAME
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import Library
 from polyfuse.run.foreign import adopt
 from polyfuse.run.libraries import library_of
 
 SCALARS = frozenset((bool, int, float))
+_SPEC = re.compile(r"\s*(\w+)\s*\[.*\]\s*")
 INT64 = range(-(1 << 63), 1 << 63)
 _LEAF = "leaf"
 IMMUTABLE = (
@@ -69,6 +72,18 @@ def _beyond(value: int) -> ArgumentError:
         advice = "Pass np.uint64(...), which has a dtype of its own, or declare it static."
         return ArgumentError(f" = {value} is beyond int64, in which Python integers are passed", advice=advice)
     return ArgumentError(f" = {value} does not fit 64 bits", advice="Pass a float, or declare it static.")
+
+
+def refuse_texts(names: Sequence[str], arguments: Sequence[Any], static: frozenset[str]) -> None:
+    """Raise ArgumentError for the text of a spec where the spec is meant: a text is a part of the program."""
+    for name, value in zip(names, arguments, strict=True):
+        for text in value if isinstance(value, (tuple, list)) else (value,):
+            found = None if name in static or not isinstance(text, str) else _SPEC.fullmatch(text)
+            if found and found[1] in BY_NAME:
+                raise ArgumentError(
+                    f"{name} = {text!r} is a text, not the spec of an array",
+                    advice=f"Write pf.spec({text!r}), or static={name!r} where the function takes texts.",
+                )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

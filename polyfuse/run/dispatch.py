@@ -20,7 +20,7 @@ from polyfuse.errors import ArgumentError, OptionError
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.run.ahead import Executable, Lowered, default_layouts
-from polyfuse.run.arguments import LIBRARIES, Reading, Receiver, read_arguments
+from polyfuse.run.arguments import LIBRARIES, Reading, Receiver, read_arguments, refuse_texts
 from polyfuse.run.arrays import HOST, Device, Library
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.effects import Snapshot, refuse_changes, refuse_escapes
@@ -225,6 +225,7 @@ class Jitted:
         wanted = {n: kwargs.pop(n) for n in list(kwargs) if n not in self._parameters.names}
         options = self._named(self._options.updated(wanted))
         arguments = self._parameters.bind(args, kwargs)
+        refuse_texts(self._parameters.names, arguments, self._static)
         reading = self._read(arguments, self._services.frontend.is_spec)
         with PLANNING:
             if reading.others:

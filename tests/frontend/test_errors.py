@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import linecache
+import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -206,6 +207,15 @@ def test_goldens_name_no_other_errors() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text("\n".join(f"=== {name}\n{make()}\n" for name, make in MAKERS.items()))
+
+
+@pytest.mark.parametrize(
+    "call", [lambda x, n: x + pow(2, n, 3), lambda x, n: x + statistics.mean(x), lambda x, n: x + pow(2, len(x), 3)]
+)
+def test_python_that_takes_no_arrays_is_told_with_the_line(call: Callable[..., Any]) -> None:
+    with pytest.raises(TraceError, match="Python's own code asks for one") as caught:
+        trace(call, specs_of_arrays([np.ones(3), 5]))
+    assert "test_errors.py" in str(caught.value) and "Write it with operators" in str(caught.value)
 
 
 def test_errors_that_the_function_catches_are_no_answers() -> None:

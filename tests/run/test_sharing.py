@@ -10,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.bindings import FromArgument, FromBuffer
-from polyfuse.errors import ArgumentError, OptionError
+from polyfuse.errors import ArgumentError, OptionError, TraceError
 from polyfuse.explain.compare import compare
 from polyfuse.face.interpreted import run_plan
 from polyfuse.plan import Plan
@@ -186,6 +186,26 @@ def test_a_result_takes_the_memory_of_a_donated_argument(jit: Jit) -> None:
     y = f(x, w)
     assert np.shares_memory(x, y)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_of_any_number_are_donated_by_their_parameter(jit: Jit) -> None:
+    def named(x, **a):
+        a["b"][...] = x + 1
+        return x * 2
+
+    def counted(x, *a):
+        a[0][...] = x + 1
+        return x * 2
+
+    b = values(5)
+    jit(named, donate="a")(np.ones(5, np.float32), b=b)
+    np.testing.assert_array_equal(b, 2)
+    jit(counted, donate="a")(np.zeros(5, np.float32), b)
+    np.testing.assert_array_equal(b, 1)
+    with pytest.raises(TraceError, match=r"writes into the argument a\['b'\](.|\n)*donate=\('a',\)"):
+        jit(named)(b, b=b)
+    with pytest.raises(TraceError, match=r"writes into the argument a\[0\](.|\n)*donate=\('a',\)"):
+        jit(counted)(b, b)
 
 
 @pytest.mark.parametrize("what", ["the other is a view", "the same array", "read-only"])
