@@ -74,7 +74,7 @@ class Trace:
     statements: list[Any] = field(default_factory=list)  # of index notation, in order
     accesses: int = 0  # of index notation, so far
     ended: bool = False
-    asked: Retrace | None = None
+    asked: Retrace | None = None  # the first, which the user's code may have caught
     unanswered: TraceError | None = None  # raised where the user's code asked for a number that only a call knows
 
     # ------------------------------------------------------------------------------------------ calls
