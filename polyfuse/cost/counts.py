@@ -12,6 +12,7 @@ from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import ReadEntry, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr
+from polyfuse.unravelled import Unravelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,19 @@ def touched_bytes(scop: Scop, loads: Sequence[Placed], sizes: Sizes) -> int:
     """Bytes of one array that any of `loads` reads, as a box of rows: half of them for ``x[::2]``."""
     load = loads[0]
     shape = [max(0, extent.evaluate(sizes.hints)) for extent in scop.shape(load.value)]
-    places = [p.place for p in loads]
-    return box_of_rows(places, shape, scop.dtype(load.value, load.component).itemsize, sizes.atoms)
+    extents = dict(sizes.atoms)
+    places = [[_walked(e, d, shape[d], sizes, extents) for d, e in enumerate(p.place)] for p in loads]
+    return box_of_rows(places, shape, scop.dtype(load.value, load.component).itemsize, extents)
+
+
+def _walked(entry: PlaceEntry, d: int, whole: int, sizes: Sizes, extents: dict[str, int]) -> PlaceEntry:
+    """Where a flat walk goes along a dimension of an array, as a digit of its own, the count of which is added to
+    `extents`."""
+    if not isinstance(entry, Unravelled) or entry.is_plain:
+        return entry
+    rows = entry.extent if entry.in_row else entry.rows
+    extents[f"${d}~"] = rows.evaluate(sizes.hints) if rows is not None else -(-whole // abs(entry.step))
+    return entry.step * Affine.symbol(f"${d}~") + entry.first
 
 
 def box_of_rows(

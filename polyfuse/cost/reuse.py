@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.cost.counts import Sizes, looked_up, moved_bytes
+from polyfuse.cost.walked import goes_apart
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import Scop
 from polyfuse.target import Target
@@ -51,6 +52,7 @@ def sweeps(
 def walks(scop: Scop, loads: Sequence[Placed], streams: Sequence[Stream], target: Target, sizes: Sizes) -> int:
     """The same of an array that all rows of a flat walk share."""
     whole = [p for p in loads if not any(isinstance(e, str) for e in p.place)]  # of a table, data choose the rows
+    whole = [p for p in whole if not goes_apart(p.place)]
     shared = [(p, e) for p in whole for e in p.place if isinstance(e, Unravelled) and e.in_row]
     if not shared:
         return 1

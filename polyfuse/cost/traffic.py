@@ -18,6 +18,7 @@ from polyfuse.cost.counts import Sizes, looked_up, moved_bytes, summed_digits, t
 from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
 from polyfuse.cost.phases import runs_in_threads, scanned_digits
 from polyfuse.cost.reuse import Stream, along_row, streamed, sweeps, walks
+from polyfuse.cost.walked import block_sectors, goes_apart, sectors_used
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.schedule import KernelSchedule, Placed, in_frame
 from polyfuse.scop import Scop, Statement
@@ -93,6 +94,9 @@ def traffic_of(
     written = [p for p in schedule.placed if p.role == "store"]
     streams = [*arrays.values(), *[Stream(moved_bytes(scop, p, sizes), p.digits()) for p in written]]
     for key, paths in passes.items():
+        if all(goes_apart(load.place) for load in reads[key]):
+            sectors = block_sectors(scop, reads[key], sizes) * blocks / max(1, arrays[key].bytes)
+            stretch[key] = 1.0 + IN_PARTS * (min(MOST_PARTS, max(1.0, sectors)) - 1.0)
         times = sweeps(schedule, arrays[key], streams, target, sizes, occupancy)
         times *= walks(scop, reads[key], streams, target, sizes)
         volume = int(arrays[key].bytes * times)
@@ -104,6 +108,11 @@ def traffic_of(
         wasted += int(moved * (stretch[key] - 1.0))
         again += sum(others) if stays else 0
     return Traffic(read, wasted, again, cached, max(coming.values(), default=0), *stores)
+
+
+IN_PARTS, MOST_PARTS = 0.5, 2.5
+"""How much of the sectors that blocks of a flat walk share memory moves again, and times what is read that they are at
+most."""
 
 
 def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed]) -> int:
@@ -256,6 +265,8 @@ def _piece(
 TORN = 0.4
 """Of the bandwidth of the last-level cache, what stores of parts of its sectors reach.  On an H200, of float32 16 bytes
 apart, a quarter of each sector: x.T * 2 of 8191 x 8193 297 us, x + y.T 289, 95 million turned elements 456."""
+SCATTERED_READS = 0.45
+"""The same of sectors that a flat walk takes a few elements of, and other blocks the rest."""
 REREAD = 0.7
 """Of the bandwidth of the last-level cache, what reads of several blocks reach: 6.2 TB/s (H200, 7-point stencil)."""
 
@@ -275,6 +286,8 @@ def _through_cache(
     if moved <= 1.1 * sizes.volume(scop.shape(value)) * itemsize:
         return moved
     alike = (itemsize, loads[0].path, tuple([load.place for load in loads]))
+    if all(goes_apart(load.place) for load in loads):
+        return int(block_sectors(scop, loads, sizes) * sizes.blocks(loads[0]) / SCATTERED_READS)
     if alike not in boxes:
         shape = [max(1, n.evaluate(sizes.hints)) for n in scop.shape(value)]
         boxes[alike] = block_bytes(schedule, loads, itemsize, sizes, shape)
@@ -348,6 +361,8 @@ _DEALT = ("thread", "slot")
 def _waste(scop: Scop, move: Placed, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """Bytes moved over bytes used: consecutive elements that a warp touches together, in sectors."""
     itemsize = scop.dtype(move.value, move.component).itemsize
+    if goes_apart(move.place):
+        return sectors_used(scop, move, sizes)
     if move.place and isinstance(move.place[-1], Unravelled):
         return 1.0  # neighbours along a row, or the same element for a row
     if not move.place or not isinstance(move.place[-1], Affine):

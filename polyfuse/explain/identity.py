@@ -64,7 +64,8 @@ class Sizes:
         """Canonical whatever the symbols were called: terms are sorted after renaming."""
         if isinstance(expression, Unravelled):
             rows = "" if expression.rows is None else f" {self.text(expression.rows)}"
-            return f"{self.text(expression.flat)} {expression.in_row} {self.text(expression.extent)}{rows}"
+            where = "" if expression.is_plain else f" {expression.step} {self.text(expression.first)}"
+            return f"{self.text(expression.flat)} {expression.in_row} {self.text(expression.extent)}{rows}{where}"
         terms = []
         for atom, factor in expression.terms:
             if isinstance(atom, FloorDiv):

@@ -57,7 +57,7 @@ def by_row(env: Environment, placed: Placed, where: tuple[Affine, ...]) -> Unrav
     """The number of the row by which neighbours of a flat walk read an array, two elements of it at most; None where
     the first of them may not exist where another does."""
     entry = placed.place[0] if len(placed.place) == 1 else None
-    if not isinstance(entry, Unravelled) or entry.in_row or env.schedule.block_threads == 1:
+    if not isinstance(entry, Unravelled) or entry.in_row or not entry.is_plain or env.schedule.block_threads == 1:
         return None
     slot = neighbours(env, entry)
     first = slot is not None and all(w.coefficient(f"${slot.name}") <= 0 for w in where)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from polyfuse import kernel as ir
-from polyfuse.affine import Affine
+from polyfuse.affine import ZERO, Affine
 from polyfuse.dtypes import DType, bool_, i32, i64, u32, u64
 from polyfuse.lower.environment import Environment
 from polyfuse.schedule import Digit
@@ -67,7 +67,12 @@ def unravelled(env: Environment, name: str, entry: Unravelled) -> tuple[list[ir.
     extent, slot = Index(entry.extent, unsigned), neighbours(env, entry)
 
     def index(value: Expr) -> ir.Op:
-        return ir.Let(name, Apply("cast", (value,), signed))
+        found: Expr = Apply("cast", (value,), signed)
+        if entry.step != 1:
+            found = Apply("multiply", (found, Const(entry.step, signed)), signed)
+        if entry.first != ZERO:
+            found = Apply("add", (found, Index(entry.first, signed)), signed)
+        return ir.Let(name, found)
 
     def in_row(place: Expr) -> Expr:
         return Apply("remainder", (place, extent), unsigned)

@@ -5,6 +5,10 @@
 
 What runs along some dimensions alone is read where the flat index is unravelled: along the last ones at its place in
 their rows, along the first ones at the number of the row, along others at that number among those that lie together.
+What is sliced, reversed or lies in another order is read where it is along every dimension:
+
+    y[i, j] = x[j, 2*i + 1]    ->    y[k] = x[k mod N, 2*(k // N) + 1]
+
 `collapse` joins what needs none of this.
 """
 
@@ -13,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from polyfuse.affine import Affine, dimension
+from polyfuse.affine import ZERO, Affine, dimension
 from polyfuse.bindings import Layout
 from polyfuse.expr import DataIndex, Program, Shape
 from polyfuse.places.proposal import Group
@@ -48,24 +52,31 @@ def flattened(group: Group, layouts: Mapping[int, Layout]) -> Group | None:
         return None
     if any(layouts.get(v, Layout()).strides is not None for v in group.loads | group.roots):
         return None
-    found = _Flat(group, lead.extents)
-    for root in group.roots:
-        found.runs[root] = tuple(range(len(lead.extents)))
-    rewritten = all(found.rewrite(s) for s in reversed(statements))
-    return found.group() if rewritten and found.wraps else None
+    whole = tuple(range(len(lead.extents)))
+    apart: frozenset[int] = frozenset()
+    while True:
+        found = _Flat(group, lead.extents, apart, dict.fromkeys(group.roots, whole))
+        if all(found.rewrite(s) for s in reversed(statements)):
+            return found.group() if found.wraps else None
+        if found.bent is None or found.bent in apart:
+            return None
+        apart |= {found.bent}
 
 
 @dataclass(slots=True)
 class _Flat:
-    """`runs`: of values of the group; `statements`, `arrays`: as they become; `wraps`: whether some index does."""
+    """`apart`: arrays that are read along every dimension by itself.  `runs`: of values of the group; `statements`,
+    `arrays`: as they become; `wraps`: whether some index does; `bent`: the array that can only be read so."""
 
     old: Group
     extents: Shape
-    runs: dict[int, Dims] = field(default_factory=dict)
+    apart: frozenset[int]
+    runs: dict[int, Dims]
     statements: dict[int, Statement] = field(default_factory=dict)
     arrays: dict[int, Shape] = field(default_factory=dict)
     program: Program = field(init=False)
     wraps: bool = False
+    bent: int | None = None
 
     def __post_init__(self) -> None:
         self.program = self.old.scop.program
@@ -88,12 +99,46 @@ class _Flat:
 
     def _read(self, read: Read, runs: Dims) -> Read | None:
         entries = [_dimension(e) if isinstance(e, Affine) else None for e in read.index]
-        if any(isinstance(e, Affine) and d is None for e, d in zip(read.index, entries, strict=True)):
-            return None
-        along = tuple([runs[d] for d in entries if d is not None])
+        plain = all(d is not None or isinstance(e, DataIndex) for e, d in zip(read.index, entries, strict=True))
         if read.source in self.old.body:
-            known = self.runs.setdefault(read.source, along)
+            along = tuple([runs[d] for d in entries if d is not None])
+            known = self.runs.setdefault(read.source, along) if plain else None
             return replace(read, index=(dimension(0),)) if known == along and read.affine else None
+        if read.source in self.apart:
+            return self._along_each(read, runs)
+        found = self._in_pieces(read, runs, entries) if plain else None
+        if found is None:
+            self.bent = read.source
+        return found
+
+    def _along_each(self, read: Read, runs: Dims) -> Read | None:
+        """Where the walk is along every dimension of an array by itself."""
+        shape = self.old.scop.shape(read.source)
+        if self.arrays.setdefault(read.source, shape) != shape:
+            return None
+        index: list[ReadEntry] = []
+        for entry in read.index:
+            if isinstance(entry, Affine) and not any(name.startswith("%") for name in entry.names()):
+                index.append(entry)
+                continue
+            found = _stepped(entry) if isinstance(entry, Affine) else None
+            if found is None:
+                return None
+            d, step, first = found
+            index.append(replace(self._along(runs[d]), step=step, first=first))
+        self.wraps = True
+        return replace(read, index=tuple(index))
+
+    def _along(self, d: int) -> Unravelled:
+        """Where the walk is along one dimension."""
+        last = len(self.extents) - 1
+        if d == last:
+            return Unravelled(dimension(0), self.extents[last], in_row=True)
+        behind = self._size(tuple(range(d + 1, last + 1)))
+        return Unravelled(dimension(0), behind, in_row=False, rows=self.extents[d] if d else None)
+
+    def _in_pieces(self, read: Read, runs: Dims, entries: Sequence[int | None]) -> Read | None:
+        """At the element of the flat array, or of one that rows share."""
         pieces = _pieces([None if d is None else runs[d] for d in entries])
         if sum(bool(dims) for _, dims in pieces) > 1:
             return None  # across rows: neighbours lie far apart
@@ -155,10 +200,18 @@ class _Flat:
 
 def _dimension(entry: Affine) -> int | None:
     """k of ``%k``."""
-    if entry.constant or len(entry.terms) != 1 or entry.terms[0][1] != 1:
+    found = _stepped(entry)
+    return found[0] if found is not None and found[1:] == (1, ZERO) else None
+
+
+def _stepped(entry: Affine) -> tuple[int, int, Affine] | None:
+    """(k, 2, n) of ``2*%k + n``, where n is of sizes alone."""
+    named = [(atom, factor) for atom, factor in entry.terms if isinstance(atom, str)]
+    walked = [(atom, factor) for atom, factor in named if atom.startswith("%")]
+    if len(walked) != 1 or len(named) < len(entry.terms):
         return None
-    atom = entry.terms[0][0]
-    return int(atom[1:]) if isinstance(atom, str) and atom.startswith("%") else None
+    ((atom, step),) = walked
+    return int(atom[1:]), step, entry - step * Affine.symbol(atom)
 
 
 def _pieces(along: Sequence[int | None]) -> list[tuple[int, Dims]]:

@@ -95,11 +95,12 @@ def _proposal(
     span = u.count * lanes * width
     b = block("b0", inner.extent.ceildiv(span))
     digits, splits = [b], {inner.number: mixed((b, span), (u, lanes * width), (tx, width), (v, 1))}
-    for k, axis in enumerate(rows_first(situation, others, ty.count)):
-        step = ty.count if k == 0 else 1
+    dealt = rows_first(situation, others, ty.count)
+    for k, axis in enumerate(situation.nearest(others)):
+        step = ty.count if axis is dealt[0] else 1
         b = block(f"b{k + 1}", axis.extent.ceildiv(step))
         digits.insert(0, b)
-        splits[axis.number] = mixed((b, step), (ty if k == 0 else None, 1))
+        splits[axis.number] = mixed((b, step), (ty if axis is dealt[0] else None, 1))
     whole = [slot(f"o{k}", axis.size(situation.hints)) for k, axis in enumerate(rows)]
     summed = [slot(f"s{k}", count) for k, count in enumerate(counts)]
     splits |= {axis.number: mixed((s, 1)) for axis, s in zip((*rows, *over), (*whole, *summed), strict=True)}

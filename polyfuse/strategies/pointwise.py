@@ -67,11 +67,13 @@ def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass)
     if part := _part(situation, inner):
         yield _gpu(situation, axes, inner, _Way(part=part))
     if len(axes) > 1 and _is_looked_up(situation, inner):
-        yield _gpu(situation, axes, inner, _Way(in_rows=True))
+        for lanes in _lanes_of_looked_up(situation, inner):
+            yield _gpu(situation, axes, inner, _Way(in_rows=lanes))
     if _steps_over(situation, inner) >= FAR:
         yield _gpu(situation, axes, inner, _Way(most_unrolled=FEW, narrow=True))
 
 
+FEWEST_LANES = 4
 IN_ROWS = 16
 """Elements of a row that each thread of a warp has, where data choose the row: of many rows it would look up a position
 for every element.  763358 rows of 131 bfloat16 of a table take an H100 368 us with one element of each of 16 rows in a
@@ -95,6 +97,16 @@ FAR, FEW = 4, 2
 """Elements that neighbouring threads read apart, from which a thread of several neighbours reads lines of its own; and
 how many of those that lie further on it has then.  Determinants of ten million 3 x 3 matrices take 400 us by the price
 of an H200 with four of a thread, 165 so."""
+
+
+def _lanes_of_looked_up(situation: Situation, inner: AxisClass) -> Iterator[int]:
+    """Lanes of such a row: fewer look up fewer positions.  3225806 rows of 31 bfloat16 of a table take an H100 505 us
+    in 32, 305 in 16; of 131, which a warp goes through in five elements of each thread, 171 and 179."""
+    lanes = situation.target.warp
+    yield lanes
+    while inner.size(situation.hints) <= lanes and lanes > FEWEST_LANES:
+        lanes //= 2
+        yield lanes
 
 
 def _steps_over(situation: Situation, inner: AxisClass) -> int:
@@ -228,12 +240,13 @@ def _tile(
         width, unroll, lanes = 1, in_flight // itemsize, size
         threads = max(1, EXACT_THREADS // (size * warp)) * size * warp
     elif way.in_rows:
-        lanes = min(lanes, situation.target.warp)
+        lanes = min(lanes, way.in_rows)
         unroll = min(IN_ROWS, -(-size // lanes))
     elif others and not way.part and way.whole is None and "threads" not in asked:
         lanes = _filled(lanes, size, width, itemsize)
     tile = _Tile(threads, width, unroll, lanes)
-    near = list(others[-1:]) if others and tile.span * itemsize < LINE and size <= lanes * width else []
+    row = lanes * width if "unroll" not in asked else tile.span
+    near = list(others[-1:]) if others and row * itemsize < LINE and size <= lanes * width else []
     if near and 1 < (count := near[0].size(hints)) < tile.rows:
         tile = replace(tile, near=power_above(count) if 4 * count >= 3 * power_above(count) else power_below(count))
     else:
@@ -265,13 +278,13 @@ class _Way:
     """How a proposal differs from the usual one.  `part`: the threads are dealt to the elements of a part of a row, of
     which a thread takes all, see `_part`.  `whole`: classes along which a thread takes all.  `prologue`: classes that
     every block sums first.  `exact`: a thread for every element of a row, no more.  `narrow`: single elements.
-    `in_rows`: a warp has a row, and each of its threads several elements."""
+    `in_rows`: so many threads have a row, and each of them several elements."""
 
     most_unrolled: int = 2 * BYTES_IN_FLIGHT
     prologue: Sequence[AxisClass] = ()
     exact: bool = False
     narrow: bool = False
-    in_rows: bool = False
+    in_rows: int = 0
     part: int = 0
     whole: Whole | None = None
 
@@ -295,7 +308,7 @@ def _gpu(
     splits: dict[int, Affine] = {}
     dealt = [((ty, 1),), ((r, 1),)] if tile.apart else [((r, tile.rows), (ty, 1))]
     dealt = [((tn, 1),), *dealt] if tile.near > 1 else dealt
-    number = situation.numbered((inner, *others))
+    number = situation.numbered((inner, *situation.nearest(others)))
     for k, axis in enumerate(others):
         parts = dealt[k] if k < len(dealt) else ()
         step = math.prod(d.count for d, _ in parts)

@@ -76,7 +76,8 @@ def reduction(situation: Situation) -> list[Proposal]:
         found = list({p.parameters: p for p in columns if p is not None}.values())
     if inner in over or situation.target.kind != "cpu":
         along = inner if inner in over else over[-1]
-        ways = [_rows(situation, along, over, way) for way in (Way.USUAL, Way.FULL, Way.TIGHT)]
+        usual = (Way.USUAL, Way.FULL, Way.TIGHT)
+        ways = [_rows(situation, along, over, way) for way in (usual[::-1] if along.scanned_by else usual)]
         ways += [_rows(situation, inner, over, Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
         ways += [_rows(situation, along, over, way) for way in (Way.DOUBLE, Way.SPREAD)]
         ways += [_rows(situation, inner, over, Way.STREAM)] if _may_stream(situation, ways[0], over) else []

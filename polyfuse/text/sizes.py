@@ -28,10 +28,13 @@ def entry_text(entry: Affine | Unravelled | str, rename: Mapping[str, str] | Non
     match entry:
         case str():
             return entry
-        case Unravelled(flat, extent, in_row, rows):
+        case Unravelled(flat, extent, in_row, rows, step, first):
             names = rename or {}
             again = f" mod {_operand(rows, names)}" if rows is not None else ""
-            return f"{_operand(flat, names)} {'mod' if in_row else '//'} {_operand(extent, names)}{again}"
+            found = f"{_operand(flat, names)} {'mod' if in_row else '//'} {_operand(extent, names)}{again}"
+            if entry.is_plain:
+                return found
+            return size_text(first + step * Affine.symbol("%"), {**names, "%": f"({found})"})
         case _:
             return size_text(entry, rename)
 

@@ -196,3 +196,13 @@ def test_rows_of_pairs_are_shared_by_lanes() -> None:
     function, specs, _ = LOOKED_UP["products of rows"]
     (kernel,) = pf.jit(function).plan(*map(pf.spec, specs), target="h200").kernels
     assert kernel.strategy == "rows" and dict(kernel.schedule.parameters)["lanes"] > 1
+
+
+@pytest.mark.parametrize(("row", "lanes"), [(31, 16), (131, 32)])
+def test_few_lanes_look_up_the_position_of_a_short_row(row: int, lanes: int) -> None:
+    """3225806 rows of 31 bfloat16 of a table take an H100 505 us in 32 lanes, 305 in 16."""
+    specs = f"bf16[N~3000000, {row}]", "i64[M~3000000]"
+    plan = pf.jit(lambda x, i: x[i] * 2).plan(*map(pf.spec, specs), target="h100")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "pointwise"
+    assert min(d.count for d in kernel.schedule.of_kind("thread") if d.stride == 1) == lanes
