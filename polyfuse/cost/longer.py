@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
 from polyfuse.cost.l1 import WORD, begins_anywhere, inside
 from polyfuse.cost.phases import idle_in_scans, merges_states
@@ -37,8 +38,63 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     found *= _at_ends(scop, schedule, target, sizes) * idle_in_scans(scop, schedule, target, sizes)
     found *= _one_by_one(scop, schedule) * _of_many_places(scop, schedule)
     found *= _looked_up_in_trips(schedule) * _in_empty_panels(scop, schedule, sizes) * _in_stored_points(schedule)
-    found *= _picked_flat(scop, schedule)
+    found *= _picked_flat(scop, schedule) * _in_threads(schedule) * _of_short_elements(scop, schedule)
+    found *= _of_one_place(scop, schedule)
     return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
+
+
+IN_THREADS, SHORT_ROW = 1.08, 4
+"""Times that threads take which have rows of more elements by themselves, so that lanes read some way apart.  On an
+H100: sum and largest of rows of 14 float32 95 us, where lanes share a row 85; of 8 weighted 94 and 83; softmax of 16
+143 and 136."""
+
+
+def _in_threads(schedule: KernelSchedule) -> float:
+    """Times that such threads take."""
+    if schedule.strategy != "in_thread":
+        return 1.0
+    lanes = {f"${d.name}" for d in schedule.of_kind("thread")}
+    slots = {f"${d.name}" for d in schedule.of_kind("slot") if d.count > SHORT_ROW}
+    loads = [p for p in schedule.placed if p.role == "load" and p.place]
+    if any(isinstance(e, str) for p in loads for e in p.place):
+        return 1.0  # of what data choose, lanes are apart in any case
+    names = [e.names() for p in loads if isinstance(e := p.place[-1], Affine)]
+    return IN_THREADS if any(len(found & slots) == 1 and not found & lanes for found in names) else 1.0
+
+
+PAIRS, PICKED_BATCHES = 1.5, 1.3
+"""Times that pairs take of which elements of less than a word are read or stored one by one, and positions that are
+picked of columns of several batches.  On an H100: softmax of 202020 x 99 x 5 bfloat16 with a mask 248 us in pairs, 165
+in threads; 2083333 rows of 4 with 24 columns 415 and 70; places of the least of 277777 x 5 x 72 170 in batches, 135 in
+threads."""
+
+
+def _of_short_elements(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that pairs of short elements take, and picks in batches."""
+    if schedule.strategy == "pairs":
+        moved = [p for p in schedule.placed if p.role in ("load", "store") and p.place]
+        return PAIRS if any(scop.dtype(p.value, p.component).itemsize < WORD for p in moved) else 1.0
+    made = [s for v in schedule.body if isinstance(s := scop.statements[v], Statement)]
+    picks = [s for s in made if len(s.dtypes) > 1 and s.monoid not in CASCADES]
+    return PICKED_BATCHES if schedule.strategy == "batches" and picks else 1.0
+
+
+ALONE, SQUARE = 1.08, 4
+"""Times that windows of so many columns take of which no element is read twice: rows of registers are dealt as what has
+neighbours wants it.  On an H100: 38819 x 7 x 184 float32 normalised by moments that are known take 85 us longer in
+windows than in rows, with one price; three kinds of 61576 x 28 x 29 323 us and 288."""
+
+
+def _of_one_place(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that such windows take."""
+    if schedule.strategy != "windows" or dict(schedule.parameters).get("columns") != SQUARE:
+        return 1.0
+    made = [s for v in schedule.body if isinstance(s := scop.statements[v], Statement)]
+    reads = {(r.source, r.index) for s in made for r in s.reads if r.source in schedule.loads}
+    several = any(n > 1 for n in Counter(source for source, _ in reads).values())
+    entries = [e for _, index in reads for e in index if isinstance(e, Affine)]
+    summed = any(sum([name.startswith("%") for name in e.names()]) > 1 for e in entries)
+    return 1.0 if several or summed else ALONE
 
 
 PICKED_FLAT = {True: 1.3, False: 1.1}
