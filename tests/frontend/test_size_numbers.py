@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import Traced, specs_of_arrays, trace
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -130,12 +131,35 @@ def test_what_is_no_number_is_an_error_of_pythons(expression: str) -> None:
         traced_at(function_of(expression), 4, 6)
 
 
-def test_sizes_print_as_products() -> None:
+@pytest.mark.parametrize(
+    "text", [lambda x: f"{x.shape}", lambda x: repr(x.shape), lambda x: str([x.size]), lambda x: f"{len(x)!r}"]
+)
+def test_texts_of_sizes_have_their_digits(text: Callable[[Any], str]) -> None:
+    def function(x: Any) -> Any:
+        return {text(x): x}
+
+    jitted = pf.jit(function, backend="interpreter")
+    for shape in ((4, 6), (2, 3), (4, 6)):
+        assert list(jitted(np.ones(shape))) == [text(np.ones(shape))]
+
+
+def test_sizes_have_the_attributes_of_integers() -> None:
+    def function(x: Any) -> Any:
+        m, n = x.shape
+        return x * m.bit_length() + n.real - m.imag + (m + n).numerator, m.is_integer() if hasattr(int, "is_integer") else 1
+
+    for shape in ((4, 6), (9, 3)):
+        assert_same(run(function, np.ones(shape)), function(np.ones(shape)))
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'shape'"):
+        traced_at(lambda x: x.shape[0].shape, 4, 6)
+
+
+def test_sizes_have_letters() -> None:
     shown: list[str] = []
 
     def function(x: Any) -> Any:
         m, n = x.shape
-        shown.extend(map(repr, (m, m * n, (m + 1) * n * 2, m // 2)))
+        shown.extend(size.letters for size in (m, m * n, (m + 1) * n * 2, m // 2))
         assert isinstance(m * n, SymbolicSize) and m * n == n * m
         return x
 
