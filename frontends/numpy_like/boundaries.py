@@ -11,12 +11,13 @@ from typing import Any
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bf16, f32, i64
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all, lift_arrays
+from polyfuse.frontends.numpy_like.slicing import integer_index
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.views import flip, shape_argument
@@ -52,17 +53,21 @@ def _along(x: ArrayLike, axis: Any) -> tuple[Tracer, int]:
     return array, axes.one(axis, array.ndim)
 
 
-def _check_kind(kind: Any, order: Any) -> None:
+def _check_kind(kind: Any, order: Any, stable: Any = None) -> None:
+    """Every kind of sort is stable here, and so all that NumPy knows are one."""
+    if kind is not None and (not isinstance(kind, str) or kind[:1] not in set("qQhHmMsS")):
+        raise ArgumentError(f"np.sort has no kind {kind!r}", advice='Write kind="stable", or leave it out.')
+    if kind is not None and stable is not None:
+        raise ArgumentError("np.sort takes kind= or stable=, not both", advice="Leave one of them out.")
     if order is not None:
         raise UnsupportedError("np.sort with order= needs structured arrays", advice="Sort one field at a time.")
-    del kind  # every kind of sort is stable here
 
 
 def sort(
     x: ArrayLike, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None, descending: bool = False
 ) -> Tracer:
     """``np.sort``; NaN stands last, with the Array API's `descending` first."""
-    _check_kind(kind, order)
+    _check_kind(kind, order, stable)
     array, axis = _along(x, axis)
     keys = _sortable(array)
     found = library("sort", [keys], keys.sizes, keys.element, axis=axis)
@@ -74,7 +79,7 @@ def argsort(
     x: ArrayLike, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None, descending: bool = False
 ) -> Tracer:
     """``np.argsort``, always stable, `descending` too, so that the answer is the same in every library."""
-    _check_kind(kind, order)
+    _check_kind(kind, order, stable)
     array, axis = _along(x, axis)
     keys = _sortable(flip(array, axis) if descending else array)
     found = library("argsort", [keys], array.sizes, i64, axis=axis)
@@ -97,11 +102,22 @@ def top_k(x: ArrayLike, k: int, axis: int = -1) -> tuple[Tracer, Tracer]:
 
 def partition(x: ArrayLike, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tracer:
     """A sort: every position is in place, not only `kth`."""
+    _check_place(x, kth, axis)
     return sort(x, axis, None, order)
 
 
 def argpartition(x: ArrayLike, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tracer:
+    _check_place(x, kth, axis)
     return argsort(x, axis, None, order)
+
+
+def _check_place(x: ArrayLike, kth: Any, axis: Any) -> None:
+    """Raises IndexingError unless the axis has elements at `kth`, or none at all."""
+    array, axis = _along(x, axis)
+    size = array.sizes[axis]
+    for place in axes.listed(kth):
+        if not isinstance(place, Tracer) and array.state.decide(size - 1):
+            integer_index(array.state, place, size, axis)
 
 
 def lexsort(keys: Any, axis: int = -1) -> Tracer:

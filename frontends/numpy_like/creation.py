@@ -16,7 +16,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension
 from polyfuse.dtypes import DType, f64, i64
-from polyfuse.errors import ShapeError
+from polyfuse.errors import ArgumentError, ShapeError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
@@ -254,6 +254,8 @@ def fromfunction(trace: Trace, function: Callable[..., Any], shape: Any, *, dtyp
 
 
 def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Tracer, ...]:
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"np.meshgrid has no indexing={indexing!r}", advice='Write indexing="xy" or indexing="ij".')
     tracers = [v.reshape(-1) for v in lift_all(*vectors)]
     rank = len(tracers)
     place = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))

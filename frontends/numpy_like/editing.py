@@ -10,7 +10,7 @@ import numpy as np
 
 from polyfuse.affine import dimension
 from polyfuse.dtypes import i64
-from polyfuse.errors import ShapeError
+from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import axes, masked, nodes
 from polyfuse.frontends.numpy_like.creation import diag
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
@@ -106,9 +106,17 @@ def indices_of(name: str, x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     return found
 
 
+def _check_integers(name: str, *indices: Tracer) -> None:
+    for given in indices:
+        if given.element.is_float:
+            advice = "Cast them with .astype(np.int64)."
+            raise DTypeError(f"np.{name} takes integers, not {given.dtype}", advice=advice)
+
+
 def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tracer, ...]:
     """The position along every axis; indices are taken to lie in the array."""
     (flat,) = lift_all(indices)
+    _check_integers("unravel_index", flat)
     rest = Tracer(flat.state, as_dtype(flat, i64))
     sizes = axes.listed(shape)
     found: list[Tracer] = []
@@ -121,6 +129,7 @@ def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tra
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any, mode: Any = "raise", order: str = "C") -> Tracer:
     """The flat position; with mode="raise" indices are taken to lie in the array."""
     places = lift_all(*multi_index)
+    _check_integers("ravel_multi_index", *places)
     if len(places) != len(dims):
         raise ShapeError(f"{len(places)} indices for {len(dims)} axes")
     modes = [mode] * len(places) if isinstance(mode, str) else list(mode)

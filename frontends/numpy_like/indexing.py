@@ -10,8 +10,8 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
-from polyfuse.dtypes import i32, i64
-from polyfuse.errors import IndexingError, ShapeError
+from polyfuse.dtypes import i32, i64, u64
+from polyfuse.errors import DTypeError, IndexingError, ShapeError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
 from polyfuse.frontends.numpy_like import axes, known_masks, listed, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
@@ -286,6 +286,8 @@ def take(
     axis = axes.one(axis, x.ndim)
     if mode == "raise" and bounds is None:
         return Tracer(trace, x[(slice(None),) * axis + (chosen,)].node)  # a copy, where an index would be a view
+    if not trace.decide(x.sizes[axis] - 1) and all(trace.decide(n - 1) for n in chosen.sizes):
+        raise IndexingError(f"there are no elements to take: axis {axis} of size 0")
     wrapped, check = _by_mode(x, chosen, x.sizes[axis], "clip" if bounds == "clip" else mode)
     selection = Selection(x, (axis,), (wrapped.node,), chosen.sizes, axis)
     shape, operands, entries = selection.over_result()
@@ -323,6 +325,8 @@ def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
 
 def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") -> Tracer:
     index, last = lift_all(index, *choices)[0], len(choices) - 1
+    if index.element.kind == "f" or index.element == u64:
+        raise DTypeError(f"np.choose takes integers, not {index.dtype}", advice="Cast them with .astype(np.int64).")
     if mode == "clip":
         index = ufunc("maximum", ufunc("minimum", index, last), 0)
     elif mode == "wrap":

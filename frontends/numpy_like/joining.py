@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
-from polyfuse.errors import DTypeError, IndexingError, ShapeError
+from polyfuse.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.known_values import settled
@@ -195,7 +196,7 @@ def tile(x: ArrayLike, reps: Any) -> Tracer:
     x = _raised(x, len(counts))
     counts = [1] * (x.ndim - len(counts)) + counts
     for axis, count in enumerate(counts):
-        x = _tile_one(x, axis, x.state.fixed(position(x.state, count, "a number of repetitions")))
+        x = _tile_one(x, axis, _repetitions(x, count))
     return Tracer(x.state, x.node)
 
 
@@ -213,6 +214,13 @@ def _tile_one(x: Tracer, axis: int, count: int) -> Tracer:
     return _joined([x] * count, axis)
 
 
+def _repetitions(x: Tracer, count: Any) -> int:
+    found = x.state.fixed(position(x.state, count, "a number of repetitions"))
+    if found < 0:
+        raise ShapeError(f"an array is repeated 0 times or more, not {found} times")
+    return found
+
+
 def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tracer:
     (x,) = lift_all(x)
     if axis is None:
@@ -226,7 +234,7 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
     if isinstance(repeats, (list, tuple, np.ndarray)):
         sources = np.repeat(np.arange(x.state.fixed(x.sizes[axis])), repeats)
         return x[(slice(None),) * axis + (sources,)]
-    count = x.state.fixed(position(x.state, repeats, "a number of repetitions"))
+    count = _repetitions(x, repeats)
     if count == 0:
         return x[(slice(None),) * axis + (slice(0, 0),)]
     index = list(dimensions(x.ndim))
@@ -270,8 +278,11 @@ def diff(x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike = None, ap
     ends = [_edge(x, v, axis) for v in (prepend, append)]
     parts = [p for p in (ends[0], x, ends[1]) if p is not None]
     x = concatenate(parts, axis) if len(parts) > 1 else x
+    times = operator.index(n)
+    if times < 0:
+        raise ArgumentError(f"np.diff is taken 0 times or more, not {times} times")
     before = (slice(None),) * axis
-    for _ in range(n):
+    for _ in range(times):
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
         x = later != earlier if x.element.kind == "b" else later - earlier
     return x

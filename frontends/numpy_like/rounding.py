@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ ArrayLike = object
 
 
 def round_(x: ArrayLike, decimals: int = 0) -> Tracer:
-    """Half to even; NumPy scales by a power of ten."""
+    """Half to even; NumPy scales by a power of ten.  Raises TypeError for decimals that are no integer."""
     (x,) = lift_all(x)
+    decimals = index(decimals)
     if x.element == bool_ and x.weak is None and decimals:
         advice = "Leave decimals out, or cast with x.astype(np.float32) first."
         raise DTypeError("np.round does not take truth values to decimal places", advice=advice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
@@ -269,8 +270,10 @@ def _pieces(x: Tracer, cuts: Sequence[Affine], axis: int) -> list[Tracer]:
     return [x[(*before, slice(a, b))] for a, b in zip(whole, whole[1:], strict=False)]
 
 
-def split_along(axis: int, x: ArrayLike, sections: Any) -> list[Tracer]:
+def split_along(name: str, axis: int, x: ArrayLike, sections: Any) -> list[Tracer]:
     (x,) = lift_all(x)
+    if x.ndim < {"vsplit": 2, "hsplit": 1, "dsplit": 3}[name]:
+        raise ShapeError(f"np.{name} of an array of rank {x.ndim}", advice="Use np.split(x, sections, axis=0).")
     return split(x, sections, axis if x.ndim > 1 or axis != 1 else 0)
 
 
@@ -300,7 +303,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "unstack": unstack,
     "split": split,
     "array_split": array_split,
-    "vsplit": lambda x, n: split_along(0, x, n),
-    "hsplit": lambda x, n: split_along(1, x, n),
-    "dsplit": lambda x, n: split_along(2, x, n),
+    **{name: partial(split_along, name, axis) for axis, name in enumerate(("vsplit", "hsplit", "dsplit"))},
 }

@@ -1,0 +1,87 @@
+"""Arguments that NumPy raises an error for are an error of ours with the line, while tracing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import PolyfuseError
+from polyfuse.frontends.numpy_like import specs_of_arrays, trace
+from tests.frontend.ops import assert_same, run
+
+REFUSED = """
+np.einsum("ii", x[:1, :3]); np.einsum("ii->i", x[:3, :1]); np.einsum("iij->j", x[:1, None, :] + np.ones((3, 1, 1)))
+np.take(empty, [7, -8], mode="wrap"); np.take(empty, [0], mode="clip"); np.take(empty, 0, axis=0, mode="clip")
+np.choose(x, [1, 2]); x.choose([1, 2]); np.choose(np.arange(2, dtype=np.uint64), [x[0], x[1]])
+empty[empty > 0].max(); np.min(empty[empty > 0]); empty[:, 0][empty[:, 0] > 0].max(axis=0)
+np.unravel_index(x, (2, 2)); np.ravel_multi_index((x, x), (2, 2))
+np.digitize(x, [0, 2, 1]); np.digitize(x, np.array([0, 2, 1])); np.digitize(x, EDGES)
+np.histogram(x, 0); np.histogram(x, -1); np.histogram(x, [3, 2, 1]); np.histogram(x, EDGES); np.histogram(x, x)
+np.histogram(x, 3, (2, 1)); np.histogram(x, 3, (np.nan, 1)); np.histogram(x, 2, (0, np.inf)); np.histogram(x, 3.0)
+np.histogram(x, 3, (0, 1), weights=x[0]); np.histogram_bin_edges(x, 0)
+np.tile(x, -1); np.repeat(x, -1); np.repeat(x, -1, axis=1); np.diff(x, -1); np.diff(x, 1.0)
+np.partition(x, 7); np.partition(x[0], -8); np.argpartition(x, 4, axis=0); np.partition(x, [0, 9]); np.partition(x, 1.5)
+np.average(x, axis=0, weights=[1, 2, 3]); np.average(x, weights=[1, 2, 3, 4]); np.average(x, weights=2.0)
+np.average(x, axis=1, weights=x[0, :3]); np.average(x, axis=0, weights=x[:, :1]); np.average(x, axis=0, weights=2.0)
+np.tensordot(x, x, 3); np.select([x > 0], [x, x]); np.select([x > 0], [])
+np.linalg.norm(x, "bad"); np.linalg.norm(x, 3); np.linalg.norm(x, 0); np.linalg.norm(x[0], "fro")
+np.linalg.norm(x[0], "nuc"); np.linalg.norm(x, "nuc", axis=0); np.linalg.norm(x, "inf")
+np.sort(x, kind="timsort"); np.sort(x, kind=3); np.argsort(x, kind="foo"); np.sort(x, kind="stable", stable=True)
+np.round(x, 1.5); np.round(x, 1.0); x.round(0.5); np.meshgrid(x[0], x[1], indexing="ab")
+np.vsplit(x[0], 1); np.dsplit(x, 1); np.hsplit(x[0, 0], 1)
+"""
+EDGES = np.array([0.0, 2.0, 1.0])
+X, EMPTY = np.random.default_rng(0).standard_normal((4, 7)), np.zeros((0, 3))
+
+
+def evaluated(expression: str, x: Any, empty: Any) -> Any:
+    return eval(expression, {"np": np, "EDGES": EDGES, "x": x, "empty": empty})
+
+
+@pytest.mark.parametrize("expression", [e.strip() for line in REFUSED.strip().splitlines() for e in line.split(";")])
+def test_what_numpy_refuses_is_refused(expression: str) -> None:
+    with pytest.raises((TypeError, ValueError, IndexError)):
+        evaluated(expression, X, EMPTY)
+    with pytest.raises(PolyfuseError) as caught:
+        trace(lambda x, empty: evaluated(expression, x, empty), specs_of_arrays((X, EMPTY)))
+    assert caught.value.source is not None
+
+
+TAKEN = """
+np.average(x, axis=0, weights=[1, 2, 3, 4]); np.average(x, axis=-1, weights=x[0] ** 2, returned=True, keepdims=True)
+np.average(x, axis=(1, 0), weights=x.T**2); np.average(cube, axis=(2, 0), weights=np.ones((2, 4)))
+np.average(cube, axis=(0, 2), weights=np.arange(8.0).reshape(4, 2) + 1); np.average(x, axis=0, weights=x**2)
+np.sort(x, kind="heap"); np.argsort(x, kind="Mergesort", axis=0); np.sort(x, stable=False)
+np.partition(x, -7)[:, 0]; np.partition(x, (0, -1))[:, ::6]; np.partition(empty, 0, axis=0)
+np.take(empty, [], mode="clip"); np.take(empty, [1, 5], axis=1, mode="wrap"); np.einsum("ii", x[:1, :1])
+np.digitize(x, np.linspace(2, -2, 5)); np.digitize(x, x[0, 0] - np.arange(3)); np.digitize(x, -np.arange(3.0), True)
+np.digitize(x, np.sort(x[0])[::-1]); np.digitize(x, np.sort(x[0]), True); np.digitize(x, x[0, :1])
+np.digitize(x, x[0, :0]); np.digitize(x, np.arange(x.shape[1])[::-1])
+np.linalg.norm(x, 1.0); np.linalg.norm(x, np.float64(2)); np.round(x, True)
+np.histogram(x, [1, 1, 2])[0]; np.histogram(x, 1, (0, 0)); np.histogram(x, 4, (-1, 2), weights=x**2)[0]; np.repeat(x, 0)
+"""
+
+
+@pytest.mark.parametrize("expression", [e.strip() for line in TAKEN.strip().splitlines() for e in line.split(";")])
+def test_what_stands_beside_it_works(expression: str) -> None:
+    def function(x: Any, empty: Any) -> Any:
+        return eval(expression, {"np": np, "x": x, "empty": empty, "cube": np.stack([x, -x, x + 1, 2 * x])[:, :, :2]})
+
+    assert_same(run(function, X, EMPTY), function(X, EMPTY))
+
+
+def test_edges_that_are_an_argument_may_fall() -> None:
+    jitted = pf.jit(lambda x, edges: np.digitize(x, edges), backend="interpreter")
+    for edges in (np.array([-1.0, 0.0, 1.0]), np.array([1.0, 0.0, -1.0]), np.array([2.0]), np.array([0.0, 0.0])):
+        assert_same(jitted(X, edges), np.digitize(X, edges))
+
+
+def test_edges_from_outside_are_read_at_each_call() -> None:
+    edges = np.array([-1.0, 0.0, 1.0])
+    jitted = pf.jit(lambda x: np.digitize(x, edges), backend="interpreter")
+    assert_same(jitted(X), np.digitize(X, edges))
+    edges[:] = [1.0, 0.0, -1.0]
+    assert_same(jitted(X), np.digitize(X, edges))
