@@ -247,6 +247,8 @@ def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None,
     def labels(part: str) -> list[Any]:
         return [Ellipsis if c == "." else c for c in part]
 
+    if wrong := sorted(c for c in f"{inputs}{right}" if c not in ".," and not (c.isascii() and c.isalpha())):
+        raise ShapeError(f"einsum {operands[0]!r} has {wrong[0]!r} among its labels, which are letters")
     found = [labels(part) for part in inputs.split(",")]
     if len(found) != len(operands) - 1:
         raise ShapeError(f"einsum {operands[0]!r} names {len(found)} operands, {len(operands) - 1} are given")

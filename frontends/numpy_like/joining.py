@@ -127,7 +127,13 @@ def block(parts: Any) -> Tracer:
 
 
 def _depth(parts: Any) -> int:
-    return 1 + max(map(_depth, parts)) if isinstance(parts, list) else 0
+    """How deep the lists are nested.  Raises ShapeError where that is not everywhere the same."""
+    if not isinstance(parts, list):
+        return 0
+    depths = set(map(_depth, parts))
+    if len(depths) != 1:
+        raise ShapeError("np.block takes lists that are nested equally deep, and not empty")
+    return 1 + depths.pop()
 
 
 def _raised(x: Tracer, rank: int) -> Tracer:

@@ -150,7 +150,7 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
         return expr.scalar(node.position, dtype)
     if isinstance(node, expr.Constant):
         if tracer.weak is int:
-            _check_fits(node.value, dtype)
+            check_integer(node.value, dtype)
         return expr.constant(node.value, dtype)
     return nodes.cast(node, dtype)
 
@@ -167,14 +167,21 @@ def _loses(weak: type, dtype: DType) -> bool:
     return (weak is float and not dtype.is_float) or (weak is int and dtype.kind == "b")
 
 
-def _check_fits(value: int | float, dtype: DType) -> None:
-    if dtype.kind in "iu":
-        limits = integer_limits(dtype)
-        if not limits.min <= value <= limits.max:
-            raise DTypeError(
-                f"the Python integer {value} is out of bounds for {dtype.numpy}",
-                advice="Cast the array to a wider dtype.",
-            )
+def check_integer(value: int | float, dtype: DType) -> None:
+    """Raises DTypeError for a number that integers of the dtype cannot hold."""
+    if not fits(value, dtype):
+        raise DTypeError(
+            f"the Python integer {value} is out of bounds for {dtype.numpy}",
+            advice="Cast the array to a wider dtype.",
+        )
+
+
+def fits(value: int | float, dtype: DType) -> bool:
+    """Whether a number lies among those of an integer dtype; any does of other dtypes."""
+    if dtype.kind not in "iu":
+        return True
+    limits = integer_limits(dtype)
+    return bool(limits.min <= value <= limits.max)
 
 
 # ---------------------------------------------------------------------------------------------- broadcasting

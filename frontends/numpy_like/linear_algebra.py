@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +86,7 @@ def matrix_power(x: ArrayLike, n: int) -> Tracer:
     if array.ndim < 2:
         raise ShapeError(f"np.linalg.matrix_power needs matrices, not an array of rank {array.ndim}")
     _check_square("matrix_power", array)
+    n = index(n)
     if n < 0:
         return matrix_power(same_shape("inv", array), -n)
     if n == 0:

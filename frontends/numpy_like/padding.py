@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
 from polyfuse.dtypes import f64
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, ShapeError, UnsupportedError
 from polyfuse.expr import Piece, Shape
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.joining import concatenate
@@ -31,11 +31,14 @@ def _widths(x: Tracer, pad_width: Any) -> list[tuple[Affine, Affine]]:
     elif is_integer(pad_width) or not isinstance(pad_width, (tuple, list, np.ndarray)):
         pairs = [(pad_width, pad_width)] * x.ndim
     elif not isinstance(pad_width[0], (tuple, list, np.ndarray)):
-        before, after = pad_width if len(pad_width) == 2 else (pad_width[0], pad_width[0])
-        pairs = [(before, after)] * x.ndim
+        pairs = [(pad_width[0], pad_width[-1])] * x.ndim
     else:
         rows = [(w[0], w[-1]) for w in pad_width]
         pairs = rows * x.ndim if len(rows) == 1 else rows
+    if isinstance(pad_width, (tuple, list, np.ndarray)):
+        rows_given = [pad_width] if not isinstance(pad_width[0], (tuple, list, np.ndarray)) else pad_width
+        if any(len(row) > 2 for row in rows_given):
+            raise ShapeError(f"a pad width is one number, or one before and one after, not {pad_width}")
     if len(pairs) != x.ndim:
         raise ShapeError(f"pad_width names {len(pairs)} axes of an array of rank {x.ndim}")
     found = [(position(x.state, a, "a pad width"), position(x.state, b, "a pad width")) for a, b in pairs]
@@ -44,20 +47,33 @@ def _widths(x: Tracer, pad_width: Any) -> list[tuple[Affine, Affine]]:
     return found
 
 
+_MODES_OF = {
+    "constant_values": ("constant",),
+    "end_values": ("linear_ramp",),
+    "stat_length": ("maximum", "minimum", "mean", "median"),
+    "reflect_type": ("reflect", "symmetric"),
+}
+
+
 def pad(
     x: ArrayLike,
     pad_width: Any,
     mode: str = "constant",
     *,
-    constant_values: Any = 0,
-    end_values: Any = 0,
+    constant_values: Any = None,
+    end_values: Any = None,
     stat_length: Any = None,
-    reflect_type: str = "even",
+    reflect_type: str | None = None,
 ) -> Tracer:
     """All of NumPy's modes, one axis after the other."""
     (x,) = lift_all(x)
     widths = _widths(x, pad_width)
-    values, ends, lengths = (_edge_values(v, x.ndim) for v in (constant_values, end_values, stat_length))
+    given = (constant_values, end_values, stat_length, reflect_type)
+    for name, value in zip(_MODES_OF, given, strict=True):
+        if value is not None and mode not in _MODES_OF[name]:
+            raise ArgumentError(f"np.pad with mode {mode!r} takes no {name}", advice="Leave it out.")
+    filled = (0 if v is None else v for v in (constant_values, end_values))
+    values, ends, lengths = (_edge_values(v, x.ndim) for v in (*filled, stat_length))
     for axis, (before, after) in enumerate(widths):
         if before == after == ZERO:
             continue

@@ -43,6 +43,8 @@ def reshape(
 ) -> Tracer:
     """``x.reshape(2, -1)``, ``np.reshape(x, (2, -1))``, ``shape=(2, -1)``; a view where NumPy gives one."""
     (x,) = lift_all(x)
+    if sizes and isinstance(sizes[-1], str):  # np.reshape(x, (2, 3), "F")
+        sizes, order = sizes[:-1], sizes[-1]
     parts = _wanted(sizes, shape, newshape)
     if _checked_order(x, order) == "F":
         flipped = reshape(x.T, tuple(reversed(parts)), copy=copy)

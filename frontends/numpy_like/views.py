@@ -14,6 +14,7 @@ from polyfuse.frontends.numpy_like import axes
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift_all, text_of
 from polyfuse.frontends.numpy_like.reshaping import size_factors
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
+from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Path, Tracer
 
@@ -167,6 +168,8 @@ def flip(x: ArrayLike, axis: Any = None) -> Tracer:
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tracer:
     (x,) = lift_all(x)
     first, second = axes
+    if first % x.ndim == second % x.ndim:
+        raise ShapeError(f"np.rot90 turns two axes, not axis {first} alone")
     match k % 4:
         case 0:
             return x[...]
@@ -247,7 +250,7 @@ def array_split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
     if axes.is_sequence(sections):
-        return _pieces(x, list(shape_argument(x.state, sections)), axis)
+        return _pieces(x, [position(x.state, cut, "where an array is split") for cut in sections], axis)
     count = _section_count(sections)
     each, extra = divmod(x.state.fixed(x.sizes[axis]), count)
     return _pieces(x, [Affine.of(each * k + min(k, extra)) for k in range(1, count)], axis)
