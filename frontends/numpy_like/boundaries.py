@@ -16,7 +16,7 @@ from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
-from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all, lift_arrays
+from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, lift_arrays, text_of
 from polyfuse.frontends.numpy_like.slicing import integer_index
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -137,7 +137,11 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     if side not in ("left", "right"):
         raise UnsupportedError(f"searchsorted has no side {side!r}", advice='Write side="left" or side="right".')
     if sorter is not None:
-        keys = keys[sorter]
+        order = lift(keys.state, sorter)
+        if order.ndim != 1 or not keys.state.equal(order.sizes[0], keys.sizes[0]):
+            problem = f"searchsorted of {text_of(keys.sizes)} with sorter= of {text_of(order.sizes)}"
+            raise ShapeError(problem, advice="Give np.argsort of the vector.")
+        keys = keys[order]
     common = promotion.common((kind_of(keys), kind_of(values)))
     common = f32 if common == bf16 else common
     operands = [Tracer(t.state, as_dtype(t, common)) for t in (keys, values)]

@@ -83,6 +83,7 @@ def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any
     step = int(step) if isinstance(step, Tracer) and step.weak is int else step
     ends = [_affine(v) for v in (first, last)]
     if is_integer(step) and step and None not in ends:
+        step = int(step)
         wanted = numpy_dtype(dtype) if dtype is not None else i64
         begin, end = (e for e in ends if e is not None)
         length = (end - begin).ceildiv(step) if step > 0 else (begin - end).ceildiv(-step)

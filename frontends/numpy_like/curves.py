@@ -33,6 +33,7 @@ ArrayLike = object
 def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; one array per axis.  Raises ShapeError on short axes."""
     x = as_real(f)
+    edge_order = int(edge_order)
     if edge_order not in (1, 2):
         raise ArgumentError(f"np.gradient has edges of order 1 and 2, not {edge_order}")
     chosen = axes.sequence(axis, x.ndim)

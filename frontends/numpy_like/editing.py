@@ -10,7 +10,7 @@ import numpy as np
 
 from polyfuse.affine import dimension
 from polyfuse.dtypes import i64
-from polyfuse.errors import DTypeError, ShapeError
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import axes, masked, nodes
 from polyfuse.frontends.numpy_like.creation import diag
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
@@ -106,6 +106,14 @@ def indices_of(name: str, x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     return found
 
 
+def _element_order(order: Any) -> str:
+    """``C`` or ``F``.  Raises ArgumentError."""
+    word = "C" if order is None else order.upper() if isinstance(order, str) else order
+    if word not in ("C", "F"):
+        raise ArgumentError(f"elements have no order {order!r} here", advice="Write order='C' or order='F'.")
+    return str(word)
+
+
 def _check_integers(name: str, *indices: Tracer) -> None:
     for given in indices:
         if given.element.is_float:
@@ -116,6 +124,7 @@ def _check_integers(name: str, *indices: Tracer) -> None:
 def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tracer, ...]:
     """The position along every axis; indices are taken to lie in the array."""
     (flat,) = lift_all(indices)
+    order = _element_order(order)
     _check_integers("unravel_index", flat)
     rest = Tracer(flat.state, as_dtype(flat, i64))
     sizes = axes.listed(shape)
@@ -130,6 +139,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any, mode: Any = "
     """The flat position; with mode="raise" indices are taken to lie in the array."""
     places = lift_all(*multi_index)
     _check_integers("ravel_multi_index", *places)
+    order = _element_order(order)
     if len(places) != len(dims):
         raise ShapeError(f"{len(places)} indices for {len(dims)} axes")
     modes = [mode] * len(places) if isinstance(mode, str) else list(mode)

@@ -24,6 +24,7 @@ from polyfuse.frontends.numpy_like.lifting import (
     text_of,
     trace_of,
 )
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -252,12 +253,13 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
 # ---------------------------------------------------------------------------------------------- triangles, differences
 
 
-def _triangle(x: ArrayLike, k: int, lower: bool) -> Tracer:
+def _triangle(x: ArrayLike, k: Any, lower: bool) -> Tracer:
     (x,) = lift_all(x)
     if not x.ndim:
         raise ShapeError("a triangle needs an array of rank 1 at least")
     if x.ndim == 1:
         x = broadcast_rows(x)
+    k = k if isinstance(k, (Tracer, SymbolicSize)) else operator.index(k)
     row, column = (nodes.iota(x.sizes[-2:], dimension(d)) for d in (0, 1))
     rows, columns = Tracer(x.state, row), Tracer(x.state, column)
     keep = columns <= rows + k if lower else columns >= rows + k
@@ -281,6 +283,8 @@ def triu(x: ArrayLike, k: int = 0) -> Tracer:
 def diff(x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike = None, append: ArrayLike = None) -> Tracer:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
+    if not operator.index(n):
+        return x[...]
     ends = [_edge(x, v, axis) for v in (prepend, append)]
     parts = [p for p in (ends[0], x, ends[1]) if p is not None]
     x = concatenate(parts, axis) if len(parts) > 1 else x

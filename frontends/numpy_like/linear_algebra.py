@@ -206,7 +206,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None) -> tuple[Tracer, Tracer
     squares = (rest * rest).sum(axis=0)
     if not a.state.decide(a.sizes[0] - a.sizes[1] - 1):  # every equation holds: NumPy gives no squares
         squares = squares[:0]
-    return (x[:, 0] if vector else x), squares, matrix_rank(a), svdvals(a)
+    return (x[:, 0] if vector else x), squares, matrix_rank(a).astype(np.int32), svdvals(a)
 
 
 def matrix_rank(x: ArrayLike, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tracer:

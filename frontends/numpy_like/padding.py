@@ -59,21 +59,17 @@ def pad(
     x: ArrayLike,
     pad_width: Any,
     mode: str = "constant",
-    *,
-    constant_values: Any = None,
-    end_values: Any = None,
-    stat_length: Any = None,
-    reflect_type: str | None = None,
+    **options: Any,
 ) -> Tracer:
     """All of NumPy's modes, one axis after the other."""
     (x,) = lift_all(x)
     widths = _widths(x, pad_width)
-    given = (constant_values, end_values, stat_length, reflect_type)
-    for name, value in zip(_MODES_OF, given, strict=True):
-        if value is not None and mode not in _MODES_OF[name]:
+    for name in options:
+        if mode not in _MODES_OF.get(name, ()):
             raise ArgumentError(f"np.pad with mode {mode!r} takes no {name}", advice="Leave it out.")
-    filled = (0 if v is None else v for v in (constant_values, end_values))
-    values, ends, lengths = (_edge_values(v, x.ndim) for v in (*filled, stat_length))
+    given = options.get("constant_values", 0), options.get("end_values", 0), options.get("stat_length")
+    values, ends, lengths = (_edge_values(v, x.ndim) for v in given)
+    reflect_type = options.get("reflect_type", "even")
     for axis, (before, after) in enumerate(widths):
         if before == after == ZERO:
             continue

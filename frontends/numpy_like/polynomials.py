@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from polyfuse.affine import ONE, Affine
-from polyfuse.errors import UnsupportedError
+from polyfuse.errors import ArgumentError, UnsupportedError
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.curves import convolve, vander
 from polyfuse.frontends.numpy_like.elementwise import as_float
@@ -74,8 +75,14 @@ def polyder(p: ArrayLike, m: int = 1) -> Tracer:
 def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Tracer:
     """The integral of order `m`, with constants `k` (0 without)."""
     (p,) = lift_arrays(p)
-    constants = [0.0] * m if k is None else ([k] * m if np.ndim(k) == 0 else list(k))
-    for constant in constants:
+    times = operator.index(m)
+    constants = [0.0] * times if k is None else ([k] * times if np.ndim(k) == 0 else list(k))
+    if len(constants) == 1:
+        constants *= times
+    if not 0 <= times <= len(constants):
+        problem = f"np.polyint of order {m} with {len(constants)} constants"
+        raise ArgumentError(problem, advice="Give one for each order.")
+    for constant in constants[:times]:
         p = as_float(p)
         rising = Tracer(p.state, nodes.iota((p.sizes[0],), p.sizes[0] - Affine.symbol("%0")))
         p = concatenate([p / rising, (p[:1] * 0)[:1] + constant])

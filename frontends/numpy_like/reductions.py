@@ -236,11 +236,11 @@ def var(
     a: ArrayLike,
     axis: Axis = None,
     dtype: Any = None,
-    ddof: float = 0,
+    ddof: Any = 0,
     *,
     keepdims: bool = False,
     where: ArrayLike = True,
-    correction: float | None = None,
+    correction: Any = None,
     mean: ArrayLike = None,
 ) -> Tracer:
     """In two passes: the mean, then the mean of squared differences."""
@@ -256,10 +256,12 @@ def var(
     number = count(x, reduced, where, keepdims)
     lost = ddof if correction is None else correction
     degrees: Any = number
-    if lost and isinstance(number, Tracer):
+    if isinstance(lost, Tracer) or (lost and isinstance(number, Tracer)):
         degrees = ufunc("maximum", number - lost, 0)
-    elif lost:
-        degrees = max(number - lost, 0) if isinstance(number, int) else number - lost
+    elif isinstance(number, int):
+        degrees = max(number - lost, 0)
+    elif lost:  # of a size, which is 1 at least
+        degrees = number - lost if lost <= 1 or number >= lost else 0
     result = total / degrees if not (isinstance(degrees, (int, float)) and degrees == 0) else total / lift(x.state, 0.0)
     return Tracer(x.state, nodes.cast(result.node, result_dtype))
 
@@ -327,10 +329,22 @@ def nan_mean(
 
 
 def nan_var(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, *, where: ArrayLike = True, **kwargs: Any
+    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: Any = 0, *, where: ArrayLike = True, **kwargs: Any
 ) -> Tracer:
+    """As `var`, but NaN where no degrees of freedom are left."""
     x = _argument(a)
-    return var(x, axis, dtype, ddof, where=_number(x, where), **kwargs)
+    if not x.element.is_float:
+        return var(x, axis, dtype, ddof, where=where, **kwargs)
+    found = var(x, axis, dtype, ddof, where=_number(x, where), **kwargs)
+    lost = ddof if kwargs.get("correction") is None else kwargs["correction"]
+    if not isinstance(lost, Tracer) and not lost:
+        return found
+    number = count(x, axes.many(axis, x.ndim), _number(x, where), kwargs.get("keepdims", False))
+    return _where_more(number, lost, found)
+
+
+def _where_more(number: Any, than: Any, values: Tracer) -> Tracer:
+    return where(number > than, values, float("nan"))
 
 
 def _number(x: Tracer, chosen: ArrayLike) -> Tracer:

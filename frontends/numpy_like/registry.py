@@ -52,6 +52,7 @@ from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.words import check_words
 
 
 def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -130,6 +131,7 @@ def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     """The arguments, with a positional ``out`` of NumPy's function, and what follows it, by name."""
     args, kwargs = by_position(function, args, kwargs)
     names = _parameters(function) if len(args) > 1 else ()
+    check_words(getattr(function, "__name__", ""), {**dict(zip(names, args, strict=False)), **kwargs})
     if "out" not in names[: len(args)]:
         return args, kwargs
     behind = names.index("out")

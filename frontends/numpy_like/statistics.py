@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ def histogram_bin_edges(x: ArrayLike, bins: Any = 10, range: Any = None, weights
         )
     if isinstance(bins, (list, tuple)) or (isinstance(bins, (Tracer, np.ndarray)) and bins.ndim):
         return _edges(x, bins)
-    bins = index(bins)  # a scalar argument that counts bins is one that the trace holds for
+    bins = operator.index(bins)  # a scalar argument that counts bins is one that the trace holds for
     if bins < 1:
         raise ArgumentError(f"a histogram has 1 bin at least, not {bins}")
     if range is not None:
@@ -121,7 +121,7 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
         raise DTypeError(f"np.bincount takes integers, not {x.dtype}")
     if x.ndim != 1:
         raise ShapeError("np.bincount takes a vector")
-    size = minlength if isinstance(minlength, SymbolicSize) else _at_least(index(minlength), given, x)
+    size = minlength if isinstance(minlength, SymbolicSize) else _at_least(operator.index(minlength), given, x)
     extent = affine_of(size)
     is_empty = not x.state.decide(x.sizes[0] - 1)
     if extent is None or (extent.is_constant and extent.constant < (0 if is_empty else 1)):
@@ -185,8 +185,10 @@ def cov(
     first = _variables(m, rowvar, dtype)
     x = first if y is None else concatenate([first, _variables(y, rowvar, dtype)], 0)
     samples = x.shape[1]
-    lost = (0 if bias else 1) if ddof is None else ddof
+    lost = (1 if bias == 0 else 0) if ddof is None else operator.index(ddof)
     weights = None if aweights is None else lift(x.state, aweights)
+    if weights is not None and weights.ndim != 1:
+        raise ShapeError(f"the weights of np.cov are a vector, not an array of rank {weights.ndim}")
     center = x - expand_dims(average(x, 1, weights), 1)
     if weights is None:
         degrees = ufunc("maximum", lift(x.state, samples) - lost, 0).astype(x.dtype)

@@ -168,7 +168,7 @@ def flip(x: ArrayLike, axis: Any = None) -> Tracer:
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tracer:
     (x,) = lift_all(x)
     first, second = axes
-    if first % x.ndim == second % x.ndim:
+    if first % max(x.ndim, 1) == second % max(x.ndim, 1):
         raise ShapeError(f"np.rot90 turns two axes, not axis {first} alone")
     match k % 4:
         case 0:
