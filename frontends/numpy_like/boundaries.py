@@ -20,7 +20,7 @@ from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_
 from polyfuse.frontends.numpy_like.slicing import integer_index
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.views import flip, shape_argument
+from polyfuse.frontends.numpy_like.views import flip, shape_argument, unstack
 
 ArrayLike = object
 
@@ -122,7 +122,7 @@ def _check_place(x: ArrayLike, kth: Any, axis: Any) -> None:
 
 def lexsort(keys: Any, axis: int = -1) -> Tracer:
     """Positions that sort by the last key, equal ones by the key before it, and so on: stable sorts from the first."""
-    columns = lift_all(*(keys if isinstance(keys, (tuple, list)) else [keys[k] for k in range(keys.sizes[0].constant)]))
+    columns = lift_all(*(keys if isinstance(keys, (tuple, list)) else unstack(keys)))
     order = argsort(columns[0], axis)
     for key in columns[1:]:
         order = take_along_axis(order, argsort(take_along_axis(key, order, axis), axis), axis)

@@ -33,9 +33,9 @@ ArrayLike = object
 def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; one array per axis.  Raises ShapeError on short axes."""
     x = as_real(f)
-    edge_order = int(edge_order)
     if edge_order not in (1, 2):
         raise ArgumentError(f"np.gradient has edges of order 1 and 2, not {edge_order}")
+    edge_order = int(edge_order)
     chosen = axes.sequence(axis, x.ndim)
     steps = list(spacing) * (len(chosen) if len(spacing) == 1 else 1) or [1.0] * len(chosen)
     if len(steps) != len(chosen):

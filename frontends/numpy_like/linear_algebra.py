@@ -172,7 +172,10 @@ def qr(x: ArrayLike, mode: str = "reduced") -> Any:
     return QRResult(*(library("linalg.qr", [a], s, a.element, mode=mode, result=k) for k, s in enumerate(shapes)))
 
 
-def svd(x: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(x: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Of any matrix in one way: vectors of equal singular values are not those that `hermitian` gives."""
+    if hermitian and compute_uv:
+        raise UnsupportedError("np.linalg.svd with hermitian=True is not supported", advice="Use np.linalg.eigh.")
     a = _matrices("svd", x, square=False)
     *batch, rows, columns = a.sizes
     inner = _least(a)

@@ -67,7 +67,7 @@ def _powers(p: Tracer) -> Tracer:
 def polyder(p: ArrayLike, m: int = 1) -> Tracer:
     """The derivative of order `m`."""
     (p,) = lift_arrays(p)
-    for _ in range(m):
+    for _ in range(min(operator.index(m), p.state.fixed(p.sizes[0]))):
         p = p[:-1] * _powers(p)
     return p
 

@@ -40,6 +40,9 @@ def position(trace: Trace, value: Any, what: str) -> Affine:
                 value, "Index with an integer array such as np.arange(n) + start, or mark the argument as static."
             ),
         )
+    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iu":
+        trace.read.append(value)
+        value = int(value)
     affine = affine_of(value) if isinstance(value, SymbolicSize) or is_integer(value) else None
     if affine is None and isinstance(value, SymbolicSize):
         affine = Affine.of(int(value))

@@ -87,6 +87,9 @@ np.diff(x, 0, 0, x, x); np.diff(x, n=0, prepend=0); np.polyint(x[0], m=1, k=[3, 
 np.unravel_index(np.abs(x * 3).astype(int), (5, 6), order="f"); x.reshape((7, 4), order="f"); x.ravel("c")
 np.arange(0, x.shape[0], np.int64(2)) + x[0, 0]; np.gradient(x, edge_order=np.int64(2)); np.linalg.lstsq(x, x)[2]
 np.triu(x, np.int64(1)); np.isin(x, [1, 2], kind="sort")
+np.lexsort(x); np.lexsort(x.T, axis=0); np.polyder(x[0], m=9); np.linalg.svd(x, compute_uv=False, hermitian=False)
+np.pad(x, np.array(1)); np.pad(x, np.array([[1, 2], [0, 1]]), constant_values=np.array([3, 4]))
+np.roll(x, np.array(2), 1); np.partition(x, np.array(1))[:, 1]; x[np.array(1) :]
 np.histogram(x, [1, 1, 2])[0]; np.histogram(x, 1, (0, 0)); np.histogram(x, 4, (-1, 2), weights=x**2)[0]
 np.repeat(x, 0)
 """
