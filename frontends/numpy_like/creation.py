@@ -209,7 +209,7 @@ def geomspace(
 
 def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Tracer:
     """fftfreq and rfftfreq: the frequencies of bins, of symbolic sizes too.  `dtype`: the Array API's."""
-    size = n if isinstance(n, SymbolicSize) else int(n)
+    size = n if isinstance(n, SymbolicSize) else operator.index(n)
     (extent,) = shape_argument(trace, size)
     scale = 1.0 / (n * d)
     count = extent // 2 + 1 if half else extent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from math import pi
 from typing import Any
@@ -230,7 +231,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Trac
     (x,) = lift_all(x)
     if x.ndim != 1:
         raise ShapeError("np.vander takes a vector")
-    count = x.state.fixed(x.sizes[0]) if N is None else N
+    count = x.state.fixed(x.sizes[0]) if N is None else operator.index(N)
+    if count < 0:
+        raise ShapeError(f"np.vander of {count} columns")
     wide = Tracer(x.state, nodes.cast(x.node, promotion.common((x.element, promotion.default(int)))))
     columns = [Tracer(x.state, nodes.broadcast(expr.constant(1, wide.element), wide.sizes))]
     for _ in range(count - 1):

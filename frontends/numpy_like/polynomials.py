@@ -67,6 +67,8 @@ def _powers(p: Tracer) -> Tracer:
 def polyder(p: ArrayLike, m: int = 1) -> Tracer:
     """The derivative of order `m`."""
     (p,) = lift_arrays(p)
+    if operator.index(m) < 0:
+        raise ArgumentError(f"np.polyder takes 0 derivatives or more, not {m}", advice="Use np.polyint.")
     for _ in range(min(operator.index(m), p.state.fixed(p.sizes[0]))):
         p = p[:-1] * _powers(p)
     return p
@@ -95,6 +97,8 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: Any = None, full: bool 
         raise UnsupportedError(
             "np.polyfit supports x, y and deg only", advice="Scale both sides by the weights, and use np.linalg.lstsq."
         )
+    if operator.index(deg) < 0:
+        raise ArgumentError(f"np.polyfit of degree {deg}")
     x, y = lift_arrays(x, y)
     x, y = as_real(x), as_real(y)
     columns = vander(x, deg + 1)

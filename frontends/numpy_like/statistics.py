@@ -22,6 +22,7 @@ from polyfuse.frontends.numpy_like.lifting import lift, lift_all, text_of, trace
 from polyfuse.frontends.numpy_like.reductions import average, max_, min_
 from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of
+from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.updates import update
 from polyfuse.frontends.numpy_like.views import diagonal, expand_dims, squeeze
@@ -133,8 +134,10 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
     at = where(ufunc("less", at, 0), size, at)  # nothing wraps: out of bounds
     if weights is None or is_empty:  # NumPy counts where there is nothing to weigh
         return update(Tracer(x.state, nodes.full((extent,), 0, i64)), at, "add", 1)
-    sums = Tracer(x.state, nodes.full((extent,), 0, f64))
-    return update(sums, at, "add", lift(x.state, weights).astype(np.float64))
+    sums, w = Tracer(x.state, nodes.full((extent,), 0, f64)), lift(x.state, weights)
+    if w.ndim != 1 or not x.state.equal(w.sizes[0], x.sizes[0]):
+        raise ShapeError(f"np.bincount of {text_of(x.sizes)} with weights of shape {text_of(w.sizes)}")
+    return update(sums, at, "add", w.astype(np.float64))
 
 
 def _at_least(minlength: int, given: ArrayLike, x: Tracer) -> int:
@@ -182,6 +185,8 @@ def cov(
     """Covariances of the rows (of the columns where not `rowvar`).  Raises UnsupportedError for frequencies."""
     if fweights is not None:
         raise UnsupportedError("np.cov with fweights= is not supported", advice="Use aweights=, or repeat the samples.")
+    if dtype is not None and not numpy_dtype(dtype).is_float:
+        raise DTypeError(f"covariances are no {numpy_dtype(dtype).numpy}", advice="Leave dtype out; cast the result.")
     first = _variables(m, rowvar, dtype)
     x = first if y is None else concatenate([first, _variables(y, rowvar, dtype)], 0)
     samples = x.shape[1]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import dimensions
-from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
+from polyfuse.errors import DTypeError, IndexingError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
-from polyfuse.frontends.numpy_like import listed, nodes, promotion
+from polyfuse.frontends.numpy_like import axes, listed, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
 from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, masked_part, select
 from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
@@ -186,10 +186,13 @@ def put_along_axis(x: Tracer, indices: ArrayLike, values: ArrayLike, axis: int) 
     from polyfuse.frontends.numpy_like.creation import arange
 
     shape = [x.shape[k] for k in range(x.ndim)]
+    along, at = axes.one(axis, x.ndim), lift(x.state, indices)
+    if at.ndim != x.ndim:
+        raise IndexingError(f"put_along_axis needs indices of rank {x.ndim}, not {at.ndim}")
     items = []
     for k in range(x.ndim):
-        if k == axis % x.ndim:
-            items.append(indices)
+        if k == along:
+            items.append(at)
         else:
             items.append(arange(x.state, shape[k])[(None,) * k + (slice(None),) + (None,) * (x.ndim - 1 - k)])
     x[tuple(items)] = values

@@ -35,7 +35,7 @@ def transpose(x: ArrayLike, *order: Any, axes: Any = None) -> Tracer:
     """``np.transpose(x, axes)``, ``x.transpose(1, 0)``."""
     (x,) = lift_all(x)
     wanted = axes if axes is not None else (order[0] if len(order) == 1 and not isinstance(order[0], int) else order)
-    if wanted is None or len(wanted) == 0:
+    if wanted is None or (axes is None and not order):
         return permuted(x, range(x.ndim)[::-1])
     return permuted(x, _permutation(wanted, x.ndim))
 
