@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse import expr
-from polyfuse.dtypes import f64
+from polyfuse.dtypes import bool_, f64
 from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.axes import Axis
@@ -33,6 +33,8 @@ ArrayLike = object
 
 def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; one array per axis.  Raises ShapeError on short axes."""
+    if lift_all(f)[0].element == bool_:
+        raise DTypeError("np.gradient takes differences, which truth values have none of", advice="Cast them first.")
     x = as_real(f)
     if edge_order not in (1, 2):
         raise ArgumentError(f"np.gradient has edges of order 1 and 2, not {edge_order}")

@@ -50,6 +50,7 @@ np.transpose(x, []); np.vander(x[0], -1); np.polyder(x[0], -1); np.polyfit(x[0],
 np.bincount(x[0].astype(int) ** 2, weights=x[0, :1], minlength=99)
 np.bincount(x[0].astype(int) ** 2, 2.0, minlength=99)
 np.put_along_axis(x + 0, np.zeros((4, 1), int), 9, axis=2); np.put_along_axis(x + 0, np.zeros(7, int), 9, axis=1)
+np.quantile(x > 0, 0.3); np.nanpercentile(x > 0, 30, axis=0); np.gradient(x > 0)
 """
 EDGES = np.array([0.0, 2.0, 1.0])
 X, EMPTY = np.random.default_rng(0).standard_normal((4, 7)), np.zeros((0, 3))
@@ -94,6 +95,7 @@ np.triu(x, np.int64(1)); np.isin(x, [1, 2], kind="sort")
 np.lexsort(x); np.lexsort(x.T, axis=0); np.polyder(x[0], m=9); np.linalg.svd(x, compute_uv=False, hermitian=False)
 np.pad(x, np.array(1)); np.pad(x, np.array([[1, 2], [0, 1]]), constant_values=np.array([3, 4]))
 np.roll(x, np.array(2), 1); np.partition(x, np.array(1))[:, 1]; x[np.array(1) :]
+np.median(x > 0, axis=0); np.quantile(x > 0, 0.3, method="lower")
 np.histogram(x, [1, 1, 2])[0]; np.histogram(x, 1, (0, 0)); np.histogram(x, 4, (-1, 2), weights=x**2)[0]
 np.repeat(x, 0)
 """
