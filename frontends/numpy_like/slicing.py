@@ -28,6 +28,12 @@ def expand_ellipsis(items: Sequence[Any], shape: Shape, consumed: Sequence[int])
     return [*items[:at], *[slice(None)] * missing, *items[at + 1 :]]
 
 
+def stand_apart(items: Sequence[Any]) -> bool:
+    """Whether an ellipsis parts the arrays and integers of an index: it does where it stands for no axis as well."""
+    at = [k for k, item in enumerate(items) if not (item is None or item is Ellipsis or isinstance(item, slice))]
+    return bool(at) and any(item is Ellipsis for item in items[at[0] : at[-1]])
+
+
 def position(trace: Trace, value: Any, what: str) -> Affine:
     """An integer position that the user wrote.  Raises IndexingError."""
     if isinstance(value, Tracer) and not value.sizes and value.element.kind in "iu":
