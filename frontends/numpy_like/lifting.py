@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine
-from polyfuse.dtypes import DType, f64, i64, integer_limits, u64
+from polyfuse.dtypes import DType, bool_, f64, i64, integer_limits, u64
 from polyfuse.errors import DTypeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
@@ -208,6 +208,19 @@ def _common_size(trace: Trace, a: Affine, b: Affine, shapes: Sequence[Shape], ax
         if trace.equal(one, ONE):
             return other
     raise mismatch("shapes do not broadcast", trace, shapes, a, b, f"axis {axis}")
+
+
+def check_mask(x: Tracer, mask: Any, within: bool = False) -> None:
+    """Raises DTypeError for a ``where=`` of other values than truth values, and ShapeError for one that is to lie
+    `within` the shape of `x` and does not."""
+    given = lift(x.state, mask)
+    if given.element != bool_ and given.weak is None:
+        raise DTypeError(f"where= takes truth values, not {given.dtype}", advice="Write where=mask != 0.")
+    if within and given.ndim > x.ndim:
+        raise ShapeError(f"where= of shape {text_of(given.sizes)} for an array of shape {text_of(x.sizes)}")
+    if within:
+        problem = f"where= of shape {text_of(given.sizes)} does not broadcast to {text_of(x.sizes)}"
+        check_fits(x.state, given.sizes, x.sizes, problem)
 
 
 def check_fits(trace: Trace, shape: Shape, target: Shape, problem: str) -> None:

@@ -18,6 +18,7 @@ from polyfuse.frontends.numpy_like.lifting import (
     as_dtype,
     as_real,
     broadcast_shapes,
+    check_mask,
     lift,
     lift_all,
     text_of,
@@ -41,6 +42,7 @@ def _operand(x: Tracer, monoid: str, mask: ArrayLike) -> Tracer:
     if mask is None or mask is True:
         return x
     neutral = nodes.neutral(MONOIDS[monoid].neutral[0], x.element)
+    check_mask(x, mask, within=True)
     return where(mask, x, Tracer(x.state, expr.constant(neutral, x.element)))
 
 
@@ -57,7 +59,10 @@ def fold(
     result = _kept(Tracer(x.state, nodes.cast(node, result_dtype)), reduced, keepdims)
     if initial is None:
         return result
-    start = Tracer(x.state, as_dtype(lift(x.state, initial), result_dtype))
+    first = lift(x.state, initial)
+    if first.ndim:
+        raise ShapeError(f"initial= is a number, not an array of shape {text_of(first.sizes)}")
+    start = Tracer(x.state, as_dtype(first, result_dtype))
     return ufunc(_FUNCTION[monoid], result, start)
 
 
@@ -211,6 +216,7 @@ def count(x: Tracer, reduced: tuple[int, ...], mask: ArrayLike = None, keepdims:
     """How many elements are reduced."""
     if mask is None or mask is True:
         return size_of(x.state, ONE, *(x.sizes[k] for k in reduced))
+    check_mask(x, mask, within=True)
     spread = nodes.broadcast(nodes.logical(lift(x.state, mask).node), broadcast_shapes(x.state, x.sizes))
     return sum_(Tracer(x.state, spread), reduced, keepdims=keepdims)
 

@@ -46,7 +46,7 @@ from polyfuse.frontends.numpy_like import (
     views,
 )
 from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import kind_of, lift, lift_all, lift_arrays, trace_of, traced_in
+from polyfuse.frontends.numpy_like.lifting import check_mask, kind_of, lift, lift_all, lift_arrays, trace_of, traced_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -254,6 +254,7 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     out = options.pop("out", None)
     base = (out[0] if isinstance(out, tuple) else out) if out is not None else 0
     result = found(*inputs, **options)
+    check_mask(result, mask)
     chosen = elementwise.where(mask, result, base).astype(result.dtype)
     return chosen if out is None else with_out(lambda: chosen, (), {"out": out}, casting)
 

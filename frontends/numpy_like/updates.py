@@ -17,7 +17,7 @@ from polyfuse.errors import DTypeError, IndexingError, ShapeError, TraceError, U
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import axes, listed, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
-from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, masked_part, select
+from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_element, is_mask, masked_part, select
 from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, kind_of, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
@@ -74,6 +74,9 @@ def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
         target = x.through(basic_path(x, expanded))
+        if is_element(x, items) and lift(x.state, value).ndim:
+            shown = text_of(lift(x.state, value).sizes)
+            raise ShapeError(f"an array of shape {shown} is no element", advice="Write a[i, j] = v[0].")
         if isinstance(value, Tracer) and value.buffer is x.buffer and value.path == target.path:
             return  # what ``x[index] += y`` stores back: the view that was already written
         write(target, _value_for(target.sizes, x, lift(x.state, value)))
@@ -237,6 +240,8 @@ def _is_truth(x: Tracer, value: ArrayLike) -> bool:
 
 
 def fill(x: Tracer, value: ArrayLike) -> None:
+    if lift(x.state, value).ndim:
+        raise ShapeError("x.fill takes a number", advice="Write x[...] = values.")
     x[...] = value
 
 

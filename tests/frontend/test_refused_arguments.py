@@ -51,13 +51,37 @@ np.bincount(x[0].astype(int) ** 2, weights=x[0, :1], minlength=99)
 np.bincount(x[0].astype(int) ** 2, 2.0, minlength=99)
 np.put_along_axis(x + 0, np.zeros((4, 1), int), 9, axis=2); np.put_along_axis(x + 0, np.zeros(7, int), 9, axis=1)
 np.quantile(x > 0, 0.3); np.nanpercentile(x > 0, 30, axis=0); np.gradient(x > 0)
+np.ix_(x, [1])[0] + x[0, 0]; written(x, 0, 0, x[0, :1]); written(x, 0, 0, [2.0])
+np.sum(x, axis=0, where=x[0].astype(int)); np.mean(x, where=x); np.sum(x[0], where=x > 0)
+np.max(x[:1], where=x > 0, initial=0)
+np.var(x[:1], axis=0, where=x > 0); np.add(x, 1, where=x, out=np.zeros((4, 7))); np.sum(x, initial=x[0, :1])
+np.add.reduce(x, 0, initial=[1]); (x + 0).fill(x[0, :1]); np.putmask(x + 0, x[0] > 0, 1)
+np.putmask(x + 0, x[:, :1] > 0, 1)
+np.place(x + 0, x[0] > 0, 1); np.round(x, 2**31)
 """
 EDGES = np.array([0.0, 2.0, 1.0])
 X, EMPTY = np.random.default_rng(0).standard_normal((4, 7)), np.zeros((0, 3))
 
 
 def evaluated(expression: str, x: Any, empty: Any) -> Any:
-    return eval(expression, {"np": np, "EDGES": EDGES, "x": x, "empty": empty})
+    return eval(expression, {**NAMES, "x": x, "empty": empty})
+
+
+def written(x: Any, i: int, j: int, value: Any) -> Any:
+    a = x.copy()
+    a[i, j] = value
+    return a
+
+
+def without_values(x: Any) -> Any:
+    a = x.copy()
+    np.put(a, [0, 1], [])
+    np.putmask(a, a > 0, [])
+    np.fill_diagonal(a, ())
+    return a
+
+
+NAMES = {"np": np, "EDGES": EDGES, "written": written, "without_values": without_values}
 
 
 @pytest.mark.parametrize("expression", [e.strip() for line in REFUSED.strip().splitlines() for e in line.split(";")])
@@ -96,6 +120,8 @@ np.lexsort(x); np.lexsort(x.T, axis=0); np.polyder(x[0], m=9); np.linalg.svd(x, 
 np.pad(x, np.array(1)); np.pad(x, np.array([[1, 2], [0, 1]]), constant_values=np.array([3, 4]))
 np.roll(x, np.array(2), 1); np.partition(x, np.array(1))[:, 1]; x[np.array(1) :]
 np.median(x > 0, axis=0); np.quantile(x > 0, 0.3, method="lower")
+without_values(x); np.sum(x, axis=0, where=x[:, :1] > 0); np.sum(x, where=1, initial=np.array(2.0))
+x[np.ix_(np.arange(4) % 2 > 0, [True, False] * 3 + [True])]; written(x, 0, 0, x[0, 1] + np.array(2.0))
 np.histogram(x, [1, 1, 2])[0]; np.histogram(x, 1, (0, 0)); np.histogram(x, 4, (-1, 2), weights=x**2)[0]
 np.repeat(x, 0)
 """
@@ -104,7 +130,8 @@ np.repeat(x, 0)
 @pytest.mark.parametrize("expression", [e.strip() for line in TAKEN.strip().splitlines() for e in line.split(";")])
 def test_what_stands_beside_it_works(expression: str) -> None:
     def function(x: Any, empty: Any) -> Any:
-        return eval(expression, {"np": np, "x": x, "empty": empty, "cube": np.stack([x, -x, x + 1, 2 * x])[:, :, :2]})
+        cube = np.stack([x, -x, x + 1, 2 * x])[:, :, :2]
+        return eval(expression, {**NAMES, "x": x, "empty": empty, "cube": cube})
 
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -123,3 +150,8 @@ def test_edges_from_outside_are_read_at_each_call() -> None:
     assert_same(jitted(X), np.digitize(X, edges))
     edges[:] = [1.0, 0.0, -1.0]
     assert_same(jitted(X), np.digitize(X, edges))
+
+
+def test_a_mesh_of_masks_that_are_data_is_refused() -> None:
+    with pytest.raises(PolyfuseError, match="np.ix_ at positions that are data"):
+        trace(lambda x: x[np.ix_(x[:, 0] > 0, [0])], specs_of_arrays((X,)))
