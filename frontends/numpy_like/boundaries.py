@@ -11,7 +11,7 @@ from typing import Any
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bf16, f32, i64
-from polyfuse.errors import ArgumentError, ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
@@ -138,6 +138,8 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         raise UnsupportedError(f"searchsorted has no side {side!r}", advice='Write side="left" or side="right".')
     if sorter is not None:
         order = lift(keys.state, sorter)
+        if order.element.kind not in "iu":
+            raise DTypeError(f"sorter= takes integers, not {order.dtype}", advice="Give np.argsort of the vector.")
         if order.ndim != 1 or not keys.state.equal(order.sizes[0], keys.sizes[0]):
             problem = f"searchsorted of {text_of(keys.sizes)} with sorter= of {text_of(order.sizes)}"
             raise ShapeError(problem, advice="Give np.argsort of the vector.")

@@ -150,8 +150,8 @@ def interp(
     if not xp.state.decide(xp.sizes[0] - 1):
         raise ShapeError("np.interp needs points: the array of them is empty")
     if period is not None:
-        if not isinstance(period, Tracer) and period == 0:
-            raise ArgumentError("np.interp takes no period of 0")
+        if np.ndim(period) or (not isinstance(period, Tracer) and period == 0):
+            raise ArgumentError(f"np.interp takes a number as its period, and not 0: {period}")
         x, xp = ufunc("remainder", x, abs(period)), ufunc("remainder", xp, abs(period))
         order = argsort(xp)
         xp, fp = xp[order], fp[order]

@@ -92,7 +92,7 @@ class Trace:
             result = function(*args, **kwargs)
         except PolyfuseError as error:
             raise located(error) from None
-        except (TypeError, ValueError, IndexError) as error:
+        except (TypeError, ValueError, IndexError, ArithmeticError) as error:
             raise located(_refused(error)) from error
         finally:
             self.inside = False

@@ -59,6 +59,7 @@ np.argmax(x, 0, out=np.zeros((2, 7), int)); np.take(x, [0], axis=0, out=np.zeros
 np.trace(x, out=np.zeros(3)); np.add.reduce(x, 0, out=np.zeros((4, 7))); np.cumsum(x[0], out=np.zeros((4, 7)))
 np.add(x, 1, out=(np.zeros((4, 7)), np.zeros((4, 7)))); x.max(0, None, np.zeros((4, 7))); np.add(x, x, casting=None)
 np.sort(x, out=np.zeros((4, 7))); np.where(x > 0, x, 0, out=np.zeros((4, 7))); x.argsort(out=np.zeros((4, 7), int))
+np.arange(0, np.inf) + x[0, 0]; np.interp(x, [0, 1], [1, 2], period=x[0]); np.searchsorted(x[0], x, sorter=x[0] > 0)
 """
 EDGES = np.array([0.0, 2.0, 1.0])
 X, EMPTY = np.random.default_rng(0).standard_normal((4, 7)), np.zeros((0, 3))
