@@ -181,6 +181,14 @@ class Tracer(Operators["Tracer"]):
         return not self.sizes and not (self.path is None and self.weak is None and isinstance(self.node, Input))
 
     @property
+    def exact_value(self) -> float | None:
+        """Of a Python float that the caller passes, or that follows from such: its value, fixed for the trace."""
+        if self.weak is not float:
+            return None
+        found = self.state.run(self.state.scalar_value, self.node)
+        return None if found is None else float(found)
+
+    @property
     def size(self) -> Size:
         return size_of(self.state, *self.sizes, Affine.of(1))
 
