@@ -313,7 +313,7 @@ def array(
 
 def _array(trace: Trace, value: Any, dtype: Any, copy: bool | None) -> Any:
     if isinstance(value, (list, tuple)) and any(True for _ in traces_in(value)):
-        value = trace.functions["stack"]([array(trace, v) for v in value])
+        value = trace.functions["stack"]([array(trace, v, dtype) for v in value])
         copy = False
     if not isinstance(value, (Tracer, SymbolicSize)):
         return np.array(value, dtype=dtype)

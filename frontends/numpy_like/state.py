@@ -347,7 +347,7 @@ def _factors(node: Node) -> tuple[Affine, ...] | None:
 
 def _refused(error: Exception) -> TraceError:
     """What Python or NumPy says about arguments that a function cannot take, as an error of ours."""
-    kind: type[TraceError] = DTypeError if isinstance(error, TypeError) else ShapeError
+    kind: type[TraceError] = DTypeError if isinstance(error, (TypeError, OverflowError)) else ShapeError
     kind = IndexingError if isinstance(error, IndexError) else kind
     return kind(f"these arguments are not supported here: {error}", advice="Compare them with NumPy's documentation.")
 

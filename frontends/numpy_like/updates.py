@@ -64,12 +64,20 @@ def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:
     return nodes.broadcast(node, target) if node.rank else node
 
 
+def _as_elements(x: Tracer, value: ArrayLike) -> ArrayLike:
+    """Numbers in lists as elements of `x`, each of which has to fit."""
+    from polyfuse.frontends.numpy_like.creation import array
+
+    return array(x.state, value, x.dtype) if isinstance(value, (list, tuple)) else value
+
+
 def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
     """``x[index] = value``."""
     if (few := listed.split(x, index)) is not None:
-        given = lift(x.state, value)
+        given = lift(x.state, _as_elements(x, value))
         listed.write(x, *few, lambda shape: _value_for(shape, x, given), write)
         return
+    value = _as_elements(x, value)
     x, items = without_flags(x, items_of(index))
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])

@@ -108,3 +108,21 @@ def test_declared_numbers_hold_their_own_values(jit: Jit, declared: str, fitting
     for a in others:
         with pytest.raises(StalePlanError):
             compiled(x, a)
+
+
+def elements(x: Any, a: int) -> Any:
+    y = np.zeros(3, np.uint8)
+    y[:] = [a, 1, 2]
+    y[[0, 2]] = [1, a]
+    return y + np.array([a, 1, 2], np.uint8)
+
+
+@pytest.mark.parametrize("value", [300, -1, 256])
+def test_integers_in_lists_fit_the_elements_that_they_become(jit: Jit, value: int) -> None:
+    f = jit(elements)
+    np.testing.assert_array_equal(f(X, 200), elements(X, 200))
+    with pytest.raises(DTypeError, match=f"{value} out of bounds for uint8"):
+        f(X, value)
+    np.testing.assert_array_equal(f(X, 7), elements(X, 7))
+    with pytest.raises(DTypeError, match=f"{value} out of bounds for uint8"):
+        jit(lambda x: elements(x, value))(X)
