@@ -126,3 +126,33 @@ def test_integers_in_lists_fit_the_elements_that_they_become(jit: Jit, value: in
     np.testing.assert_array_equal(f(X, 7), elements(X, 7))
     with pytest.raises(DTypeError, match=f"{value} out of bounds for uint8"):
         jit(lambda x: elements(x, value))(X)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, k: k * k * x,
+        lambda x, k: k * 10**10 + x,
+        lambda x, k: (k + k - 3 * k) * x,
+        lambda x, k: (k << 40) * x,
+        lambda x, k: 2 ** abs(k % 64) * x,
+        lambda x, k: (k**3, x),
+        lambda x, k: -k * abs(k) // 7 * x,
+        lambda x, k: (1103515245 * k + 12345) % 2**31 * x,
+        lambda x, k: k * (k + 1) // 2 % 1000003 + x,
+        lambda x, k: x.shape[0] * k * k * x,
+    ],
+)
+def test_integers_of_the_caller_have_as_many_digits_as_they_need(jit: Jit, function: Any) -> None:
+    f, x = jit(function), np.arange(3.0)
+    for k in (3, 1 << 40, -5, (1 << 63) - 1, 63, 1 << 31, -(1 << 63), 3):
+        found, wanted = (v if isinstance(v, tuple) else (v,) for v in (f(x, k), function(x, k)))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), rtol=1e-15)
+
+
+def test_numbers_that_stay_small_have_one_trace(jit: Jit) -> None:
+    f = jit(lambda x, k: (1103515245 * k + 12345) % 2**31 * x)
+    for k in range(20):
+        f(np.arange(3.0), k << 20)
+    assert f.cache_info().traces == 1
