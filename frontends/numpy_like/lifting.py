@@ -15,6 +15,7 @@ from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
+from polyfuse.frontends.numpy_like.python_ranges import exceeds, may_overflow
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -68,6 +69,8 @@ def lift(trace: Trace, value: Any) -> Tracer:
             trace_of(value) if value.state is trace else trace_of(value, Tracer(trace, expr.constant(0, i64)))
             return value
         case SymbolicSize():
+            if may_overflow(value.factors) and exceeds(trace, value.factors):
+                return _number(trace, int(value))
             return Tracer(trace, product_node(value.factors), weak=int)
         case np.generic():
             return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))

@@ -6,33 +6,65 @@ leaves it within 64 bits; any other call has a trace of its own, in which Python
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyfuse import expr
+from polyfuse.affine import Affine
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like.state import Trace
 
 Range = tuple[int, int]
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
-_SIZES = (0, 1 << 48)  # more elements than memory has bytes
+_BITS_OF_SIZES = 48  # more elements than memory has bytes
 _MOST = 64  # bits of a result that is computed to find that it does not fit
 
 
 def keep_in_range(trace: Trace, node: Node) -> None:
-    """Confine the integers that `node` follows from so that it fits, as far as its functions are known.  Asks for a
-    retrace where one of the call lies beyond."""
-    passed = [n for n in expr.topological([node]) if isinstance(n, expr.Scalar)]
-    if not passed:
+    """Confine the integers and sizes that `node` follows from so that it fits, as far as its functions are known.  Asks
+    for a retrace where one of the call lies beyond."""
+    below = list(expr.topological([node]))
+    passed = [n for n in below if isinstance(n, expr.Scalar)]
+    sizes = sorted({name for n in below if isinstance(n, expr.Iota) for name in n.index.names()} & trace.fresh)
+    bits = _bits_that_fit(node) if passed or sizes else None
+    if bits is None:
         return
-    for bits in range(63, -1, -1):
+    for scalar in passed:
+        trace.confine(scalar, max(-(1 << bits), _LOWEST), min(1 << bits, _HIGHEST))
+    if bits < _BITS_OF_SIZES and not all(trace.decide(Affine.of(1 << bits) - Affine.symbol(n)) for n in sizes):
+        trace.scalar_value(node)
+
+
+def _bits_that_fit(node: Node) -> int | None:
+    """How many bits what is passed, and sizes, may have for `node` to have 64; None where that is not known."""
+    for bits in range(63, 0, -1):
         found = _range_of(node, (max(-(1 << bits), _LOWEST), min(1 << bits, _HIGHEST)))
         if found is None:
-            return
+            return None
         if found[0] >= _LOWEST and found[1] <= _HIGHEST:
-            if bits < 63:
-                for scalar in passed:
-                    trace.confine(scalar, -(1 << bits), 1 << bits)
-            return
-    for scalar in passed:
-        trace.scalar_value(scalar)
+            return bits
+    return 0
+
+
+def may_overflow(factors: Sequence[Affine]) -> bool:
+    """Whether a product of sizes is to be compared with the largest integer: powers of one size, and large multiples.
+    Of the sizes of an array the product is how many elements it has."""
+    names = [name for f in factors for name in f.names()]
+    bits = sum(31 + max(abs(factor).bit_length() for _, factor in f.terms) for f in factors if f.terms)
+    return max(map(abs, _numbers(factors))).bit_length() > 31 or (len(set(names)) < len(names) and bits > 63)
+
+
+def exceeds(trace: Trace, factors: Sequence[Affine]) -> bool:
+    """Whether a product of sizes is beyond 64 bits here; a guard keeps it so elsewhere."""
+    if any(abs(n) > _HIGHEST for n in _numbers(factors)):
+        return True
+    first, *others = factors
+    if trace.decide_volume((first, *others), _HIGHEST):
+        return True
+    return min(_numbers(factors)) < 0 and trace.decide_volume((first * -1, *others), _HIGHEST)
+
+
+def _numbers(factors: Sequence[Affine]) -> list[int]:
+    return [n for f in factors for n in (f.constant, *(factor for _, factor in f.terms))]
 
 
 def _range_of(node: Node, passed: Range) -> Range | None:
@@ -40,8 +72,10 @@ def _range_of(node: Node, passed: Range) -> Range | None:
     match node:
         case expr.Scalar():
             return passed if node.dtype.kind == "i" else None
-        case expr.Iota():
-            return _SIZES
+        case expr.Iota(index=size):
+            numbers = _numbers([size])
+            largest = sum(map(abs, numbers)) * min(passed[1], 1 << _BITS_OF_SIZES)
+            return (0 if min(numbers) >= 0 else -largest), largest
         case expr.Constant() if node.dtype.kind in "iu":
             return int(node.value), int(node.value)
         case expr.Map(function=function, operands=operands) if node.dtype.kind == "i":

@@ -214,3 +214,25 @@ def test_a_number_of_sections_is_an_integer() -> None:
         run(lambda x: np.split(x, 0), np.ones((4, 6)))
     with pytest.raises(ShapeError, match=r"is an integer, not 2\.0"):
         run(lambda x: np.array_split(x, 2.0), np.ones((4, 6)))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda n: n**8,
+        lambda n: n * (n**2 - 1) * n**4 * 7,
+        lambda n: (n + 1) * (n + 2) * (n + 3) * (n + 4) * (n + 5) * (n + 6) * (n + 7) / 5,
+        lambda n: n * 10**18,
+        lambda n: n - 10**30,
+        lambda n: n * 2**80 + 1,
+        lambda n: -n * 10**17,
+        lambda n: 2**n % 7,
+        lambda n: 1 << n,
+        lambda n: 1 / n**8,
+    ],
+)
+def test_numbers_beyond_64_bits_are_those_of_python(number: Callable[[Any], Any]) -> None:
+    jitted = pf.jit(lambda x: x[:2] * number(len(x)), backend="interpreter")
+    for size in (3, 700, 12, 90):
+        x = np.broadcast_to(1.5, (size,))
+        assert_same(jitted(x), x[:2] * number(size))
