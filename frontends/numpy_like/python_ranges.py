@@ -15,6 +15,7 @@ from polyfuse.frontends.numpy_like.state import Trace
 
 Range = tuple[int, int]
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+_MOST_BITS = 63
 _BITS_OF_SIZES = 48  # more elements than memory has bytes
 _MOST = 64  # bits of a result that is computed to find that it does not fit
 
@@ -22,27 +23,39 @@ _MOST = 64  # bits of a result that is computed to find that it does not fit
 def keep_in_range(trace: Trace, node: Node) -> None:
     """Confine the integers and sizes that `node` follows from so that it fits, as far as its functions are known.  Asks
     for a retrace where one of the call lies beyond."""
-    below = list(expr.topological([node]))
-    passed = [n for n in below if isinstance(n, expr.Scalar)]
-    sizes = sorted({name for n in below if isinstance(n, expr.Iota) for name in n.index.names()} & trace.fresh)
-    bits = _bits_that_fit(node) if passed or sizes else None
-    if bits is None:
+    bits = _bits_that_fit(trace, node)
+    if bits is None or bits == _MOST_BITS:
         return
-    for scalar in passed:
-        trace.confine(scalar, max(-(1 << bits), _LOWEST), min(1 << bits, _HIGHEST))
+    below = list(expr.topological([node]))
+    sizes = sorted({name for n in below if isinstance(n, expr.Iota) for name in n.index.names()} & trace.fresh)
+    for scalar in (n for n in below if isinstance(n, expr.Scalar)):
+        trace.confine(scalar, -(1 << bits), 1 << bits)
     if bits < _BITS_OF_SIZES and not all(trace.decide(Affine.of(1 << bits) - Affine.symbol(n)) for n in sizes):
         trace.scalar_value(node)
 
 
-def _bits_that_fit(node: Node) -> int | None:
+def _bits_that_fit(trace: Trace, node: Node) -> int | None:
     """How many bits what is passed, and sizes, may have for `node` to have 64; None where that is not known."""
-    for bits in range(63, 0, -1):
-        found = _range_of(node, (max(-(1 << bits), _LOWEST), min(1 << bits, _HIGHEST)))
+    for bits in range(_MOST_BITS, 0, -1):
+        found = _range_at(trace, node, bits)
         if found is None:
             return None
         if found[0] >= _LOWEST and found[1] <= _HIGHEST:
             return bits
     return 0
+
+
+def _range_at(trace: Trace, node: Node, bits: int) -> Range | None:
+    """The numbers that a node may have where those of the caller have so many bits.  What it is computed from fits: it
+    was looked at before."""
+    known = trace.spans
+    operands = expr.operands_of(node)
+    if not all((o.digest, bits) in known for o in operands):
+        for below in expr.topological(operands):
+            if (below.digest, bits) not in known:
+                found = _range_of(below, [known[o.digest, bits] for o in expr.operands_of(below)], bits)
+                known[below.digest, bits] = found and (max(found[0], _LOWEST), min(found[1], _HIGHEST))
+    return _range_of(node, [known[o.digest, bits] for o in operands], bits)
 
 
 def may_overflow(factors: Sequence[Affine]) -> bool:
@@ -67,21 +80,20 @@ def _numbers(factors: Sequence[Affine]) -> list[int]:
     return [n for f in factors for n in (f.constant, *(factor for _, factor in f.terms))]
 
 
-def _range_of(node: Node, passed: Range) -> Range | None:
-    """The numbers that a node may have where those of the caller lie in `passed`; None where that is not known."""
+def _range_of(node: Node, operands: Sequence[Range | None], bits: int) -> Range | None:
+    """The numbers that a node may have, by those of its operands; None where that is not known."""
     match node:
         case expr.Scalar():
-            return passed if node.dtype.kind == "i" else None
+            return (max(-(1 << bits), _LOWEST), min(1 << bits, _HIGHEST)) if node.dtype.kind == "i" else None
         case expr.Iota(index=size):
             numbers = _numbers([size])
-            largest = sum(map(abs, numbers)) * min(passed[1], 1 << _BITS_OF_SIZES)
+            largest = sum(map(abs, numbers)) << min(bits, _BITS_OF_SIZES)
             return (0 if min(numbers) >= 0 else -largest), largest
         case expr.Constant() if node.dtype.kind in "iu":
             return int(node.value), int(node.value)
-        case expr.Map(function=function, operands=operands) if node.dtype.kind == "i":
-            ranges = [_range_of(operand, passed) for operand in operands]
-            known = [r for r in ranges if r is not None]
-            return _of_function(function, known) if len(known) == len(ranges) else None
+        case expr.Map(function=function) if node.dtype.kind == "i":
+            known = [r for r in operands if r is not None]
+            return _of_function(function, known) if len(known) == len(operands) else None
     return None
 
 

@@ -63,6 +63,7 @@ class Trace:
     arguments: int
     scalars: Mapping[int, bool | int | float] = field(default_factory=dict)
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
+    spans: dict[tuple[bytes, int], Any] = field(default_factory=dict)  # of numbers that Python computes
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
     read: list[np.ndarray[Any, Any]] = field(default_factory=list)  # real arrays whose contents the program depends on

@@ -156,3 +156,16 @@ def test_numbers_that_stay_small_have_one_trace(jit: Jit) -> None:
     for k in range(20):
         f(np.arange(3.0), k << 20)
     assert f.cache_info().traces == 1
+
+
+def test_long_computations_of_integers_are_looked_at_once(jit: Jit) -> None:
+    def function(x: Any, seed: int, k: int) -> Any:
+        total = 0
+        for _ in range(300):
+            seed = (seed * seed + 1103515245 * seed + 12345) % 2**31
+            total = total + k
+        return x * seed + total
+
+    f, x = jit(function), np.arange(3.0)
+    for seed, k in ((1, 2), (12345, -7), (2**31 - 1, 2**40), (5, 2**62)):
+        np.testing.assert_allclose(f(x, seed, k), function(x, seed, k), rtol=1e-15)
