@@ -23,7 +23,7 @@ def listed(value: Any) -> list[Any]:
 
 def one(axis: Any, rank: int) -> int:
     """`axis` as a non-negative integer.  Raises ShapeError."""
-    if not hasattr(axis, "__index__"):
+    if not hasattr(axis, "__index__") or isinstance(axis, bool):
         raise ShapeError(f"an axis is an integer, not {axis!r}")
     position = operator.index(axis)
     if not -rank <= position < rank:

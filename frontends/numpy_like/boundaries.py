@@ -11,15 +11,16 @@ from typing import Any
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bf16, f32, i64
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
-from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift_all, lift_arrays
+from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, lift_arrays, text_of
+from polyfuse.frontends.numpy_like.slicing import integer_index
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.views import flip, shape_argument
+from polyfuse.frontends.numpy_like.views import flip, shape_argument, unstack
 
 ArrayLike = object
 
@@ -52,17 +53,21 @@ def _along(x: ArrayLike, axis: Any) -> tuple[Tracer, int]:
     return array, axes.one(axis, array.ndim)
 
 
-def _check_kind(kind: Any, order: Any) -> None:
+def _check_kind(kind: Any, order: Any, stable: Any = None) -> None:
+    """Every kind of sort is stable here, and so all that NumPy knows are one."""
+    if kind is not None and (not isinstance(kind, str) or kind[:1] not in set("qQhHmMsS")):
+        raise ArgumentError(f"np.sort has no kind {kind!r}", advice='Write kind="stable", or leave it out.')
+    if kind is not None and stable is not None:
+        raise ArgumentError("np.sort takes kind= or stable=, not both", advice="Leave one of them out.")
     if order is not None:
         raise UnsupportedError("np.sort with order= needs structured arrays", advice="Sort one field at a time.")
-    del kind  # every kind of sort is stable here
 
 
 def sort(
     x: ArrayLike, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None, descending: bool = False
 ) -> Tracer:
     """``np.sort``; NaN stands last, with the Array API's `descending` first."""
-    _check_kind(kind, order)
+    _check_kind(kind, order, stable)
     array, axis = _along(x, axis)
     keys = _sortable(array)
     found = library("sort", [keys], keys.sizes, keys.element, axis=axis)
@@ -74,7 +79,7 @@ def argsort(
     x: ArrayLike, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None, descending: bool = False
 ) -> Tracer:
     """``np.argsort``, always stable, `descending` too, so that the answer is the same in every library."""
-    _check_kind(kind, order)
+    _check_kind(kind, order, stable)
     array, axis = _along(x, axis)
     keys = _sortable(flip(array, axis) if descending else array)
     found = library("argsort", [keys], array.sizes, i64, axis=axis)
@@ -97,16 +102,27 @@ def top_k(x: ArrayLike, k: int, axis: int = -1) -> tuple[Tracer, Tracer]:
 
 def partition(x: ArrayLike, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tracer:
     """A sort: every position is in place, not only `kth`."""
+    _check_place(x, kth, axis)
     return sort(x, axis, None, order)
 
 
 def argpartition(x: ArrayLike, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tracer:
+    _check_place(x, kth, axis)
     return argsort(x, axis, None, order)
+
+
+def _check_place(x: ArrayLike, kth: Any, axis: Any) -> None:
+    """Raises IndexingError unless the axis has elements at `kth`, or none at all."""
+    array, axis = _along(x, axis)
+    size = array.sizes[axis]
+    for place in axes.listed(kth):
+        if not isinstance(place, Tracer) and array.state.decide(size - 1):
+            integer_index(array.state, place, size, axis)
 
 
 def lexsort(keys: Any, axis: int = -1) -> Tracer:
     """Positions that sort by the last key, equal ones by the key before it, and so on: stable sorts from the first."""
-    columns = lift_all(*(keys if isinstance(keys, (tuple, list)) else [keys[k] for k in range(keys.sizes[0].constant)]))
+    columns = lift_all(*(keys if isinstance(keys, (tuple, list)) else unstack(keys)))
     order = argsort(columns[0], axis)
     for key in columns[1:]:
         order = take_along_axis(order, argsort(take_along_axis(key, order, axis), axis), axis)
@@ -121,7 +137,13 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     if side not in ("left", "right"):
         raise UnsupportedError(f"searchsorted has no side {side!r}", advice='Write side="left" or side="right".')
     if sorter is not None:
-        keys = keys[sorter]
+        order = lift(keys.state, sorter)
+        if order.element.kind not in "iu":
+            raise DTypeError(f"sorter= takes integers, not {order.dtype}", advice="Give np.argsort of the vector.")
+        if order.ndim != 1 or not keys.state.equal(order.sizes[0], keys.sizes[0]):
+            problem = f"searchsorted of {text_of(keys.sizes)} with sorter= of {text_of(order.sizes)}"
+            raise ShapeError(problem, advice="Give np.argsort of the vector.")
+        keys = keys[order]
     common = promotion.common((kind_of(keys), kind_of(values)))
     common = f32 if common == bf16 else common
     operands = [Tracer(t.state, as_dtype(t, common)) for t in (keys, values)]

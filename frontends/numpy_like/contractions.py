@@ -121,6 +121,8 @@ def dot(a: ArrayLike, b: ArrayLike) -> Tracer:
 def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Tracer:
     a, b = lift_arrays(a, b)
     if isinstance(axes, (int, np.integer)):
+        if axes > min(a.ndim, b.ndim):
+            raise ShapeError(f"tensordot over {axes} axes of arrays of rank {a.ndim} and {b.ndim}")
         first, second = list(range(a.ndim - int(axes), a.ndim)), list(range(int(axes)))
     else:
         first, second = _axis_pairs(axes[0], a.ndim), _axis_pairs(axes[1], b.ndim)
@@ -245,6 +247,8 @@ def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None,
     def labels(part: str) -> list[Any]:
         return [Ellipsis if c == "." else c for c in part]
 
+    if wrong := sorted(c for c in f"{inputs}{right}" if c not in ".," and not (c.isascii() and c.isalpha())):
+        raise ShapeError(f"einsum {operands[0]!r} has {wrong[0]!r} among its labels, which are letters")
     found = [labels(part) for part in inputs.split(",")]
     if len(found) != len(operands) - 1:
         raise ShapeError(f"einsum {operands[0]!r} names {len(found)} operands, {len(operands) - 1} are given")
@@ -264,6 +268,7 @@ def _with_ellipsis(
             raise ShapeError(f"einsum operand {shown!r} does not fit an array of shape {text_of(x.sizes)}")
         widest = max(widest, missing)
         inputs.append(_replaced(names, missing))
+        _check_diagonals(x, inputs[-1])
     if output is None:
         every = [n for names in labels for n in names if n is not Ellipsis]
         once = sorted((n for n in set(every) if every.count(n) == 1), key=str)
@@ -278,6 +283,15 @@ def _with_ellipsis(
     if not set(result) <= known or len(set(result)) < len(result):
         raise ShapeError(f"einsum output {result} names unknown labels, or one twice")
     return inputs, result
+
+
+def _check_diagonals(x: Tracer, labels: Labels) -> None:
+    """Axes of one label are of one size where they are axes of one operand: there NumPy repeats nothing."""
+    first: dict[Any, Affine] = {}
+    for label, size in zip(labels, x.sizes, strict=True):
+        if not x.state.equal(first.setdefault(label, size), size):
+            problem = f"einsum takes a diagonal of axes of sizes {first[label]} and {size}"
+            raise ShapeError(f"{problem}, in an array of shape {text_of(x.sizes)}")
 
 
 def _replaced(names: Sequence[Any], missing: int) -> Labels:

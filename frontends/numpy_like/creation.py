@@ -15,8 +15,8 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension
-from polyfuse.dtypes import DType, f64, i64
-from polyfuse.errors import ShapeError
+from polyfuse.dtypes import DType, bool_, f64, i64
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
@@ -25,6 +25,8 @@ from polyfuse.frontends.numpy_like.lifting import (
     as_dtype,
     broadcast_shapes,
     check_fits,
+    check_integer,
+    fits,
     kind_of,
     lift,
     lift_all,
@@ -80,19 +82,37 @@ def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any
     first, last = (0, start) if stop is None else (start, stop)
     step = int(step) if isinstance(step, Tracer) and step.weak is int else step
     ends = [_affine(v) for v in (first, last)]
-    if is_integer(step) and None not in ends:
+    if is_integer(step) and step and None not in ends:
+        step = int(step)
         wanted = numpy_dtype(dtype) if dtype is not None else i64
         begin, end = (e for e in ends if e is not None)
         length = (end - begin).ceildiv(step) if step > 0 else (begin - end).ceildiv(-step)
         length = length if trace.decide(length) else ZERO
+        if wanted == bool_ and trace.decide(length - 3):
+            raise DTypeError("np.arange has two truth values at most", advice="Compare it: np.arange(n) > 0.")
+        _check_first(trace, (begin, begin + int(step)), length, wanted)
         ramp = nodes.iota((length,), dimension(0) * int(step) + begin)
         return Tracer(trace, nodes.cast(ramp, wanted))
     numbers = [float(v) for v in (first, last, step)]
+    if not numbers[2]:
+        raise ArgumentError("np.arange takes no steps of 0")
     count = max(ceil((numbers[1] - numbers[0]) / numbers[2]), 0)
     wanted = numpy_dtype(dtype) if dtype is not None else _range_dtype(first, last, step)
+    if wanted.kind in "iu":  # NumPy casts the first two numbers, and steps on by their difference
+        low, second = int(numbers[0]), int(numbers[0] + numbers[2])
+        _check_first(trace, (Affine.of(low), Affine.of(second)), Affine.of(count), wanted)
+        ramp = nodes.iota((Affine.of(count),), dimension(0) * (second - low) + low)
+        return Tracer(trace, nodes.cast(ramp, wanted))
     delta = (first + step) - first
     index = Tracer(trace, nodes.cast(nodes.iota((Affine.of(count),), dimension(0)), wanted))
     return ufunc("add", ufunc("multiply", index, delta), first)
+
+
+def _check_first(trace: Trace, numbers: tuple[Affine, Affine], length: Affine, dtype: DType) -> None:
+    """Raises DTypeError where the first two numbers, which NumPy casts and steps on from, are none of the dtype."""
+    for k, number in enumerate(numbers):
+        if number.is_constant and not fits(number.constant, dtype) and trace.decide(length - k - 1):
+            check_integer(number.constant, dtype)
 
 
 def _range_dtype(*numbers: Any) -> DType:
@@ -169,11 +189,13 @@ def geomspace(
     axis: int = 0,
 ) -> Tracer:
     """Numbers spaced evenly on a logarithmic scale; the ends are exact."""
+    if any(isinstance(v, (int, float)) and v == 0 for v in (start, stop)):
+        raise ArgumentError("no geometric sequence has a 0")
     first, last = (lift(trace, v) for v in (start, stop))
     common = promotion.common((first.element, last.element, float))  # of numbers NumPy makes arrays first
     first, last = (Tracer(trace, as_dtype(v, common)) for v in (first, last))
     sign = ufunc("sign", first)
-    logs = [ufunc("log10", ufunc("absolute", v)) for v in (first, last)]
+    logs = [ufunc("log10", ufunc("divide", v, sign)) for v in (first, last)]
     exponents = linspace(trace, logs[0], logs[1], num, endpoint)
     ramp = ufunc("power", Tracer(trace, expr.constant(10, common)), exponents) * sign
     point = Tracer(trace, nodes.iota(ramp.sizes, dimension(0)))
@@ -187,7 +209,7 @@ def geomspace(
 
 def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Tracer:
     """fftfreq and rfftfreq: the frequencies of bins, of symbolic sizes too.  `dtype`: the Array API's."""
-    size = n if isinstance(n, SymbolicSize) else int(n)
+    size = n if isinstance(n, SymbolicSize) else operator.index(n)
     (extent,) = shape_argument(trace, size)
     scale = 1.0 / (n * d)
     count = extent // 2 + 1 if half else extent
@@ -254,6 +276,8 @@ def fromfunction(trace: Trace, function: Callable[..., Any], shape: Any, *, dtyp
 
 
 def meshgrid(*vectors: ArrayLike, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Tracer, ...]:
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"np.meshgrid has no indexing={indexing!r}", advice='Write indexing="xy" or indexing="ij".')
     tracers = [v.reshape(-1) for v in lift_all(*vectors)]
     rank = len(tracers)
     place = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
@@ -289,7 +313,7 @@ def array(
 
 def _array(trace: Trace, value: Any, dtype: Any, copy: bool | None) -> Any:
     if isinstance(value, (list, tuple)) and any(True for _ in traces_in(value)):
-        value = trace.functions["stack"]([array(trace, v) for v in value])
+        value = trace.functions["stack"]([array(trace, v, dtype) for v in value])
         copy = False
     if not isinstance(value, (Tracer, SymbolicSize)):
         return np.array(value, dtype=dtype)

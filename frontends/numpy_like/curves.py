@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from math import pi
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from polyfuse import expr
-from polyfuse.dtypes import f64
-from polyfuse.errors import DTypeError, ShapeError, UnsupportedError
+from polyfuse.dtypes import bool_, f64
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.axes import Axis
 from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted
@@ -32,7 +33,12 @@ ArrayLike = object
 
 def gradient(f: ArrayLike, *spacing: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; one array per axis.  Raises ShapeError on short axes."""
+    if lift_all(f)[0].element == bool_:
+        raise DTypeError("np.gradient takes differences, which truth values have none of", advice="Cast them first.")
     x = as_real(f)
+    if edge_order not in (1, 2):
+        raise ArgumentError(f"np.gradient has edges of order 1 and 2, not {edge_order}")
+    edge_order = int(edge_order)
     chosen = axes.sequence(axis, x.ndim)
     steps = list(spacing) * (len(chosen) if len(spacing) == 1 else 1) or [1.0] * len(chosen)
     if len(steps) != len(chosen):
@@ -46,6 +52,9 @@ def _derivative(x: Tracer, axis: int, h: Tracer, edge_order: int) -> Tracer:
     if not x.state.decide(x.sizes[axis] - edge_order - 1):
         raise ShapeError(f"np.gradient needs {edge_order + 1} samples along axis {axis} of {text_of(x.sizes)}")
     y = moveaxis(x, axis, 0)
+    if h.ndim > 1 or (h.ndim == 1 and not x.state.equal(h.sizes[0], y.sizes[0])):
+        at = f"axis {axis} of {text_of(x.sizes)} at points of shape {text_of(h.sizes)}"
+        raise ShapeError(f"np.gradient along {at}", advice="Give one distance, or one position for each sample.")
     if h.ndim == 1:
         gaps = diff(h)[(slice(None),) + (None,) * (y.ndim - 1)]
         return moveaxis(_uneven(y, gaps, edge_order), 0, axis)
@@ -132,7 +141,7 @@ def interp(
     fp: ArrayLike,
     left: ArrayLike = None,
     right: ArrayLike = None,
-    period: float | None = None,
+    period: Any = None,
 ) -> Tracer:
     """Linear interpolation between points with rising `xp`, constant beyond them."""
     x, xp, fp = (Tracer(t.state, as_dtype(t, f64)) for t in lift_all(x, xp, fp))
@@ -141,6 +150,8 @@ def interp(
     if not xp.state.decide(xp.sizes[0] - 1):
         raise ShapeError("np.interp needs points: the array of them is empty")
     if period is not None:
+        if np.ndim(period) or (not isinstance(period, Tracer) and period == 0):
+            raise ArgumentError(f"np.interp takes a number as its period, and not 0: {period}")
         x, xp = ufunc("remainder", x, abs(period)), ufunc("remainder", xp, abs(period))
         order = argsort(xp)
         xp, fp = xp[order], fp[order]
@@ -222,7 +233,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Trac
     (x,) = lift_all(x)
     if x.ndim != 1:
         raise ShapeError("np.vander takes a vector")
-    count = x.state.fixed(x.sizes[0]) if N is None else N
+    count = x.state.fixed(x.sizes[0]) if N is None else operator.index(N)
+    if count < 0:
+        raise ShapeError(f"np.vander of {count} columns")
     wide = Tracer(x.state, nodes.cast(x.node, promotion.common((x.element, promotion.default(int)))))
     columns = [Tracer(x.state, nodes.broadcast(expr.constant(1, wide.element), wide.sizes))]
     for _ in range(count - 1):

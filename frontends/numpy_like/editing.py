@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import dimension
-from polyfuse.dtypes import i64
-from polyfuse.errors import ShapeError
+from polyfuse.dtypes import bool_, i64
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import axes, masked, nodes
 from polyfuse.frontends.numpy_like.creation import diag
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate, tile
 from polyfuse.frontends.numpy_like.known_masks import known_positions
-from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all
+from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all, text_of
 from polyfuse.frontends.numpy_like.sizes import is_integer
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.updates import write
@@ -106,9 +106,26 @@ def indices_of(name: str, x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     return found
 
 
+def _element_order(order: Any) -> str:
+    """``C`` or ``F``.  Raises ArgumentError."""
+    word = "C" if order is None else order.upper() if isinstance(order, str) else order
+    if word not in ("C", "F"):
+        raise ArgumentError(f"elements have no order {order!r} here", advice="Write order='C' or order='F'.")
+    return str(word)
+
+
+def _check_integers(name: str, *indices: Tracer) -> None:
+    for given in indices:
+        if given.element.is_float:
+            advice = "Cast them with .astype(np.int64)."
+            raise DTypeError(f"np.{name} takes integers, not {given.dtype}", advice=advice)
+
+
 def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tracer, ...]:
     """The position along every axis; indices are taken to lie in the array."""
     (flat,) = lift_all(indices)
+    order = _element_order(order)
+    _check_integers("unravel_index", flat)
     rest = Tracer(flat.state, as_dtype(flat, i64))
     sizes = axes.listed(shape)
     found: list[Tracer] = []
@@ -121,6 +138,8 @@ def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tra
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any, mode: Any = "raise", order: str = "C") -> Tracer:
     """The flat position; with mode="raise" indices are taken to lie in the array."""
     places = lift_all(*multi_index)
+    _check_integers("ravel_multi_index", *places)
+    order = _element_order(order)
     if len(places) != len(dims):
         raise ShapeError(f"{len(places)} indices for {len(dims)} axes")
     modes = [mode] * len(places) if isinstance(mode, str) else list(mode)
@@ -139,8 +158,13 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any, mode: Any = "
 
 def ix_(*vectors: ArrayLike) -> tuple[Tracer, ...]:
     """An open mesh of index vectors."""
-    tracers = lift_all(*vectors)
+    tracers = list(lift_all(*vectors))
     rank = range(len(tracers))
+    for k, (given, v) in enumerate(zip(vectors, tracers, strict=True)):
+        if v.ndim != 1:
+            raise ShapeError(f"np.ix_ takes vectors, not an array of shape {text_of(v.sizes)}")
+        if v.element == bool_:
+            tracers[k] = lift(v.state, np.flatnonzero(known_positions(v.state, given, "ix_")))
     return tuple(v[tuple(slice(None) if j == k else None for j in rank)] for k, v in enumerate(tracers))
 
 
@@ -154,6 +178,8 @@ def put(x: Tracer, ind: Any, v: ArrayLike, mode: str = "raise") -> None:
         size = x.state.fixed(line.sizes[0])
         at = np.clip(at, 0, size - 1) if mode == "clip" else at % size
     value = lift(x.state, v)
+    if _is_empty(value):
+        return
     if value.ndim and not isinstance(at, Tracer):
         value = resize(value, at.shape)
     line[at] = value
@@ -163,10 +189,24 @@ def put(x: Tracer, ind: Any, v: ArrayLike, mode: str = "raise") -> None:
 def putmask(x: Tracer, mask: ArrayLike, values: ArrayLike) -> None:
     """``np.putmask``: values of another shape than the array's are repeated in the order of its elements."""
     value = lift(x.state, values)
+    _check_same(x, lift(x.state, mask), "putmask")
+    if _is_empty(value):
+        return
     if value.ndim and not _alike(x, value):
         value = resize(value, x.shape)
     chosen = where(mask, value, x)
     write(x, as_dtype(Tracer(x.state, chosen.node), x.element))
+
+
+def _is_empty(values: Tracer) -> bool:
+    """Whether there are no values to write: then NumPy writes none."""
+    return bool(values.ndim) and not all(values.state.decide(n - 1) for n in values.sizes)
+
+
+def _check_same(x: Tracer, mask: Tracer, name: str) -> None:
+    if not _alike(x, mask):
+        shapes = f"{text_of(x.sizes)} and {text_of(mask.sizes)}"
+        raise ShapeError(f"np.{name} takes an array and a mask of one shape, not {shapes}")
 
 
 def _alike(x: Tracer, y: Tracer) -> bool:
@@ -176,6 +216,7 @@ def _alike(x: Tracer, y: Tracer) -> bool:
 def place(x: Tracer, mask: ArrayLike, vals: ArrayLike) -> None:
     """``np.place`` with a single value."""
     value = lift(x.state, vals)
+    _check_same(x, lift(x.state, mask), "place")
     if value.ndim and not (value.sizes[0].is_constant and value.sizes[0].constant == 1):
         raise ShapeError("np.place takes its values one by one where the mask holds", advice=masked.ADVICE)
     putmask(x, mask, value.reshape(()) if value.ndim else value)
@@ -186,6 +227,8 @@ def fill_diagonal(x: Tracer, val: ArrayLike, wrap: bool = False) -> None:
     value = lift(x.state, val)
     if x.ndim < 2 or wrap:
         raise ShapeError("np.fill_diagonal takes matrices, without wrap=True")
+    if _is_empty(value):
+        return
     on = [Tracer(x.state, nodes.iota(x.sizes, dimension(k))) for k in range(x.ndim)]
     mask = ufunc("equal", on[0], on[1])
     for other in on[2:]:

@@ -19,6 +19,7 @@ from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import in_order
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.python_ranges import keep_in_range
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer, whole
@@ -376,6 +377,8 @@ def weak(name: str, *values: ArrayLike) -> Tracer:
     if name == "pow" and numbers[0].weak in (int, bool) and _is_negative(numbers[1]):  # 2 ** -1 is 0.5
         numbers[0] = Tracer(trace, nodes.cast(numbers[0].node, f64), weak=float)
     result = function(*numbers)
+    if result.element.kind == "i":
+        keep_in_range(trace, result.node)
     return Tracer(trace, result.node, weak=promotion.weak_of(result.element))
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
-from polyfuse.dtypes import i32, i64
-from polyfuse.errors import IndexingError, ShapeError
+from polyfuse.dtypes import i32, i64, u64
+from polyfuse.errors import DTypeError, IndexingError, ShapeError
 from polyfuse.expr import DataIndex, IndexEntry, Iota, Node, Shape
 from polyfuse.frontends.numpy_like import axes, known_masks, listed, masked, nodes
 from polyfuse.frontends.numpy_like.bounds import highest, lowest
@@ -20,7 +20,7 @@ from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import strides_of
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.selection import select as select_values
-from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
+from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of, stand_apart
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer, number, whole
 
@@ -32,7 +32,7 @@ def getitem(x: Tracer, index: Any) -> Any:
     if (few := listed.split(x, index)) is not None:
         return listed.read(x, *few)
     x, items = known_masks.without_flags(x, items_of(index))
-    items = known_masks.positions(x, items)
+    apart, items = stand_apart(items), known_masks.positions(x, items)
     if any(isinstance(i, Tracer) and is_mask(i) and i.ndim for i in items) and sum(not is_basic(i) for i in items) == 1:
         mask, part, before = masked_part(x, items)
         return masked.Masked(part, mask, before)
@@ -40,7 +40,7 @@ def getitem(x: Tracer, index: Any) -> Any:
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
         part = x.through(basic_path(x, expanded))
         return number(part) if is_element(x, items) else part
-    selection = select(x, items)
+    selection = select(x, items, apart)
     if not is_element(x, items) and all(is_basic(i) or (isinstance(i, Tracer) and i.is_number) for i in items):
         return chosen(x, items, selection)
     shape, operands, entries = selection.over_result()
@@ -119,7 +119,8 @@ def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer, int]:
     problem = f"a mask of shape {text_of(mask.sizes)} does not fit {text_of(target.sizes)}"
     check_fits(x.state, mask.sizes, target.sizes[: mask.ndim], problem)
     behind = "".join(":" if isinstance(i, slice) else "i" for i in expanded[at + 1 :])
-    return mask, target, 0 if ":i" in behind else at  # NumPy puts arrays that a slice parts in front
+    parted = ":i" in behind or stand_apart(items)  # then NumPy puts what the arrays index in front
+    return mask, target, 0 if parted else at
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +224,10 @@ def _through_view(source: expr.View, entries: Sequence[IndexEntry]) -> list[Inde
 # ---------------------------------------------------------------------------------------------- reading the index
 
 
-def select(x: Tracer, items: Sequence[Any]) -> Selection:
-    """Take an index apart that holds arrays.  Raises IndexingError for masks of unknown values."""
+def select(x: Tracer, items: Sequence[Any], apart: bool = False) -> Selection:
+    """Take an index apart that holds arrays.  `apart`: an ellipsis that is no longer there stood between them.  Raises
+    IndexingError for masks of unknown values."""
+    apart = apart or stand_apart(items)
     x, items = known_masks.without_flags(x, items)
     parts = known_masks.positions(x, items)
     if any(is_mask(p) for p in parts):
@@ -236,7 +239,7 @@ def select(x: Tracer, items: Sequence[Any]) -> Selection:
     source = x.through(basic_path(x, basic))
     indices = [index_array(x.state, expanded[k]) for k in advanced]
     common = broadcast_shapes(x.state, *(i.sizes for i in indices))
-    adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
+    adjacent = advanced == list(range(advanced[0], advanced[-1] + 1)) and not apart
     place = advanced[0] if adjacent else 0
     return Selection(source, tuple(advanced), tuple(i.node for i in indices), common, place)
 
@@ -286,6 +289,8 @@ def take(
     axis = axes.one(axis, x.ndim)
     if mode == "raise" and bounds is None:
         return Tracer(trace, x[(slice(None),) * axis + (chosen,)].node)  # a copy, where an index would be a view
+    if not trace.decide(x.sizes[axis] - 1) and all(trace.decide(n - 1) for n in chosen.sizes):
+        raise IndexingError(f"there are no elements to take: axis {axis} of size 0")
     wrapped, check = _by_mode(x, chosen, x.sizes[axis], "clip" if bounds == "clip" else mode)
     selection = Selection(x, (axis,), (wrapped.node,), chosen.sizes, axis)
     shape, operands, entries = selection.over_result()
@@ -323,6 +328,8 @@ def compress(condition: Any, x: ArrayLike, axis: int | None = None) -> Tracer:
 
 def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") -> Tracer:
     index, last = lift_all(index, *choices)[0], len(choices) - 1
+    if index.element.kind == "f" or index.element == u64:
+        raise DTypeError(f"np.choose takes integers, not {index.dtype}", advice="Cast them with .astype(np.int64).")
     if mode == "clip":
         index = ufunc("maximum", ufunc("minimum", index, last), 0)
     elif mode == "wrap":

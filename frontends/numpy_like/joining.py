@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
-from polyfuse.errors import DTypeError, IndexingError, ShapeError
+from polyfuse.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.known_values import settled
@@ -23,6 +24,7 @@ from polyfuse.frontends.numpy_like.lifting import (
     text_of,
     trace_of,
 )
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -126,7 +128,13 @@ def block(parts: Any) -> Tracer:
 
 
 def _depth(parts: Any) -> int:
-    return 1 + max(map(_depth, parts)) if isinstance(parts, list) else 0
+    """How deep the lists are nested.  Raises ShapeError where that is not everywhere the same."""
+    if not isinstance(parts, list):
+        return 0
+    depths = set(map(_depth, parts))
+    if len(depths) != 1:
+        raise ShapeError("np.block takes lists that are nested equally deep, and not empty")
+    return 1 + depths.pop()
 
 
 def _raised(x: Tracer, rank: int) -> Tracer:
@@ -195,7 +203,7 @@ def tile(x: ArrayLike, reps: Any) -> Tracer:
     x = _raised(x, len(counts))
     counts = [1] * (x.ndim - len(counts)) + counts
     for axis, count in enumerate(counts):
-        x = _tile_one(x, axis, x.state.fixed(position(x.state, count, "a number of repetitions")))
+        x = _tile_one(x, axis, _repetitions(x, count))
     return Tracer(x.state, x.node)
 
 
@@ -213,6 +221,13 @@ def _tile_one(x: Tracer, axis: int, count: int) -> Tracer:
     return _joined([x] * count, axis)
 
 
+def _repetitions(x: Tracer, count: Any) -> int:
+    found = x.state.fixed(position(x.state, count, "a number of repetitions"))
+    if found < 0:
+        raise ShapeError(f"an array is repeated 0 times or more, not {found} times")
+    return found
+
+
 def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tracer:
     (x,) = lift_all(x)
     if axis is None:
@@ -226,7 +241,7 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
     if isinstance(repeats, (list, tuple, np.ndarray)):
         sources = np.repeat(np.arange(x.state.fixed(x.sizes[axis])), repeats)
         return x[(slice(None),) * axis + (sources,)]
-    count = x.state.fixed(position(x.state, repeats, "a number of repetitions"))
+    count = _repetitions(x, repeats)
     if count == 0:
         return x[(slice(None),) * axis + (slice(0, 0),)]
     index = list(dimensions(x.ndim))
@@ -238,12 +253,13 @@ def repeat(x: ArrayLike, repeats: Any, axis: int | None = None, **_: Any) -> Tra
 # ---------------------------------------------------------------------------------------------- triangles, differences
 
 
-def _triangle(x: ArrayLike, k: int, lower: bool) -> Tracer:
+def _triangle(x: ArrayLike, k: Any, lower: bool) -> Tracer:
     (x,) = lift_all(x)
     if not x.ndim:
         raise ShapeError("a triangle needs an array of rank 1 at least")
     if x.ndim == 1:
         x = broadcast_rows(x)
+    k = k if isinstance(k, (Tracer, SymbolicSize)) else operator.index(k)
     row, column = (nodes.iota(x.sizes[-2:], dimension(d)) for d in (0, 1))
     rows, columns = Tracer(x.state, row), Tracer(x.state, column)
     keep = columns <= rows + k if lower else columns >= rows + k
@@ -267,11 +283,16 @@ def triu(x: ArrayLike, k: int = 0) -> Tracer:
 def diff(x: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike = None, append: ArrayLike = None) -> Tracer:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
+    if not operator.index(n):
+        return x[...]
     ends = [_edge(x, v, axis) for v in (prepend, append)]
     parts = [p for p in (ends[0], x, ends[1]) if p is not None]
     x = concatenate(parts, axis) if len(parts) > 1 else x
+    times = operator.index(n)
+    if times < 0:
+        raise ArgumentError(f"np.diff is taken 0 times or more, not {times} times")
     before = (slice(None),) * axis
-    for _ in range(n):
+    for _ in range(times):
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
         x = later != earlier if x.element.kind == "b" else later - earlier
     return x

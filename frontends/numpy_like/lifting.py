@@ -9,12 +9,13 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine
-from polyfuse.dtypes import DType, f64, i64, integer_limits, u64
+from polyfuse.dtypes import DType, bool_, f64, i64, integer_limits, u64
 from polyfuse.errors import DTypeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
+from polyfuse.frontends.numpy_like.python_ranges import exceeds, may_overflow
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -68,6 +69,8 @@ def lift(trace: Trace, value: Any) -> Tracer:
             trace_of(value) if value.state is trace else trace_of(value, Tracer(trace, expr.constant(0, i64)))
             return value
         case SymbolicSize():
+            if may_overflow(value.factors) and exceeds(trace, value.factors):
+                return _number(trace, int(value))
             return Tracer(trace, product_node(value.factors), weak=int)
         case np.generic():
             return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
@@ -150,7 +153,7 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
         return expr.scalar(node.position, dtype)
     if isinstance(node, expr.Constant):
         if tracer.weak is int:
-            _check_fits(node.value, dtype)
+            check_integer(node.value, dtype)
         return expr.constant(node.value, dtype)
     return nodes.cast(node, dtype)
 
@@ -167,14 +170,21 @@ def _loses(weak: type, dtype: DType) -> bool:
     return (weak is float and not dtype.is_float) or (weak is int and dtype.kind == "b")
 
 
-def _check_fits(value: int | float, dtype: DType) -> None:
-    if dtype.kind in "iu":
-        limits = integer_limits(dtype)
-        if not limits.min <= value <= limits.max:
-            raise DTypeError(
-                f"the Python integer {value} is out of bounds for {dtype.numpy}",
-                advice="Cast the array to a wider dtype.",
-            )
+def check_integer(value: int | float, dtype: DType) -> None:
+    """Raises DTypeError for a number that integers of the dtype cannot hold."""
+    if not fits(value, dtype):
+        raise DTypeError(
+            f"the Python integer {value} is out of bounds for {dtype.numpy}",
+            advice="Cast the array to a wider dtype.",
+        )
+
+
+def fits(value: int | float, dtype: DType) -> bool:
+    """Whether a number lies among those of an integer dtype; any does of other dtypes."""
+    if dtype.kind not in "iu":
+        return True
+    limits = integer_limits(dtype)
+    return bool(limits.min <= value <= limits.max)
 
 
 # ---------------------------------------------------------------------------------------------- broadcasting
@@ -201,6 +211,19 @@ def _common_size(trace: Trace, a: Affine, b: Affine, shapes: Sequence[Shape], ax
         if trace.equal(one, ONE):
             return other
     raise mismatch("shapes do not broadcast", trace, shapes, a, b, f"axis {axis}")
+
+
+def check_mask(x: Tracer, mask: Any, within: bool = False) -> None:
+    """Raises DTypeError for a ``where=`` of other values than truth values, and ShapeError for one that is to lie
+    `within` the shape of `x` and does not."""
+    given = lift(x.state, mask)
+    if given.element != bool_ and given.weak is None:
+        raise DTypeError(f"where= takes truth values, not {given.dtype}", advice="Write where=mask != 0.")
+    if within and given.ndim > x.ndim:
+        raise ShapeError(f"where= of shape {text_of(given.sizes)} for an array of shape {text_of(x.sizes)}")
+    if within:
+        problem = f"where= of shape {text_of(given.sizes)} does not broadcast to {text_of(x.sizes)}"
+        check_fits(x.state, given.sizes, x.sizes, problem)
 
 
 def check_fits(trace: Trace, shape: Shape, target: Shape, problem: str) -> None:

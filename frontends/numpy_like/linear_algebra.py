@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +86,7 @@ def matrix_power(x: ArrayLike, n: int) -> Tracer:
     if array.ndim < 2:
         raise ShapeError(f"np.linalg.matrix_power needs matrices, not an array of rank {array.ndim}")
     _check_square("matrix_power", array)
+    n = index(n)
     if n < 0:
         return matrix_power(same_shape("inv", array), -n)
     if n == 0:
@@ -170,7 +172,10 @@ def qr(x: ArrayLike, mode: str = "reduced") -> Any:
     return QRResult(*(library("linalg.qr", [a], s, a.element, mode=mode, result=k) for k, s in enumerate(shapes)))
 
 
-def svd(x: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(x: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Of any matrix in one way: vectors of equal singular values are not those that `hermitian` gives."""
+    if hermitian and compute_uv:
+        raise UnsupportedError("np.linalg.svd with hermitian=True is not supported", advice="Use np.linalg.eigh.")
     a = _matrices("svd", x, square=False)
     *batch, rows, columns = a.sizes
     inner = _least(a)
@@ -204,7 +209,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None) -> tuple[Tracer, Tracer
     squares = (rest * rest).sum(axis=0)
     if not a.state.decide(a.sizes[0] - a.sizes[1] - 1):  # every equation holds: NumPy gives no squares
         squares = squares[:0]
-    return (x[:, 0] if vector else x), squares, matrix_rank(a), svdvals(a)
+    return (x[:, 0] if vector else x), squares, matrix_rank(a).astype(np.int32), svdvals(a)
 
 
 def matrix_rank(x: ArrayLike, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tracer:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from polyfuse.dtypes import integer_limits
-from polyfuse.errors import IndexingError
+from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.state import Trace, located
@@ -138,6 +138,10 @@ class Masked(NDArrayOperatorsMixin):
             self._refuse()
         axes = None if axis is None else tuple(range(rank))
         where = self.mask[(...,) + (None,) * (self.array.ndim - rank)]
+        if name in _EXTREMES and "initial" not in options:
+            sizes = [n for k, n in enumerate(self.array.sizes) if axes is None or k in axes]
+            if not all(self.state.decide(n - 1) for n in sizes):
+                raise located(ShapeError(f"np.{name} of no elements has no value", advice="Give initial= a value."))
         if name in _EXTREMES:
             options.setdefault("initial", self._worst(name))
         found: Tracer = self.state.call(name, self.array, axis=axes, where=where, **options)

@@ -51,7 +51,11 @@ class Operators(Generic[Result]):
         return self._call("divmod", other, self)
 
     def __round__(self, digits: int | None = None) -> Any:
-        """``round(x)`` of a number is an integer, in Python as in NumPy."""
+        """``round(x)`` of a number is an integer, in Python as in NumPy; decimals of Python's own numbers are those of
+        their digits, which are known."""
+        exact = getattr(self, "exact_value", None) if digits is not None else None
+        if exact is not None:
+            return round(exact, digits)
         rounded = self._call("round", self, digits or 0)
         if digits is None and not getattr(self, "ndim", 1):
             rounded = self._call("astype", rounded, np.int64)

@@ -9,12 +9,12 @@ import numpy as np
 
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
 from polyfuse.dtypes import f64
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, ShapeError, UnsupportedError
 from polyfuse.expr import Piece, Shape
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.joining import concatenate
 from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all
-from polyfuse.frontends.numpy_like.sizes import is_integer, size_of
+from polyfuse.frontends.numpy_like.sizes import size_of
 from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.views import broadcast, flip
@@ -24,18 +24,24 @@ ArrayLike = object
 
 def _widths(x: Tracer, pad_width: Any) -> list[tuple[Affine, Affine]]:
     """(before, after) for every axis, from NumPy's four spellings."""
+    if isinstance(pad_width, np.ndarray):
+        x.state.read.append(pad_width)
+        pad_width = pad_width.tolist()
     if isinstance(pad_width, dict):
         pairs = [(0, 0)] * x.ndim
         for axis, width in pad_width.items():
             pairs[axis] = width if isinstance(width, tuple) else (width, width)
-    elif is_integer(pad_width) or not isinstance(pad_width, (tuple, list, np.ndarray)):
+    elif not isinstance(pad_width, (tuple, list)):
         pairs = [(pad_width, pad_width)] * x.ndim
     elif not isinstance(pad_width[0], (tuple, list, np.ndarray)):
-        before, after = pad_width if len(pad_width) == 2 else (pad_width[0], pad_width[0])
-        pairs = [(before, after)] * x.ndim
+        pairs = [(pad_width[0], pad_width[-1])] * x.ndim
     else:
         rows = [(w[0], w[-1]) for w in pad_width]
         pairs = rows * x.ndim if len(rows) == 1 else rows
+    if isinstance(pad_width, (tuple, list)):
+        rows_given = [pad_width] if not isinstance(pad_width[0], (tuple, list, np.ndarray)) else pad_width
+        if any(len(row) > 2 for row in rows_given):
+            raise ShapeError(f"a pad width is one number, or one before and one after, not {pad_width}")
     if len(pairs) != x.ndim:
         raise ShapeError(f"pad_width names {len(pairs)} axes of an array of rank {x.ndim}")
     found = [(position(x.state, a, "a pad width"), position(x.state, b, "a pad width")) for a, b in pairs]
@@ -44,20 +50,30 @@ def _widths(x: Tracer, pad_width: Any) -> list[tuple[Affine, Affine]]:
     return found
 
 
+_MODES_OF = {
+    "constant_values": ("constant",),
+    "end_values": ("linear_ramp",),
+    "stat_length": ("maximum", "minimum", "mean", "median"),
+    "reflect_type": ("reflect", "symmetric"),
+}
+
+
 def pad(
     x: ArrayLike,
     pad_width: Any,
     mode: str = "constant",
-    *,
-    constant_values: Any = 0,
-    end_values: Any = 0,
-    stat_length: Any = None,
-    reflect_type: str = "even",
+    **options: Any,
 ) -> Tracer:
     """All of NumPy's modes, one axis after the other."""
     (x,) = lift_all(x)
     widths = _widths(x, pad_width)
-    values, ends, lengths = (_edge_values(v, x.ndim) for v in (constant_values, end_values, stat_length))
+    for name in options:
+        if mode not in _MODES_OF.get(name, ()):
+            raise ArgumentError(f"np.pad with mode {mode!r} takes no {name}", advice="Leave it out.")
+    given = options.get("constant_values", 0), options.get("end_values", 0), options.get("stat_length")
+    x.state.read.extend(v for v in given if isinstance(v, np.ndarray))
+    values, ends, lengths = (_edge_values(v, x.ndim) for v in given)
+    reflect_type = options.get("reflect_type", "even")
     for axis, (before, after) in enumerate(widths):
         if before == after == ZERO:
             continue
@@ -80,9 +96,11 @@ def pad(
 
 
 def _edge_values(values: Any, rank: int) -> list[tuple[Any, Any]]:
+    if isinstance(values, np.ndarray):
+        values = list(values) if values.ndim else values[()]
     if not isinstance(values, (tuple, list)):
         return [(values, values)] * rank
-    if not isinstance(values[0], (tuple, list)):
+    if not isinstance(values[0], (tuple, list, np.ndarray)):
         return [(values[0], values[-1])] * rank
     pairs = [(v[0], v[-1]) for v in values]
     return pairs * rank if len(pairs) == 1 else pairs

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from polyfuse.affine import ONE, Affine
-from polyfuse.errors import UnsupportedError
+from polyfuse.errors import ArgumentError, UnsupportedError
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.curves import convolve, vander
 from polyfuse.frontends.numpy_like.elementwise import as_float
@@ -66,7 +67,9 @@ def _powers(p: Tracer) -> Tracer:
 def polyder(p: ArrayLike, m: int = 1) -> Tracer:
     """The derivative of order `m`."""
     (p,) = lift_arrays(p)
-    for _ in range(m):
+    if operator.index(m) < 0:
+        raise ArgumentError(f"np.polyder takes 0 derivatives or more, not {m}", advice="Use np.polyint.")
+    for _ in range(min(operator.index(m), p.state.fixed(p.sizes[0]))):
         p = p[:-1] * _powers(p)
     return p
 
@@ -74,8 +77,14 @@ def polyder(p: ArrayLike, m: int = 1) -> Tracer:
 def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Tracer:
     """The integral of order `m`, with constants `k` (0 without)."""
     (p,) = lift_arrays(p)
-    constants = [0.0] * m if k is None else ([k] * m if np.ndim(k) == 0 else list(k))
-    for constant in constants:
+    times = operator.index(m)
+    constants = [0.0] * times if k is None else ([k] * times if np.ndim(k) == 0 else list(k))
+    if len(constants) == 1:
+        constants *= times
+    if not 0 <= times <= len(constants):
+        problem = f"np.polyint of order {m} with {len(constants)} constants"
+        raise ArgumentError(problem, advice="Give one for each order.")
+    for constant in constants[:times]:
         p = as_float(p)
         rising = Tracer(p.state, nodes.iota((p.sizes[0],), p.sizes[0] - Affine.symbol("%0")))
         p = concatenate([p / rising, (p[:1] * 0)[:1] + constant])
@@ -88,6 +97,8 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: Any = None, full: bool 
         raise UnsupportedError(
             "np.polyfit supports x, y and deg only", advice="Scale both sides by the weights, and use np.linalg.lstsq."
         )
+    if operator.index(deg) < 0:
+        raise ArgumentError(f"np.polyfit of degree {deg}")
     x, y = lift_arrays(x, y)
     x, y = as_real(x), as_real(y)
     columns = vander(x, deg + 1)

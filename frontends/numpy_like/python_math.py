@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -47,4 +47,6 @@ def call(trace: Trace, name: str, original: Callable[..., Any], *values: Any) ->
         return Tracer(trace, trace.call(name, *doubles).astype(np.int64).node, weak=int)
     if name == "log" and len(doubles) == 2:
         return call(trace, "log", math.log, values[0]) / call(trace, "log", math.log, values[1])
+    if name == "hypot":  # of any number of coordinates, in Python
+        return reduce(partial(trace.call, "weak", "hypot"), doubles[1:] or [0.0], doubles[0])
     return trace.call("weak", NAMES[name], *doubles)

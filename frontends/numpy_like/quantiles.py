@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import dimension
-from polyfuse.dtypes import f64, i64
-from polyfuse.errors import ArgumentError, ShapeError, UnsupportedError
+from polyfuse.dtypes import bool_, f64, i64
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import axes, nodes
 from polyfuse.frontends.numpy_like.axes import Axis
@@ -213,6 +213,9 @@ def _unweighted(rows: Rows, q: Tracer, method: str, skip: bool) -> Tracer:
         result = at(_chosen(method, n, q))
     else:
         before, share = between
+        if rows.values.element == bool_:
+            advice = 'Cast them with .astype(np.float64), or write method="lower".'
+            raise DTypeError("there are no quantiles between truth values", advice=advice)
         result = _interpolated(_real(at(before)), _real(at(before + 1)), share)
     return result if skip and not result.element.is_float else _with_nan(result, ordered, q, skip)
 

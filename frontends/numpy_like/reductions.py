@@ -9,12 +9,21 @@ from typing import Any
 from polyfuse import expr
 from polyfuse.affine import ONE, dimension
 from polyfuse.dtypes import DType, f64, i64
-from polyfuse.errors import DTypeError, ShapeError
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.axes import Axis
 from polyfuse.frontends.numpy_like.elementwise import as_float, isfinite, isnan, logaddexp, ufunc, where
-from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, broadcast_shapes, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.lifting import (
+    as_dtype,
+    as_real,
+    broadcast_shapes,
+    check_mask,
+    lift,
+    lift_all,
+    text_of,
+    trace_of,
+)
 from polyfuse.frontends.numpy_like.sizes import Size, size_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -33,6 +42,7 @@ def _operand(x: Tracer, monoid: str, mask: ArrayLike) -> Tracer:
     if mask is None or mask is True:
         return x
     neutral = nodes.neutral(MONOIDS[monoid].neutral[0], x.element)
+    check_mask(x, mask, within=True)
     return where(mask, x, Tracer(x.state, expr.constant(neutral, x.element)))
 
 
@@ -49,7 +59,10 @@ def fold(
     result = _kept(Tracer(x.state, nodes.cast(node, result_dtype)), reduced, keepdims)
     if initial is None:
         return result
-    start = Tracer(x.state, as_dtype(lift(x.state, initial), result_dtype))
+    first = lift(x.state, initial)
+    if first.ndim:
+        raise ShapeError(f"initial= is a number, not an array of shape {text_of(first.sizes)}")
+    start = Tracer(x.state, as_dtype(first, result_dtype))
     return ufunc(_FUNCTION[monoid], result, start)
 
 
@@ -203,6 +216,7 @@ def count(x: Tracer, reduced: tuple[int, ...], mask: ArrayLike = None, keepdims:
     """How many elements are reduced."""
     if mask is None or mask is True:
         return size_of(x.state, ONE, *(x.sizes[k] for k in reduced))
+    check_mask(x, mask, within=True)
     spread = nodes.broadcast(nodes.logical(lift(x.state, mask).node), broadcast_shapes(x.state, x.sizes))
     return sum_(Tracer(x.state, spread), reduced, keepdims=keepdims)
 
@@ -228,11 +242,11 @@ def var(
     a: ArrayLike,
     axis: Axis = None,
     dtype: Any = None,
-    ddof: float = 0,
+    ddof: Any = 0,
     *,
     keepdims: bool = False,
     where: ArrayLike = True,
-    correction: float | None = None,
+    correction: Any = None,
     mean: ArrayLike = None,
 ) -> Tracer:
     """In two passes: the mean, then the mean of squared differences."""
@@ -248,10 +262,12 @@ def var(
     number = count(x, reduced, where, keepdims)
     lost = ddof if correction is None else correction
     degrees: Any = number
-    if lost and isinstance(number, Tracer):
+    if isinstance(lost, Tracer) or (lost and isinstance(number, Tracer)):
         degrees = ufunc("maximum", number - lost, 0)
-    elif lost:
-        degrees = max(number - lost, 0) if isinstance(number, int) else number - lost
+    elif isinstance(number, int):
+        degrees = max(number - lost, 0)
+    elif lost:  # of a size, which is 1 at least
+        degrees = number - lost if lost <= 1 or number >= lost else 0
     result = total / degrees if not (isinstance(degrees, (int, float)) and degrees == 0) else total / lift(x.state, 0.0)
     return Tracer(x.state, nodes.cast(result.node, result_dtype))
 
@@ -270,15 +286,27 @@ def average(
         total = ufunc("add", none, count(x, axes.many(axis, x.ndim)))
         return (result, total) if returned else result
     x, w = lift_all(a, weights)
-    if w.ndim == 1 and x.ndim > 1:
-        (k,) = axes.many(axis, x.ndim)
-        w = w[(slice(None),) + (None,) * (x.ndim - 1 - k)]
+    w = _along_axes(x, w, axis)
     dtype = promotion.common((x.element, w.element, *([] if x.element.is_float else [f64])))
     x, w = (Tracer(t.state, nodes.cast(t.node, dtype)) for t in (x, w))
     w = Tracer(w.state, nodes.broadcast(w.node, x.sizes))
     scale = sum_(w, axis, keepdims=keepdims)
     result = sum_(x * w, axis, keepdims=keepdims) / scale
     return (result, scale) if returned else result
+
+
+def _along_axes(x: Tracer, w: Tracer, axis: Axis) -> Tracer:
+    """Weights of the shape of `x`, or of its axes in the order of `axis`, that broadcast to it.  Raises ShapeError."""
+    if w.ndim == x.ndim and all(x.state.equal(m, n) for m, n in zip(x.sizes, w.sizes, strict=True)):
+        return w
+    problem = f"np.average of an array of shape {text_of(x.sizes)} with weights of shape {text_of(w.sizes)}"
+    if axis is None:
+        raise ShapeError(problem, advice="Say which axes the weights belong to: axis=0, say.")
+    along = axes.sequence(axis, x.ndim)
+    if w.ndim != len(along) or not all(x.state.equal(x.sizes[k], n) for k, n in zip(along, w.sizes, strict=True)):
+        raise ShapeError(f"{problem} along {axis}", advice="Give one weight for each element of these axes.")
+    w = w.transpose([along.index(k) for k in sorted(along)])
+    return w[tuple(slice(None) if k in along else None for k in range(x.ndim))]
 
 
 def ptp(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tracer:
@@ -307,10 +335,22 @@ def nan_mean(
 
 
 def nan_var(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: float = 0, *, where: ArrayLike = True, **kwargs: Any
+    a: ArrayLike, axis: Axis = None, dtype: Any = None, ddof: Any = 0, *, where: ArrayLike = True, **kwargs: Any
 ) -> Tracer:
+    """As `var`, but NaN where no degrees of freedom are left."""
     x = _argument(a)
-    return var(x, axis, dtype, ddof, where=_number(x, where), **kwargs)
+    if not x.element.is_float:
+        return var(x, axis, dtype, ddof, where=where, **kwargs)
+    found = var(x, axis, dtype, ddof, where=_number(x, where), **kwargs)
+    lost = ddof if kwargs.get("correction") is None else kwargs["correction"]
+    if not isinstance(lost, Tracer) and not lost:
+        return found
+    number = count(x, axes.many(axis, x.ndim), _number(x, where), kwargs.get("keepdims", False))
+    return _where_more(number, lost, found)
+
+
+def _where_more(number: Any, than: Any, values: Tracer) -> Tracer:
+    return where(number > than, values, float("nan"))
 
 
 def _number(x: Tracer, chosen: ArrayLike) -> Tracer:
@@ -364,6 +404,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tra
 def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
     """Vector norms of any order; of matrices Frobenius, 1 and inf (`linear_algebra` has those by singular values)."""
     x = as_real(x)
+    _check_order(ord, len(axes.many(axis, x.ndim)))
     if ord in (None, "fro") or (ord == 2 and len(axes.many(axis, x.ndim)) == 1):
         return ufunc("sqrt", sum_(x * x, axis, keepdims=keepdims))
     magnitude = ufunc("absolute", x)
@@ -374,6 +415,15 @@ def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
         result = max_(sums, outer, keepdims=True, initial=0) if ord > 0 else min_(sums, outer, keepdims=True)
         return result if keepdims else result.state.call("squeeze", result, reduced)
     return _vector_norm(x, magnitude, ord, axis, keepdims)
+
+
+def _check_order(order: Any, rank: int) -> None:
+    """Raises ArgumentError for orders that NumPy has no norm of vectors, or of matrices, of."""
+    texts, numbers = ("fro", "nuc"), (1, -1, 2, -2, float("inf"), float("-inf"))
+    if order is None or (order in (*texts, *numbers) if rank == 2 else not isinstance(order, str)):
+        return
+    what, known = ("matrices", ", ".join(map(repr, (*texts, *numbers)))) if rank == 2 else ("vectors", "numbers")
+    raise ArgumentError(f"there is no norm of {what} with ord={order!r}", advice=f"Known are {known}.")
 
 
 def _vector_norm(x: Tracer, magnitude: Tracer, order: Any, axis: Any, keepdims: bool) -> Tracer:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.dtypes import DType
-from polyfuse.errors import DTypeError, UnsupportedError
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.frontends.index_notation.functions import joined, joined_creation
 from polyfuse.frontends.numpy_like import (
     activations,
@@ -46,12 +46,22 @@ from polyfuse.frontends.numpy_like import (
     views,
 )
 from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import kind_of, lift, lift_all, lift_arrays, trace_of, traced_in
+from polyfuse.frontends.numpy_like.lifting import (
+    check_mask,
+    kind_of,
+    lift,
+    lift_all,
+    lift_arrays,
+    text_of,
+    trace_of,
+    traced_in,
+)
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import unsupported
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.words import check_words
 
 
 def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -62,7 +72,7 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
     if found is None:
         return of_known_values(name, function, args, kwargs)
     args, kwargs = by_position(function, args, kwargs)
-    return with_out(found, *_by_name(function, _led(name, args, kwargs), kwargs))
+    return with_out(found, *_by_name(function, _led(name, args, kwargs), kwargs), spread=name in _SPREADING)
 
 
 def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -94,13 +104,13 @@ OF_VALUES = frozenset(
 
 def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``x.name(...)``: the function with the array as first argument."""
-    return with_out(TABLE[name], *_by_name(getattr(np, name, None), (x, *args), kwargs))
+    return with_out(TABLE[name], *_by_name(getattr(np, name, None), (x, *args), kwargs), spread=name in _SPREADING)
 
 
 def call_function(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of the namespace by its name in the table; `function`: NumPy's, which knows where ``out`` stands."""
     args, kwargs = by_position(function, args, kwargs)
-    return with_out(TABLE[name], *_by_name(function, _led(name, args, kwargs), kwargs))
+    return with_out(TABLE[name], *_by_name(function, _led(name, args, kwargs), kwargs), spread=name in _SPREADING)
 
 
 def _led(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -130,6 +140,9 @@ def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     """The arguments, with a positional ``out`` of NumPy's function, and what follows it, by name."""
     args, kwargs = by_position(function, args, kwargs)
     names = _parameters(function) if len(args) > 1 else ()
+    if kwargs.get("out") is not None and not _has_out(function):
+        raise ArgumentError(f"np.{function.__name__} has no out=", advice="Assign its result: y[...] = ...")
+    check_words(getattr(function, "__name__", ""), {**dict(zip(names, args, strict=False)), **kwargs})
     if "out" not in names[: len(args)]:
         return args, kwargs
     behind = names.index("out")
@@ -160,19 +173,39 @@ def _parameters(function: Any, required: bool = False) -> tuple[str, ...]:
     return tuple(p.name for p in known if not required or p.default is p.empty)
 
 
+@lru_cache(maxsize=512)
+def _has_out(function: Any) -> bool:
+    try:
+        return isinstance(function, np.ufunc) or function is None or "out" in signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+
+
+_SPREADING = frozenset("clip fix isposinf isneginf percentile quantile nanpercentile nanquantile nanmedian".split())
+"""Functions whose results NumPy repeats in a larger ``out=``, as those of ufuncs."""
+
+
 def with_out(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], casting: str = "same_kind"
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    casting: str = "same_kind",
+    spread: bool = False,
 ) -> Any:
-    """Call with NumPy's ``out=``: the result is written into the array given, each of several into its own."""
+    """Call with NumPy's ``out=``: the result is written into the array given, each of several into its own.  `spread`:
+    one result may be repeated in a larger array."""
     out = kwargs.pop("out", None)
     result = function(*args, **kwargs)
     if isinstance(result, tuple) and isinstance(out, tuple):
-        return tuple(_written(r, o, casting) for r, o in zip(result, out, strict=True))
-    return _written(result, out[0] if isinstance(out, tuple) else out, casting)
+        return tuple(_written(r, o, casting, spread) for r, o in zip(result, out, strict=True))
+    if isinstance(out, tuple) and len(out) != 1:
+        raise ArgumentError(f"out= holds {len(out)} arrays for one result", advice="Give one array.")
+    return _written(result, out[0] if isinstance(out, tuple) else out, casting, spread)
 
 
-def _written(result: Any, out: Any, casting: str) -> Any:
-    """`out` holding `result`, or `result` itself without one.  Raises DTypeError where NumPy does not cast."""
+def _written(result: Any, out: Any, casting: str, spread: bool) -> Any:
+    """`out` holding `result`, or `result` itself without one.  Raises DTypeError where NumPy does not cast, and
+    ShapeError for an `out` of another shape."""
     if out is None:
         return result
     if not isinstance(out, Tracer):
@@ -185,8 +218,15 @@ def _written(result: Any, out: Any, casting: str) -> Any:
             f"out= is {out.dtype}, to which a result of {result.dtype} is not cast by the rule {casting!r}",
             advice=f"Make it with dtype=np.{result.dtype}, or give casting='unsafe' where NumPy takes it.",
         )
+    if isinstance(result, Tracer) and not spread and not _is_alike(result, out):
+        problem = f"out= of shape {text_of(out.sizes)} for a result of shape {text_of(result.sizes)}"
+        raise ShapeError(problem, advice="Make it with the shape of the result.")
     out[...] = result
     return out
+
+
+def _is_alike(a: Tracer, b: Tracer) -> bool:
+    return a.ndim == b.ndim and all(a.state.equal(m, n) for m, n in zip(a.sizes, b.sizes, strict=True))
 
 
 def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -240,6 +280,7 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     if found is None:
         raise unsupported(name)
     casting = options.pop("casting", "same_kind")
+    check_words(name, {"casting": casting})
     for ignored in ("subok", "order"):  # how the result is stored is decided by the plan
         options.pop(ignored, None)
     mask, dtype = options.pop("where", True), options.pop("dtype", None)
@@ -248,12 +289,13 @@ def _call_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     elif dtype is not None or (casting in _STRICT and isinstance(getattr(np, name, None), np.ufunc)):
         inputs = _computed_in(name, lift_all(*inputs), None if dtype is None else numpy_dtype(dtype), casting)
     if mask is True:
-        return with_out(found, inputs, options, casting)
+        return with_out(found, inputs, options, casting, spread=True)
     out = options.pop("out", None)
     base = (out[0] if isinstance(out, tuple) else out) if out is not None else 0
     result = found(*inputs, **options)
+    check_mask(result, mask)
     chosen = elementwise.where(mask, result, base).astype(result.dtype)
-    return chosen if out is None else with_out(lambda: chosen, (), {"out": out}, casting)
+    return chosen if out is None else with_out(lambda: chosen, (), {"out": out}, casting, spread=True)
 
 
 _OF_TRUTH = frozenset(

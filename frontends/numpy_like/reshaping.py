@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension
-from polyfuse.errors import ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, ShapeError, UnsupportedError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import axes
 from polyfuse.frontends.numpy_like.layout import is_contiguous, is_run, strides_of
@@ -43,6 +43,8 @@ def reshape(
 ) -> Tracer:
     """``x.reshape(2, -1)``, ``np.reshape(x, (2, -1))``, ``shape=(2, -1)``; a view where NumPy gives one."""
     (x,) = lift_all(x)
+    if sizes and isinstance(sizes[-1], str):  # np.reshape(x, (2, 3), "F")
+        sizes, order = sizes[:-1], sizes[-1]
     parts = _wanted(sizes, shape, newshape)
     if _checked_order(x, order) == "F":
         flipped = reshape(x.T, tuple(reversed(parts)), copy=copy)
@@ -241,10 +243,13 @@ def flatten(x: ArrayLike, order: str = "C") -> Tracer:
 
 def _checked_order(x: Tracer, order: Any) -> str:
     """``C`` or ``F``.  Raises UnsupportedError for the order of memory, where an array of several axes has one."""
-    if order in ("C", "F"):
-        return str(order)
-    if order is None or (order in ("A", "K") and x.ndim < 2):
+    word = order.upper() if isinstance(order, str) else order
+    if word in ("C", "F"):
+        return str(word)
+    if word is None or (word in ("A", "K") and x.ndim < 2):
         return "C"
+    if word not in ("A", "K"):
+        raise ArgumentError(f"elements have no order {order!r}", advice="Write order='C' or order='F'.")
     raise UnsupportedError(
         f"order={order!r} asks how an array lies in memory, which the plan decides",
         advice="Write order='C' for elements row by row, or order='F' for column by column.",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from polyfuse.dtypes import bool_, u64
-from polyfuse.errors import DTypeError
+from polyfuse.errors import ArgumentError, DTypeError
 from polyfuse.frontends.numpy_like.elementwise import as_float, astype, itself, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import lift_all
 from polyfuse.frontends.numpy_like.tracer import Tracer
@@ -17,9 +18,15 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 ArrayLike = object
 
 
+_MOST_DECIMALS = 308  # as a power of ten, that of the largest float
+
+
 def round_(x: ArrayLike, decimals: int = 0) -> Tracer:
-    """Half to even; NumPy scales by a power of ten."""
+    """Half to even; NumPy scales by a power of ten.  Raises TypeError for decimals that are no integer."""
     (x,) = lift_all(x)
+    decimals = index(decimals)
+    if abs(decimals) > _MOST_DECIMALS:
+        raise ArgumentError(f"numbers have no {decimals} decimals")
     if x.element == bool_ and x.weak is None and decimals:
         advice = "Leave decimals out, or cast with x.astype(np.float32) first."
         raise DTypeError("np.round does not take truth values to decimal places", advice=advice)

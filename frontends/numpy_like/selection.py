@@ -49,6 +49,9 @@ def _is_beyond(bound: int, x: Tracer, side: str) -> bool:
 
 def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: ArrayLike = 0) -> Tracer:
     """The choice of the first condition that holds."""
+    if len(conditions) != len(choices) or not len(conditions):
+        advice = "Give a choice for each condition, and at least one."
+        raise ShapeError(f"np.select: {len(choices)} choices for {len(conditions)} conditions", advice=advice)
     trace = trace_of(conditions, choices, default)
     for given in (lift(trace, c).dtype for c in conditions):
         if given != np.bool_:

@@ -259,18 +259,28 @@ class SymbolicSize:
         """The digits, fixed by a guard because a text may be a key; the letter of a size that was declared."""
         names = {name for factor in self.factors for name in factor.names()}
         is_letter = self.state.ended or bool(names - self.state.fresh)
-        return repr(self) if is_letter else format(self.__index__(), spec)
+        return self.letters if is_letter else format(self.__index__(), spec)
 
     def __str__(self) -> str:
         return format(self)
 
+    __repr__ = __str__  # of which the text of `x.shape` is made
+
     def __reduce_ex__(self, protocol: Any) -> tuple[type[int], tuple[int]]:
         return int, (self.__index__(),)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else Python's integers have: ``x.size.bit_length()``."""
+        if name.startswith("_") or not hasattr(int, name):
+            raise AttributeError(f"'int' object has no attribute {name!r}")
+        return self if name == "real" else getattr(self.__index__(), name)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return self.state.call("ufunc", ufunc, method, inputs, kwargs)
 
-    def __repr__(self) -> str:
+    @property
+    def letters(self) -> str:
+        """The size in the symbols of the program."""
         several = len(self.factors) > 1
         return "*".join(f"({f})" if several and len(f.terms) + bool(f.constant) > 1 else str(f) for f in self.factors)
 

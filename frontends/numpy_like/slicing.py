@@ -28,6 +28,12 @@ def expand_ellipsis(items: Sequence[Any], shape: Shape, consumed: Sequence[int])
     return [*items[:at], *[slice(None)] * missing, *items[at + 1 :]]
 
 
+def stand_apart(items: Sequence[Any]) -> bool:
+    """Whether an ellipsis parts the arrays and integers of an index: it does where it stands for no axis as well."""
+    at = [k for k, item in enumerate(items) if not (item is None or item is Ellipsis or isinstance(item, slice))]
+    return bool(at) and any(item is Ellipsis for item in items[at[0] : at[-1]])
+
+
 def position(trace: Trace, value: Any, what: str) -> Affine:
     """An integer position that the user wrote.  Raises IndexingError."""
     if isinstance(value, Tracer) and not value.sizes and value.element.kind in "iu":
@@ -40,6 +46,9 @@ def position(trace: Trace, value: Any, what: str) -> Affine:
                 value, "Index with an integer array such as np.arange(n) + start, or mark the argument as static."
             ),
         )
+    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iu":
+        trace.read.append(value)
+        value = int(value)
     affine = affine_of(value) if isinstance(value, SymbolicSize) or is_integer(value) else None
     if affine is None and isinstance(value, SymbolicSize):
         affine = Affine.of(int(value))

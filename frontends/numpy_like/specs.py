@@ -201,6 +201,8 @@ def dtype_of(value: Any) -> DType:
 
 def numpy_dtype(dtype: Any) -> DType:
     """The `DType` of what ``np.dtype`` accepts, or of a torch dtype.  Raises DTypeError with the alternative."""
+    if hasattr(dtype, "__array_function__") and not isinstance(dtype, np.generic):
+        raise DTypeError("an array is no dtype", advice="Write x.dtype for that of its elements.")
     wanted = np.dtype(dtype) if (theirs := _of_torch(dtype)) is None else theirs
     found = dtypes.from_numpy(wanted)
     if found is not None:

@@ -63,6 +63,7 @@ class Trace:
     arguments: int
     scalars: Mapping[int, bool | int | float] = field(default_factory=dict)
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
+    spans: dict[tuple[bytes, int], Any] = field(default_factory=dict)  # of numbers that Python computes
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
     read: list[np.ndarray[Any, Any]] = field(default_factory=list)  # real arrays whose contents the program depends on
@@ -92,7 +93,7 @@ class Trace:
             result = function(*args, **kwargs)
         except PolyfuseError as error:
             raise located(error) from None
-        except (TypeError, ValueError, IndexError) as error:
+        except (TypeError, ValueError, IndexError, ArithmeticError) as error:
             raise located(_refused(error)) from error
         finally:
             self.inside = False
@@ -347,7 +348,7 @@ def _factors(node: Node) -> tuple[Affine, ...] | None:
 
 def _refused(error: Exception) -> TraceError:
     """What Python or NumPy says about arguments that a function cannot take, as an error of ours."""
-    kind: type[TraceError] = DTypeError if isinstance(error, TypeError) else ShapeError
+    kind: type[TraceError] = DTypeError if isinstance(error, (TypeError, OverflowError)) else ShapeError
     kind = IndexingError if isinstance(error, IndexError) else kind
     return kind(f"these arguments are not supported here: {error}", advice="Compare them with NumPy's documentation.")
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from polyfuse import expr
 from polyfuse.dtypes import f64, i64
-from polyfuse.errors import DTypeError, ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted, sort
 from polyfuse.frontends.numpy_like.contractions import matmul
 from polyfuse.frontends.numpy_like.creation import linspace
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
 from polyfuse.frontends.numpy_like.joining import concatenate, diff
-from polyfuse.frontends.numpy_like.known_values import settled
-from polyfuse.frontends.numpy_like.lifting import lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.known_values import known, settled
+from polyfuse.frontends.numpy_like.lifting import lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.reductions import average, max_, min_
 from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of
+from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.updates import update
 from polyfuse.frontends.numpy_like.views import diagonal, expand_dims, squeeze
@@ -40,9 +41,13 @@ def histogram_bin_edges(x: ArrayLike, bins: Any = 10, range: Any = None, weights
             f"the number of bins={bins!r} depends on the values", advice="Give a number of bins, or their edges."
         )
     if isinstance(bins, (list, tuple)) or (isinstance(bins, (Tracer, np.ndarray)) and bins.ndim):
-        return lift(x.state, bins)
-    bins = index(bins)  # a scalar argument that counts bins is one that the trace holds for
+        return _edges(x, bins)
+    bins = operator.index(bins)  # a scalar argument that counts bins is one that the trace holds for
+    if bins < 1:
+        raise ArgumentError(f"a histogram has 1 bin at least, not {bins}")
     if range is not None:
+        if not float("-inf") < float(range[0]) <= float(range[1]) < float("inf"):
+            raise ArgumentError(f"the range of a histogram rises and is finite, not {range}")
         low, high = (lift(x.state, float(v)) for v in range)
         if range[0] == range[1]:
             low, high = low - 0.5, high + 0.5
@@ -56,6 +61,27 @@ def histogram_bin_edges(x: ArrayLike, bins: Any = 10, range: Any = None, weights
     return found
 
 
+def _edges(x: Tracer, bins: ArrayLike) -> Tracer:
+    """Edges that are given.  Raises ShapeError, and ArgumentError for those that are known and do not rise."""
+    edges = lift(x.state, bins)
+    if edges.ndim != 1:
+        raise ShapeError(f"the edges of a histogram are a vector, not an array of rank {edges.ndim}")
+    values = _known(bins, edges)
+    if values is not None and (values[:-1] > values[1:]).any():
+        raise ArgumentError("the edges of a histogram rise", advice="Sort them with np.sort.")
+    return edges
+
+
+def _known(given: ArrayLike, lifted: Tracer) -> np.ndarray[Any, Any] | None:
+    """The values of an array in which no argument has a say."""
+    if isinstance(given, np.ndarray):
+        lifted.state.read.append(given)
+        return given
+    if isinstance(given, (list, tuple)) and not any(isinstance(v, Tracer) for v in given):
+        return np.asarray(given)
+    return known(lifted.node)
+
+
 def histogram(
     x: ArrayLike, bins: Any = 10, range: Any = None, density: Any = None, weights: ArrayLike = None
 ) -> tuple[Tracer, Tracer]:
@@ -66,9 +92,12 @@ def histogram(
     if weights is None:
         ordered, total = sort(flat), None
     else:
+        w = lift(x.state, weights)
+        if w.ndim != x.ndim or not all(x.state.equal(m, n) for m, n in zip(x.sizes, w.sizes, strict=True)):
+            raise ShapeError(f"np.histogram of shape {text_of(x.sizes)} with weights of shape {text_of(w.sizes)}")
         order = argsort(flat)
         ordered = flat[order]
-        sums = cumulative("sum", lift(x.state, weights).reshape(-1)[order])
+        sums = cumulative("sum", w.reshape(-1)[order])
         zero = Tracer(x.state, nodes.full((1,), 0, sums.element))
         total = concatenate([zero, sums])
     ends = concatenate([searchsorted(ordered, edges[:-1]), searchsorted(ordered, edges[-1:], side="right")])
@@ -93,7 +122,7 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
         raise DTypeError(f"np.bincount takes integers, not {x.dtype}")
     if x.ndim != 1:
         raise ShapeError("np.bincount takes a vector")
-    size = minlength if isinstance(minlength, SymbolicSize) else _at_least(index(minlength), given, x)
+    size = minlength if isinstance(minlength, SymbolicSize) else _at_least(operator.index(minlength), given, x)
     extent = affine_of(size)
     is_empty = not x.state.decide(x.sizes[0] - 1)
     if extent is None or (extent.is_constant and extent.constant < (0 if is_empty else 1)):
@@ -105,8 +134,10 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
     at = where(ufunc("less", at, 0), size, at)  # nothing wraps: out of bounds
     if weights is None or is_empty:  # NumPy counts where there is nothing to weigh
         return update(Tracer(x.state, nodes.full((extent,), 0, i64)), at, "add", 1)
-    sums = Tracer(x.state, nodes.full((extent,), 0, f64))
-    return update(sums, at, "add", lift(x.state, weights).astype(np.float64))
+    sums, w = Tracer(x.state, nodes.full((extent,), 0, f64)), lift(x.state, weights)
+    if w.ndim != 1 or not x.state.equal(w.sizes[0], x.sizes[0]):
+        raise ShapeError(f"np.bincount of {text_of(x.sizes)} with weights of shape {text_of(w.sizes)}")
+    return update(sums, at, "add", w.astype(np.float64))
 
 
 def _at_least(minlength: int, given: ArrayLike, x: Tracer) -> int:
@@ -120,18 +151,21 @@ def _at_least(minlength: int, given: ArrayLike, x: Tracer) -> int:
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tracer:
-    """The number of the bin of every element; edges that are known may fall, computed ones must rise."""
+    """The number of the bin of every element; edges rise or fall, which those that are not known decide at run time."""
     x, edges = lift_all(x, bins)
-    rest = [n for n in (edges.sizes[0],) if edges.ndim == 1]
-    if not rest:
+    if edges.ndim != 1:
         raise ShapeError("np.digitize takes a vector of edges")
-    falling = isinstance(bins, (list, tuple, np.ndarray)) and len(bins) > 1 and not _traced(bins) and bins[0] > bins[-1]
-    side = "left" if right else "right"
-    return edges.shape[0] - searchsorted(edges[::-1], x, side=side) if falling else searchsorted(edges, x, side=side)
-
-
-def _traced(values: Any) -> bool:
-    return isinstance(values, Tracer) or any(isinstance(v, Tracer) for v in values)
+    side, count = "left" if right else "right", edges.shape[0]
+    values = _known(bins, edges)
+    if values is None and x.state.decide(edges.sizes[0] - 2):
+        falls = edges[0] > edges[-1]
+        found = searchsorted(where(falls, edges[::-1], edges), x, side=side)
+        return where(falls, count - found, found)
+    if values is not None and not ((values[:-1] <= values[1:]).all() or (values[:-1] >= values[1:]).all()):
+        raise ArgumentError("the edges of np.digitize rise or fall", advice="Sort them with np.sort.")
+    if values is not None and values.size > 1 and values[0] > values[-1]:
+        return count - searchsorted(edges[::-1], x, side=side)
+    return searchsorted(edges, x, side=side)
 
 
 # ---------------------------------------------------------------------------------------------- covariance
@@ -151,11 +185,15 @@ def cov(
     """Covariances of the rows (of the columns where not `rowvar`).  Raises UnsupportedError for frequencies."""
     if fweights is not None:
         raise UnsupportedError("np.cov with fweights= is not supported", advice="Use aweights=, or repeat the samples.")
+    if dtype is not None and not numpy_dtype(dtype).is_float:
+        raise DTypeError(f"covariances are no {numpy_dtype(dtype).numpy}", advice="Leave dtype out; cast the result.")
     first = _variables(m, rowvar, dtype)
     x = first if y is None else concatenate([first, _variables(y, rowvar, dtype)], 0)
     samples = x.shape[1]
-    lost = (0 if bias else 1) if ddof is None else ddof
+    lost = (1 if bias == 0 else 0) if ddof is None else operator.index(ddof)
     weights = None if aweights is None else lift(x.state, aweights)
+    if weights is not None and weights.ndim != 1:
+        raise ShapeError(f"the weights of np.cov are a vector, not an array of rank {weights.ndim}")
     center = x - expand_dims(average(x, 1, weights), 1)
     if weights is None:
         degrees = ufunc("maximum", lift(x.state, samples) - lost, 0).astype(x.dtype)

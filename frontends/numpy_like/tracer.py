@@ -181,6 +181,14 @@ class Tracer(Operators["Tracer"]):
         return not self.sizes and not (self.path is None and self.weak is None and isinstance(self.node, Input))
 
     @property
+    def exact_value(self) -> float | None:
+        """Of a Python float that the caller passes, or that follows from such: its value, fixed for the trace."""
+        if self.weak is not float:
+            return None
+        found = self.state.run(self.state.scalar_value, self.node)
+        return None if found is None else float(found)
+
+    @property
     def size(self) -> Size:
         return size_of(self.state, *self.sizes, Affine.of(1))
 
@@ -392,16 +400,17 @@ class Tracer(Operators["Tracer"]):
         return self.__copy__()
 
     def __repr__(self) -> str:
-        return f"Tracer({self.element}[{', '.join(map(str, self.sizes))}])"
+        return format(self)
 
     def __str__(self) -> str:
         return format(self)
 
     def __format__(self, spec: str) -> str:
-        """As `repr`; of a number that the caller passes its digits, which may be a key, and so count for the trace."""
+        """The dtype and shape; of a number that the caller passes its digits, which may be a key, and so count for the
+        trace."""
         plain = self.weak is not None and not self.state.ended
         known = self.state.run(self.state.scalar_value, self.node) if plain else None
-        return repr(self) if known is None else format(known, spec)
+        return f"Tracer({self.element}[{', '.join(map(str, self.sizes))}])" if known is None else format(known, spec)
 
     def __hash__(self) -> int:
         """Of numbers whose value can be known.  Arrays are no keys, as in NumPy."""

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import dimensions
-from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
+from polyfuse.errors import DTypeError, IndexingError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
-from polyfuse.frontends.numpy_like import listed, nodes, promotion
+from polyfuse.frontends.numpy_like import axes, listed, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
-from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, masked_part, select
+from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_element, is_mask, masked_part, select
 from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, kind_of, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
@@ -64,16 +64,27 @@ def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:
     return nodes.broadcast(node, target) if node.rank else node
 
 
+def _as_elements(x: Tracer, value: ArrayLike) -> ArrayLike:
+    """Numbers in lists as elements of `x`, each of which has to fit."""
+    from polyfuse.frontends.numpy_like.creation import array
+
+    return array(x.state, value, x.dtype) if isinstance(value, (list, tuple)) else value
+
+
 def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
     """``x[index] = value``."""
     if (few := listed.split(x, index)) is not None:
-        given = lift(x.state, value)
+        given = lift(x.state, _as_elements(x, value))
         listed.write(x, *few, lambda shape: _value_for(shape, x, given), write)
         return
+    value = _as_elements(x, value)
     x, items = without_flags(x, items_of(index))
     if all(is_basic(i) for i in items):
         expanded = expand_ellipsis(items, x.sizes, [int(i is not None and i is not Ellipsis) for i in items])
         target = x.through(basic_path(x, expanded))
+        if is_element(x, items) and lift(x.state, value).ndim:
+            shown = text_of(lift(x.state, value).sizes)
+            raise ShapeError(f"an array of shape {shown} is no element", advice="Write a[i, j] = v[0].")
         if isinstance(value, Tracer) and value.buffer is x.buffer and value.path == target.path:
             return  # what ``x[index] += y`` stores back: the view that was already written
         write(target, _value_for(target.sizes, x, lift(x.state, value)))
@@ -186,10 +197,13 @@ def put_along_axis(x: Tracer, indices: ArrayLike, values: ArrayLike, axis: int) 
     from polyfuse.frontends.numpy_like.creation import arange
 
     shape = [x.shape[k] for k in range(x.ndim)]
+    along, at = axes.one(axis, x.ndim), lift(x.state, indices)
+    if at.ndim != x.ndim:
+        raise IndexingError(f"put_along_axis needs indices of rank {x.ndim}, not {at.ndim}")
     items = []
     for k in range(x.ndim):
-        if k == axis % x.ndim:
-            items.append(indices)
+        if k == along:
+            items.append(at)
         else:
             items.append(arange(x.state, shape[k])[(None,) * k + (slice(None),) + (None,) * (x.ndim - 1 - k)])
     x[tuple(items)] = values
@@ -234,6 +248,8 @@ def _is_truth(x: Tracer, value: ArrayLike) -> bool:
 
 
 def fill(x: Tracer, value: ArrayLike) -> None:
+    if lift(x.state, value).ndim:
+        raise ShapeError("x.fill takes a number", advice="Write x[...] = values.")
     x[...] = value
 
 

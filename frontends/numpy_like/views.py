@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
@@ -13,6 +14,7 @@ from polyfuse.frontends.numpy_like import axes
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift_all, text_of
 from polyfuse.frontends.numpy_like.reshaping import size_factors
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
+from polyfuse.frontends.numpy_like.slicing import position
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Path, Tracer
 
@@ -33,7 +35,7 @@ def transpose(x: ArrayLike, *order: Any, axes: Any = None) -> Tracer:
     """``np.transpose(x, axes)``, ``x.transpose(1, 0)``."""
     (x,) = lift_all(x)
     wanted = axes if axes is not None else (order[0] if len(order) == 1 and not isinstance(order[0], int) else order)
-    if wanted is None or len(wanted) == 0:
+    if wanted is None or (axes is None and not order):
         return permuted(x, range(x.ndim)[::-1])
     return permuted(x, _permutation(wanted, x.ndim))
 
@@ -166,6 +168,8 @@ def flip(x: ArrayLike, axis: Any = None) -> Tracer:
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tracer:
     (x,) = lift_all(x)
     first, second = axes
+    if first % max(x.ndim, 1) == second % max(x.ndim, 1):
+        raise ShapeError(f"np.rot90 turns two axes, not axis {first} alone")
     match k % 4:
         case 0:
             return x[...]
@@ -246,7 +250,7 @@ def array_split(x: ArrayLike, sections: Any, axis: int = 0) -> list[Tracer]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim)
     if axes.is_sequence(sections):
-        return _pieces(x, list(shape_argument(x.state, sections)), axis)
+        return _pieces(x, [position(x.state, cut, "where an array is split") for cut in sections], axis)
     count = _section_count(sections)
     each, extra = divmod(x.state.fixed(x.sizes[axis]), count)
     return _pieces(x, [Affine.of(each * k + min(k, extra)) for k in range(1, count)], axis)
@@ -269,8 +273,10 @@ def _pieces(x: Tracer, cuts: Sequence[Affine], axis: int) -> list[Tracer]:
     return [x[(*before, slice(a, b))] for a, b in zip(whole, whole[1:], strict=False)]
 
 
-def split_along(axis: int, x: ArrayLike, sections: Any) -> list[Tracer]:
+def split_along(name: str, axis: int, x: ArrayLike, sections: Any) -> list[Tracer]:
     (x,) = lift_all(x)
+    if x.ndim < {"vsplit": 2, "hsplit": 1, "dsplit": 3}[name]:
+        raise ShapeError(f"np.{name} of an array of rank {x.ndim}", advice="Use np.split(x, sections, axis=0).")
     return split(x, sections, axis if x.ndim > 1 or axis != 1 else 0)
 
 
@@ -300,7 +306,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "unstack": unstack,
     "split": split,
     "array_split": array_split,
-    "vsplit": lambda x, n: split_along(0, x, n),
-    "hsplit": lambda x, n: split_along(1, x, n),
-    "dsplit": lambda x, n: split_along(2, x, n),
+    **{name: partial(split_along, name, axis) for axis, name in enumerate(("vsplit", "hsplit", "dsplit"))},
 }

@@ -59,6 +59,7 @@ def written(call: Callable[[Any, Any], Any], *shape: int, dtype: Any = float) ->
         lambda x: np.add.outer([x[0, 0], 1.0], x[1]),
         lambda x: x[range(2)],
         lambda x: (x[:, ()], x[[]], x == None, x != "a"),  # noqa: E711
+        lambda x: (math.hypot(*x[0]), math.hypot(x[0, 0]), math.hypot(x[0, 0], 3, 4) * x),
         lambda x: (x * math.sqrt(x[0, 1] ** 2 + 1), math.atan2(x[0, 0], 2), math.floor(x[1, 1] * 9), math.log(3.0)),
         lambda x: (math.log(abs(x[0, 0]), 2), math.pow(2, x[0, 1]), math.isnan(x[0, 0]), math.pi, root(x[2, 2] ** 2)),
         lambda x: np.array(x, ndmin=3),

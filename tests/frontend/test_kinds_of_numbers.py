@@ -159,3 +159,16 @@ def test_attributes_and_scalar_types_of_numbers() -> None:
         return np.float32(a) * x, np.int64(n) * x, np.float64(n), x.astype(np.float32) * np.float32(n), np.int8(n) // 2
 
     assert_same(run(function, np.arange(3.0), 5, 2.5), function(np.arange(3.0), 5, 2.5))
+
+
+@pytest.mark.parametrize("value", [2.55, 2.675, 0.15, -1.005, 1.0])
+def test_decimals_of_a_number_of_the_caller_are_pythons(value: float) -> None:
+    """2.675 lies below the middle of 2.67 and 2.68, which it cannot be told apart from once it is multiplied by 100."""
+
+    def function(x: Any, k: float) -> Any:
+        return round(k, 1) * x, round(2 * k, 2) + x, round(k, 0) - x
+
+    x = np.arange(3.0)
+    jitted = pf.jit(function, backend="interpreter")
+    for number in (value, 3.5, value):
+        assert_same(jitted(x, number), function(x, number), exact=True)

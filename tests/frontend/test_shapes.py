@@ -218,3 +218,37 @@ def test_against_numpy(name: str) -> None:
     arguments: list[Any] = case.arguments()
     with np.errstate(all="ignore"):
         assert_same(run(case.function, *arguments), case.function(*arguments))
+
+
+CHOSEN = np.array([True, False, True, True])
+
+
+def _written(write: Any) -> Any:
+    def function(x: Any, i: Any) -> Any:
+        a = x.copy()
+        write(a, i)
+        return a
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: x[:2, [3, 2], ..., 3],
+        lambda x, i: x[:2, i, ..., 3],
+        lambda x, i: x[:2, 1, ..., i],
+        lambda x, i: x[:2, i, ..., i],
+        lambda x, i: x[:3, CHOSEN, ..., 1],
+        lambda x, i: x[:3, x[0, :, 0] > 0, ..., 1].sum(axis=0),
+        lambda x, i: (x[:2, i, 3, ...], x[..., i, 3], x[0, ..., i], x[:2, i, None, ..., 3], x[1, ..., [1, 2], :]),
+        _written(lambda a, i: a.__setitem__((slice(2), i, ..., 3), [[1, 2], [3, 4]])),
+        _written(lambda a, i: a.__setitem__((slice(2), 1, ..., [3, 2]), [[1, 2], [3, 4]])),
+        _written(lambda a, i: np.add.at(a, (slice(2), i, ..., 3), [[1, 2], [3, 4]])),
+    ],
+)
+def test_an_ellipsis_parts_arrays_where_it_stands_for_no_axis(function: Any) -> None:
+    """Then NumPy has the axes of the arrays in front."""
+    x = np.random.default_rng(4).standard_normal((4, 4, 4))
+    i = np.array([3, 2])
+    assert_same(run(function, x, i), function(x, i))

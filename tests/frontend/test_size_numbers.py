@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import Traced, specs_of_arrays, trace
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -130,12 +131,35 @@ def test_what_is_no_number_is_an_error_of_pythons(expression: str) -> None:
         traced_at(function_of(expression), 4, 6)
 
 
-def test_sizes_print_as_products() -> None:
+@pytest.mark.parametrize(
+    "text", [lambda x: f"{x.shape}", lambda x: repr(x.shape), lambda x: str([x.size]), lambda x: f"{len(x)!r}"]
+)
+def test_texts_of_sizes_have_their_digits(text: Callable[[Any], str]) -> None:
+    def function(x: Any) -> Any:
+        return {text(x): x}
+
+    jitted = pf.jit(function, backend="interpreter")
+    for shape in ((4, 6), (2, 3), (4, 6)):
+        assert list(jitted(np.ones(shape))) == [text(np.ones(shape))]
+
+
+def test_sizes_have_the_attributes_of_integers() -> None:
+    def function(x: Any) -> Any:
+        m, n = x.shape
+        return x * m.bit_length() + n.real - m.imag + (m + n).numerator
+
+    for shape in ((4, 6), (9, 3)):
+        assert_same(run(function, np.ones(shape)), function(np.ones(shape)))
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'shape'"):
+        traced_at(lambda x: x.shape[0].shape, 4, 6)
+
+
+def test_sizes_have_letters() -> None:
     shown: list[str] = []
 
     def function(x: Any) -> Any:
         m, n = x.shape
-        shown.extend(map(repr, (m, m * n, (m + 1) * n * 2, m // 2)))
+        shown.extend(size.letters for size in (m, m * n, (m + 1) * n * 2, m // 2))
         assert isinstance(m * n, SymbolicSize) and m * n == n * m
         return x
 
@@ -190,3 +214,25 @@ def test_a_number_of_sections_is_an_integer() -> None:
         run(lambda x: np.split(x, 0), np.ones((4, 6)))
     with pytest.raises(ShapeError, match=r"is an integer, not 2\.0"):
         run(lambda x: np.array_split(x, 2.0), np.ones((4, 6)))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda n: n**8,
+        lambda n: n * (n**2 - 1) * n**4 * 7,
+        lambda n: (n + 1) * (n + 2) * (n + 3) * (n + 4) * (n + 5) * (n + 6) * (n + 7) / 5,
+        lambda n: n * 10**18,
+        lambda n: n - 10**30,
+        lambda n: n * 2**80 + 1,
+        lambda n: -n * 10**17,
+        lambda n: 2**n % 7,
+        lambda n: 1 << n,
+        lambda n: 1 / n**8,
+    ],
+)
+def test_numbers_beyond_64_bits_are_those_of_python(number: Callable[[Any], Any]) -> None:
+    jitted = pf.jit(lambda x: x[:2] * number(len(x)), backend="interpreter")
+    for size in (3, 700, 12, 90):
+        x = np.broadcast_to(1.5, (size,))
+        assert_same(jitted(x), x[:2] * number(size))

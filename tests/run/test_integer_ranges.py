@@ -108,3 +108,64 @@ def test_declared_numbers_hold_their_own_values(jit: Jit, declared: str, fitting
     for a in others:
         with pytest.raises(StalePlanError):
             compiled(x, a)
+
+
+def elements(x: Any, a: int) -> Any:
+    y = np.zeros(3, np.uint8)
+    y[:] = [a, 1, 2]
+    y[[0, 2]] = [1, a]
+    return y + np.array([a, 1, 2], np.uint8)
+
+
+@pytest.mark.parametrize("value", [300, -1, 256])
+def test_integers_in_lists_fit_the_elements_that_they_become(jit: Jit, value: int) -> None:
+    f = jit(elements)
+    np.testing.assert_array_equal(f(X, 200), elements(X, 200))
+    with pytest.raises(DTypeError, match=f"{value} out of bounds for uint8"):
+        f(X, value)
+    np.testing.assert_array_equal(f(X, 7), elements(X, 7))
+    with pytest.raises(DTypeError, match=f"{value} out of bounds for uint8"):
+        jit(lambda x: elements(x, value))(X)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, k: k * k * x,
+        lambda x, k: k * 10**10 + x,
+        lambda x, k: (k + k - 3 * k) * x,
+        lambda x, k: (k << 40) * x,
+        lambda x, k: 2 ** abs(k % 64) * x,
+        lambda x, k: (k**3, x),
+        lambda x, k: -k * abs(k) // 7 * x,
+        lambda x, k: (1103515245 * k + 12345) % 2**31 * x,
+        lambda x, k: k * (k + 1) // 2 % 1000003 + x,
+        lambda x, k: x.shape[0] * k * k * x,
+    ],
+)
+def test_integers_of_the_caller_have_as_many_digits_as_they_need(jit: Jit, function: Any) -> None:
+    f, x = jit(function), np.arange(3.0)
+    for k in (3, 1 << 40, -5, (1 << 63) - 1, 63, 1 << 31, -(1 << 63), 3):
+        found, wanted = (v if isinstance(v, tuple) else (v,) for v in (f(x, k), function(x, k)))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), rtol=1e-15)
+
+
+def test_numbers_that_stay_small_have_one_trace(jit: Jit) -> None:
+    f = jit(lambda x, k: (1103515245 * k + 12345) % 2**31 * x)
+    for k in range(20):
+        f(np.arange(3.0), k << 20)
+    assert f.cache_info().traces == 1
+
+
+def test_long_computations_of_integers_are_looked_at_once(jit: Jit) -> None:
+    def function(x: Any, seed: int, k: int) -> Any:
+        total = 0
+        for _ in range(60):
+            seed = (seed * seed + 1103515245 * seed + 12345) % 2**31
+            total = total + k
+        return x * seed + total
+
+    f, x = jit(function), np.arange(3.0)
+    for seed, k in ((1, 2), (12345, -7), (2**31 - 1, 2**40), (5, 2**62)):
+        np.testing.assert_allclose(f(x, seed, k), function(x, seed, k), rtol=1e-15)
