@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.affine import dimensions
-from polyfuse.errors import DTypeError, ShapeError, TraceError, UnsupportedError
+from polyfuse.affine import Affine, dimensions
+from polyfuse.errors import DTypeError, IndexingError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import listed, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
-from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_mask, masked_part, select
+from polyfuse.frontends.numpy_like.indexing import Selection, gather, is_chosen, is_mask, masked_part, select
 from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, kind_of, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
@@ -123,6 +123,7 @@ _MONOIDS = {"set": "set", "add": "sum", "multiply": "prod", "minimum": "min", "m
 def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds: str) -> tuple[Tracer, Node]:
     """The part of `x` that the basic indices leave, and its value after the update."""
     selection = select(x, items)
+    _refuse_empty_axes(x, selection)
     shape, operands, entries = selection.over_result()
     updates = nodes.broadcast(_value_for(shape, x, value), shape)
     part = selection.source
@@ -133,6 +134,13 @@ def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds:
             changed = nodes.apply(how, [part.node, changed])
         return part, nodes.where(reached, changed, part.node)
     return part, scatter(part.node, updates, operands, entries, _MONOIDS[how], bounds)
+
+
+def _refuse_empty_axes(x: Tracer, selection: Selection) -> None:
+    """Raise IndexingError where an axis of no elements is indexed: nothing is computed then, nor checked."""
+    empty = next((k for k in selection.axes if selection.source.sizes[k] == Affine.of(0)), None)
+    if empty is not None and all(x.state.known(n - 1) for n in selection.common):
+        raise IndexingError(f"an index is out of bounds for axis {empty} of size 0")
 
 
 def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None = None) -> Tracer:

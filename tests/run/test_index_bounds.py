@@ -62,8 +62,42 @@ def test_the_cuda_schedule_moves_what_is_out_of_bounds() -> None:
 def test_nothing_can_be_read_from_an_empty_array(bounds: str) -> None:
     function, x = pf.jit(lambda x, i: x[i], bounds=bounds), np.zeros((0, 3), np.float32)
     assert function(x, np.zeros(0, np.int64)).shape == (0, 3)
+    for index in (0, -1):
+        with pytest.raises(IndexFault):
+            function(x, np.full(5, index))
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+@pytest.mark.parametrize("backend", ["numba_cpu", "interpreter"])
+def test_no_mode_finds_an_element_of_an_empty_axis(mode: str, backend: str) -> None:
+    function = pf.jit(lambda x, i: np.take(x[2:], i, axis=0, mode=mode), backend=backend)
+    i, x = np.array([0, 5]), np.arange(12.0).reshape(4, 3)
+    assert np.array_equal(function(x, i), np.take(x[2:], i, axis=0, mode=mode))
+    for rows in (2, 1, 0):
+        with pytest.raises(IndexFault):
+            function(x[:rows], i)
+        assert function(x[:rows], i[:0]).shape == (0, 3)
+
+
+def test_take_is_checked_where_the_access_says_so() -> None:
+    function, x = pf.jit(lambda x, i: pf.take(x, i, bounds="raise")), np.arange(4.0)
+    assert np.array_equal(function(x, np.array([1, -1])), [1, 3])
     with pytest.raises(IndexFault):
-        function(x, np.zeros(5, np.int64))
+        function(x, np.array([1, 4]))
+
+
+def test_nothing_is_written_into_an_empty_axis() -> None:
+    def function(x, i):
+        y = x.copy()
+        np.add.at(y[2:], i, 1)
+        return y
+
+    jitted, i, x = pf.jit(function), np.array([0, 1, 0]), np.zeros((4, 3))
+    assert np.array_equal(jitted(x, i), function(x, i))
+    for rows in (2, 1, 0):
+        with pytest.raises(IndexError, match=r"index is out of bounds for axis 0 of size 0\n.*line \d+\n *np.add.at"):
+            jitted(x[:rows], i)
+        assert np.array_equal(jitted(x[:rows], i[:0]), x[:rows])
 
 
 def looked_up(x, i):
