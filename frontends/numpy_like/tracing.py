@@ -343,7 +343,7 @@ class _Attempt:
         return frozenset(n.digest for n in expr.topological(outputs) if n.digest not in seen)
 
     def _sources(self, outputs: Sequence[Node]) -> Mapping[bytes, Source]:
-        return naming.Sources(naming.spread_locations(outputs, self.state.locations))
+        return naming.Sources(naming.spread_locations(outputs, self.state.written | self.state.locations))
 
 
 def _few(paths: Sequence[str]) -> str:

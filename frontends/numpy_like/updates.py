@@ -40,6 +40,7 @@ def write(target: Tracer, value: Node) -> None:
         )
     if path is None:
         buffer.node = nodes.broadcast(value, buffer.node.shape)
+        target.state.record_write(buffer.node)
         return
     if path.inverse is None:
         raise TraceError(
@@ -49,6 +50,7 @@ def write(target: Tracer, value: Node) -> None:
     inverse = path.inverse if value.rank else ()
     old = Piece((), buffer.node, dimensions(buffer.node.rank))
     buffer.node = nodes.region(buffer.node.shape, [Piece(path.where, value, inverse), old])
+    target.state.record_write(buffer.node)
 
 
 def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import linecache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +120,21 @@ def test_the_error_names_the_line(backend: str) -> None:
     assert "an index into x is out of bounds where" in str(caught.value)
     i[1] = -10
     assert np.array_equal(pf.jit(looked_up, **BACKENDS[backend])(x, i), looked_up(x, i))
+
+
+WRITES = ["np.add.at(y, i, 1)", "y[i] += x", "y[1:][i] = 2", "y[i, 0] = 3"]
+
+
+@pytest.mark.parametrize("line", WRITES)
+def test_the_error_names_the_line_that_writes(line: str) -> None:
+    space: dict[str, Any] = {"np": np}
+    source = f"def function(x, i):\n    y = x * 2\n    {line}\n    z = y + 1\n    return z\n"
+    file = f"<write {line}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), space)
+    with pytest.raises(IndexFault) as caught:
+        pf.jit(space["function"])(np.zeros((3, 3)), np.array([0, 1, 7]))
+    assert caught.value.source is not None and caught.value.source.text.strip() == line
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
