@@ -241,6 +241,34 @@ def test_written_arguments_that_share_memory_are_refused(jit: Jit, shift: int) -
     np.testing.assert_array_equal(between.reshape(8, 2), np.stack([x, y], axis=1))
 
 
+def exchanged_and_returned(x, y):
+    x[...], y[...] = y * 1, x * 1
+    return x, y, x
+
+
+def filled_from_the_other(x, y):
+    x[...] = y
+    return y, x
+
+
+def turned_and_returned(x, y):
+    x[...] = x.T
+    return x, x.sum(axis=0), y
+
+
+@pytest.mark.parametrize("function", [exchanged_and_returned, filled_from_the_other, turned_and_returned])
+def test_a_result_may_be_what_an_argument_becomes(jit: Jit, function: Callable[..., Any]) -> None:
+    f = jit(function, donate=("x", "y") if function is exchanged_and_returned else "x")
+    for _ in range(3):
+        x, y = values(6, 6), values(6, 6) * 2
+        after = x.copy(), y.copy()
+        expected = [np.array(r) for r in function(*after)]
+        for found, wanted in zip(f(x, y), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        np.testing.assert_array_equal(x, after[0])
+        np.testing.assert_array_equal(y, after[1])
+
+
 def written_twice(x):
     before = x.copy()
     x *= 2
