@@ -188,7 +188,15 @@ class Jitted:
         return read_targets(record, [("out", out)] if single else self._services.frontend.flatten(out, "out"))
 
     def _read(self, arguments: Sequence[Any], accepts: Callable[[Any], bool]) -> Reading:
-        return read_arguments(self._parameters.names, arguments, self._static, accepts, self._receiver(arguments))
+        def accepted(value: Any) -> bool:
+            if accepts(value):
+                return True
+            if self._services.frontend.is_spec(value):
+                advice = "Pass arrays and numbers; f.plan, f.lower and f.compile take specs."
+                raise ArgumentError(" is a spec, which has no values", advice=advice)
+            return False
+
+        return read_arguments(self._parameters.names, arguments, self._static, accepted, self._receiver(arguments))
 
     def bind(self, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall:
         """The call with these arrays, ready to be launched again and again: their contents may change, they may not.
