@@ -68,7 +68,7 @@ def lift(trace: Trace, value: Any) -> Tracer:
             trace_of(value) if value.state is trace else trace_of(value, Tracer(trace, expr.constant(0, i64)))
             return value
         case SymbolicSize():
-            return Tracer(trace, product_node(value.factors), weak=int)
+            return Tracer(trace, product_node(value.factors), weak=None if value.is_numpy else int)
         case np.generic():
             return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
         case bool() | int() | float():

@@ -300,6 +300,8 @@ class _Attempt:
                 advice="Assign it: C = pf.empty(); C[i, j] = ...; return C.",
                 source=leaf.location.source() if leaf.location else None,
             )
+        if isinstance(leaf, SymbolicSize) and leaf.is_numpy:
+            leaf = lift(self.state, leaf)
         if isinstance(leaf, SymbolicSize):
             return SizeOutput(tuple(f.substitute(self.assumptions.origin) for f in leaf.factors))
         if not isinstance(leaf, Tracer):
