@@ -42,6 +42,9 @@ from polyfuse.units import bytes_text, time_text
 if TYPE_CHECKING:
     from polyfuse.plan import Plan
 
+APART = "kept apart, as whole kernels and with those between them"
+"""What is said of two values: fewer of those that their kernels compute may share one, which ``together=`` asks for."""
+
 INDENT = 13  # columns before the text of an item
 
 
@@ -66,7 +69,7 @@ def report(plan: Plan) -> str:
     if plan.refusals:
         pairs = ((f"{u} | {v}" if u != v else f"{u} is stored", verdict) for u, v, verdict in plan.refusals)
         lines = [f"  {pair}: {verdict}" for pair, verdict in pairs]
-        blocks.append("\n".join(["kept apart", *lines]))
+        blocks.append("\n".join([APART, *lines]))
     if plan.unweighed:
         blocks.append(f"{plan.unweighed} {UNWEIGHED}")
     if plan.guards:
