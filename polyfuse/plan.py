@@ -226,8 +226,10 @@ class Plan:
         return dot(self.scop, [Frame(k.name, k.group.body, k.group.roots) for k in views])
 
     def why_not(self, first: str, second: str) -> Verdict:
-        """Why no kernel computes both values; for one value twice: why it is written to memory.  Legal where the plan
-        does what is asked.  Raises OptionError for names that the program does not have."""
+        """Why no kernel computes both values: what keeps the kernels that compute them, and those between, from being
+        one; fewer of their values may share one, which ``together=`` asks for.  For one value twice: why it is written
+        to memory.  Legal where the plan does what is asked.  Raises OptionError for names that the program does not
+        have."""
         from polyfuse.explain.refusal import why_not
 
         return why_not(self, first, second)

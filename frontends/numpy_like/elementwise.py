@@ -18,7 +18,15 @@ from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import in_order
-from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.lifting import (
+    as_dtype,
+    as_plain,
+    broadcast_shapes,
+    kind_of,
+    lift,
+    lift_all,
+    trace_of,
+)
 from polyfuse.frontends.numpy_like.python_ranges import keep_in_range
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -371,7 +379,7 @@ def weak(name: str, *values: ArrayLike) -> Tracer:
     trace = trace_of(*values)
     functions = {"pow": operator_power}
     function = functions.get(name) or trace.functions[name]
-    numbers = [lift(trace, v) for v in values]
+    numbers = [lift(trace, as_plain(v)) for v in values]
     if all(number.weak is bool for number in numbers) and name not in _OF_TRUTH:  # True + True is 2
         numbers = [Tracer(trace, nodes.cast(number.node, i64), weak=int) for number in numbers]
     if name == "pow" and numbers[0].weak in (int, bool) and _is_negative(numbers[1]):  # 2 ** -1 is 0.5

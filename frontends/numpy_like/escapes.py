@@ -6,7 +6,16 @@ import linecache
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from types import CellType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import (
+    AsyncGeneratorType,
+    CellType,
+    CodeType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 from polyfuse.errors import Source, TraceError
@@ -37,8 +46,11 @@ def origin(value: Any) -> tuple[str, Source | None] | None:
 def refuse_hidden(value: Any) -> None:
     """Raise TraceError where a part of the result that is no array runs later, or holds values of the trace."""
     kind, advice = type(value).__name__, "Return arrays in tuples, lists, dictionaries, named tuples or dataclasses."
-    if isinstance(value, (GeneratorType, map, filter, zip)):
-        source = _first_line(value.gi_code) if isinstance(value, GeneratorType) else None
+    if isinstance(value, (GeneratorType, CoroutineType, AsyncGeneratorType, map, filter, zip)):
+        codes = [getattr(value, name, None) for name in ("gi_code", "cr_code", "ag_code")]
+        source = next((_first_line(code) for code in codes if code is not None), None)
+        if isinstance(value, CoroutineType):
+            value.close()  # or Python warns that nobody has awaited it
         problem = f"the result has a {kind}, which would run when the trace has ended"
         raise TraceError(problem, advice=advice, source=source)
     if (found := _held(value, _DEPTH)) is not None:

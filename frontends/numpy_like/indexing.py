@@ -265,14 +265,15 @@ def index_array(trace: Trace, item: Any) -> Tracer:
 
 
 def _by_mode(x: Tracer, indices: Tracer, size: Affine, mode: str) -> tuple[Tracer, str]:
-    """Indices for NumPy's `mode`, and what is left to check."""
+    """Indices for NumPy's `mode`, and what is left to check: no mode finds an element of an axis that has none."""
+    left = "assume" if x.state.known(size - 1) else "raise"
     extent = Tracer(x.state, nodes.iota((), size), weak=int)
     if mode in ("clip", "wrap") and indices.element not in (i32, i64):
         indices = Tracer(x.state, nodes.cast(indices.node, i64))  # 8 bits do not hold every extent
     if mode == "clip":
-        return ufunc("minimum", ufunc("maximum", indices, 0), extent - 1), "assume"
+        return ufunc("minimum", ufunc("maximum", indices, 0), extent - 1), left
     if mode == "wrap":
-        return ufunc("remainder", indices, extent), "assume"
+        return ufunc("remainder", indices, extent), left
     return Tracer(x.state, wrap_negative(x.state, indices.node, size)), "raise"
 
 
@@ -294,7 +295,7 @@ def take(
     wrapped, check = _by_mode(x, chosen, x.sizes[axis], "clip" if bounds == "clip" else mode)
     selection = Selection(x, (axis,), (wrapped.node,), chosen.sizes, axis)
     shape, operands, entries = selection.over_result()
-    return Tracer(trace, gather(x.node, shape, operands, entries, check if bounds is None else "assume"))
+    return Tracer(trace, gather(x.node, shape, operands, entries, "assume" if bounds == "assume" else check))
 
 
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Tracer:

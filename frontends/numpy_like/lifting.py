@@ -69,9 +69,9 @@ def lift(trace: Trace, value: Any) -> Tracer:
             trace_of(value) if value.state is trace else trace_of(value, Tracer(trace, expr.constant(0, i64)))
             return value
         case SymbolicSize():
-            if may_overflow(value.factors) and exceeds(trace, value.factors):
+            if not value.is_numpy and may_overflow(value.factors) and exceeds(trace, value.factors):
                 return _number(trace, int(value))
-            return Tracer(trace, product_node(value.factors), weak=int)
+            return Tracer(trace, product_node(value.factors), weak=None if value.is_numpy else int)
         case np.generic():
             return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
         case bool() | int() | float():
@@ -92,13 +92,21 @@ def lift(trace: Trace, value: Any) -> Tracer:
     raise DTypeError(f"a value of type {type(value).__name__} cannot take part in array operations", advice=hint)
 
 
+def as_plain(value: Any) -> Any:
+    """A number of Python's own kinds in place of one of a class below, as the members of an `enum.IntEnum` are."""
+    below = isinstance(value, (int, float)) and not isinstance(value, (bool, np.generic))
+    return (int(value) if isinstance(value, int) else float(value)) if below else value
+
+
 def _number(trace: Trace, value: bool | int | float) -> Tracer:
+    """Weakly typed, but for the numbers of classes below, whose dtypes count as those of arrays do."""
     weak = next(t for t in (bool, int, float) if isinstance(value, t))
     dtype = u64 if weak is int and value >= 1 << 63 else promotion.default(weak)
     if weak is int and not -(1 << 63) <= value < 1 << 64:  # which floats take, and integers compare with
         dtype = f64
     try:
-        return Tracer(trace, expr.constant(value, dtype), weak=weak)
+        own = type(value) in (bool, int, float)
+        return Tracer(trace, expr.constant(as_plain(value), dtype), weak=weak if own else None)
     except OverflowError:
         advice = "Multiply by floats, or by several integers."
         raise DTypeError("an integer is beyond all floats", advice=advice) from None

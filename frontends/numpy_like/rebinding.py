@@ -353,7 +353,7 @@ def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
     """`isinstance` that decides as outside of a trace: a size is an int there, an argument a number or an array, and
     the sum of an array a scalar of NumPy's."""
     if type(value) is SymbolicSize:
-        stand_in: Any = 2
+        stand_in: Any = np.int64(2) if value.is_numpy else 2
     elif type(value) is Tracer:
         number = value.weak or value.dtype.type
         stand_in = number(0) if value.weak or value.is_number else np.empty(0, value.dtype)

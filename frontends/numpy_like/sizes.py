@@ -44,14 +44,18 @@ def normal_factors(factors: tuple[Affine, ...]) -> tuple[int, tuple[Affine, ...]
 
 
 class SymbolicSize:
-    """A positive integer that is known at the call only: a product of affine expressions of size symbols."""
+    """A positive integer that is known at the call only: a product of affine expressions of size symbols.
 
-    __slots__ = ("factors", "state")
+    `is_numpy`: an `np.int64`, as Python's integers become beside one, and not a Python integer, which takes the dtype
+    of whatever it meets.
+    """
+
+    __slots__ = ("factors", "is_numpy", "state")
     is_leaf = True
 
-    def __init__(self, trace: Trace, factors: tuple[Affine, ...]) -> None:
+    def __init__(self, trace: Trace, factors: tuple[Affine, ...], *, is_numpy: bool = False) -> None:
         number, symbolic = normal_factors(factors)
-        self.state = trace
+        self.state, self.is_numpy = trace, is_numpy
         self.factors = (symbolic[0] * number, *symbolic[1:]) if symbolic else (Affine.of(number),)
 
     @property
@@ -61,10 +65,15 @@ class SymbolicSize:
 
     # ------------------------------------------------------------------------------------------ arithmetic
     def _linear(self, name: str, other: Any, combine: Callable[[Affine, Affine], Affine], swap: bool = False) -> Any:
-        a, b = self.affine, affine_of(other)
+        a, b = self.affine, affine_of(other) if is_operand(other) else None
         if a is not None and b is not None:
-            return size_of(self.state, combine(b, a) if swap else combine(a, b))
+            return self._size(other, combine(b, a) if swap else combine(a, b))
         return self._scalar(name, other, swap)
+
+    def _size(self, other: Any, *factors: Affine) -> Any:
+        """What is computed of this size and another integer."""
+        is_numpy = self.is_numpy or isinstance(other, np.int64) or (isinstance(other, SymbolicSize) and other.is_numpy)
+        return size_of(self.state, *factors, is_numpy=is_numpy)
 
     def _scalar(self, name: str, other: Any, swap: bool = False) -> Any:
         """The runtime scalar ``self (op) other``: a number of Python's, or of NumPy's with one of those (which
@@ -72,7 +81,7 @@ class SymbolicSize:
         if not isinstance(other, (bool, int, float, SymbolicSize, np.generic)):
             return NotImplemented
         left, right = (other, self) if swap else (self, other)
-        if isinstance(other, np.generic):
+        if self.is_numpy or isinstance(other, np.generic) or (isinstance(other, SymbolicSize) and other.is_numpy):
             return self.state.call(name, left, right)
         return self.state.call("weak", name, left, right)
 
@@ -90,9 +99,9 @@ class SymbolicSize:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, SymbolicSize):
-            return size_of(self.state, *self.factors, *other.factors)
-        if is_integer(other):
-            return size_of(self.state, *self.factors, Affine.of(int(other)))
+            return self._size(other, *self.factors, *other.factors)
+        if is_exact(other):
+            return self._size(other, *self.factors, Affine.of(int(other)))
         return self._scalar("multiply", other)
 
     def __rmul__(self, other: Any) -> Any:
@@ -101,16 +110,16 @@ class SymbolicSize:
     def __floordiv__(self, other: Any) -> Any:
         exact = quotient(self.factors, factors_of(other)) if isinstance(other, (int, SymbolicSize)) else None
         if exact is not None:
-            return size_of(self.state, *exact)
-        if self.affine is not None and is_integer(other) and other > 0:
-            return size_of(self.state, self.affine // int(other))
+            return self._size(other, *exact)
+        if self.affine is not None and is_exact(other) and other > 0:
+            return self._size(other, self.affine // int(other))
         return self._scalar("floor_divide", other)
 
     def __mod__(self, other: Any) -> Any:
         if isinstance(other, (int, SymbolicSize)) and quotient(self.factors, factors_of(other)) is not None:
-            return 0
-        if self.affine is not None and is_integer(other) and other > 0:
-            return size_of(self.state, self.affine % int(other))
+            return self._size(other, Affine.of(0))
+        if self.affine is not None and is_exact(other) and other > 0:
+            return self._size(other, self.affine % int(other))
         return self._scalar("remainder", other)
 
     def __rfloordiv__(self, other: Any) -> Any:
@@ -132,9 +141,9 @@ class SymbolicSize:
         return self._scalar("divide", other, swap=True)
 
     def __pow__(self, other: Any) -> Any:
-        if is_integer(other) and 0 <= other <= 8:
-            return size_of(self.state, ONE, *(self.factors * int(other)))
-        if isinstance(other, int) and other < 0:
+        if is_exact(other) and 0 <= other <= 8:
+            return self._size(other, ONE, *(self.factors * int(other)))
+        if isinstance(other, int) and other < 0 and not self.is_numpy:
             other = float(other)  # as Python computes it
         return self._scalar("power", other)
 
@@ -289,11 +298,23 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def size_of(trace: Trace, *factors: Affine) -> Size:
-    """The product as the user sees it: an int when it is constant."""
-    size = SymbolicSize(trace, factors)
+def is_exact(value: Any) -> bool:
+    """Whether a number is an integer that sizes are computed with: shorter ones of NumPy's wrap."""
+    return is_integer(value) and (isinstance(value, np.int64) or not isinstance(value, np.generic))
+
+
+def is_operand(value: Any) -> bool:
+    """Whether a sum with a size is another one."""
+    return isinstance(value, (bool, SymbolicSize)) or is_exact(value)
+
+
+def size_of(trace: Trace, *factors: Affine, is_numpy: bool = False) -> Size:
+    """The product as the user sees it: an int, or one of NumPy's, when it is constant."""
+    size = SymbolicSize(trace, factors, is_numpy=is_numpy)
     constant = size.affine
-    return constant.constant if constant is not None and constant.is_constant else size
+    if constant is None or not constant.is_constant:
+        return size
+    return np.int64(constant.constant) if is_numpy else constant.constant  # type: ignore[return-value]
 
 
 def affine_of(value: Any) -> Affine | None:

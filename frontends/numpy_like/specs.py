@@ -247,7 +247,7 @@ def specs_of_arrays(arguments: Sequence[Any], taken: Sequence[str] = ()) -> list
     names = (name for name in (f"n{k}" for k in range(1 << 30)) if name not in used)
 
     def of(value: Any) -> Any:
-        if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+        if type(value) in (bool, int, float):  # members of an `enum.IntEnum` are part of the program, as all enums are
             return scalar_spec(value)
         if isinstance(value, (ArraySpec, ScalarSpec)) or not is_array(value):
             return value

@@ -68,6 +68,7 @@ class Trace:
     captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
     read: list[np.ndarray[Any, Any]] = field(default_factory=list)  # real arrays whose contents the program depends on
     locations: dict[bytes, Location] = field(default_factory=dict)
+    written: dict[bytes, Location] = field(default_factory=dict)  # of what stands in arrays after a line that writes
     names: dict[bytes, str] = field(default_factory=dict)
     inside: bool = False
     repeats: Counter[tuple[CodeType, int]] = field(default_factory=Counter)
@@ -140,6 +141,12 @@ class Trace:
                 self.locations.setdefault(node.source.digest, location)
             if len(location.targets) == len(values):
                 self.call_it(node, location.targets[k])
+
+    def record_write(self, node: Node) -> None:
+        """Remember which line left `node` in an array: no value that the user's code receives may show it."""
+        location = here()
+        if location is not None:
+            self.written.setdefault(node.digest, location)
 
     def _count(self, location: Location) -> None:
         """Say, once and while it happens, that a loop unrolls into more statements than are planned in seconds."""

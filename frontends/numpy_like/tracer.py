@@ -431,7 +431,8 @@ class Tracer(Operators["Tracer"]):
         if name == "multiply" and self.weak in (bool, int) and isinstance(other, (list, tuple, str, bytes)):
             return other * self.__index__()  # type: ignore[return-value]  # a sequence, repeated
         left, right = (other, self) if swap else (self, other)
-        python = type(other) in (bool, int, float) or isinstance(other, SymbolicSize) or getattr(other, "weak", None)
+        python = isinstance(other, (int, float)) and not isinstance(other, np.generic)
+        python = python or getattr(other, "weak", None) or (isinstance(other, SymbolicSize) and not other.is_numpy)
         weak = self.weak is not None and python
         result: Tracer = self.state.call("weak", name, left, right) if weak else self.state.call(name, left, right)
         return result

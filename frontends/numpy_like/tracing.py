@@ -300,6 +300,8 @@ class _Attempt:
                 advice="Assign it: C = pf.empty(); C[i, j] = ...; return C.",
                 source=leaf.location.source() if leaf.location else None,
             )
+        if isinstance(leaf, SymbolicSize) and leaf.is_numpy:
+            leaf = lift(self.state, leaf)
         if isinstance(leaf, SymbolicSize):
             return SizeOutput(tuple(f.substitute(self.assumptions.origin) for f in leaf.factors))
         if not isinstance(leaf, Tracer):
@@ -343,7 +345,7 @@ class _Attempt:
         return frozenset(n.digest for n in expr.topological(outputs) if n.digest not in seen)
 
     def _sources(self, outputs: Sequence[Node]) -> Mapping[bytes, Source]:
-        return naming.Sources(naming.spread_locations(outputs, self.state.locations))
+        return naming.Sources(naming.spread_locations(outputs, self.state.written | self.state.locations))
 
 
 def _few(paths: Sequence[str]) -> str:

@@ -12,12 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.affine import dimensions
+from polyfuse.affine import Affine, dimensions
 from polyfuse.errors import DTypeError, IndexingError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import axes, listed, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import copy, ufunc
-from polyfuse.frontends.numpy_like.indexing import gather, is_chosen, is_element, is_mask, masked_part, select
+from polyfuse.frontends.numpy_like.indexing import (
+    Selection,
+    gather,
+    is_chosen,
+    is_element,
+    is_mask,
+    masked_part,
+    select,
+)
 from polyfuse.frontends.numpy_like.known_masks import positions, without_flags
 from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, kind_of, lift, text_of
 from polyfuse.frontends.numpy_like.masked import Masked
@@ -40,6 +48,7 @@ def write(target: Tracer, value: Node) -> None:
         )
     if path is None:
         buffer.node = nodes.broadcast(value, buffer.node.shape)
+        target.state.record_write(buffer.node)
         return
     if path.inverse is None:
         raise TraceError(
@@ -49,6 +58,7 @@ def write(target: Tracer, value: Node) -> None:
     inverse = path.inverse if value.rank else ()
     old = Piece((), buffer.node, dimensions(buffer.node.rank))
     buffer.node = nodes.region(buffer.node.shape, [Piece(path.where, value, inverse), old])
+    target.state.record_write(buffer.node)
 
 
 def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:
@@ -134,6 +144,7 @@ _MONOIDS = {"set": "set", "add": "sum", "multiply": "prod", "minimum": "min", "m
 def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds: str) -> tuple[Tracer, Node]:
     """The part of `x` that the basic indices leave, and its value after the update."""
     selection = select(x, items)
+    _refuse_empty_axes(x, selection)
     shape, operands, entries = selection.over_result()
     updates = nodes.broadcast(_value_for(shape, x, value), shape)
     part = selection.source
@@ -144,6 +155,13 @@ def _scattered(x: Tracer, items: Sequence[Any], how: str, value: Tracer, bounds:
             changed = nodes.apply(how, [part.node, changed])
         return part, nodes.where(reached, changed, part.node)
     return part, scatter(part.node, updates, operands, entries, _MONOIDS[how], bounds)
+
+
+def _refuse_empty_axes(x: Tracer, selection: Selection) -> None:
+    """Raise IndexingError where an axis of no elements is indexed: nothing is computed then, nor checked."""
+    empty = next((k for k in selection.axes if selection.source.sizes[k] == Affine.of(0)), None)
+    if empty is not None and all(x.state.known(n - 1) for n in selection.common):
+        raise IndexingError(f"an index is out of bounds for axis {empty} of size 0")
 
 
 def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None = None) -> Tracer:

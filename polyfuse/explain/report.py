@@ -42,6 +42,9 @@ from polyfuse.units import bytes_text, time_text
 if TYPE_CHECKING:
     from polyfuse.plan import Plan
 
+APART = "kept apart, as whole kernels and with those between them"
+"""What is said of two values: fewer of those that their kernels compute may share one, which ``together=`` asks for."""
+
 INDENT = 13  # columns before the text of an item
 
 
@@ -66,7 +69,7 @@ def report(plan: Plan) -> str:
     if plan.refusals:
         pairs = ((f"{u} | {v}" if u != v else f"{u} is stored", verdict) for u, v, verdict in plan.refusals)
         lines = [f"  {pair}: {verdict}" for pair, verdict in pairs]
-        blocks.append("\n".join(["kept apart", *lines]))
+        blocks.append("\n".join([APART, *lines]))
     if plan.unweighed:
         blocks.append(f"{plan.unweighed} {UNWEIGHED}")
     if plan.guards:
@@ -105,12 +108,10 @@ IN_ORDER = "threads walk the updates in the order of their places, and of each p
 
 def _summary(plan: Plan) -> Iterator[str]:
     computed = {v for k in plan.kernels for v in k.schedule.body} | set(map(plan.called, plan.library_calls))
-    count, steps = len(operations(plan.scop, computed)), len(plan.kernels) + len(plan.library_calls)
+    count = len(operations(plan.scop, computed))
     stored = [b.name for b in plan.buffers if b.first < b.last]
     memory = f"in memory between them: {', '.join(stored)}" if stored else "no intermediate in memory"
-    launches = f" in {_count(len(plan.steps), 'launch', 'es')}" if steps != len(plan.steps) else ""
-    fused = f"{_count(count, 'operation')} in {_count(steps, 'kernel')}{launches}"
-    yield f"{plan.program.name} on {plan.target.name}: {fused}, {memory}"
+    yield f"{plan.program.name} on {plan.target.name}: {_count(count, 'operation')} in {_steps(plan)}, {memory}"
     sizes = size_hints(plan.program)
     loose = formula(unfused(plan.scop, computed))
     if plan.options.batch_invariant:
@@ -124,6 +125,16 @@ def _summary(plan: Plan) -> Iterator[str]:
         yield f"at {at}: {_instead(*moved)}, predicted {time_text(plan.cost_analysis().seconds)}"
     else:
         yield f"predicted {time_text(plan.cost_analysis().seconds)}"
+
+
+def _steps(plan: Plan) -> str:
+    """How many kernels, launches where those are fewer, and calls of the array library."""
+    scattering = [step for step in plan.library_calls if step.launches]
+    kernels = len(plan.kernels) + sum(len(step.launches) for step in scattering)
+    calls = len(plan.library_calls) - len(scattering)
+    launches = f" in {_count(len(plan.launches), 'launch', 'es')}" if kernels != len(plan.launches) else ""
+    parts = [f"{_count(kernels, 'kernel')}{launches}"] if kernels else []
+    return " and ".join([*parts, *([_count(calls, "library call")] if calls else [])]) or "0 kernels"
 
 
 def _atomics(plan: Plan) -> str:
@@ -148,13 +159,21 @@ def unfused(scop: Scop, body: Iterable[int]) -> list[Transfer]:
     """What computing these values without fusion reads and writes: operands and result of every operation."""
     found: list[Transfer] = []
     for members in operations(scop, body):
-        read = {(o, 0) for m in members for o in scop.operands(m) if o not in members}
+        read = {pair for m in members for pair in _operands(scop, m) if pair[0] not in members}
         last = max(members)
         written = {(last, c) for c in range(len(scop.statements[last].dtypes))}
         for value, component in sorted(read | written):
             statement = scop.statements[value]
             found.append(Transfer(statement.name, statement.shape, statement.dtypes[component].itemsize))
     return found
+
+
+def _operands(scop: Scop, value: int) -> set[tuple[int, int]]:
+    """What a statement reads: a value, and which component of it, as the position of a largest element."""
+    statement = scop.statements[value]
+    if isinstance(statement, Statement):
+        return {(read.source, read.component) for read in statement.reads}
+    return {(operand, 0) for operand in scop.operands(value)}
 
 
 def operations(scop: Scop, body: Iterable[int]) -> list[set[int]]:

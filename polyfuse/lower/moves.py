@@ -263,7 +263,8 @@ def gathered(
             low, high = Const(0, at.dtype), Index(extent - 1, at.dtype)
             moved = Ref(f"{placed.name}.at{k}", at.dtype)
             before.append(ir.Let(moved.name, Apply("minimum", (Apply("maximum", (at, low), at.dtype), high), at.dtype)))
-            test = Apply("equal", (moved, at), bool_)
+            empty = extent == Affine.of(0)  # whose edges, 0 and -1, are no elements
+            test = Const(False, bool_) if empty else Apply("equal", (moved, at), bool_)
             inside = test if inside is None else Apply("bitwise_and", (inside, test), bool_)
             at = moved
         index.append(at)

@@ -49,6 +49,16 @@ def in_place(plan: Plan, pairs: Pairs) -> Plan:
 def reuse_verdict(plan: Plan, output: int, argument: int) -> Verdict:
     """Whether the output may be stored over the argument, which is then ``out=`` itself; if not, why it takes a
     temporary."""
+    verdict = overwriting_verdict(plan, output, argument)
+    if verdict.hazard is not Hazard.BOUNDS and argument in plan.program.writes:
+        name = plan.program.arguments[argument].path
+        sentence = f"the function writes {name} itself, which would be a second result in one memory"
+        return illegal(Hazard.WAW, sentence, rule="reuse")
+    return verdict
+
+
+def overwriting_verdict(plan: Plan, output: int, argument: int) -> Verdict:
+    """Whether kernels may store the output where the contents of the argument are."""
     name, residence = plan.program.arguments[argument].path, Residence(plan)
     value, result = residence.argument(argument), plan.scop.outputs[output]
     if value is None:  # nothing reads it, but nobody has compared the shapes either
@@ -57,14 +67,9 @@ def reuse_verdict(plan: Plan, output: int, argument: int) -> Verdict:
         sentence = f"{plan.scop.statements[result].name} is computed in another shape than it is returned in"
         return illegal(Hazard.BOUNDS, sentence, rule="reuse")
     verdict = residence.follows(value, result)
-    if verdict.hazard is Hazard.BOUNDS:
-        return verdict
-    if plan.layouts[argument] != Layout():
+    if verdict.hazard is not Hazard.BOUNDS and plan.layouts[argument] != Layout():
         sentence = f"{name} is strided or not aligned, results are written in C order"
         return illegal(Hazard.BOUNDS, sentence, rule="reuse")
-    if argument in plan.program.writes:
-        sentence = f"the function writes {name} itself, which would be a second result in one memory"
-        return illegal(Hazard.WAW, sentence, rule="reuse")
     return verdict
 
 

@@ -86,23 +86,27 @@ def watch(cells: Sequence[Cell], captured: Sequence[Any], read: Sequence[Any] = 
     """
     held = [(cell, cell.read()) for cell in cells if not cell.is_fixed]
     arrays = tuple(next((c.read for c, v in held if v is array), constant(array)) for array in captured)
-    guards = {cell.name: _guard(cell, value, captured, read) for cell, value in held}
+    loose = [array for array in captured if not any(v is array for _, v in held)]
+    guards = {cell.name: _guard(cell, value, captured, loose, read) for cell, value in held}
     return Watch(arrays, tuple(guard for guard in guards.values() if guard is not None))
 
 
 def _guard(
-    cell: Cell, value: Any, captured: Sequence[Any], read: Sequence[Any]
+    cell: Cell, value: Any, captured: Sequence[Any], loose: Sequence[Any], read: Sequence[Any]
 ) -> tuple[Callable[[], Any], Any] | None:
-    """What is read of a cell at each call, and what it has to be; None where that is no question of the trace."""
+    """What is read of a cell at each call, and what it has to be; None where that is no question of the trace.
+    `loose`: captured arrays that no cell holds, as views are that the function makes of one (``W[::-1] + W``)."""
     if _was_read(value, captured) or any(value is array for array in read):
         return _contents(cell.read), content(value)
     if is_plain(value) or is_code(value):
         return cell.read, value
     if is_of_users(value):
         return _class(cell.read), type(value)
-    if is_container(value) or any(value is array for array in captured):
+    if is_container(value):
         return None
-    return (cell.read, value) if type(value) is not np.ndarray or _is_viewed(value, captured) else None
+    is_read_anew = any(value is array for array in captured) and not _is_viewed(value, loose)
+    is_guard = type(value) is not np.ndarray or _is_viewed(value, captured)
+    return (cell.read, value) if is_guard and not is_read_anew else None
 
 
 def is_plain(value: Any) -> bool:

@@ -153,7 +153,7 @@ class Jitted:
             named = kwargs.copy()
             out = named.pop("out")
         arguments = self._parameters.bind(args, named)
-        reading = self._read(arguments, self._services.frontend.is_tracer)
+        reading = self._read(arguments, self._is_traced)
         if reading.others:  # a jitted function inside another's trace
             if out is not None:
                 raise ArgumentError("out= names memory, which a call within another jitted function does not have")
@@ -190,13 +190,23 @@ class Jitted:
     def _read(self, arguments: Sequence[Any], accepts: Callable[[Any], bool]) -> Reading:
         return read_arguments(self._parameters.names, arguments, self._static, accepts, self._receiver(arguments))
 
+    def _is_traced(self, value: Any) -> bool:
+        return self._services.frontend.is_tracer(value) or self._no_spec(value)
+
+    def _no_spec(self, value: Any) -> bool:
+        """False: what is neither an array nor a number is nothing to run with.  Raises ArgumentError for specs."""
+        if self._services.frontend.is_spec(value):
+            advice = "Pass arrays and numbers; f.plan, f.lower and f.compile take specs."
+            raise ArgumentError(" is a spec, which has no values", advice=advice)
+        return False
+
     def bind(self, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall:
         """The call with these arrays, ready to be launched again and again: their contents may change, they may not.
 
         Without `out` every launch writes the same arrays, which it returns.  Raises as the call does.
         """
         arguments = self._parameters.bind(args, kwargs)
-        reading = self._read(arguments, lambda value: False)
+        reading = self._read(arguments, self._no_spec)
         record, _ = self._record(reading, arguments)
         targets = None if out is None else self._targets(record, out)
         return BoundCall.of(record, reading.values, reading.leaves, targets, out)
@@ -245,7 +255,7 @@ class Jitted:
         return self.lower(*args, **kwargs).compile()
 
     def _reread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading:
-        return self._read(self._parameters.bind(args, kwargs), lambda value: False)
+        return self._read(self._parameters.bind(args, kwargs), self._no_spec)
 
     # ------------------------------------------------------------------------------------------ caches
     def cache_info(self) -> CacheInfo:

@@ -348,10 +348,18 @@ def _steps(
             case LibraryCall(call, operands, results):
                 reads, writes_to = [values.object(b) for b in operands], [values.object(b) for b in results]
                 found.append(steps.library_call(library, call, reads, writes_to, partial(plan.line_of, step)))
-    writes = [(a, o) for a, o in plan.program.writes.items() if (o, a) not in plan.reuses]
-    copies = [*_passed_through(plan), *((FromArgument(a), FromOutput(o)) for a, o in writes)]
+    copies = _copies(plan)
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
     return found, bool(copies) or any(isinstance(s, LibraryCall) and not s.launches for s in plan.steps)
+
+
+def _copies(plan: Plan) -> list[tuple[Binding, Binding]]:
+    """Copies ``(target, source)`` of whole arrays, to be made in order behind all other steps."""
+    passed = dict(_passed_through(plan))
+    written = {FromOutput(o): FromArgument(a) for a, o in plan.program.writes.items() if (o, a) not in plan.reuses}
+    direct = {o for o in written if isinstance(passed.get(o), FromOutput)}  # an argument's old contents may be gone
+    before: list[tuple[Binding, Binding]] = [pair for pair in passed.items() if pair[0] not in direct]
+    return before + [(argument, passed[o] if o in direct else o) for o, argument in written.items()]
 
 
 def _passed_through(plan: Plan) -> list[tuple[Binding, Binding]]:

@@ -170,7 +170,9 @@ class _Text:
         self.miss(f"{named} or len(args) != {len(seen.args)}")
         positional = self.unpack("args", len(seen.args))
         keywords = dict(zip(keys, self.unpack("kwargs.values()", len(keys)), strict=True))
-        ours = [key for key in keys if key != "out" or seen.targets is None]
+        if "out" in keywords and "out" not in parameters.names and seen.targets is None:
+            self.miss(f"{keywords['out']} is not None")
+        ours = [key for key in keys if key != "out" or "out" in parameters.names]
         for parameter, source in parameters.sources(len(seen.args), ours):
             if isinstance(source, Default):
                 self.default(source.value)

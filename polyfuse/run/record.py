@@ -214,7 +214,10 @@ class Record:
         return self.finish(outputs)
 
     def _may_take(self, values: Sequence[Any], leaves: Sequence[Any]) -> bool:
-        """Whether the donated leaves share no byte with another leaf and can be written."""
+        """Whether the donated leaves share no byte with another leaf and can be written: of one that is copied first,
+        kernels would read the copy and write the array, which another order or alignment than the plan's may have."""
+        if any(leaf in self.taken for leaf, _ in self.staged):
+            return False
         spans = [(leaf, values[leaf] + low, values[leaf] + high) for leaf, low, high in self.spans]
         for leaf, first, last in spans:
             if leaf in self.taken and any(o != leaf and a < last and first < b for o, a, b in spans):

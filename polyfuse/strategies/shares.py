@@ -38,9 +38,13 @@ def share_of(
 
 
 def _whole(size: int, step: int, steps: int) -> int:
-    """`steps`, or up to half fewer, so that shares divide the whole and nothing of them is masked, where some do."""
-    found = (n for n in range(steps, steps // 2, -1) if size % (n * step) == 0)
-    return next(found, steps)
+    """`steps`, or up to half fewer, so that shares divide the whole and nothing of them is masked, where some do.  The
+    numbers of shares are tried, from the least on: of a long axis they are far fewer than the steps of one."""
+    whole, rest = divmod(size, step)
+    if rest or not steps:
+        return steps
+    shares = range(-(-whole // steps), whole // (steps // 2 + 1) + 1)
+    return next((whole // count for count in shares if whole % count == 0), steps)
 
 
 def combination(shares: Digit, threads: Digit | None, situation: Situation, most: int = 8) -> Combination:

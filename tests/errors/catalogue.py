@@ -127,6 +127,7 @@ CALLS: Mapping[str, Case] = {
     "one argument too many": call(add, X, Y, Y),
     "unknown keyword": keywords(add, X, Y, axis=1),
     "argument twice": keywords(add, X, Y, x=X),
+    "spec in a call": call(add, SPEC, Y),
     "complex array": call(add, X.astype(np.complex64), Y),
     "array of objects": call(add, np.array([{}, None]), Y),
     "structured array": call(add, STRUCTURED, Y),

@@ -48,6 +48,7 @@ CASES: dict[str, tuple[str, str]] = {
     "result in a function": ("", "y = x * 2\nreturn lambda: y"),
     "result in a generator": ("", "return (x * k for k in range(3))"),
     "yield": ("", "yield x"),
+    "result in a coroutine": ("async def g(x):\n    return x * 2", "return g(x)"),
     "counter": ("count = 0", "global count\ncount += 1\nreturn x * count"),
     "counter in an object": ("class Config: n = 0\nconfig = Config()", "config.n += 1\nreturn x * config.n"),
     "counter in a dictionary": ("state = {'n': 0}", "state['n'] += 1\nreturn x * state['n']"),

@@ -27,6 +27,11 @@ m & 3; 3 & m; m | n; 8 | m; m ^ n; 3 ^ m; m << 1; 1 << m; m >> 1; 64 >> m; m & (
 round(m); round(m, 1); round(m, -1); max(m, n); min(m, 9); sum([m, n])
 np.sqrt(m); np.add(m, n); np.maximum(m, n); np.log(m * n); np.float32(2) * m; m * np.float32(2); np.float64(2) ** m
 np.float64(9) // m; m - np.float32(1); np.float32(1) - m; np.hypot(m, 3); np.power(2.0, m)
+m * np.int64(2); m + np.int64(3); np.int64(3) - m; m // np.int64(2); m % np.int64(3); m ** np.int64(2)
+m * n // np.int64(3); m + np.int8(3); m * np.uint8(3); m // np.int32(2); x[0, 0] * (m * np.int64(2))
+x[0, 0].astype(np.int8) * (m + np.int32(1)); (m + np.int64(1)) / 2; (m + np.int64(1)) * 1.5
+(m + np.int64(1)) * x[0, 0]; -(m * np.int64(2)); m * np.int64(2) - n; x[0, 0] / (m * np.int64(2) * n - m)
+x.sum() * (m * np.int64(1)); m * np.int64(0) + x[0, 0]; m - m * np.int64(1)
 m == x.sum(); m != x.sum(); x.sum() == m; m < x.sum(); m >= x[0, 0]; (m > x[:, 0]).sum(); (m <= x).any()
 """
 

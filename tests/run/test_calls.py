@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,6 +174,30 @@ def test_a_static_argument_may_be_an_argument_as_well(jit: Jit) -> None:
     np.testing.assert_array_equal(f(2, 3, times=2), [6, 6])
     np.testing.assert_array_equal(f_of_arguments(7, 7, 7), 56)
     assert f.cache_info().traces == f_of_arguments.cache_info().traces == 1
+
+
+class Mode(enum.IntEnum):
+    DOUBLED = 2
+    TRIPLED = 3
+
+
+class Rate(float, enum.Enum):
+    LOW = 0.5
+
+
+def test_enums_that_are_numbers_are_part_of_the_program(jit: Jit) -> None:
+    def function(x, t):
+        mode, rate = t["mode"], t["rate"]
+        return (x * 2 + mode if mode is Mode.DOUBLED else x[mode] * mode), x * rate, x * (2.5 * mode)
+
+    f = jit(function)
+    x = random(8, 9)
+    for _ in range(2):
+        for mode in Mode:
+            t = {"mode": mode, "rate": Rate.LOW}
+            for found, expected in zip(f(x, t), function(x, t), strict=True):
+                assert_close(found, expected)  # NumPy takes them for numbers of 64 bits
+    assert f.cache_info().traces == 2
 
 
 def test_slices_are_part_of_the_program(jit: Jit) -> None:

@@ -224,6 +224,18 @@ def test_small_arrays_that_are_captured_or_viewed_are_not_compared(jit: Jit) -> 
     assert np.array_equal(f(X), np.full(3, 5.0)) and f.cache_info().traces == 1
 
 
+@pytest.mark.parametrize("function", [lambda x, w: x * w[::-1] + w, lambda x, w: x + w + w.reshape(3, 1)[:, 0]])
+def test_an_array_in_place_of_one_that_is_captured_and_viewed_is_seen(jit: Jit, function: Callable[..., Any]) -> None:
+    weights = np.arange(3.0)
+    f = jit(lambda x: function(x, weights))
+    for k in range(4):
+        if k != 2:
+            weights = np.arange(3.0) + k
+        else:
+            weights += 5
+        assert np.array_equal(f(X), function(X, weights))
+
+
 def test_what_libraries_hold_is_not_watched() -> None:
     assert not watch(reach(lambda x: np.sin(x) * np.pi + np.float32(2), {}).cells, ()).plain
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import linecache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,8 +64,42 @@ def test_the_cuda_schedule_moves_what_is_out_of_bounds() -> None:
 def test_nothing_can_be_read_from_an_empty_array(bounds: str) -> None:
     function, x = pf.jit(lambda x, i: x[i], bounds=bounds), np.zeros((0, 3), np.float32)
     assert function(x, np.zeros(0, np.int64)).shape == (0, 3)
+    for index in (0, -1):
+        with pytest.raises(IndexFault):
+            function(x, np.full(5, index))
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+@pytest.mark.parametrize("backend", ["numba_cpu", "interpreter"])
+def test_no_mode_finds_an_element_of_an_empty_axis(mode: str, backend: str) -> None:
+    function = pf.jit(lambda x, i: np.take(x[2:], i, axis=0, mode=mode), backend=backend)
+    i, x = np.array([0, 5]), np.arange(12.0).reshape(4, 3)
+    assert np.array_equal(function(x, i), np.take(x[2:], i, axis=0, mode=mode))
+    for rows in (2, 1, 0):
+        with pytest.raises(IndexFault):
+            function(x[:rows], i)
+        assert function(x[:rows], i[:0]).shape == (0, 3)
+
+
+def test_take_is_checked_where_the_access_says_so() -> None:
+    function, x = pf.jit(lambda x, i: pf.take(x, i, bounds="raise")), np.arange(4.0)
+    assert np.array_equal(function(x, np.array([1, -1])), [1, 3])
     with pytest.raises(IndexFault):
-        function(x, np.zeros(5, np.int64))
+        function(x, np.array([1, 4]))
+
+
+def test_nothing_is_written_into_an_empty_axis() -> None:
+    def function(x, i):
+        y = x.copy()
+        np.add.at(y[2:], i, 1)
+        return y
+
+    jitted, i, x = pf.jit(function), np.array([0, 1, 0]), np.zeros((4, 3))
+    assert np.array_equal(jitted(x, i), function(x, i))
+    for rows in (2, 1, 0):
+        with pytest.raises(IndexError, match=r"index is out of bounds for axis 0 of size 0\n.*line \d+\n *np.add.at"):
+            jitted(x[:rows], i)
+        assert np.array_equal(jitted(x[:rows], i[:0]), x[:rows])
 
 
 def looked_up(x, i):
@@ -84,6 +120,21 @@ def test_the_error_names_the_line(backend: str) -> None:
     assert "an index into x is out of bounds where" in str(caught.value)
     i[1] = -10
     assert np.array_equal(pf.jit(looked_up, **BACKENDS[backend])(x, i), looked_up(x, i))
+
+
+WRITES = ["np.add.at(y, i, 1)", "y[i] += x", "y[1:][i] = 2", "y[i, 0] = 3"]
+
+
+@pytest.mark.parametrize("line", WRITES)
+def test_the_error_names_the_line_that_writes(line: str) -> None:
+    space: dict[str, Any] = {"np": np}
+    source = f"def function(x, i):\n    y = x * 2\n    {line}\n    z = y + 1\n    return z\n"
+    file = f"<write {line}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), space)
+    with pytest.raises(IndexFault) as caught:
+        pf.jit(space["function"])(np.zeros((3, 3)), np.array([0, 1, 7]))
+    assert caught.value.source is not None and caught.value.source.text.strip() == line
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -147,6 +147,18 @@ def test_results_in_the_arrays_of_out(jit: Jit) -> None:
         f(X, Y, out=(whole[:6],))
 
 
+@pytest.mark.parametrize("function", [lambda x: x + 1, lambda x, **more: x + 1, lambda *x: x[0] + 1])
+def test_out_of_none_is_not_taken_for_out_of_an_array(jit: Jit, function: Callable[..., Any]) -> None:
+    f, x, y = jit(function), np.arange(6.0), np.zeros(6)
+    for _ in range(3):
+        assert np.array_equal(f(x, out=None), x + 1)
+    assert f(x, out=y) is y
+    np.testing.assert_array_equal(y, x + 1)
+    with pytest.raises(ArgumentError, match="out"):
+        f(x, out=np.zeros(5))
+    assert np.array_equal(f(x, out=None), x + 1)
+
+
 @pytest.mark.parametrize("first", ["apart", "same", "over"])
 def test_out_may_begin_to_overlap_an_argument(jit: Jit, first: str) -> None:
     """The text is made for one way in which they lie, and the others come after."""

@@ -241,6 +241,61 @@ def test_written_arguments_that_share_memory_are_refused(jit: Jit, shift: int) -
     np.testing.assert_array_equal(between.reshape(8, 2), np.stack([x, y], axis=1))
 
 
+def exchanged_and_returned(x, y):
+    x[...], y[...] = y * 1, x * 1
+    return x, y, x
+
+
+def filled_from_the_other(x, y):
+    x[...] = y
+    return y, x
+
+
+def turned_and_returned(x, y):
+    x[...] = x.T
+    return x, x.sum(axis=0), y
+
+
+@pytest.mark.parametrize("function", [exchanged_and_returned, filled_from_the_other, turned_and_returned])
+def test_a_result_may_be_what_an_argument_becomes(jit: Jit, function: Callable[..., Any]) -> None:
+    f = jit(function, donate=("x", "y") if function is exchanged_and_returned else "x")
+    for _ in range(3):
+        x, y = values(6, 6), values(6, 6) * 2
+        after = x.copy(), y.copy()
+        expected = [np.array(r) for r in function(*after)]
+        for found, wanted in zip(f(x, y), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        np.testing.assert_array_equal(x, after[0])
+        np.testing.assert_array_equal(y, after[1])
+
+
+def written_twice(x):
+    before = x.copy()
+    x *= 2
+    np.add.at(x, np.arange(3) % 2, 1)
+    x[1] = x[0].sum()
+    return (before,)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("what", ["off its alignment", "transposed", "every other row"])
+def test_a_donated_array_that_is_copied_first_is_not_taken(jit: Jit, what: str, ahead: bool) -> None:
+    f = jit(written_twice, donate="x")
+    call = f.compile(pf.spec("f32[N, N]"), target="cpu") if ahead else f
+    contents = values(8, 8)
+    memory = {
+        "off its alignment": lambda: np.zeros(8 * 8 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(8, 8),
+        "transposed": lambda: np.zeros((8, 8), np.float32).T,
+        "every other row": lambda: np.zeros((16, 8), np.float32)[::2],
+    }[what]
+    for _ in range(3):
+        x, after = memory(), contents.copy()
+        x[...] = contents
+        for found, expected in zip(call(x), written_twice(after), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(x, after, rtol=1e-5)
+
+
 def test_a_read_only_argument_is_not_written(jit: Jit) -> None:
     f, x = jit(lambda x: x.__iadd__(1), donate="x"), np.zeros(5, np.float32)
     f(x)

@@ -402,3 +402,8 @@ def test_a_plan_that_weighed_everything_does_not_say_so() -> None:
     plan = pf.jit(shrinking).plan(pf.spec("f32[64]"), target="h200")
     assert plan.unweighed == 0
     assert "not weighed" not in plan.explain()
+
+
+def test_the_length_of_an_axis_takes_no_time() -> None:
+    plan = pf.jit(lambda x: np.exp(x - x.max()).sum()).plan(pf.spec("f32[9223372036854775807]"), target="h200")
+    assert not plan.unweighed
