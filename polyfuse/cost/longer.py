@@ -38,8 +38,8 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     found *= _at_ends(scop, schedule, target, sizes) * idle_in_scans(scop, schedule, target, sizes)
     found *= _one_by_one(scop, schedule) * _of_many_places(scop, schedule)
     found *= _looked_up_in_trips(schedule) * _in_empty_panels(scop, schedule, sizes) * _in_stored_points(schedule)
-    found *= _picked_flat(scop, schedule) * _in_threads(schedule) * _of_short_elements(scop, schedule)
-    found *= _of_one_place(scop, schedule)
+    found *= _picked_flat(scop, schedule) * _in_threads(scop, schedule) * _of_short_elements(scop, schedule)
+    found *= _of_whole_rows(scop, schedule, sizes)
     return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
 
 
@@ -49,17 +49,25 @@ H100: sum and largest of rows of 14 float32 95 us, where lanes share a row 85; o
 143 and 136."""
 
 
-def _in_threads(schedule: KernelSchedule) -> float:
+LONG_IN_THREADS, LONG_ROW = 1.25, 16
+"""And of longer rows of elements of less than a word: 2173913 rows of 23 bfloat16 with 3 columns take an H100 102 us
+so, 84 where lanes share a row."""
+
+
+def _in_threads(scop: Scop, schedule: KernelSchedule) -> float:
     """Times that such threads take."""
     if schedule.strategy != "in_thread":
         return 1.0
     lanes = {f"${d.name}" for d in schedule.of_kind("thread")}
-    slots = {f"${d.name}" for d in schedule.of_kind("slot") if d.count > SHORT_ROW}
+    slots = {f"${d.name}": d.count for d in schedule.of_kind("slot") if d.count > SHORT_ROW}
     loads = [p for p in schedule.placed if p.role == "load" and p.place]
     if any(isinstance(e, str) for p in loads for e in p.place):
         return 1.0  # of what data choose, lanes are apart in any case
-    names = [e.names() for p in loads if isinstance(e := p.place[-1], Affine)]
-    return IN_THREADS if any(len(found & slots) == 1 and not found & lanes for found in names) else 1.0
+    rows = [(p, e.names()) for p in loads if isinstance(e := p.place[-1], Affine)]
+    rows = [(p, names) for p, names in rows if len(names & slots.keys()) == 1 and not names & lanes]
+    short = [p for p, names in rows if scop.dtype(p.value, p.component).itemsize < WORD]
+    long = any(slots[name] > LONG_ROW for _, names in rows for name in names & slots.keys())
+    return LONG_IN_THREADS if short and long else IN_THREADS if rows else 1.0
 
 
 PAIRS, PICKED_BATCHES = 1.5, 1.3
@@ -79,22 +87,19 @@ def _of_short_elements(scop: Scop, schedule: KernelSchedule) -> float:
     return PICKED_BATCHES if schedule.strategy == "batches" and picks else 1.0
 
 
-ALONE, SQUARE = 1.08, 4
-"""Times that windows of so many columns take of which no element is read twice: rows of registers are dealt as what has
-neighbours wants it.  On an H100: 38819 x 7 x 184 float32 normalised by moments that are known take 85 us longer in
-windows than in rows, with one price; three kinds of 61576 x 28 x 29 323 us and 288."""
+WHOLE_ROWS, SQUARE = 1.3, 4
+"""Times that windows of so many columns take where rows have no more: a thread has several whole rows, and lanes lie
+apart.  Three neighbours in rows of 6 float16, 200 MB, take an H100 477 us so, 331 where neighbouring threads have
+neighbouring rows."""
 
 
-def _of_one_place(scop: Scop, schedule: KernelSchedule) -> float:
+def _of_whole_rows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     """Times that such windows take."""
     if schedule.strategy != "windows" or dict(schedule.parameters).get("columns") != SQUARE:
         return 1.0
-    made = [s for v in schedule.body if isinstance(s := scop.statements[v], Statement)]
-    reads = {(r.source, r.index) for s in made for r in s.reads if r.source in schedule.loads}
-    several = any(n > 1 for n in Counter(source for source, _ in reads).values())
-    entries = [e for _, index in reads for e in index if isinstance(e, Affine)]
-    summed = any(sum([name.startswith("%") for name in e.names()]) > 1 for e in entries)
-    return 1.0 if several or summed else ALONE
+    stores = [p for p in schedule.placed if p.role == "store" and p.place]
+    narrow = any(scop.shape(p.value)[-1].evaluate(sizes.hints) <= SQUARE for p in stores)
+    return WHOLE_ROWS if narrow else 1.0
 
 
 PICKED_FLAT = {True: 1.3, False: 1.1}

@@ -87,3 +87,16 @@ def test_windows_of_bytes_store_words() -> None:
 
     kernel = planned(life, "u8[N~16001, M~16002]")
     assert kernel.strategy == "windows" and dict(kernel.parameters)["columns"] == 4
+
+
+def neighbours_in_rows(x):
+    return x[:, :, :-2] * 0.25 + x[:, :, 1:-1] * 0.5 + x[:, :, 2:] * 0.25
+
+
+def test_threads_with_whole_rows_in_windows_take_longer() -> None:
+    """Three neighbours in rows of 6 float16, 200 MB: an H100 takes 477 us in windows, 331 in rows."""
+    spec = pf.spec("f16[N~8333333, M~6, K~6]")
+    tiles = {"add_1": {"rows": 4, "columns": 4}}
+    windows = pf.jit(neighbours_in_rows).plan(spec, target="h100", strategies={"add_1": "windows"}, tiles=tiles)
+    rows = pf.jit(neighbours_in_rows).plan(spec, target="h100", strategies={"add_1": "pointwise"})
+    assert windows.cost_analysis().seconds > 1.2 * rows.cost_analysis().seconds
