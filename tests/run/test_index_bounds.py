@@ -76,7 +76,7 @@ def test_no_mode_finds_an_element_of_an_empty_axis(mode: str, backend: str) -> N
     i, x = np.array([0, 5]), np.arange(12.0).reshape(4, 3)
     assert np.array_equal(function(x, i), np.take(x[2:], i, axis=0, mode=mode))
     for rows in (2, 1, 0):
-        with pytest.raises(IndexFault):
+        with pytest.raises(IndexError):  # while tracing, where the size is known
             function(x[:rows], i)
         assert function(x[:rows], i[:0]).shape == (0, 3)
 
