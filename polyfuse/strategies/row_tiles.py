@@ -128,6 +128,8 @@ def _widths(situation: Situation, product: _Product) -> tuple[int, ...]:
 def _guards(situation: Situation, product: _Product, width: int, lanes: int, step: int) -> Iterator[AnyGuard]:
     if product.columns.size(situation.hints) % width == 0:
         yield from situation.divisible(product.columns.extent, width)
+    elif not product.columns.extent.is_constant:  # whole vectors have accesses of their own
+        yield Guard(product.columns.extent, width, negated=True, advisory=True)
     if product.depth.size(situation.hints) % step == 0:
         yield from situation.divisible(product.depth.extent, step)
     if not product.columns.extent.is_constant:

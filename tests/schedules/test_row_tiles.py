@@ -82,3 +82,12 @@ def test_odd_columns_are_dealt_by_fours(dtype: str, depth: int, columns: int) ->
     assert_legal(plan)
     other = planned(lambda x, w, b: np.maximum(x @ w + b, 0), *specs, library=False, fuse=False)
     assert_equivalent(other, plan, seeds=(0,), sizes=[{"N": 301}])
+
+
+def test_whole_vectors_of_columns_have_a_kernel_of_their_own() -> None:
+    """2083333 rows of 4 bfloat16 with 24 columns take an H100 100 us by the kernel of 21 columns, 68 by theirs."""
+    specs = [pf.spec(s) for s in ("bf16[N~3000000, K~20]", "bf16[K, J~21]", "bf16[J]")]
+    plan = pf.jit(lambda x, w, b: np.maximum(x @ w + b, 0), library=False).plan(*specs, target="h100")
+    assert dict(plan.kernels[0].parameters)["vector"] == 4
+    odd, whole = (all(g.holds({"N": 3_000_000, "K": 20, "J": j}) for g in plan.guards) for j in (23, 24))
+    assert odd and not whole
