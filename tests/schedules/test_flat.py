@@ -12,6 +12,8 @@ import pytest
 import polyfuse as pf
 from polyfuse.affine import Affine
 from polyfuse.codegen.printer import print_kernel
+from polyfuse.cost import walked
+from polyfuse.cost.counts import Sizes
 from polyfuse.errors import ScheduleError
 from polyfuse.face.interpreted import run_plan
 from polyfuse.legality import prove
@@ -333,3 +335,24 @@ def test_of_every_second_row_memory_moves_half() -> None:
 def named(x: Any) -> Any:
     y = x * 2
     return y
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "sectors", "passes"),
+    [
+        (lambda x: x[:, 1:-1] * 2, "f32[80001, 803]", (1.0, 1.02), (1, 2)),  # lanes read words side by side
+        (lambda x: x[:, ::2] * 2, "f32[80001, 1601]", (2.0, 2.04), (2, 4)),  # of every second word
+        (lambda x: x.T * 2, "f64[5001, 6003]", (4.0, 4.01), (8, 16)),  # one of four doubles, 32 lines
+    ],
+)
+def test_sectors_and_passes_of_a_walk_are_those_of_its_lanes(
+    function: Callable[..., Any], spec: str, sectors: tuple[float, float], passes: tuple[int, int]
+) -> None:
+    plan = pf.jit(lambda x: named(function(x) * 1)).plan(pf.spec(spec), target="h200", strategies={"y": "flat"})
+    (kernel,) = plan.kernels
+    scop, schedule = kernel.group.scop, kernel.schedule
+    sizes = Sizes.of(schedule, {})
+    (load,) = [p for p in schedule.placed if p.role == "load"]
+    assert sectors[0] <= walked.sectors_used(scop, load, sizes) <= sectors[1]
+    width = dict(schedule.parameters)["vector"]
+    assert passes[0] <= walked.passes(scop, load, schedule, sizes, 32) <= passes[1] * width
