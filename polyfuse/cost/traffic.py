@@ -112,7 +112,8 @@ def traffic_of(
 
 IN_PARTS, MOST_PARTS = 0.5, 2.5
 """How much of the sectors that blocks of a flat walk share memory moves again, and times what is read that they are at
-most."""
+most.  On an H100: the first two axes of 43402 x 192 x 6 float32 swapped, pieces of 24 bytes, 189 to 203 us, where 145
+were predicted without; the middle ones of 566 x 287 x 123 x 5 bfloat16, pieces of 10 bytes, 207 (150)."""
 
 
 def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed]) -> int:
@@ -266,7 +267,8 @@ TORN = 0.4
 """Of the bandwidth of the last-level cache, what stores of parts of its sectors reach.  On an H200, of float32 16 bytes
 apart, a quarter of each sector: x.T * 2 of 8191 x 8193 297 us, x + y.T 289, 95 million turned elements 456."""
 SCATTERED_READS = 0.45
-"""The same of sectors that a flat walk takes a few elements of, and other blocks the rest."""
+"""The same of sectors that a flat walk takes a few elements of, and other blocks the rest: 5001 x 6003 doubles turned
+so take an H100 297 us, where 169 were predicted with all of that bandwidth, and 172 in tiles."""
 REREAD = 0.7
 """Of the bandwidth of the last-level cache, what reads of several blocks reach: 6.2 TB/s (H200, 7-point stencil)."""
 
