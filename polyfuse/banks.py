@@ -7,6 +7,8 @@ not.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from functools import lru_cache
 
 BANKS, WORD = 32, 4  # of words of so many bytes
@@ -23,5 +25,9 @@ def words(steps: tuple[tuple[int, int], ...], size: int) -> set[int]:
 @lru_cache(maxsize=10_000)
 def turns(steps: tuple[tuple[int, int], ...], size: int) -> int:
     """Words of its fullest bank."""
-    taken = words(steps, size)
-    return max(sum(word % BANKS == bank for word in taken) for bank in range(BANKS))
+    return fullest(words(steps, size))
+
+
+def fullest(taken: Collection[int]) -> int:
+    """Of so many words, those in the bank that has the most."""
+    return max(Counter([word % BANKS for word in taken]).values())

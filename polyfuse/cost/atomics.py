@@ -9,7 +9,7 @@ import math
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
-from polyfuse.cost.l1 import SECTOR
+from polyfuse.cost.lines import SECTOR
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
 from polyfuse.target import Target

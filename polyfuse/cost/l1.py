@@ -19,6 +19,7 @@ from polyfuse.affine import ZERO, Affine
 from polyfuse.banks import turns, words
 from polyfuse.cost.copied import copies
 from polyfuse.cost.counts import Sizes, looked_up
+from polyfuse.cost.lines import LINE, SECTOR, TAGS
 from polyfuse.cost.walked import goes_apart, passes
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
 from polyfuse.scop import Scop, Statement
@@ -27,7 +28,7 @@ from polyfuse.target import Target
 from polyfuse.terms import conditions
 from polyfuse.unravelled import Unravelled
 
-LINE, VECTOR, HALF = 128, 16, 2  # bytes
+VECTOR, HALF = 16, 2  # bytes
 CUT, ACROSS, WORDS_ACROSS = 0.75, 40, 32
 """Instructions beside each element of a vector that the ends of rows cut, and beside each vector that begins anywhere
 and is made of two: of 16-bit elements, and of words, which nothing has to shift: by ptxas a warp issues 32 for each
@@ -58,7 +59,6 @@ NEIGHBOURS = 1.9
 """Times the passes of single elements that a loop loads from several places of an array: they wait for lines that are
 on their way.  On an H200, of 8191 x 8193 float32, in rows of threads: the total variation in 110 us, the residual of a
 Jacobi step in 216, where passes alone are 54 and 107."""
-TAGS = 4  # lines that an access finds in one cycle
 
 
 def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[float, float]:
@@ -339,7 +339,6 @@ def is_across(schedule: KernelSchedule, move: Placed, last: Affine, itemsize: in
     return alone and last.coefficient(name) == 1 and fits
 
 
-SECTOR = 32  # bytes the memory system moves at least
 
 
 def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: Placed, sizes: Sizes) -> float:

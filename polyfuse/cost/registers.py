@@ -8,7 +8,7 @@ from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, reduces, summed_digits
-from polyfuse.cost.l1 import SECTOR
+from polyfuse.cost.lines import SECTOR
 from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed, window_index

@@ -15,7 +15,8 @@ from math import inf, prod
 from polyfuse.affine import Affine
 from polyfuse.cost.copied import copied_ends
 from polyfuse.cost.counts import Sizes, looked_up, moved_bytes, summed_digits, touched_bytes
-from polyfuse.cost.l1 import LINE, SECTOR, touched_by_one
+from polyfuse.cost.l1 import touched_by_one
+from polyfuse.cost.lines import LINE, SECTOR
 from polyfuse.cost.phases import runs_in_threads, scanned_digits
 from polyfuse.cost.reuse import Stream, along_row, streamed, sweeps, walks
 from polyfuse.cost.walked import block_sectors, goes_apart, sectors_used

@@ -14,21 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.affine import Affine
-from polyfuse.banks import BANKS, WORD
+from polyfuse.banks import WORD, fullest
 from polyfuse.cost.counts import Sizes
+from polyfuse.cost.lines import LINE, SECTOR, TAGS
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import Scop
 from polyfuse.unravelled import Unravelled
 
 Places = npt.NDArray[np.int64]
 
-LINE, SECTOR = 128, 32  # bytes
-TAGS = 4  # lines that an access finds in one cycle
 WARPS = 5  # that are looked at
 
 
 def goes_apart(place: Sequence[PlaceEntry]) -> bool:
-    """Whether a walk goes through an array along dimensions by themselves, and not along a row of it that lie apart."""
+    """Whether a walk is somewhere else along each dimension of an array, rather than at one place of a row."""
     walked = [entry for entry in place if isinstance(entry, Unravelled)]
     data = any(isinstance(entry, str) for entry in place)
     return bool(walked) and not data and (len(place) > 1 or not walked[0].is_plain)
@@ -100,9 +99,8 @@ def _passes(steps: Steps, lanes: tuple[tuple[int, int], ...], length: int, items
     found = []
     for first in np.linspace(0, max(0, length - int(apart.max()) - 1), WARPS).astype(np.int64):
         touched = itemsize * _positions(steps, first + apart)
-        words = np.unique(touched // WORD)
-        fullest = int(np.bincount(words % BANKS).max())
-        found.append(max(fullest, ceil(len(np.unique(touched // LINE)) / TAGS)))
+        words = np.unique(touched // WORD).tolist()
+        found.append(max(fullest(words), ceil(len(np.unique(touched // LINE)) / TAGS)))
     return sum(found) / len(found)
 
 

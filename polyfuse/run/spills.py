@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from polyfuse.cost.counts import Sizes
-from polyfuse.cost.l1 import LINE
+from polyfuse.cost.lines import LINE
 from polyfuse.plan import Plan
 from polyfuse.run.prepare import Ready
 from polyfuse.run.services import PlanKey
