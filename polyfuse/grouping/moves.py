@@ -149,6 +149,30 @@ def cut(state: Partition, root: int, target: int) -> Move | None:
     return Move(frozenset({owner, target} | told), (Sketch((kept.roots - {root}) | made, kept.again), moved, *others))
 
 
+def advanced(state: Partition, value: int, reader: int) -> Move | None:
+    """What `reader` computes for itself is computed and stored by the kernel that stores what it is made of::
+
+    a {h}  ->  b {z = g(y), y = f(h)}     a {y}  ->  b {z}
+
+    None where it is made of what several kernels store, or of inputs alone.
+    """
+    owners, seen, todo = set[int](), {value}, [value]
+    while todo:
+        for operand in state.operands[todo.pop()]:
+            if operand in state.owner and operand in state.kernels[reader].loads:
+                owners.add(state.owner[operand])
+            elif operand not in seen and not state.is_input[operand]:
+                seen.add(operand)
+                todo.append(operand)
+    if len(owners) != 1:
+        return None
+    (owner,) = owners
+    kept = state.sketch(owner)
+    told = (state.users[value] | state.readers[value]) - {owner}
+    others = tuple([state.sketch(k) for k in sorted(told)])
+    return Move(frozenset({owner} | told), (Sketch(kept.roots | {value}, kept.again), *others))
+
+
 def apart(state: Partition, old: frozenset[int]) -> Move:
     """Every value that the kernels `old` compute in a kernel of its own; kernels outside that recompute one of them
     keep doing so."""
