@@ -37,10 +37,13 @@ def last_two(x):
 CASES = [
     (sums, ("f32[B~256, N~2048, C~49]",), {"lanes": 64, "chunks": 1, "unroll": 8, "vector": 1}),
     (sums, ("f32[B~256, N~64, C~3136]",), {"lanes": 256, "chunks": 4, "unroll": 1, "vector": 4, "share": 32}),
-    (maxima, ("f32[B~290000, N~33, C~7]",), {"lanes": 8, "share": 18176}),
+    (maxima, ("f32[B~290000, N~33, C~7]",), {"lanes": 8, "beside": 4}),
     (means, ("f16[B~4096, N~100, C~150]",), {"lanes": 128, "vector": 2}),
     (variances, ("f32[B~1024, N~512, C~49]",), {"lanes": 64}),
     (scaled, ("f32[B~1259, N~13, C~4099]", "f32[N]"), {"lanes": 256, "chunks": 4, "share": 32}),
+    (means, ("f16[B~14749, N~565, C~12]",), {"lanes": 4, "beside": 8}),
+    (sums, ("f16[B~781250, N~16, C~8]",), {"lanes": 1, "beside": 16, "vector": 8}),
+    (variances, ("f16[B~20358, N~307, C~16]",), {"beside": 8}),
     (last_two, ("f32[A~64, B~1000, N~33, C~21]",), {"lanes": 32}),
 ]
 
@@ -69,6 +72,19 @@ def test_results_are_those_of_numpy(function, specs, tile) -> None:
     (found,) = run_plan(plan, arguments)
     exact = function(*[a.astype(np.float64) for a in arguments])
     np.testing.assert_allclose(found.astype(np.float64), exact, rtol=2e-3 if dtype == np.float16 else 1e-5, atol=1e-3)
+
+
+def test_rows_of_several_results_lie_beside_each_other_where_each_alone_is_short() -> None:
+    """Blocks of single results would share sectors and come to them at different times."""
+
+    def parameters(rows: str, beside: int = 0) -> dict[str, int]:
+        tiles = {"sum": {"beside": beside}} if beside else {}
+        (kernel,) = pf.jit(sums, tiles=tiles).plan(pf.spec(rows), target="h200").kernels
+        return dict(kernel.schedule.parameters)
+
+    assert "beside" not in parameters("f32[B~156250, N~8, C~400]")
+    assert "beside" not in parameters("f16[B~1818181, N~5, C~11]"), "threads without a result"
+    assert parameters("f32[B~156250, N~64, C~20]", beside=4)["beside"] == 4
 
 
 def test_small_ones_keep_one_row_after_the_other() -> None:
