@@ -10,7 +10,7 @@ from polyfuse.grouping.queue import NEAR, Queue, Trial
 
 MOST = 2 * NEAR  # roots of a kernel, and neighbours of it, that are tried
 INNER = 32  # values on the way of a kernel that are tried
-WORTH = 1000  # parts of what the kernels of a move take, of which it wins one at least
+WORTH = 100  # parts of what the kernels of a move take, of which it is to win one at least
 TRIED = 4
 """Moves of a kernel that are priced before the best of them is made: of ten of a cross-entropy of rows of 50257 the
 first won 4.5 us, the next two 4.3 and 4.2, and the others nothing."""
