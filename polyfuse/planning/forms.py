@@ -24,7 +24,7 @@ from polyfuse.rewrites import last_places, split
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.nested import nested, nestings
 from polyfuse.schedule import Placed
-from polyfuse.scop import Statement
+from polyfuse.scop import Scop, Statement
 from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.situation import LONGEST
 
@@ -42,6 +42,9 @@ LONG_COLUMNS = 20
 """Launches that a kernel takes at least for which rows that begin alike are summed apart, and their sums by a further
 one.  On an H200, sums of columns of bfloat16, 16383 x 8191 71 us and 79 in one kernel of single elements, 20001 x 8191
 87 and 95, 1000003 x 131 76 and 152; of bytes 185 and 119."""
+TORN_ROWS = 1.25
+"""Times what its bytes take that a kernel does at least before its reductions over outer and inner axes are taken
+apart."""
 ANY_ORDER = frozenset(("sum", "prod", "max", "min", "any", "all"))
 """Reductions without positions: their elements may meet in any order."""
 STAGES = 0.97
@@ -139,6 +142,26 @@ def by_where_rows_begin(
     return _cheaper_cut(costs, grouping, layouts, cuts, f"{len(cuts)} sums by where rows begin")
 
 
+def outer_axes_first(
+    costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, ...]
+) -> tuple[ProgramCosts, Grouping]:
+    """The cheaper of a program and the one that reduces the outer axes of planes before their rows, where these are
+    read in parts of sectors: what is reduced first lies in columns of memory; proved."""
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+        return costs, grouping
+    found: dict[bytes, tuple[int, ...]] = {}
+    for kernel in grouping.kernels:
+        least = costs.floor(kernel.roots, kernel.loads)
+        if least > LONG_COLUMNS * costs.target.launch * 1e12 and kernel.time > TORN_ROWS * least:
+            found |= _outer_axes(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
+    if not found:
+        return costs, grouping
+    if granted(costs.options, grouping.spent) == 0:
+        return costs, replace(grouping, unweighed=grouping.unweighed + 1)
+    program = split.outer_first(costs.scop.program, found)
+    return _cheaper(costs, grouping, other_form(costs, program, layouts), f"{len(found)} sums of outer axes first")
+
+
 def _cheaper_cut(
     costs: ProgramCosts,
     grouping: Grouping,
@@ -180,8 +203,8 @@ def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
     for total, _ in _long_totals(costs, choice):
         statement, along = scop.statements[total.value], schedule.finish_of(total)
         share = next(p for p in schedule.placed if p.value == total.value and p.role == "compute")
-        if not isinstance(statement, Statement) or statement.digest not in known:
-            continue
+        if not isinstance(statement, Statement) or statement.digest not in known or len(statement.dtypes) > 1:
+            continue  # states of parts that are not whole are asked for every element
         for dim in statement.reduced:
             entry = share.place[dim]
             step = entry.coefficient(f"${along}") if isinstance(entry, Affine) else 0
@@ -205,6 +228,33 @@ def _by_where_they_begin(costs: ProgramCosts, choice: Choice) -> dict[bytes, spl
             dim = max(statement.reduced, key=lambda d: statement.extents[d].evaluate(hints))
             found[statement.digest] = split.Cut(dim, min(LONGEST, costs.target.vector_bytes // itemsize), dealt=True)
     return found
+
+
+def _outer_axes(costs: ProgramCosts, choice: Choice) -> dict[bytes, tuple[int, ...]]:
+    """Of the reductions of a schedule over axes on both sides of what they keep, by digest: those in front of it."""
+    if choice.schedule is None or choice.group is None or choice.schedule.strategy != "planes":
+        return {}
+    values, found = {s.digest for s in choice.group.statements()}, dict[bytes, tuple[int, ...]]()
+    for statement in costs.scop.statements:
+        if isinstance(statement, Statement) and statement.is_reduction and statement.digest in values:
+            place = _order(costs.scop, statement)
+            kept = [d for d in range(len(statement.extents)) if d not in statement.reduced]
+            last = max([place.get(d, -1) for d in kept], default=-1)
+            outer = tuple(d for d in statement.reduced if place.get(d, last) < last)
+            found |= {statement.digest: outer} if outer and len(outer) < len(statement.reduced) else {}
+    return found
+
+
+def _order(scop: Scop, statement: Statement) -> dict[int, int]:
+    """Of the dimensions of a statement, which of those of the array that it is made of each goes along."""
+    read = max(statement.reads, key=lambda r: len(r.index))
+    names = [entry.names() if isinstance(entry, Affine) else frozenset[str]() for entry in read.index]
+    along = {d: k for d in range(len(statement.extents)) for k, found in enumerate(names) if f"%{d}" in found}
+    source = scop.statements[read.source]
+    if not isinstance(source, Statement) or source.is_reduction or not source.reads:
+        return along
+    below = _order(scop, source)
+    return {d: below[k] for d, k in along.items() if k in below}
 
 
 def _keeps_its_form(options: Options) -> bool:

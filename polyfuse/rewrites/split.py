@@ -61,7 +61,52 @@ def split_reductions(program: Program, target: Target, hints: Mapping[str, int])
 
 def in_two_stages(program: Program, cuts: Mapping[bytes, Cut]) -> Program:
     """The program with each reduction of `cuts`, by its digest, in two stages."""
-    return _split(program, lambda original, _: cuts.get(original.digest))
+    return _split(program, lambda original, _: cuts.get(_whole(original)))
+
+
+def _whole(node: Node) -> bytes:
+    """What a reduction is known by, of which a node may be but one component of a state."""
+    if not isinstance(node, expr.Reduce) or not node.component:
+        return node.digest
+    return expr.reduce_(node.monoid, node.operands, node.axes).digest
+
+
+def outer_first(program: Program, outer: Mapping[bytes, tuple[int, ...]]) -> Program:
+    """The program with each reduction of `outer`, by its digest, over these of its axes first.
+
+    s[j] = sum(x[i, j, k], i, k)   ->   p[j, k] = sum(x[i, j, k], i);   s[j] = sum(p[j, k], k)
+    """
+    names: dict[bytes, str] = {}
+
+    def change(original: Node, node: Node) -> Node:
+        axes = outer.get(_whole(original))
+        if axes is None or not isinstance(node, expr.Reduce):
+            return node
+        operands = [_in_front(operand, axes) for operand in node.operands]  # what is kept lies side by side
+        partial = [expr.reduce_(node.monoid, operands, range(len(axes)), k) for k in range(len(operands))]
+        if (name := program.names.get(original.digest)) is not None:
+            names[partial[0].digest] = f"{name}_part"
+        rest = [a - sum(o < a for o in axes) for a in node.axes if a not in axes]
+        return expr.reduce_(node.monoid, partial, rest, node.component)
+
+    rebuilt = rebuild_program(program, change)
+    return replace(rebuilt, names={**rebuilt.names, **names})
+
+
+def _in_front(operand: Node, axes: tuple[int, ...]) -> Node:
+    """With these axes first, also in what it is made of element by element, where they may have been so before."""
+    order = [*axes, *[k for k in range(operand.rank) if k not in axes]]
+    if order == list(range(operand.rank)):
+        return operand
+    index, moved = [dimension(order.index(k)) for k in range(len(order))], dict[bytes, Node]()
+    for node in expr.topological([operand]):
+        if node.shape != operand.shape:
+            continue
+        if isinstance(node, expr.Map):
+            moved[node.digest] = expr.map_(node.function, [moved.get(o.digest, o) for o in node.operands], node.dtype)
+        else:
+            moved[node.digest] = expr.view(node, [node.shape[k] for k in order], index)
+    return moved[operand.digest]
 
 
 def _split(

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.expr import Reduce, topological
 from polyfuse.face.interpreted import run_plan
+from polyfuse.rewrites.split import Cut, in_two_stages, outer_first
 from polyfuse.testing import assert_legal
 
 
@@ -85,6 +87,54 @@ def test_rows_of_several_results_lie_beside_each_other_where_each_alone_is_short
     assert "beside" not in parameters("f32[B~156250, N~8, C~400]")
     assert "beside" not in parameters("f16[B~1818181, N~5, C~11]"), "threads without a result"
     assert parameters("f32[B~156250, N~64, C~20]", beside=4)["beside"] == 4
+
+
+def normalised(x):
+    m = x.mean(axis=(0, 2), keepdims=True)
+    return (x - m) / np.sqrt(((x - m) ** 2).mean(axis=(0, 2), keepdims=True) * 2 + 1e-3)
+
+
+SHORT = [
+    (sums, "f16[B~1818181, N~5, C~11]", (77, 13, 11)),
+    (variances, "f16[B~39062, N~512, C~5]", (77, 16, 5)),
+    (maxima, "f16[B~39062, N~512, C~5]", (77, 16, 5)),
+]
+
+
+@pytest.mark.parametrize(("function", "spec", "shape"), SHORT)
+def test_outer_axes_of_planes_whose_rows_are_read_in_parts_are_reduced_first(function, spec, shape) -> None:
+    """In columns of memory, whose sums a second kernel adds up; of states of several values each component.  Planes of
+    `shape` begin as those of the plan do, in vectors of memory."""
+    plan = pf.jit(function).plan(pf.spec(spec), target="h100")
+    first, second = plan.kernels
+    assert first.strategy == "columns" and second.group.roots >= set(plan.scop.outputs)
+    assert_legal(plan)
+    x = np.random.default_rng(1).integers(-4, 5, shape).astype(np.float16)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found.astype(float), function(x.astype(float)), rtol=2e-3, atol=1e-3)
+
+
+def test_statistics_that_all_elements_are_measured_by_are_taken_so_as_well() -> None:
+    plan = pf.jit(normalised).plan(pf.spec("f16[B~39062, N~512, C~5]"), target="h100")
+    assert [kernel.strategy for kernel in plan.kernels][0] == "columns" and len(plan.kernels) == 3
+    assert_legal(plan)
+    x = np.random.default_rng(2).integers(-4, 5, (77, 16, 5)).astype(np.float16)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found.astype(float), normalised(x.astype(float)), rtol=1e-2, atol=1e-2)
+
+
+STAGES = [lambda p, d: outer_first(p, {d: (0,)}), lambda p, d: in_two_stages(p, {d: Cut(0, 64)})]
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_states_are_reduced_in_stages_with_all_of_their_components(stages) -> None:
+    """One left behind would be a second reduction of the same array."""
+    plan = pf.jit(variances).plan(pf.spec("f32[B~1024, N~512, C~49]"), target="h200")
+    (moments,) = [s for s in plan.scop.statements if getattr(s, "monoid", None) == "moments"]
+    before = [n for n in topological(plan.program.outputs) if isinstance(n, Reduce)]
+    assert {n.component for n in before} == {0, 1, 2}
+    after = [n for n in topological(stages(plan.program, moments.digest).outputs) if isinstance(n, Reduce)]
+    assert len(after) == 6 and not set(before) & set(after)
 
 
 def test_small_ones_keep_one_row_after_the_other() -> None:
