@@ -45,6 +45,7 @@ class NumPyFrontend:
             ranges=traced.scalar_ranges,
             captured=traced.captured,
             read=traced.read,
+            watched=traced.watched,
         )
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:

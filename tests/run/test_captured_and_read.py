@@ -1,0 +1,513 @@
+"""Arrays outside of a function of which Python or NumPy reads elements while it is traced: calls see them as they are.
+Those that only meet arrays of the trace are data, which no trace depends on."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import logging
+import math
+import operator
+import pickle
+import types
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import PolyfuseError, TraceError
+from polyfuse.run.dispatch import Jitted
+from polyfuse.run.variants import _CONTENTS
+
+Jit = Callable[..., Jitted]
+Function = Callable[[Any, Any], Any]
+X = np.linspace(0.5, 2, 4)
+Pair = namedtuple("Pair", "w b")
+
+
+@numba.njit
+def total(w: Any) -> Any:
+    return w.sum()
+
+
+@numba.njit
+def doubled(w: Any) -> Any:
+    return 2 * w
+
+
+def iterated(x: Any, w: Any) -> Any:
+    for v in w:
+        x = x + v
+    return x + w
+
+
+def branched(x: Any, w: Any) -> Any:
+    return x * w if (w > 2.5).any() else x + w
+
+
+def compared(x: Any, w: Any) -> Any:
+    return x * w if w[0] > 1.5 else x + w
+
+
+def kept_in_a_copy(x: Any, w: Any) -> Any:
+    found = w * 0
+    found[:] = w
+    found[1:] += w[:3]
+    return x * found + w
+
+
+def imported(x: Any, w: Any) -> Any:
+    from numpy.linalg import norm
+
+    return x * w / norm(w)
+
+
+def written(y: Any, w: Any) -> Any:
+    y[1:] = w[1:]
+    y[:2] += w[:2]
+    return y
+
+
+READ: dict[str, Function] = {
+    "a sum": lambda x, w: x * w + w.sum(),
+    "a function of NumPy's": lambda x, w: x * w / np.linalg.norm(w),
+    "one that is imported inside": imported,
+    "an element": lambda x, w: x * w[1] + w,
+    "the last element": lambda x, w: x * w + w[-1],
+    "chosen elements": lambda x, w: x * w[[3, 2, 1, 0]] + w,
+    "elements where a mask holds": lambda x, w: x[:2] * w[np.array([True, False, False, True])] + w[:2],
+    "arithmetic": lambda x, w: x * (w * 2) + w,
+    "arithmetic from the right": lambda x, w: x * (1 - w) + w,
+    "arithmetic in steps": lambda x, w: x * ((w + 1) * (w - 1)) + w,
+    "a power": lambda x, w: x * w**2 + w,
+    "a sign": lambda x, w: x * -w + w,
+    "comparison": lambda x, w: np.where(w > 2, x, w),
+    "a float": lambda x, w: x * float(w[0]) + w,
+    "an integer": lambda x, w: x * int(w[0]) + w,
+    "an item": lambda x, w: x * w.item(2) + w,
+    "an index": lambda x, w: x[int(w[0]) - 1] * w,
+    "a branch": branched,
+    "a branch on an element": compared,
+    "iteration": iterated,
+    "unpacking": lambda x, w: x * (lambda a, *rest: a)(*w) + w,
+    "a list": lambda x, w: x * w.tolist()[1] + w,
+    "sum of Python's": lambda x, w: x * sum(w) + w,
+    "max of Python's": lambda x, w: x * max(w) + w,
+    "in": lambda x, w: x * w if 1.0 in w else x + w,
+    "math": lambda x, w: x * w + math.fsum(w) + math.sqrt(w[3]),
+    "operator": lambda x, w: x * operator.mul(w, 3) + operator.getitem(w, 0),
+    "reduce": lambda x, w: x * reduce(operator.add, w) + w,
+    "another dtype": lambda x, w: x * w.astype(np.float32) + w,
+    "a scalar type": lambda x, w: x * np.float32(w) + w,
+    "a copy": lambda x, w: x * w.copy() + w,
+    "copy.copy": lambda x, w: x * copy.copy(w) + w,
+    "copy.deepcopy": lambda x, w: x * copy.deepcopy(w) + w,
+    "pickle": lambda x, w: x * pickle.loads(pickle.dumps(w)) + w,
+    "a text": lambda x, w: x * w + len(f"{w}") + len(repr(w)) + len(str(w * 100)) + w.dtype.itemsize * float(str(w[0])),
+    "bytes": lambda x, w: x * w + w.tobytes()[6] + bytes(w)[7],
+    "a buffer": lambda x, w: x * w + memoryview(w.data)[1],
+    "hashes": lambda x, w: x * w + hashlib.sha256(w).digest()[0],
+    "json": lambda x, w: x * w + json.loads(json.dumps(w.tolist()))[0],
+    "flat": lambda x, w: x * w + next(iter(w.flat)),
+    "the array interface": lambda x, w: x * w + np.lib.stride_tricks.as_strided(w, (2,), (8,)).sum(),
+    "all that a method gives": lambda x, w: x * w + w.cumsum() + w.argsort() + w.clip(2, 3),
+    "dot": lambda x, w: x * w + w.dot(w),
+    "matmul": lambda x, w: x @ w + w @ w,
+    "inside NumPy's functions": lambda x, w: x * np.sort(w)[::-1] + w + np.max(w) + np.einsum("i,i", w, w),
+    "joined": lambda x, w: np.concatenate([x, w]) + np.concatenate([w, w]) + np.r_[w, w],
+    "methods of ufuncs": lambda x, w: x * np.add.reduce(w) + np.multiply.outer(w, w)[1] + w,
+    "a view of it": lambda x, w: x * w[1:].sum() + w,
+    "a view of a view": lambda x, w: x * w.reshape(2, 2).T[1].sum() + w,
+    "a view that was copied": lambda x, w: x * w.reshape(2, 2).T.ravel() + w,
+    "what indexes another": lambda x, w: x * np.arange(9.0)[w.astype(int)] + w,
+    "what indexes what was computed": lambda x, w: x * (w * 2)[w.astype(int) - 1] + w,
+    "what is written into a copy": kept_in_a_copy,
+    "a list of it": lambda x, w: x * np.mean([w, w * 2]) + w,
+    "shifts": lambda x, w: np.roll(x, int(w[0])) * w,
+    "axes": lambda x, w: x.reshape(w.astype(int)[1:2] * 0 + 4) * w,
+    "a size": lambda x, w: x * w + np.zeros(int(w[3])).shape[0],
+    "levels": lambda x, w: np.quantile(x, w / 10)[0] * w,
+    "edges": lambda x, w: np.digitize(x, w) + w,
+    "a function of Numba's": lambda x, w: x * w + total(w),
+    "an array that Numba makes": lambda x, w: x * doubled(w) + w,
+    "nothing else": lambda x, w: x + w.sum(),
+    "itself as a result": lambda x, w: (x + 1, w),
+    "a view of it as a result": lambda x, w: (x + w, w[1:]),
+    "nested functions": lambda x, w: (lambda v: (lambda u: u.sum() + x * u)(v))(w),
+    "comprehensions": lambda x, w: x * w + sum([v * 2 for v in w]) + sum(v for v in w if v > 1),
+}
+
+CAPTURED: dict[str, Function] = {
+    "a product": lambda x, w: x * w,
+    "from the left": lambda x, w: w * x - w / x,
+    "a matrix product": lambda x, w: x @ w + w @ x,
+    "a flipped view": lambda x, w: x * w[::-1],
+    "a view": lambda x, w: x[1:] * w[1:],
+    "views of views": lambda x, w: x * w.reshape(2, 2).T.T.reshape(4)[::-1],
+    "a transposed view": lambda x, w: x.reshape(2, 2) * w.reshape(2, 2).T,
+    "np.transpose": lambda x, w: x * np.transpose(w),
+    "np.reshape": lambda x, w: x.reshape(2, 2) * np.reshape(w, (2, 2)),
+    "rows": lambda x, w: sum(x[:2] * row for row in w.reshape(2, 2)),
+    "a row": lambda x, w: x[:2] * w.reshape(2, 2)[1],
+    "new axes": lambda x, w: x * w[:, None] + w[None] + np.expand_dims(w, 0),
+    "broadcast": lambda x, w: x * np.broadcast_to(w, (3, 4)),
+    "np.add": lambda x, w: np.add(x, w) + np.add(w, x),
+    "np.where": lambda x, w: np.where(x > 0, w, 0),
+    "np.maximum": lambda x, w: np.maximum(w, x) + np.clip(x, 0, w),
+    "np.dot": lambda x, w: np.dot(w, x) + np.einsum("i,i", w, x),
+    "joined": lambda x, w: np.concatenate([x, w]) + np.stack([x, w]).reshape(-1),
+    "np.asarray": lambda x, w: x * np.asarray(w),
+    "an index": lambda x, w: x[w.shape[0] - 1] * w,
+    "its shape": lambda x, w: x.reshape(w.shape) * w + w.ndim + w.size + len(w) + np.zeros(w.shape),
+    "its dtype": lambda x, w: x.astype(w.dtype) * w + np.zeros_like(w) + np.ndim(w) + w.itemsize + w.nbytes,
+    "its kind": lambda x, w: x * w if isinstance(w, np.ndarray) else x,
+    "whether it is there": lambda x, w: x * w if w is not None else x,
+    "comparison with the trace": lambda x, w: (x > w) | (w >= x),
+    "functions of ours": lambda x, w: pf.softmax(x * w),
+    "operator": lambda x, w: operator.mul(w, x),
+    "written": lambda x, w: written(np.zeros(4), w) + x,
+}
+
+
+def same(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, (tuple, list)):
+        for pair in zip(found, wanted, strict=True):
+            same(*pair)
+        return
+    assert isinstance(found, np.generic) or type(found) is np.ndarray
+    np.testing.assert_allclose(np.asarray(found, float), np.asarray(wanted, float), rtol=1e-5)
+
+
+def large(function: Function) -> Function:
+    """The function of the first elements of an array that is too large to be compared without need."""
+    return lambda x, w: function(x, w[:4])
+
+
+@pytest.mark.parametrize("name", READ)
+def test_contents_that_are_read_are_seen_when_they_change(jit: Jit, name: str) -> None:
+    weights = np.arange(1.0, 5)
+    function = READ[name]
+    f = jit(lambda x: function(x, weights), backend="interpreter")
+    for k in range(2):
+        same(f(X), function(X, weights))
+        traces = f.cache_info().traces
+        same(f(X), function(X, weights))
+        assert f.cache_info().traces == traces == k + 1
+        weights[:] = [2, 2, 3, 3.5]
+    weights = np.array([3.0, 3, 3.5, 4])
+    same(f(X), function(X, weights))
+
+
+@pytest.mark.parametrize("name", ["a sum", "an element", "arithmetic", "iteration", "a function of Numba's"])
+def test_contents_of_large_arrays_too(jit: Jit, name: str) -> None:
+    weights = np.arange(1.0, 2001)
+    function = large(READ[name])
+    f = jit(lambda x: function(x, weights), backend="interpreter")
+    for k in range(3):
+        same(f(X), function(X, weights))
+        assert f.cache_info().traces == k + 1
+        weights[:4] = weights[3::-1] + k
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("size", [4, 2000])
+def test_contents_that_are_data_are_not_compared(jit: Jit, name: str, size: int) -> None:
+    weights = np.arange(1.0, size + 1)
+    function = CAPTURED[name] if size == 4 else large(CAPTURED[name])
+    f = jit(lambda x: function(x, weights), backend="interpreter")
+    for _ in range(3):
+        same(f(X), function(X, weights))
+        weights += 1
+    assert f.cache_info().traces == 1 and not f._variants.all()[0].watch.compared()
+    weights = weights[::-1].copy()
+    same(f(X), function(X, weights))
+
+
+def test_integers_that_index_an_array_of_the_trace_are_data(jit: Jit) -> None:
+    rows = np.array([3, 0, 1])
+    f = jit(lambda x: x[rows] + np.take(x, rows), backend="interpreter")
+    for k in range(3):
+        same(f(X), 2 * X[rows])
+        rows[:] = [k, 2, 2]
+    assert f.cache_info().traces == 1
+
+
+def test_of_two_arrays_only_the_one_that_is_read_is_compared(jit: Jit) -> None:
+    read, met = np.arange(4.0), np.arange(4.0)
+    f = jit(lambda x: x * met[::-1] + read.mean(), backend="interpreter")
+    for _ in range(3):
+        met += 1
+        same(f(X), X * met[::-1] + read.mean())
+    assert f.cache_info().traces == 1
+    read += 1
+    same(f(X), X * met[::-1] + read.mean())
+    assert f.cache_info().traces == 2 and list(f._variants.all()[0].watch.compared()) == ["read"]
+
+
+def test_an_array_of_which_only_the_shape_counts(jit: Jit) -> None:
+    pattern = np.zeros((2, 2))
+    f = jit(lambda x: x.reshape(pattern.shape) + pattern.ndim, backend="interpreter")
+    for _ in range(2):
+        same(f(X), X.reshape(2, 2) + 2)
+        pattern += 1
+    assert f.cache_info().traces == 1
+    pattern = np.zeros((4, 1))
+    same(f(X), X.reshape(4, 1) + 2)
+
+
+# ---------------------------------------------------------------------------------------------- where arrays are found
+
+
+class Layer:
+    table = np.arange(1.0, 5)
+
+    def __init__(self, w: Any) -> None:
+        self.w = w
+
+    def read(self, x: Any) -> Any:
+        return x * self.w + self.w.sum()
+
+    def met(self, x: Any) -> Any:
+        return x * self.w + self.w[::-1]
+
+
+@dataclass
+class Record:
+    w: Any
+
+
+class Slotted:
+    __slots__ = ("w",)
+
+    def __init__(self, w: Any) -> None:
+        self.w = w
+
+
+class Own(dict):  # type: ignore[type-arg]
+    """A dictionary of the user's."""
+
+
+def with_default(w: Any) -> Callable[..., Any]:
+    def helper(x: Any, w: Any = w, *, v: Any = w) -> Any:
+        return x * w + v.sum()
+
+    return lambda x: helper(x)
+
+
+def with_attribute(w: Any) -> Callable[..., Any]:
+    def helper(x: Any) -> Any:
+        return x * helper.w + helper.w.sum()  # type: ignore[attr-defined]
+
+    helper.w = w  # type: ignore[attr-defined]
+    return lambda x: helper(x)
+
+
+def in_a_module(w: Any) -> Callable[..., Any]:
+    module = types.ModuleType("weights_of_a_user")
+    module.w = w  # type: ignore[attr-defined]
+    return lambda x: x * module.w + module.w.sum()
+
+
+def in_a_class(w: Any) -> Callable[..., Any]:
+    kind = type("Mine", (Layer,), {"w": w, "ws": [w], "__module__": __name__})
+    return lambda x: x * kind.w + kind.ws[0].sum()
+
+
+def of_partial(helper: Any) -> Callable[..., Any]:
+    return lambda x: helper(x)
+
+
+def of(holder: Any, get: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda x: x * get(holder) + get(holder).sum()
+
+
+PLACES: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "an attribute": lambda w: Layer(w).read,
+    "an attribute of an object": lambda w: of(Layer(w), lambda o: o.w),
+    "a dataclass": lambda w: of(Record(w), lambda o: o.w),
+    "a class": in_a_class,
+    "a dictionary": lambda w: of({"w": w}, lambda o: o["w"]),
+    "a dictionary in a dictionary": lambda w: of({"a": {"w": w}}, lambda o: o["a"]["w"]),
+    "the values of a dictionary": lambda w: of({"w": w}, lambda o: next(iter(o.values()))),
+    "a list": lambda w: of([w], lambda o: o[0]),
+    "a tuple": lambda w: of((1, (w,)), lambda o: o[1][0]),
+    "a named tuple": lambda w: of(Pair(w, 1), lambda o: o.w),
+    "an ordered dictionary": lambda w: of(OrderedDict(w=w), lambda o: o["w"]),
+    "a dictionary with a default": lambda w: of(defaultdict(list, w=w), lambda o: o["w"]),
+    "what a dictionary makes": lambda w: of(defaultdict(lambda: w), lambda o: o["w"]),
+    "a deque": lambda w: of(deque([w]), lambda o: o[0]),
+    "a simple namespace": lambda w: of(types.SimpleNamespace(w=w), lambda o: o.w),
+    "slots": lambda w: of(Slotted(w), lambda o: o.w),
+    "a dictionary of the user's": lambda w: of(Own(w=w), lambda o: o["w"]),
+    "a list of an object": lambda w: of(Layer([w]), lambda o: o.w[0]),
+    "an object in a list": lambda w: of([Layer(w)], lambda o: o[0].w),
+    "a default": with_default,
+    "an attribute of a function": with_attribute,
+    "a partial application": lambda w: of_partial(partial(lambda v, x: x * v + v.sum(), w)),
+    "a module": in_a_module,
+    "a helper": lambda w: (lambda h: lambda x: h(x) + 1)(lambda x: x * w + w.sum()),
+    "a jitted helper": lambda w: (lambda h: lambda x: h(x) + 1)(pf.jit(lambda x: x * w + w.sum())),
+    "a jitted method": lambda w: (lambda h: lambda x: h(x) + 1)(pf.jit(Layer(w).read)),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("size", [4, 2000])
+def test_contents_are_seen_wherever_the_array_is(jit: Jit, place: str, size: int) -> None:
+    weights = np.arange(1.0, size + 1)
+    function = PLACES[place](weights)
+    x = np.linspace(0, 1, size)
+    f = jit(function, backend="interpreter")
+    for k in range(3):
+        same(f(x), function(x))
+        same(f(x), function(x))
+        assert f.cache_info().traces == k + 1
+        weights += 1
+
+
+# ---------------------------------------------------------------------------------------------- what stays as it was
+
+
+def test_nothing_of_the_trace_stays_in_the_users_objects(jit: Jit) -> None:
+    layer, table, cache, row = Layer(np.arange(4.0)), {"w": np.arange(4.0)}, {}, [0, 0]
+    weights = table["w"]
+
+    def function(x: Any) -> Any:
+        if "k" not in cache:
+            layer.view = layer.w[1:]  # type: ignore[attr-defined]
+            layer.same = layer.w  # type: ignore[attr-defined]
+            layer.all = [layer.w, {"twice": layer.w * 2}]  # type: ignore[attr-defined]
+            table["view"] = table["w"][::-1]
+            table["w2"] = table["w"]
+            cache["k"] = layer.w * 3
+            row[0] = layer.w[:2]  # type: ignore[call-overload]
+        return x * layer.w + table["w"] + layer.view.sum()
+
+    f = jit(function, backend="interpreter")
+    same(f(X), function(X))
+    held = [layer.view, layer.all[1]["twice"], table["view"], cache["k"], row[0]]  # type: ignore[attr-defined]
+    assert all(type(array) is np.ndarray for array in held)
+    assert layer.same is layer.w is layer.all[0] and table["w2"] is table["w"] is weights  # type: ignore[attr-defined]
+    assert np.shares_memory(layer.view, layer.w) and list(table) == ["w", "view", "w2"]  # type: ignore[attr-defined]
+
+
+def test_nor_where_the_trace_fails(jit: Jit) -> None:
+    layer = Layer(np.arange(4.0))
+
+    def function(x: Any) -> Any:
+        layer.view = layer.w[1:]  # type: ignore[attr-defined]
+        return x[layer.w.sum() :]
+
+    with pytest.raises(PolyfuseError):
+        jit(function)(X)
+    assert type(layer.view) is np.ndarray  # type: ignore[attr-defined]
+
+
+def test_what_is_changed_in_a_container_of_arrays_is_changed(jit: Jit) -> None:
+    things: list[Any] = [np.arange(4.0), 1]
+    names = {"w": np.arange(4.0), "old": 1}
+
+    def function(x: Any) -> Any:
+        if len(things) == 2:
+            things.append("new")
+            names["new"] = 2
+            names.pop("old")
+        return x * things[0] + names["w"] + names["new"]
+
+    f = jit(function, backend="interpreter")
+    same(f(X), X * things[0] + names["w"] + 2)
+    assert things[1:] == [1, "new"] and list(names) == ["w", "new"]
+    things[0] += 1
+    same(f(X), X * things[0] + names["w"] + 2)
+
+
+def test_arrays_of_the_trace_in_a_container_of_arrays_are_an_error(jit: Jit) -> None:
+    state = {"w": np.arange(4.0)}
+
+    def step(x: Any) -> Any:
+        state["w"] = state["w"] - x
+        return x
+
+    with pytest.raises(TraceError, match=r"state\['w'\]"):
+        jit(step)(X)
+
+
+def test_an_array_that_the_function_writes_is_an_error_each_time(jit: Jit) -> None:
+    counts = np.zeros(4)
+
+    def count(x: Any) -> Any:
+        counts[0] += 1
+        return x + counts
+
+    with pytest.raises(TraceError, match="changes counts each time"):
+        jit(count)(X)
+    filled = np.zeros(4)
+
+    def fill(x: Any) -> Any:
+        filled[...] = [1, 2, 3, 4]
+        return x * filled
+
+    f = jit(fill, backend="interpreter")
+    same(f(X), X * [1, 2, 3, 4])
+
+
+def test_a_watched_array_that_outlives_the_trace_is_an_ordinary_one(jit: Jit) -> None:
+    kept = Slotted(None)
+    weights = np.arange(4.0)
+
+    def function(x: Any) -> Any:
+        kept.w = weights[1:] if kept.w is None else kept.w
+        return x + 1
+
+    jit(function, backend="interpreter")(X)
+    g = jit(lambda x, v: x[1:] * v, backend="interpreter")
+    same(g(X, kept.w), X[1:] * weights[1:])
+    assert (kept.w + 1).sum() == 9 and pickle.loads(pickle.dumps(kept.w)).tolist() == [1, 2, 3]
+
+
+def test_the_users_errors_are_those_of_numpy(jit: Jit) -> None:
+    weights = np.arange(4.0)
+
+    def function(x: Any) -> Any:
+        with contextlib.suppress(IndexError):
+            weights[7]
+        if weights.shape == (4,) and type(hash) and not hasattr(weights, "nothing"):
+            return x * weights
+        return x
+
+    same(jit(function, backend="interpreter")(X), X * weights)
+
+
+# ---------------------------------------------------------------------------------------------- what it costs
+
+
+def test_traces_of_other_contents_are_few(jit: Jit) -> None:
+    table = np.zeros(4)
+    f = jit(lambda x: x * table + table.sum(), backend="interpreter")
+    for k in range(3 * _CONTENTS):
+        table[:] = k
+        same(f(X), X * k + 4 * k)
+    assert f.cache_info().traces == 3 * _CONTENTS
+    assert len(f._variants.all()) == _CONTENTS and len(f._variants._kernels) <= _CONTENTS + 1
+    table[:] = 3 * _CONTENTS - 3
+    f(X)
+    assert f.cache_info().traces == 3 * _CONTENTS
+
+
+def test_a_large_array_that_is_compared_is_told_once(jit: Jit, caplog: pytest.LogCaptureFixture) -> None:
+    table = np.zeros((300, 500))
+    f = jit(lambda x: x + table[0, 0], backend="interpreter")
+    with caplog.at_level(logging.WARNING, "polyfuse.run"):
+        for k in range(3):
+            table[:] = k
+            same(f(X), X + k)
+    (told,) = [r.getMessage() for r in caplog.records if "compares" in r.getMessage()]
+    assert "compares the 1.2 MB of table" in told and "pass it as an argument" in told
