@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
 
 Pairs = list[tuple[Any, Any]]
@@ -45,6 +45,49 @@ class Copied:
         for key, value in now:
             if key not in put or put[key] is not value:
                 target[restored(key)] = restored(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """An object that keeps attributes in slots, and a copy with `put` in them at first, by descriptor."""
+
+    original: Any
+    copy: Any
+    put: dict[Any, Any]
+
+    @staticmethod
+    def of(original: Any, copy: Any) -> Slots:
+        put = slots_of(original)
+        for slot, value in put.items():
+            if value is not _UNASSIGNED:
+                slot.__set__(copy, value)
+        return Slots(original, copy, put)
+
+    def write_back(self, restored: Callable[[Any], Any]) -> None:
+        """Change the original as the copy was changed.  `restored`: what a value is without the trace."""
+        for slot, value in slots_of(self.copy).items():
+            if value is self.put[slot]:
+                continue
+            if value is _UNASSIGNED:
+                slot.__delete__(self.original)
+            else:
+                slot.__set__(self.original, restored(value))
+
+
+_UNASSIGNED = object()
+
+
+def slots_of(value: Any) -> dict[Any, Any]:
+    """What is in the slots of an object of Python's own classes, by their descriptors."""
+
+    def held_in(slot: Any) -> Any:
+        try:
+            return slot.__get__(value)
+        except AttributeError:
+            return _UNASSIGNED
+
+    found = (slot for kind in type(value).__mro__ for slot in vars(kind).values())
+    return {slot: held_in(slot) for slot in found if isinstance(slot, MemberDescriptorType)}
 
 
 def is_holder(value: Any) -> bool:

@@ -7,13 +7,13 @@ place are looked through when it is done; what lies there of the trace's is repl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from types import MemberDescriptorType
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from polyfuse.frontends.numpy_like.holders import Copied
+from polyfuse.frontends.numpy_like.holders import Copied, Slots, slots_of
 from polyfuse.frontends.numpy_like.watched import Plain, Source, Watched, plain
 
 _DEPTH = 3  # of objects that are looked through
@@ -21,20 +21,21 @@ _MANY = 4096  # parts of an object that are looked through
 
 
 class Outside:
-    """`arrays`: those that the function was given to watch, in order.  `copies`: of holders.  Everything is kept alive,
-    so that no identity is used twice."""
+    """`arrays`: those of which it is known whether they are read.  `copies`: of holders and of objects with slots.
+    Everything is kept alive, so that no identity is used twice."""
 
     def __init__(self, reads: list[Plain]) -> None:
         self._reads = reads
         self._sources: list[Source] = []
         self._shared: dict[int, Any] = {}
-        self._seen: dict[int, Any] = {}
+        self._exposed: dict[int, Any] = {}
+        self._bare: list[Plain] = []
         self._is_blind = False
-        self.copies: list[Copied] = []
+        self.copies: list[Copied | Slots] = []
 
     @property
     def arrays(self) -> tuple[Plain, ...]:
-        return tuple(source.array for source in self._sources)
+        return (*(source.array for source in self._sources), *self._bare)
 
     def watch(self, array: Plain) -> Watched:
         """What stands in for an array.  One of rank 0 is a number of the program."""
@@ -53,11 +54,13 @@ class Outside:
 
     def expose(self, value: Any) -> None:
         """The function gets an object as it is, and with it the arrays there: they count as read."""
-        if id(value) in self._seen or type(value).__module__ == "builtins":
+        if id(value) in self._exposed or isinstance(value, _OPAQUE):
             return
-        for array in _arrays_in(value, self._seen):
+        self._exposed[id(value)] = value
+        for array in _arrays_in(value):
             if not any(known is array for known in self._reads):
                 self._reads.append(array)
+                self._bare.append(array)
 
     # ------------------------------------------------------------------------------------------ what is shared
     def share(self, place: Any) -> Any:
@@ -74,6 +77,10 @@ class Outside:
             for key, value in list(place.items() if isinstance(place, dict) else enumerate(place)):
                 if (kept := kept_of(value)) is not value:
                     place[key] = kept
+        for holder in self._exposed.values():
+            for name, value in list(getattr(holder, "__dict__", {}).items()):
+                if type(value) is Watched:
+                    setattr(holder, name, kept_of(value))
 
 
 def restored(value: Any, originals: Mapping[int, Any], depth: int = _DEPTH) -> Any:
@@ -93,30 +100,24 @@ def restored(value: Any, originals: Mapping[int, Any], depth: int = _DEPTH) -> A
     return value
 
 
-def _arrays_in(value: Any, seen: dict[int, Any], depth: int = _DEPTH) -> Iterator[Plain]:
-    """The arrays that an object holds, in attributes and items, where these are few."""
-    if type(value) is np.ndarray:
-        yield from () if value.dtype.hasobject else (value,)
-    elif depth and id(value) not in seen:
-        seen[id(value)] = value
-        for part in _parts(value)[:_MANY]:
-            yield from _arrays_in(part, seen, depth - 1)
+def _arrays_in(value: Any) -> Iterator[Plain]:
+    """The arrays that an object holds, in attributes and items, nearest first and where these are few."""
+    seen: dict[int, Any] = {}
+    found = deque([(value, _DEPTH)])
+    while found and len(seen) < _MANY:
+        part, depth = found.popleft()
+        if type(part) is np.ndarray:
+            yield from () if part.dtype.hasobject else (part,)
+        elif id(part) not in seen and not isinstance(part, _OPAQUE):
+            seen[id(part)] = part
+            found += ((below, depth - 1) for below in (_parts(part) if depth else ()))
+
+
+_OPAQUE = (str, bytes, int, float, type(None), type, ModuleType, FunctionType, np.generic, np.ndarray)
 
 
 def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        found = list(value.values())
-    elif isinstance(value, (list, tuple, set, frozenset, deque)):
-        found = list(value)
-    else:
-        found = []
-    found += getattr(value, "__dict__", {}).values()
-    slots = [s for kind in type(value).__mro__ for s in vars(kind).values() if isinstance(s, MemberDescriptorType)]
-    return found + [_held(slot, value) for slot in slots]
-
-
-def _held(slot: Any, value: Any) -> Any:
-    try:
-        return slot.__get__(value)
-    except AttributeError:  # not assigned yet
-        return None
+    found = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, (Mapping, Collection)) and len(value) <= _MANY:
+        found += value.values() if isinstance(value, Mapping) else value
+    return found + list(slots_of(value).values())

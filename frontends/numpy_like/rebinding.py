@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import enum
 import math
-import operator
 import sys
 from collections.abc import Callable
 from functools import cached_property, partial, wraps
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from polyfuse.errors import TraceError
-from polyfuse.frontends.numpy_like import holders, random
+from polyfuse.frontends.numpy_like import holders, python_builtins, random
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.outside import Outside, restored
@@ -36,6 +35,9 @@ from polyfuse.frontends.numpy_like.watched import Watched, plain
 
 _MODULES = ("numpy", "polyfuse")
 _DEPTH = 8  # of containers in containers that are looked into
+_READING = (np.nditer, np.matrix, np.broadcast, np.poly1d, np.recarray, np.memmap, np.ma.MaskedArray)
+"""Classes of NumPy's that read the arrays they are made of, and tell nothing."""
+_BUFFERS = {"memoryview", "bytearray"}  # of Python's own, likewise
 _OF_JITTED = frozenset("bind graph plan lower compile cache_info cache_clear".split())
 
 
@@ -110,7 +112,9 @@ class Rebinder:
         is_code = isinstance(value, (FunctionType, BuiltinFunctionType, ModuleType))
         home = value.__name__ if isinstance(value, ModuleType) else value.__module__ if is_code else kind.__module__
         if not is_third_party(home):
-            if not is_code and not isinstance(value, type):
+            if kind in _READING:
+                self.outside.blind()
+            elif not is_code and not isinstance(value, type):
                 self.outside.expose(value)
             return value
         if is_code:
@@ -209,6 +213,8 @@ class Rebinder:
         copy.__kwdefaults__ = named and {name: self._given(value) for name, value in named.items()}
         copy.__dict__ = self._given(function.__dict__)  # attributes that it keeps on itself, read and written
         self.spaces.fill(function, self.value)
+        if not _BUFFERS.isdisjoint(function.__code__.co_names):
+            self.outside.blind()
 
     def _given(self, value: Any) -> Any:
         """A default or an argument that was applied before: with watched arrays, otherwise as it is."""
@@ -242,10 +248,7 @@ class Rebinder:
         importer = found.get("__import__")
         if importer is None:  # generated code, such as that of named tuples, which uses none
             return found
-        found["len"] = length
-        found["isinstance"] = partial(is_instance, found["isinstance"])
-        for name, is_better in (("min", operator.lt), ("max", operator.gt)):
-            found[name] = partial(extreme, found[name], is_better)
+        found |= python_builtins.stand_ins(found)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
 
@@ -257,9 +260,12 @@ class Rebinder:
         self.alive.append(value)
         try:
             copy: Any = object.__new__(self.derived(type(value)))
-            object.__setattr__(copy, "__dict__", self.outside.share(vars(value)))
+            if hasattr(value, "__dict__"):
+                object.__setattr__(copy, "__dict__", self.outside.share(vars(value)))
+            self.outside.copies.append(holders.Slots.of(value, copy))
         except TypeError:
             copy = value
+            self.outside.expose(value)
         self.done[id(value)] = copy
         return copy
 
@@ -272,6 +278,8 @@ class Rebinder:
 
         def attribute(instance: Any, name: str) -> Any:
             found = object.__getattribute__(instance, name)
+            if name == "__dict__":
+                self.outside.expose(found)  # in which arrays are not watched
             return found if name.startswith("__") else self.value(found)
 
         try:
@@ -393,9 +401,10 @@ def _jitted(value: Any) -> FunctionType | MethodType | None:
 def _is_users_object(value: Any) -> bool:
     """An instance of a class that the user wrote in Python."""
     kind = type(value)
-    if not hasattr(value, "__dict__") or isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
+    if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
         return False
-    return _is_users_class(kind) and not hasattr(value, "__array__")
+    holds = hasattr(value, "__dict__") or bool(holders.slots_of(value))
+    return holds and _is_users_class(kind) and not hasattr(value, "__array__")
 
 
 def _is_users_class(kind: Any) -> bool:
@@ -404,43 +413,3 @@ def _is_users_class(kind: Any) -> bool:
         return False
     module = sys.modules.get(kind.__module__)
     return is_users(getattr(module, "__file__", None) or "", kind.__module__)
-
-
-def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], *values: Any, **options: Any) -> Any:
-    """`min` or `max` that chooses among numbers of the trace as Python does: the first of those that none is better
-    than; what is no number is for the `original`."""
-    given = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple, Tracer)) else list(values)
-    numbers = [v for v in given if isinstance(v, Tracer)]
-    if not numbers or options or any(v.sizes for v in numbers) or not all(map(_is_number, given)):
-        return original(*values, **options)
-    trace, chosen = numbers[0].state, given[0]
-    is_python = not any(isinstance(v, np.generic) or (isinstance(v, Tracer) and v.weak is None) for v in given)
-    for value in given[1:]:
-        better = is_better(value, chosen)
-        is_known = isinstance(better, (bool, np.bool_))  # of two numbers that the trace knows
-        chosen = (value if better else chosen) if is_known else trace.call("where", better, value, chosen)
-    return trace.call("as_python", chosen) if is_python else chosen
-
-
-def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
-    """`isinstance` that decides as outside of a trace: a size is an int there, an argument a number or an array, and
-    the sum of an array a scalar of NumPy's."""
-    if type(value) is SymbolicSize:
-        stand_in: Any = np.int64(2) if value.is_numpy else 2
-    elif type(value) is Tracer:
-        number = value.weak or value.dtype.type
-        stand_in = number(0) if value.weak or value.is_number else np.empty(0, value.dtype)
-    else:
-        return original(value, kinds)  # type: ignore[no-any-return]
-    return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (Tracer, SymbolicSize, bool, int, float, np.generic))
-
-
-def length(value: Any) -> Any:
-    """`len` that gives a symbolic size for tracers."""
-    if isinstance(value, Tracer) and value.sizes:
-        return value.shape[0]
-    return len(value)

@@ -25,7 +25,7 @@ from polyfuse.frontends.numpy_like.bounds import is_nonnegative
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
-from polyfuse.frontends.numpy_like.watched import Watched, in_values, made, plain, read
+from polyfuse.frontends.numpy_like.watched import REAL, Watched, in_values, made, plain, read
 
 LARGE = 1 << 20  # the size of a letter without a hint, for Python branches: "large enough to fill the device"
 _log = logging.getLogger("polyfuse.trace")
@@ -91,10 +91,10 @@ class Trace:
             return function(*args, **kwargs)
         if self.ended:
             self.refuse_late_use(*args)
-        given = list(in_values((*args, *kwargs.values())))
+        given = in_values((*args, *kwargs.values()) if kwargs else args)
         if given:
             args, kwargs = plain(args), plain(kwargs)
-        self.met.clear()
+            self.met.clear()
         self.inside = True
         try:
             result = function(*args, **kwargs)
@@ -104,16 +104,19 @@ class Trace:
             raise located(_refused(error)) from error
         finally:
             self.inside = False
-            self._read_of(given)
+            if given:
+                self._read_of(given)
         self.record(result)
-        return made(result, self.read)  # type: ignore[no-any-return]
+        return made(result, self.read) if type(result) in REAL else result
 
     def _read_of(self, given: list[Watched]) -> None:
         """Of the real arrays that a public function was given those are read that it has not made arguments of: sizes,
         axes, permutations."""
         for array in given:
-            if not any(np.may_share_memory(plain(array), captured) for captured in self.met):
+            own = plain(array)
+            if not any(own is met or np.may_share_memory(own, met) for met in self.met):
                 read(array)
+        self.met.clear()
 
     def refuse_late_use(self, *values: Any) -> NoReturn:
         """What is left of a trace after its end has no numbers, and none follow from it.  Raises TraceError."""

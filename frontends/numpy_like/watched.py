@@ -149,7 +149,7 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind is Watched:
         return value._plain
-    if kind in _NESTED and any(True for _ in in_values((value,))):
+    if kind in _NESTED and in_values((value,)):
         if kind is dict:
             return {plain(key): plain(v) for key, v in value.items()}
         if kind is slice:
@@ -159,20 +159,29 @@ def plain(value: Any) -> Any:
 
 
 _NESTED = (tuple, list, dict, slice)
+_LOOKED_AT = frozenset((Watched, *_NESTED))  # most values are tracers
 
 
-def in_values(values: Iterable[Any]) -> Iterator[Watched]:
+def in_values(values: Iterable[Any]) -> list[Watched]:
     """The watched arrays among nested values."""
+    found: list[Watched] = []
+    _collect(values, found)
+    return found
+
+
+def _collect(values: Iterable[Any], found: list[Watched]) -> None:
     for value in values:
         kind = type(value)
+        if kind not in _LOOKED_AT:
+            continue
         if kind is Watched:
-            yield value
+            found.append(value)
         elif kind is tuple or kind is list:
-            yield from in_values(value)
+            _collect(value, found)
         elif kind is dict:
-            yield from in_values(value.values())
-        elif kind is slice:
-            yield from in_values((value.start, value.stop, value.step))
+            _collect(value.values(), found)
+        else:
+            _collect((value.start, value.stop, value.step), found)
 
 
 def read(array: Any) -> Any:
@@ -207,11 +216,15 @@ def made(result: Any, reads: list[Plain]) -> Any:
     return result
 
 
+REAL = frozenset((np.ndarray, tuple, list))
+"""Kinds of results that may be, or hold, arrays which were made while tracing."""
+
+
 def applied(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reads: list[Plain] | None = None
 ) -> Any:
     """The result of a function of NumPy's.  `reads`: where the trace lists arrays that are read."""
-    given = list(in_values((*args, *kwargs.values())))
+    given = in_values((*args, *kwargs.values()))
     if not given:
         result = function(*args, **kwargs)
         return result if reads is None else made(result, reads)
@@ -225,7 +238,7 @@ def applied(
 
 def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of code that is not NumPy's, and may look at elements in ways of its own."""
-    given = list(in_values((*args, *kwargs.values())))
+    given = in_values((*args, *kwargs.values()))
     _read_all(given)
     result = function(*plain(args), **plain(kwargs))
     return _wrapped(result, given) if given else result
@@ -233,7 +246,7 @@ def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 def _computed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a function that looks at elements."""
-    given = list(in_values((*args, *kwargs.values())))
+    given = in_values((*args, *kwargs.values()))
     result = function(*plain(args), **plain(kwargs))
     if not _is_ours(result):  # with a tracer among the operands they are arguments
         _read_all(given)
