@@ -7,8 +7,9 @@ place are looked through when it is done; what lies there of the trace's is repl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
-from types import FunctionType, ModuleType
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from itertools import islice
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,12 @@ _OPAQUE = (str, bytes, int, float, type(None), type, ModuleType, FunctionType, n
 
 
 def _parts(value: Any) -> list[Any]:
-    found = list(getattr(value, "__dict__", {}).values())
-    if isinstance(value, (Mapping, Collection)) and len(value) <= _MANY:
-        found += value.values() if isinstance(value, Mapping) else value
+    if (type(value).__module__ or "").startswith("polyfuse."):
+        return []
+    found = [*vars(value).values()] if hasattr(value, "__dict__") else []
+    of_kind: tuple[tuple[type, Any], ...] = ((dict, dict.values), (list, list.__iter__), (tuple, tuple.__iter__))
+    for kind, parts in of_kind:  # which run no code of the user's
+        found += islice(parts(value), _MANY) if isinstance(value, kind) else ()
+    if isinstance(value, (MappingProxyType, ValuesView, ItemsView, deque)):
+        found += islice(value.values() if isinstance(value, MappingProxyType) else value, _MANY)
     return found + list(slots_of(value).values())

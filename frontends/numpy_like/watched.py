@@ -99,7 +99,7 @@ class Watched(np.ndarray):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         others = [kind for kind in types if not issubclass(kind, np.ndarray)]
         if others:
-            if not all(kind.__module__.startswith("polyfuse.") for kind in others):
+            if not all((kind.__module__ or "").startswith("polyfuse.") for kind in others):
                 _read_all(in_values((*args, *kwargs.values())))
             return NotImplemented
         return applied(function, args, kwargs)
@@ -138,7 +138,7 @@ def _decides(kind: type) -> bool:
 
 def _is_ours(value: Any) -> bool:
     """Whether a value belongs to a trace."""
-    return type(value).__module__.startswith("polyfuse.")
+    return (type(value).__module__ or "").startswith("polyfuse.")
 
 
 # ---------------------------------------------------------------------------------------------- plain arrays

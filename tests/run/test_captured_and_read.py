@@ -3,14 +3,21 @@ Those that only meet arrays of the trace are data, which no trace depends on."""
 
 from __future__ import annotations
 
+import array
 import contextlib
 import copy
+import dataclasses
 import hashlib
+import io
 import json
 import logging
 import math
 import operator
+import os
 import pickle
+import struct
+import sys
+import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
@@ -68,6 +75,20 @@ def imported(x: Any, w: Any) -> Any:
     from numpy.linalg import norm
 
     return x * w / norm(w)
+
+
+def filled(w: Any) -> Any:
+    found = np.array([0.0, 0, 0, 0])
+    np.copyto(found[:2], w[:2])
+    np.put(found, [2, 3], w[2:])
+    return found
+
+
+def saved(w: Any) -> Any:
+    file = io.BytesIO()
+    np.save(file, w)
+    file.seek(0)
+    return file
 
 
 def written(y: Any, w: Any) -> Any:
@@ -142,6 +163,15 @@ READ: dict[str, Function] = {
     "itself as a result": lambda x, w: (x + 1, w),
     "a view of it as a result": lambda x, w: (x + w, w[1:]),
     "nested functions": lambda x, w: (lambda v: (lambda u: u.sum() + x * u)(v))(w),
+    "the classes of NumPy's": lambda x, w: x * w + sum(float(v) for v in np.nditer(w)) + np.poly1d(w)(2.0),
+    "Python's buffers": lambda x, w: x * w + memoryview(w)[1] + bytearray(w)[7],
+    "modules of bytes": lambda x, w: x * w + struct.unpack("4d", w)[2] + array.array("d", w)[1],
+    "an object of lists": lambda x, w: x * w + np.array([w, None], dtype=object)[0].sum(),
+    "an array that is filled": lambda x, w: x * w + filled(w),
+    "a file": lambda x, w: x * w + np.load(saved(w))[1],
+    "a class that is made inside": lambda x, w: x * Layer(w).w[0] + Record(w).w,
+    "fields": lambda x, w: x * w + dataclasses.asdict(Record(w))["w"].sum() + vars(Record(w))["w"][0],
+    "a program": lambda x, w: x * w + eval("w.sum()", {}, {"w": w}),
     "comprehensions": lambda x, w: x * w + sum([v * 2 for v in w]) + sum(v for v in w if v > 1),
 }
 
@@ -165,6 +195,7 @@ CAPTURED: dict[str, Function] = {
     "np.dot": lambda x, w: np.dot(w, x) + np.einsum("i,i", w, x),
     "joined": lambda x, w: np.concatenate([x, w]) + np.stack([x, w]).reshape(-1),
     "np.asarray": lambda x, w: x * np.asarray(w),
+    "np.array of both": lambda x, w: np.array([x, w]) + np.asarray([w, x]),
     "an index": lambda x, w: x[w.shape[0] - 1] * w,
     "its shape": lambda x, w: x.reshape(w.shape) * w + w.ndim + w.size + len(w) + np.zeros(w.shape),
     "its dtype": lambda x, w: x.astype(w.dtype) * w + np.zeros_like(w) + np.ndim(w) + w.itemsize + w.nbytes,
@@ -267,20 +298,24 @@ def test_an_array_of_which_only_the_shape_counts(jit: Jit) -> None:
 
 
 class Layer:
-    table = np.arange(1.0, 5)
-
     def __init__(self, w: Any) -> None:
         self.w = w
 
-    def read(self, x: Any) -> Any:
-        return x * self.w + self.w.sum()
+    @property
+    def found(self) -> Any:
+        return self.w
 
-    def met(self, x: Any) -> Any:
-        return x * self.w + self.w[::-1]
+    def get(self) -> Any:
+        return self.w
 
 
 @dataclass
 class Record:
+    w: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
     w: Any
 
 
@@ -295,76 +330,73 @@ class Own(dict):  # type: ignore[type-arg]
     """A dictionary of the user's."""
 
 
-def with_default(w: Any) -> Callable[..., Any]:
-    def helper(x: Any, w: Any = w, *, v: Any = w) -> Any:
-        return x * w + v.sum()
-
-    return lambda x: helper(x)
-
-
-def with_attribute(w: Any) -> Callable[..., Any]:
+def of_function(w: Any) -> Callable[..., Any]:
     def helper(x: Any) -> Any:
-        return x * helper.w + helper.w.sum()  # type: ignore[attr-defined]
+        return x
 
     helper.w = w  # type: ignore[attr-defined]
-    return lambda x: helper(x)
+    return helper
 
 
-def in_a_module(w: Any) -> Callable[..., Any]:
+def of_module(w: Any) -> Any:
     module = types.ModuleType("weights_of_a_user")
     module.w = w  # type: ignore[attr-defined]
-    return lambda x: x * module.w + module.w.sum()
+    return module
 
 
-def in_a_class(w: Any) -> Callable[..., Any]:
-    kind = type("Mine", (Layer,), {"w": w, "ws": [w], "__module__": __name__})
-    return lambda x: x * kind.w + kind.ws[0].sum()
+def of_class(w: Any) -> Any:
+    return type("Mine", (Layer,), {"w": w, "ws": [w], "__module__": __name__})
 
 
-def of_partial(helper: Any) -> Callable[..., Any]:
-    return lambda x: helper(x)
-
-
-def of(holder: Any, get: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda x: x * get(holder) + get(holder).sum()
-
-
-PLACES: dict[str, Callable[[Any], Callable[..., Any]]] = {
-    "an attribute": lambda w: Layer(w).read,
-    "an attribute of an object": lambda w: of(Layer(w), lambda o: o.w),
-    "a dataclass": lambda w: of(Record(w), lambda o: o.w),
-    "a class": in_a_class,
-    "a dictionary": lambda w: of({"w": w}, lambda o: o["w"]),
-    "a dictionary in a dictionary": lambda w: of({"a": {"w": w}}, lambda o: o["a"]["w"]),
-    "the values of a dictionary": lambda w: of({"w": w}, lambda o: next(iter(o.values()))),
-    "a list": lambda w: of([w], lambda o: o[0]),
-    "a tuple": lambda w: of((1, (w,)), lambda o: o[1][0]),
-    "a named tuple": lambda w: of(Pair(w, 1), lambda o: o.w),
-    "an ordered dictionary": lambda w: of(OrderedDict(w=w), lambda o: o["w"]),
-    "a dictionary with a default": lambda w: of(defaultdict(list, w=w), lambda o: o["w"]),
-    "what a dictionary makes": lambda w: of(defaultdict(lambda: w), lambda o: o["w"]),
-    "a deque": lambda w: of(deque([w]), lambda o: o[0]),
-    "a simple namespace": lambda w: of(types.SimpleNamespace(w=w), lambda o: o.w),
-    "slots": lambda w: of(Slotted(w), lambda o: o.w),
-    "a dictionary of the user's": lambda w: of(Own(w=w), lambda o: o["w"]),
-    "a list of an object": lambda w: of(Layer([w]), lambda o: o.w[0]),
-    "an object in a list": lambda w: of([Layer(w)], lambda o: o[0].w),
-    "a default": with_default,
-    "an attribute of a function": with_attribute,
-    "a partial application": lambda w: of_partial(partial(lambda v, x: x * v + v.sum(), w)),
-    "a module": in_a_module,
-    "a helper": lambda w: (lambda h: lambda x: h(x) + 1)(lambda x: x * w + w.sum()),
-    "a jitted helper": lambda w: (lambda h: lambda x: h(x) + 1)(pf.jit(lambda x: x * w + w.sum())),
-    "a jitted method": lambda w: (lambda h: lambda x: h(x) + 1)(pf.jit(Layer(w).read)),
+Get = Callable[[Any], Any]
+HOLDERS: dict[str, tuple[Callable[[Any], Any], Get]] = {
+    "an attribute": (Layer, lambda o: o.w),
+    "a dataclass": (Record, lambda o: o.w),
+    "slots": (Slotted, lambda o: o.w),
+    "a dataclass with slots": (Fixed, lambda o: o.w),
+    "a class": (of_class, lambda o: o.w),
+    "a list in a class": (of_class, lambda o: o.ws[0]),
+    "a property": (Layer, lambda o: o.found),
+    "a dictionary": (lambda w: {"w": w}, lambda o: o["w"]),
+    "a dictionary in a dictionary": (lambda w: {"a": {"w": w}}, lambda o: o["a"]["w"]),
+    "the values of a dictionary": (lambda w: {"w": w}, lambda o: next(iter(o.values()))),
+    "a list": (lambda w: [w], lambda o: o[0]),
+    "a tuple": (lambda w: (1, (w,)), lambda o: o[1][0]),
+    "a named tuple": (lambda w: Pair(w, 1), lambda o: o.w),
+    "an ordered dictionary": (lambda w: OrderedDict(w=w), lambda o: o["w"]),
+    "a dictionary with a default": (lambda w: defaultdict(list, w=w), lambda o: o["w"]),
+    "what a dictionary makes": (lambda w: defaultdict(lambda: w), lambda o: o["w"]),
+    "a deque": (lambda w: deque([w]), lambda o: o[0]),
+    "a simple namespace": (lambda w: types.SimpleNamespace(w=w), lambda o: o.w),
+    "a list of an object": (lambda w: Layer([w]), lambda o: o.w[0]),
+    "an object in a list": (lambda w: [Layer(w)], lambda o: o[0].w),
+    "a module": (of_module, lambda o: o.w),
+    "what a function returns": (lambda w: lambda: w, lambda o: o()),
+    "what a jitted function is given": (lambda w: pf.jit(lambda: w), lambda o: o()),
+    "a default": (lambda w: lambda v=w: v, lambda o: o()),
+    "a default by name": (lambda w: lambda *, v=w: v, lambda o: o()),
+    "a list by default": (lambda w: lambda v=[w]: v[0], lambda o: o()),
+    "a partial application": (lambda w: partial(lambda v: v, w), lambda o: o()),
+    "an attribute of a function": (of_function, lambda o: o.w),
+    "a method": (lambda w: Layer(w).get, lambda o: o()),
+}
+UNWATCHED: dict[str, tuple[Callable[[Any], Any], Get]] = {
+    "a dictionary of the user's": (lambda w: Own(w=w), lambda o: o["w"]),
+    "a view of a dictionary": (lambda w: types.MappingProxyType({"w": w}), lambda o: o["w"]),
+    "the attributes of an object": (Layer, lambda o: vars(o)["w"]),
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [*HOLDERS, *UNWATCHED])
 @pytest.mark.parametrize("size", [4, 2000])
 def test_contents_are_seen_wherever_the_array_is(jit: Jit, place: str, size: int) -> None:
+    make, get = (HOLDERS | UNWATCHED)[place]
     weights = np.arange(1.0, size + 1)
-    function = PLACES[place](weights)
-    x = np.linspace(0, 1, size)
+    holder, x = make(weights), np.linspace(0, 1, size)
+
+    def function(x: Any) -> Any:
+        return x * get(holder) + get(holder).sum()
+
     f = jit(function, backend="interpreter")
     for k in range(3):
         same(f(x), function(x))
@@ -373,12 +405,74 @@ def test_contents_are_seen_wherever_the_array_is(jit: Jit, place: str, size: int
         weights += 1
 
 
+@pytest.mark.parametrize("place", HOLDERS)
+def test_contents_are_data_wherever_the_array_is(jit: Jit, place: str) -> None:
+    make, get = HOLDERS[place]
+    weights = np.arange(1.0, 5)
+    holder = make(weights)
+
+    def function(x: Any) -> Any:
+        return x * get(holder)[::-1] + get(holder)
+
+    f = jit(function, backend="interpreter")
+    for _ in range(3):
+        same(f(X), function(X))
+        weights += 1
+    assert f.cache_info().traces == 1
+
+
+def of_others(name: str) -> Any:
+    """A module as of an installed package, which reads arrays in ways of its own."""
+    module = types.ModuleType(name)
+    module.__file__ = os.path.join(sysconfig.get_path("purelib"), f"{name}.py")
+    text = "import ctypes\nimport numpy as np\ndef total(w): return np.asarray(w).sum()\n"
+    text += "def second(w): return ctypes.cast(w.ctypes.data, ctypes.POINTER(ctypes.c_double))[1]\n"
+    text += "class Model:\n  def fit(self, w): return np.asarray(w)[0]\n"
+    text += "  def __call__(self, w): return np.asarray(w)[1]\n"
+    exec(compile(text, module.__file__, "exec"), vars(module))
+    return module
+
+
+@pytest.mark.parametrize("name", ["total", "second", "fit", "model", "made", "imported", "from"])
+def test_libraries_read_arrays(jit: Jit, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = of_others("library_of_others")
+    monkeypatch.setitem(sys.modules, "library_of_others", library)
+    weights, second = np.arange(1.0, 5), library.second
+    fit, model = library.Model().fit, library.Model()
+
+    def imported(w: Any) -> Any:
+        import library_of_others as of_others
+
+        return of_others.total(w)
+
+    def imported_from(w: Any) -> Any:
+        from library_of_others import total
+
+        return total(w)
+
+    functions = {
+        "total": lambda x: x * weights + library.total(weights[1:]),
+        "second": lambda x: x * weights + second(weights),
+        "fit": lambda x: x * weights + fit(weights),
+        "model": lambda x: x * weights + model(weights) + model.fit(weights),
+        "made": lambda x: x * weights + library.Model().fit(weights),
+        "imported": lambda x: x * weights + imported(weights),
+        "from": lambda x: x * weights + imported_from(weights),
+    }
+    f = jit(functions[name], backend="interpreter")
+    for k in range(3):
+        same(f(X), functions[name](X))
+        assert f.cache_info().traces == k + 1
+        weights += 1
+    assert isinstance(model, library.Model)
+
+
 # ---------------------------------------------------------------------------------------------- what stays as it was
 
 
 def test_nothing_of_the_trace_stays_in_the_users_objects(jit: Jit) -> None:
     layer, table, cache, row = Layer(np.arange(4.0)), {"w": np.arange(4.0)}, {}, [0, 0]
-    weights = table["w"]
+    weights, slots, kind = table["w"], Slotted(1), of_class(1)
 
     def function(x: Any) -> Any:
         if "k" not in cache:
@@ -389,11 +483,12 @@ def test_nothing_of_the_trace_stays_in_the_users_objects(jit: Jit) -> None:
             table["w2"] = table["w"]
             cache["k"] = layer.w * 3
             row[0] = layer.w[:2]  # type: ignore[call-overload]
+            slots.w, kind.w = layer.w[1:], layer.w[1:]
         return x * layer.w + table["w"] + layer.view.sum()
 
     f = jit(function, backend="interpreter")
     same(f(X), function(X))
-    held = [layer.view, layer.all[1]["twice"], table["view"], cache["k"], row[0]]  # type: ignore[attr-defined]
+    held = [layer.view, layer.all[1]["twice"], table["view"], cache["k"], row[0], slots.w, kind.w]  # type: ignore[attr-defined]
     assert all(type(array) is np.ndarray for array in held)
     assert layer.same is layer.w is layer.all[0] and table["w2"] is table["w"] is weights  # type: ignore[attr-defined]
     assert np.shares_memory(layer.view, layer.w) and list(table) == ["w", "view", "w2"]  # type: ignore[attr-defined]
@@ -460,17 +555,25 @@ def test_an_array_that_the_function_writes_is_an_error_each_time(jit: Jit) -> No
 
 
 def test_a_watched_array_that_outlives_the_trace_is_an_ordinary_one(jit: Jit) -> None:
-    kept = Slotted(None)
+    kept = Own()  # into which no trace looks
     weights = np.arange(4.0)
 
     def function(x: Any) -> Any:
-        kept.w = weights[1:] if kept.w is None else kept.w
-        return x + 1
+        kept["w"] = kept.get("w", weights[1:])
+        return x + weights
 
     jit(function, backend="interpreter")(X)
+    held = kept["w"]
+    assert held is not weights and isinstance(held, np.ndarray) and np.shares_memory(held, weights)
     g = jit(lambda x, v: x[1:] * v, backend="interpreter")
-    same(g(X, kept.w), X[1:] * weights[1:])
-    assert (kept.w + 1).sum() == 9 and pickle.loads(pickle.dumps(kept.w)).tolist() == [1, 2, 3]
+    for _ in range(3):
+        same(g(X, held), X[1:] * weights[1:])
+        same(g(X, np.ones(3)), X[1:])
+    h = jit(lambda x: x[1:] * held + held.sum(), backend="interpreter")
+    for _ in range(3):
+        same(h(X), X[1:] * weights[1:] + weights[1:].sum())
+        weights += 1
+    assert (held + 1).sum() == 18 and pickle.loads(pickle.dumps(held)).tolist() == [4, 5, 6]
 
 
 def test_the_users_errors_are_those_of_numpy(jit: Jit) -> None:
