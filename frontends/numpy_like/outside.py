@@ -7,14 +7,16 @@ place are looked through when it is done; what lies there of the trace's is repl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from functools import partial
 from itertools import islice
-from types import FunctionType, MappingProxyType, ModuleType
+from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from polyfuse.frontends.numpy_like.holders import Copied, Slots, slots_of
+from polyfuse.frontends.numpy_like.spaces import names_in
 from polyfuse.frontends.numpy_like.watched import Plain, Source, Watched, plain
 
 _DEPTH = 3  # of objects that are looked through
@@ -55,13 +57,27 @@ class Outside:
 
     def expose(self, value: Any) -> None:
         """The function gets an object as it is, and with it the arrays there: they count as read."""
-        if id(value) in self._exposed or isinstance(value, _OPAQUE):
+        if id(value) in self._exposed or (isinstance(value, _OPAQUE) and type(value) is not np.ndarray):
             return
         self._exposed[id(value)] = value
         for array in _arrays_in(value):
             if not any(known is array for known in self._reads):
                 self._reads.append(array)
                 self._bare.append(array)
+
+    def expose_code(self, functions: Iterable[FunctionType]) -> None:
+        """Code runs that is not rebuilt, and helpers of it: what it mentions it gets as it is."""
+        found = deque(functions)
+        while found:
+            function = found.popleft()
+            if id(function) in self._exposed:
+                continue
+            self._exposed[id(function)] = function
+            for value in _mentioned(function):
+                if isinstance(value, FunctionType):
+                    found.append(value)
+                else:
+                    self.expose(value)
 
     # ------------------------------------------------------------------------------------------ what is shared
     def share(self, place: Any) -> Any:
@@ -79,9 +95,20 @@ class Outside:
                 if (kept := kept_of(value)) is not value:
                     place[key] = kept
         for holder in self._exposed.values():
-            for name, value in list(getattr(holder, "__dict__", {}).items()):
-                if type(value) is Watched:
-                    setattr(holder, name, kept_of(value))
+            for put, pairs in _places(holder):
+                for key, value in pairs:
+                    if (kept := kept_of(value)) is not value:
+                        put(key, kept)
+
+
+def _places(holder: Any) -> Iterator[tuple[Callable[[Any, Any], None], list[tuple[Any, Any]]]]:
+    """What an object holds by key, and how that is replaced: without code of the user's."""
+    if isinstance(getattr(holder, "__dict__", None), dict):
+        yield vars(holder).__setitem__, list(vars(holder).items())
+    if isinstance(holder, dict):
+        yield partial(dict.__setitem__, holder), list(dict.items(holder))
+    if isinstance(holder, list):
+        yield partial(list.__setitem__, holder), list(enumerate(list.__iter__(holder)))
 
 
 def restored(value: Any, originals: Mapping[int, Any], depth: int = _DEPTH) -> Any:
@@ -99,6 +126,12 @@ def restored(value: Any, originals: Mapping[int, Any], depth: int = _DEPTH) -> A
     for key, kept in changed.items():
         value[key] = kept
     return value
+
+
+def _mentioned(function: FunctionType) -> list[Any]:
+    """What a function finds under the names in its code, in functions inside as well."""
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    return cells + [function.__globals__[n] for n in names_in(function.__code__) if n in function.__globals__]
 
 
 def _arrays_in(value: Any) -> Iterator[Plain]:

@@ -29,7 +29,7 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.spaces import Spaces
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
-from polyfuse.frontends.numpy_like.third_party import Library, is_third_party, is_users
+from polyfuse.frontends.numpy_like.third_party import Library, is_installed, is_third_party, is_users
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import Watched, plain
 
@@ -92,6 +92,8 @@ class Rebinder:
             return self._container(value)
         if isinstance(value, GeneratorType) or type(value).__module__ == "itertools":
             return Iterating(self.trace, value)
+        if isinstance(value, BuiltinFunctionType) and (value.__module__ or "").startswith("numpy"):
+            return Foreign(value.__name__, value, self.trace.read)
         return self.instance(value) if _is_users_object(value) else self._bare(value)
 
     def _array(self, value: Any) -> Any:
@@ -110,12 +112,12 @@ class Rebinder:
             return value
         kind = value if isinstance(value, type) else type(value)
         is_code = isinstance(value, (FunctionType, BuiltinFunctionType, ModuleType))
-        home = value.__name__ if isinstance(value, ModuleType) else value.__module__ if is_code else kind.__module__
-        if not is_third_party(home):
+        if not _is_of_library(value, kind):
             if kind in _READING:
                 self.outside.blind()
             elif not is_code and not isinstance(value, type):
                 self.outside.expose(value)
+            self.outside.expose_code(_run_by(value, kind))
             return value
         if is_code:
             return Library(value, self.value)
@@ -383,6 +385,22 @@ class UsersModule:
 def _is_spelled_in_numpy(module: str | None) -> bool:
     """Modules of polyfuse that are traced like the user's code."""
     return (module or "").startswith("polyfuse.nn")
+
+
+def _is_of_library(value: Any, kind: type) -> bool:
+    """Whether a value is of an installed package: `kind`, its class or itself, or what it calls itself."""
+    if isinstance(value, FunctionType) and is_installed(value.__code__.co_filename):
+        return (value.__module__ or "").partition(".")[0] not in _MODULES
+    if isinstance(value, ModuleType):
+        return is_third_party(value.__name__)
+    return is_third_party(kind.__module__) or (callable(value) and is_third_party(getattr(value, "__module__", None)))
+
+
+def _run_by(value: Any, kind: type) -> list[FunctionType]:
+    """Functions of the user's that run as they are: behind what wraps them, or in a class that cannot be derived."""
+    inner = vars(value).get("__wrapped__") if hasattr(value, "__dict__") and not isinstance(value, type) else None
+    found = [inner, *(part for base in kind.__mro__ for part in vars(base).values())]
+    return [f for f in found if isinstance(f, FunctionType) and is_users(f.__code__.co_filename, f.__module__)]
 
 
 def _holds_array(value: Any, depth: int = _DEPTH) -> bool:

@@ -18,6 +18,7 @@ from polyfuse.frontends.numpy_like.watched import called
 _LIBRARIES = tuple(
     os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
 )
+_PACKAGES = tuple(os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib"))
 _OURS = ("numpy", "polyfuse")
 _OF_BYTES = frozenset("array base64 binascii bz2 ctypes hashlib io lzma mmap struct zlib".split())
 """Modules of Python's own that read memory."""
@@ -74,5 +75,11 @@ def is_third_party(module: str | None) -> bool:
         return True
     if not root or root in _OURS or root in sys.stdlib_module_names or f"_{root}" in sys.stdlib_module_names:
         return False
-    file = getattr(sys.modules.get(module or ""), "__file__", None)
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in (module or "", root))
+    file = next((file for file in files if file is not None), None)
     return file is not None and not is_users(file, module)
+
+
+def is_installed(file: str) -> bool:
+    """Whether code is of an installed package, under whatever name a decorator gave it."""
+    return os.path.realpath(file).startswith(_PACKAGES)

@@ -73,7 +73,7 @@ class Watched(np.ndarray):
         self._plain = np.ndarray.view(self, np.ndarray)
         self._source = None
         if isinstance(obj, Watched):
-            if not self.size or np.may_share_memory(self._plain, obj._plain):
+            if not self.size or shares(self._plain, obj._plain):
                 self._source = obj._source
             else:
                 obj._read()
@@ -261,9 +261,20 @@ def _viewed(result: Any, given: Sequence[Watched]) -> Any:
 
 
 def _is_view(result: Any, given: Sequence[Watched]) -> bool:
-    if not isinstance(result, np.ndarray):
+    if type(result) is not np.ndarray:  # views of other classes tell nothing
         return False
-    return not result.size or any(np.may_share_memory(result, array._plain) for array in given)
+    return not result.size or any(shares(result, array._plain) for array in given)
+
+
+def shares(a: Plain, b: Plain) -> bool:
+    """Whether two arrays have an element in common, or may have one where that is hard to say."""
+    try:
+        return bool(np.shares_memory(a, b, max_work=_WORK))  # type: ignore[arg-type]  # any number is taken
+    except np.exceptions.TooHardError:
+        return True
+
+
+_WORK = 1000  # candidates of NumPy's search, some microseconds
 
 
 def _wrapped(result: Any, given: Sequence[Watched]) -> Any:
@@ -272,7 +283,7 @@ def _wrapped(result: Any, given: Sequence[Watched]) -> Any:
         for array in given:
             if result is array._plain:
                 return array
-        seen = next((array for array in given if np.may_share_memory(result, array._plain)), None)
+        seen = next((array for array in given if shares(result, array._plain)), None)
         if seen is not None:
             return Watched.of(result, seen._source)
         source = given[0]._source
@@ -288,9 +299,10 @@ def _wrapped(result: Any, given: Sequence[Watched]) -> Any:
 
 _OF_OBJECTS = frozenset(dir(object)) - {"__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__"}
 _SILENT = frozenset(
-    """shape ndim size dtype itemsize nbytes strides flags device setflags __len__ __class_getitem__ __dlpack_device__
+    """shape ndim size dtype itemsize nbytes strides device __len__ __class_getitem__ __dlpack_device__
     __array_priority__ __array_namespace__ __array_wrap__ __delitem__""".split()
 )
+_OF_MEMORY = frozenset("flags setflags".split())  # which the user's array has
 _VIEWING = frozenset("T mT real reshape transpose swapaxes squeeze ravel diagonal view".split())
 
 
@@ -321,6 +333,10 @@ def _of_elements(result: Any, given: Sequence[Watched]) -> Any:
     return _wrapped(result, given)
 
 
+def _as_it_is(result: Any, given: Sequence[Watched]) -> Any:
+    return result
+
+
 def _fill() -> None:
     """All other methods and attributes of NumPy's arrays, those of later versions too: they look at elements."""
     operators = vars(NDArrayOperatorsMixin).keys()  # which are ufuncs
@@ -328,7 +344,7 @@ def _fill() -> None:
         original = getattr(np.ndarray, name)
         if original is None:
             continue
-        finish = _viewed if name in _VIEWING else _of_elements
+        finish = _viewed if name in _VIEWING else _as_it_is if name in _OF_MEMORY else _of_elements
         made = _method(name, original, finish) if callable(original) else _attribute(name, finish)
         setattr(Watched, name, made)
 

@@ -118,9 +118,9 @@ def watch(
     held = [(cell, cell.read()) for cell in cells if not cell.is_fixed]
     arrays = tuple(next((c.read for c, v in held if v is array), constant(array)) for array in captured)
     loose = [array for array in captured if not any(v is array for _, v in held)]
-    known = _Arrays(captured, loose, _held_of(read, [v for _, v in held]), watched)
+    known = _Arrays(captured, loose, _ids(_held_of(read, [v for _, v in held])), _ids(watched))
     found = {(cell.name, k): g for cell, value in held for k, g in enumerate(_guards(cell, value, known))}
-    kept = [array for array in read if _is_in(array, watched) and not any(_shares(v, array) for _, v in held)]
+    kept = [array for array in read if id(array) in known.watched and not any(_shares(v, array) for _, v in held)]
     unnamed = [(Contents(constant(array), "an array that the function holds"), content(array)) for array in kept]
     return Watch(arrays, (*found.values(), *unnamed))
 
@@ -128,12 +128,12 @@ def watch(
 @dataclass(frozen=True, slots=True)
 class _Arrays:
     """What a trace did with arrays.  `loose`: captured ones that no cell holds, as views are that the function makes of
-    one (``W[::-1] + W``)."""
+    one (``W[::-1] + W``); `read`, `watched`: identities, of which there may be many."""
 
     captured: Sequence[Any]
     loose: Sequence[Any]
-    read: Sequence[Any]
-    watched: Sequence[Any]
+    read: frozenset[int]
+    watched: frozenset[int]
 
 
 def _guards(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], Any], Any]]:
@@ -151,8 +151,8 @@ def _guards(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], A
 
 def _guards_of_array(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], Any], Any]]:
     found: list[tuple[Callable[[], Any], Any]] = []
-    is_watched, is_captured = _is_in(value, known.watched), _is_in(value, known.captured)
-    if _is_in(value, known.read) or (not is_watched and _was_read(value, known.captured)):
+    is_watched, is_captured = id(value) in known.watched, _is_in(value, known.captured)
+    if id(value) in known.read or (not is_watched and _was_read(value, known.captured)):
         found.append((Contents(cell.read, cell.shown), content(value)))
     elif is_watched and not is_captured:
         found.append((_form(cell.read), form(value)))
@@ -167,6 +167,10 @@ def _held_of(read: Sequence[Any], held: Sequence[Any]) -> list[Any]:
     for array in read:
         found += [array] if _is_in(array, held) else [value for value in held if _shares(value, array)]
     return found
+
+
+def _ids(arrays: Sequence[Any]) -> frozenset[int]:
+    return frozenset(map(id, arrays))
 
 
 def _is_in(value: Any, arrays: Sequence[Any]) -> bool:

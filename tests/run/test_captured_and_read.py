@@ -283,6 +283,19 @@ def test_of_two_arrays_only_the_one_that_is_read_is_compared(jit: Jit) -> None:
     assert f.cache_info().traces == 2 and list(f._variants.all()[0].watch.compared()) == ["read"]
 
 
+def test_arrays_that_lie_between_one_another_are_told_apart(jit: Jit) -> None:
+    memory = np.arange(8.0).reshape(4, 2)
+    met, read = memory[:, 0], memory[:, 1]
+    f = jit(lambda x: x * met + np.roll(x, read.astype(int)[0]) * met + sum(np.broadcast_arrays(met, read)[1]))
+    function = f.function
+    for _ in range(3):
+        same(f(X), function(X))
+        met += 1
+    assert f.cache_info().traces == 1
+    read += 2
+    same(f(X), function(X))
+
+
 def test_an_array_of_which_only_the_shape_counts(jit: Jit) -> None:
     pattern = np.zeros((2, 2))
     f = jit(lambda x: x.reshape(pattern.shape) + pattern.ndim, backend="interpreter")
@@ -405,6 +418,38 @@ def test_contents_are_seen_wherever_the_array_is(jit: Jit, place: str, size: int
         weights += 1
 
 
+class Meta(type):
+    """Of classes that nothing stands in for."""
+
+
+def test_code_that_runs_as_it_is_reads_arrays(jit: Jit) -> None:
+    weights, table = np.arange(1.0, 5), {"w": np.arange(2.0)}
+
+    @contextlib.contextmanager
+    def lent() -> Any:
+        yield weights.sum()
+
+    def helper() -> Any:
+        return table["w"].sum()
+
+    class Own(metaclass=Meta):
+        def total(self) -> Any:
+            return helper()
+
+    own = Own()
+
+    def function(x: Any) -> Any:
+        with lent() as total:
+            return x * weights + total + own.total() * table["w"][:1]
+
+    f = jit(function, backend="interpreter")
+    for k in range(3):
+        same(f(X), function(X))
+        weights += 1
+        table["w"] += k
+    assert f.cache_info().traces == 3
+
+
 @pytest.mark.parametrize("place", HOLDERS)
 def test_contents_are_data_wherever_the_array_is(jit: Jit, place: str) -> None:
     make, get = HOLDERS[place]
@@ -472,7 +517,7 @@ def test_libraries_read_arrays(jit: Jit, name: str, monkeypatch: pytest.MonkeyPa
 
 def test_nothing_of_the_trace_stays_in_the_users_objects(jit: Jit) -> None:
     layer, table, cache, row = Layer(np.arange(4.0)), {"w": np.arange(4.0)}, {}, [0, 0]
-    weights, slots, kind = table["w"], Slotted(1), of_class(1)
+    weights, slots, kind, own = table["w"], Slotted(1), of_class(1), Own()
 
     def function(x: Any) -> Any:
         if "k" not in cache:
@@ -483,12 +528,12 @@ def test_nothing_of_the_trace_stays_in_the_users_objects(jit: Jit) -> None:
             table["w2"] = table["w"]
             cache["k"] = layer.w * 3
             row[0] = layer.w[:2]  # type: ignore[call-overload]
-            slots.w, kind.w = layer.w[1:], layer.w[1:]
+            slots.w, kind.w, own["w"] = layer.w[1:], layer.w[1:], layer.w[1:]
         return x * layer.w + table["w"] + layer.view.sum()
 
     f = jit(function, backend="interpreter")
     same(f(X), function(X))
-    held = [layer.view, layer.all[1]["twice"], table["view"], cache["k"], row[0], slots.w, kind.w]  # type: ignore[attr-defined]
+    held = [layer.view, layer.all[1]["twice"], table["view"], cache["k"], row[0], slots.w, kind.w, own["w"]]  # type: ignore[attr-defined]
     assert all(type(array) is np.ndarray for array in held)
     assert layer.same is layer.w is layer.all[0] and table["w2"] is table["w"] is weights  # type: ignore[attr-defined]
     assert np.shares_memory(layer.view, layer.w) and list(table) == ["w", "view", "w2"]  # type: ignore[attr-defined]
@@ -555,15 +600,15 @@ def test_an_array_that_the_function_writes_is_an_error_each_time(jit: Jit) -> No
 
 
 def test_a_watched_array_that_outlives_the_trace_is_an_ordinary_one(jit: Jit) -> None:
-    kept = Own()  # into which no trace looks
+    kept = np.array([None])  # into which no trace looks
     weights = np.arange(4.0)
 
     def function(x: Any) -> Any:
-        kept["w"] = kept.get("w", weights[1:])
+        kept[0] = weights[1:] if kept[0] is None else kept[0]
         return x + weights
 
     jit(function, backend="interpreter")(X)
-    held = kept["w"]
+    held = kept[0]
     assert held is not weights and isinstance(held, np.ndarray) and np.shares_memory(held, weights)
     g = jit(lambda x, v: x[1:] * v, backend="interpreter")
     for _ in range(3):
