@@ -78,7 +78,7 @@ _UNASSIGNED = object()
 
 
 def slots_of(value: Any) -> dict[Any, Any]:
-    """What is in the slots of an object of Python's own classes, by their descriptors."""
+    """What is in the slots of an object, by their descriptors: of those that classes in Python name."""
 
     def held_in(slot: Any) -> Any:
         try:
@@ -86,7 +86,7 @@ def slots_of(value: Any) -> dict[Any, Any]:
         except AttributeError:
             return _UNASSIGNED
 
-    found = (slot for kind in type(value).__mro__ for slot in vars(kind).values())
+    found = (slot for kind in type(value).__mro__ if "__slots__" in vars(kind) for slot in vars(kind).values())
     return {slot: held_in(slot) for slot in found if isinstance(slot, MemberDescriptorType)}
 
 

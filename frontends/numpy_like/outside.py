@@ -17,6 +17,7 @@ import numpy as np
 
 from polyfuse.frontends.numpy_like.holders import Copied, Slots, slots_of
 from polyfuse.frontends.numpy_like.spaces import names_in
+from polyfuse.frontends.numpy_like.third_party import Library
 from polyfuse.frontends.numpy_like.watched import Plain, Source, Watched, plain
 
 _DEPTH = 3  # of objects that are looked through
@@ -117,6 +118,8 @@ def restored(value: Any, originals: Mapping[int, Any], depth: int = _DEPTH) -> A
     if id(value) in originals:
         return originals[id(value)]
     kind = type(value)
+    if kind is Library:
+        return value.original
     if not depth or kind not in (list, dict, tuple):
         return plain(value) if kind is Watched else value
     pairs = list(value.items() if kind is dict else enumerate(value))

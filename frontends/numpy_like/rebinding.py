@@ -37,6 +37,9 @@ _MODULES = ("numpy", "polyfuse")
 _DEPTH = 8  # of containers in containers that are looked into
 _READING = (np.nditer, np.matrix, np.broadcast, np.poly1d, np.recarray, np.memmap, np.ma.MaskedArray)
 """Classes of NumPy's that read the arrays they are made of, and tell nothing."""
+_USED = "__iter__ __len__ __getitem__ __contains__ __enter__ __add__ __mul__ __matmul__ __array_priority__".split()
+"""What an object does besides being called, which no stand-in does for it."""
+_AS_THEY_ARE = frozenset((Library, Tracer, SymbolicSize, bool, int, float, complex, str, bytes, type(None), range))
 _BUFFERS = {"memoryview", "bytearray"}  # of Python's own, likewise
 _OF_JITTED = frozenset("bind graph plan lower compile cache_info cache_clear".split())
 
@@ -55,7 +58,7 @@ class Rebinder:
 
     def value(self, value: Any) -> Any:
         """What stands in for a global, closed-over value, attribute or argument."""
-        if type(value) is Library:
+        if type(value) in _AS_THEY_ARE:
             return value
         if type(value) in (np.ndarray, Watched):
             return self._array(value)
@@ -119,18 +122,22 @@ class Rebinder:
                 self.outside.expose(value)
             self.outside.expose_code(_run_by(value, kind))
             return value
-        if is_code:
-            return Library(value, self.value)
+        if is_code or (callable(value) and not isinstance(value, type) and not any(hasattr(kind, n) for n in _USED)):
+            return self._library_of_others(value)
         if isinstance(value, type):
             if not issubclass(value, (BaseException, enum.Enum)) and not hasattr(value, "dtype"):
                 self.outside.blind()  # its constructor may take arrays, and a class has to stay what it is
             return value
-        if callable(value):
-            return Library(value, self.value)
-        if hasattr(value, "__dict__") or hasattr(kind, "__getitem__") or hasattr(kind, "__array_priority__"):
+        if hasattr(value, "__dict__") or any(hasattr(kind, name) for name in _USED):
             self.outside.expose(value)
             self.outside.blind()  # its methods and operators may take arrays
         return value
+
+    def _library_of_others(self, value: Any) -> Library:
+        if id(value) not in self.done:
+            self.alive.append(value)
+            self.done[id(value)] = Library(value, self.value)
+        return self.done[id(value)]  # type: ignore[no-any-return]
 
     def _container(self, value: Any) -> Any:
         """A list, tuple or dictionary with what it holds rebuilt: one for each, so that what is added to it stays."""
@@ -221,7 +228,9 @@ class Rebinder:
     def _given(self, value: Any) -> Any:
         """A default or an argument that was applied before: with watched arrays, otherwise as it is."""
         is_watched = type(value) is np.ndarray or (holders.is_holder(value) and _holds_array(value))
-        return self.value(value) if is_watched else self.outside.share(value) if type(value) is dict else value
+        if is_watched:
+            return self.value(value)
+        return self.outside.share(value) if type(value) in (dict, list) else value
 
     def write_back(self) -> None:
         """What the user's code bound anew in globals and closures, as it would have without a trace."""
@@ -399,7 +408,8 @@ def _is_of_library(value: Any, kind: type) -> bool:
 def _run_by(value: Any, kind: type) -> list[FunctionType]:
     """Functions of the user's that run as they are: behind what wraps them, or in a class that cannot be derived."""
     inner = vars(value).get("__wrapped__") if hasattr(value, "__dict__") and not isinstance(value, type) else None
-    found = [inner, *(part for base in kind.__mro__ for part in vars(base).values())]
+    bases = [base for base in kind.__mro__ if base.__module__ != "builtins"]
+    found = [inner, *(part for base in bases for part in vars(base).values())]
     return [f for f in found if isinstance(f, FunctionType) and is_users(f.__code__.co_filename, f.__module__)]
 
 

@@ -340,6 +340,7 @@ def _as_it_is(result: Any, given: Sequence[Watched]) -> Any:
 def _fill() -> None:
     """All other methods and attributes of NumPy's arrays, those of later versions too: they look at elements."""
     operators = vars(NDArrayOperatorsMixin).keys()  # which are ufuncs
+    Watched.__module__, Watched.__name__, Watched.__qualname__ = "numpy", "ndarray", "ndarray"  # in errors
     for name in set(dir(np.ndarray)) - operators - _OF_OBJECTS - _SILENT - vars(Watched).keys():
         original = getattr(np.ndarray, name)
         if original is None:

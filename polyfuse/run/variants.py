@@ -134,7 +134,7 @@ class Variants:
                     " of it with Python or NumPy while it is traced; pass it as an argument",
                     *(traced.program.name, count / 1e6, shown),
                 )
-        return Variant(traced, watched)
+        return Variant(replace(traced, read=(), watched=()), watched)  # which may be large, and rebound
 
     def _forget_kernels(self) -> None:
         """Let go of kernels that no plan launches any more: contents of arrays may be constants in them."""

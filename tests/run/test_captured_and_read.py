@@ -237,6 +237,15 @@ def test_contents_that_are_read_are_seen_when_they_change(jit: Jit, name: str) -
     same(f(X), function(X, weights))
 
 
+def test_an_array_of_the_same_contents_is_the_same_program(jit: Jit) -> None:
+    weights = np.arange(4.0)
+    f = jit(lambda x: x * weights + weights.sum(), backend="interpreter")
+    for _ in range(3):
+        same(f(X), X * weights + 6)
+        weights = weights.copy()
+    assert f.cache_info().traces == 1
+
+
 @pytest.mark.parametrize("name", ["a sum", "an element", "arithmetic", "iteration", "a function of Numba's"])
 def test_contents_of_large_arrays_too(jit: Jit, name: str) -> None:
     weights = np.arange(1.0, 2001)
@@ -474,16 +483,22 @@ def of_others(name: str) -> Any:
     text += "def second(w): return ctypes.cast(w.ctypes.data, ctypes.POINTER(ctypes.c_double))[1]\n"
     text += "class Model:\n  def fit(self, w): return np.asarray(w)[0]\n"
     text += "  def __call__(self, w): return np.asarray(w)[1]\n"
+    text += "class Matrix:\n  __array_priority__ = 20\n  def __rmatmul__(self, w): return np.asarray(w)[3]\n"
+    text += "def decorated(f):\n  def g(w): return f(np.asarray(w))\n  g.__module__ = f.__module__\n  return g\n"
     exec(compile(text, module.__file__, "exec"), vars(module))
     return module
 
 
-@pytest.mark.parametrize("name", ["total", "second", "fit", "model", "made", "imported", "from"])
+LIBRARY = ["total", "second", "fit", "model", "made", "operators", "decorated", "imported", "imported from"]
+
+
+@pytest.mark.parametrize("name", LIBRARY)
 def test_libraries_read_arrays(jit: Jit, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     library = of_others("library_of_others")
     monkeypatch.setitem(sys.modules, "library_of_others", library)
     weights, second = np.arange(1.0, 5), library.second
-    fit, model = library.Model().fit, library.Model()
+    fit, model, matrix = library.Model().fit, library.Model(), library.Matrix()
+    decorated = library.decorated(lambda w: w[2] + weights[0])
 
     def imported(w: Any) -> Any:
         import library_of_others as of_others
@@ -502,7 +517,9 @@ def test_libraries_read_arrays(jit: Jit, name: str, monkeypatch: pytest.MonkeyPa
         "model": lambda x: x * weights + model(weights) + model.fit(weights),
         "made": lambda x: x * weights + library.Model().fit(weights),
         "imported": lambda x: x * weights + imported(weights),
-        "from": lambda x: x * weights + imported_from(weights),
+        "imported from": lambda x: x * weights + imported_from(weights),
+        "operators": lambda x: x * weights + weights @ matrix,
+        "decorated": lambda x: x * weights + decorated(weights),
     }
     f = jit(functions[name], backend="interpreter")
     for k in range(3):
@@ -567,6 +584,29 @@ def test_what_is_changed_in_a_container_of_arrays_is_changed(jit: Jit) -> None:
     assert things[1:] == [1, "new"] and list(names) == ["w", "new"]
     things[0] += 1
     same(f(X), X * things[0] + names["w"] + 2)
+
+
+def test_what_is_kept_by_the_identity_of_an_array_stays(jit: Jit) -> None:
+    weights, known = np.arange(4.0), {}
+
+    def function(x: Any) -> Any:
+        if id(weights) not in known:
+            known[id(weights)] = len(weights)
+        return x * weights + known[id(weights)]
+
+    same(jit(function, backend="interpreter")(X), X * weights + 4)
+    assert known == {id(weights): 4}
+
+
+def test_nothing_of_a_library_stays_in_the_users_objects(jit: Jit) -> None:
+    library, layer = of_others("library_of_others"), Layer(None)
+
+    def function(x: Any) -> Any:
+        layer.w = library.total
+        return x + layer.w(X)
+
+    same(jit(function, backend="interpreter")(X), X + X.sum())
+    assert layer.w is library.total
 
 
 def test_arrays_of_the_trace_in_a_container_of_arrays_are_an_error(jit: Jit) -> None:
