@@ -58,13 +58,12 @@ class Outside:
 
     def expose(self, value: Any) -> None:
         """The function gets an object as it is, and with it the arrays there: they count as read."""
-        if id(value) in self._exposed or (isinstance(value, _OPAQUE) and type(value) is not np.ndarray):
+        if id(value) in self._exposed or isinstance(value, _OPAQUE):
             return
         self._exposed[id(value)] = value
-        for array in _arrays_in(value):
-            if not any(known is array for known in self._reads):
-                self._reads.append(array)
-                self._bare.append(array)
+        found = list(_arrays_in(value))
+        self._reads += found
+        self._bare += found
 
     def expose_code(self, functions: Iterable[FunctionType]) -> None:
         """Code runs that is not rebuilt, and helpers of it: what it mentions it gets as it is."""
@@ -143,14 +142,14 @@ def _arrays_in(value: Any) -> Iterator[Plain]:
     found = deque([(value, _DEPTH)])
     while found and len(seen) < _MANY:
         part, depth = found.popleft()
-        if type(part) is np.ndarray:
-            yield from () if part.dtype.hasobject else (part,)
+        if isinstance(part, np.ndarray) and not part.dtype.hasobject:
+            yield from (plain(part),) if type(part) in (np.ndarray, Watched) else ()
         elif id(part) not in seen and not isinstance(part, _OPAQUE):
             seen[id(part)] = part
             found += ((below, depth - 1) for below in (_parts(part) if depth else ()))
 
 
-_OPAQUE = (str, bytes, int, float, type(None), type, ModuleType, FunctionType, np.generic, np.ndarray)
+_OPAQUE = (str, bytes, int, float, type(None), type, ModuleType, FunctionType, np.generic)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -160,6 +159,8 @@ def _parts(value: Any) -> list[Any]:
     of_kind: tuple[tuple[type, Any], ...] = ((dict, dict.values), (list, list.__iter__), (tuple, tuple.__iter__))
     for kind, parts in of_kind:  # which run no code of the user's
         found += islice(parts(value), _MANY) if isinstance(value, kind) else ()
+    if type(value) is np.ndarray:
+        found += value.ravel()[:_MANY].tolist() if value.dtype == object else ()
     if isinstance(value, (MappingProxyType, ValuesView, ItemsView, deque)):
         found += islice(value.values() if isinstance(value, MappingProxyType) else value, _MANY)
     return found + list(slots_of(value).values())

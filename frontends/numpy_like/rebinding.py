@@ -95,13 +95,25 @@ class Rebinder:
             return self._container(value)
         if isinstance(value, GeneratorType) or type(value).__module__ == "itertools":
             return Iterating(self.trace, value)
-        if isinstance(value, BuiltinFunctionType) and (value.__module__ or "").startswith("numpy"):
-            return Foreign(value.__name__, value, self.trace.read)
+        if isinstance(value, BuiltinFunctionType):
+            return self._builtin(value)
         return self.instance(value) if _is_users_object(value) else self._bare(value)
 
+    def _builtin(self, value: BuiltinFunctionType) -> Any:
+        """A function of C code, or a method that was taken from an array or a container before: ``total = W.sum``."""
+        holder = value.__self__
+        if not isinstance(holder, (ModuleType, type, type(None))):
+            stand_in = self.value(holder)
+            return value if stand_in is holder else getattr(stand_in, value.__name__)
+        is_numpys = (value.__module__ or "").startswith("numpy")
+        return Foreign(value.__name__, value, self.trace.read) if is_numpys else self._bare(value)
+
     def _array(self, value: Any) -> Any:
-        """An array that tells what is read of it; one of objects is a container that is not looked into."""
-        if value.dtype.hasobject or (type(value) is Watched and value.tells(self.trace.read)):
+        """An array that tells what is read of it; one of objects does not."""
+        if value.dtype.hasobject:
+            self.outside.expose(value)
+            return value
+        if type(value) is Watched and value.tells(self.trace.read):
             return value
         value = plain(value)  # one that has outlived another trace
         if id(value) not in self.done:
@@ -118,7 +130,7 @@ class Rebinder:
         if not _is_of_library(value, kind):
             if kind in _READING:
                 self.outside.blind()
-            elif not is_code and not isinstance(value, type):
+            if not is_code and not isinstance(value, type):
                 self.outside.expose(value)
             self.outside.expose_code(_run_by(value, kind))
             return value

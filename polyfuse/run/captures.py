@@ -121,7 +121,8 @@ def watch(
     known = _Arrays(captured, loose, _ids(_held_of(read, [v for _, v in held])), _ids(watched))
     found = {(cell.name, k): g for cell, value in held for k, g in enumerate(_guards(cell, value, known))}
     kept = [array for array in read if id(array) in known.watched and not any(_shares(v, array) for _, v in held)]
-    unnamed = [(Contents(constant(array), "an array that the function holds"), content(array)) for array in kept]
+    named = "an array that the function holds"
+    unnamed = [(Contents(constant(array), named), content(array)) for array in {id(a): a for a in kept}.values()]
     return Watch(arrays, (*found.values(), *unnamed))
 
 

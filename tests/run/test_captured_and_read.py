@@ -401,10 +401,14 @@ HOLDERS: dict[str, tuple[Callable[[Any], Any], Get]] = {
     "a partial application": (lambda w: partial(lambda v: v, w), lambda o: o()),
     "an attribute of a function": (of_function, lambda o: o.w),
     "a method": (lambda w: Layer(w).get, lambda o: o()),
+    "a method of an array": (lambda w: w.reshape, lambda o: o(-1)),
+    "a method of a dictionary": (lambda w: {"w": w}.get, lambda o: o("w")),
 }
 UNWATCHED: dict[str, tuple[Callable[[Any], Any], Get]] = {
     "a dictionary of the user's": (lambda w: Own(w=w), lambda o: o["w"]),
     "a view of a dictionary": (lambda w: types.MappingProxyType({"w": w}), lambda o: o["w"]),
+    "an array of objects": (lambda w: np.array([None, w], dtype=object), lambda o: o[1]),
+    "a polynomial": (lambda w: np.poly1d(w), lambda o: o.coeffs),
     "the attributes of an object": (Layer, lambda o: vars(o)["w"]),
 }
 
