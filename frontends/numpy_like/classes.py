@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.frontends.numpy_like.watched import plain
+
 _HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
 _NEVER = (BaseException, enum.Enum, np.ndarray, np.generic, type)
 _OWN = frozenset(
@@ -35,7 +37,7 @@ class StandIn(type):
         """What traced code keeps on its class the class has afterwards."""
         super().__setattr__(name, value)
         if "__stands_for__" in vars(cls) and not name.startswith("__"):
-            setattr(original_of(cls), name, value)
+            setattr(original_of(cls), name, plain(value))
 
     def __subclasscheck__(cls, other: type) -> bool:
         return type.__subclasscheck__(original_of(cls), original_of(other))

@@ -313,10 +313,10 @@ def array(
 
 def _array(trace: Trace, value: Any, dtype: Any, copy: bool | None) -> Any:
     if isinstance(value, (list, tuple)) and any(True for _ in traces_in(value)):
-        value = trace.functions["stack"]([array(trace, v, dtype) for v in value])
+        value = trace.functions["stack"]([_array(trace, v, dtype, copy=False) for v in value])
         copy = False
     if not isinstance(value, (Tracer, SymbolicSize)):
-        return np.array(value, dtype=dtype)
+        return np.array(value, dtype=dtype) if copy else np.asarray(value, dtype)
     tracer = lift(trace, value)
     if dtype is not None and numpy_dtype(dtype) != tracer.element:
         return Tracer(trace, as_dtype(tracer, numpy_dtype(dtype)))

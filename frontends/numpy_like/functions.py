@@ -17,6 +17,7 @@ from polyfuse.frontends.numpy_like.lifting import traces_in
 from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE
 from polyfuse.frontends.numpy_like.specs import is_array, specs_of_arrays
 from polyfuse.frontends.numpy_like.tracing import trace
+from polyfuse.frontends.numpy_like.watched import read_values
 from polyfuse.reference import evaluate
 
 _INTERNAL = frozenset("weak as_python getitem setitem update in_place view".split())
@@ -50,7 +51,8 @@ def public(name: str) -> Callable[..., Any]:
 
 
 def _eager(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Outside of a trace: NumPy's own function, or ours over real arrays."""
+    """Outside of a trace, or of real arrays in one: NumPy's own function, or ours."""
+    args, kwargs = read_values(args), read_values(kwargs)
     if hasattr(np, name):
         return getattr(np, name)(*args, **kwargs)
     if not any(is_array(a) for a in args):

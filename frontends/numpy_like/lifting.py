@@ -20,6 +20,7 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.watched import read
 
 ArrayLike = object
 
@@ -114,7 +115,7 @@ def _number(trace: Trace, value: bool | int | float) -> Tracer:
 
 def _array(trace: Trace, value: Any) -> Tracer:
     if value.ndim == 0 and isinstance(value, np.ndarray):
-        return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
+        return Tracer(trace, expr.constant(read(value).item(), numpy_dtype(value.dtype)))
     return Tracer(trace, trace.capture(value))
 
 

@@ -26,8 +26,10 @@ from polyfuse.frontends.numpy_like.registry import (
 )
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.watched import applied, read, read_values
 
 _EMPTY = object()
+_OF_REAL = ("asarray", "asanyarray")  # real arrays stay what they are
 
 
 def refuse_random(name: str, *_: Any, **__: Any) -> NoReturn:
@@ -100,7 +102,7 @@ class Namespace:
         if full == "isscalar" and self._module is np:
             return is_scalar
         if full == "vectorize" and self._module is np:
-            return vectorized
+            return partial(vectorized, self._trace.read)
         if full == "ndenumerate" and self._module is np:
             return enumerated
         value = getattr(self._module, name, _EMPTY)
@@ -116,7 +118,7 @@ class Namespace:
         if self._module is np and name in ("r_", "c_"):
             return Joining(self._trace, name, value)
         if self._module.__name__.startswith("numpy") and full not in TABLE and _is_refused(full, value):
-            return Foreign(full, value)
+            return Foreign(full, value, self._trace.read)
         if self._rebind is not None:
             return self._rebind(value)
         if isinstance(value, ModuleType) and value.__name__.startswith("numpy."):
@@ -124,6 +126,8 @@ class Namespace:
         return value
 
     def _create(self, full: str, original: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if full in _OF_REAL and not any(True for _ in traces_in((*args, *kwargs.values()))):
+            return applied(original, args, kwargs, self._trace.read)
         args, kwargs = by_position(original, args, kwargs)
         return self._trace.run(CREATION[full], self._trace, *args, **kwargs)
 
@@ -144,10 +148,11 @@ def _holds_array(values: Iterable[Any]) -> bool:
 
 
 class Foreign:
-    """A function of NumPy's for real values and sizes; arrays of the trace get an error that names the alternative."""
+    """A function of NumPy's for real values and sizes; arrays of the trace get an error that names the alternative.
+    `reads`: where the trace lists arrays that are read."""
 
-    def __init__(self, name: str, original: Any) -> None:
-        self._name, self._original = name, original
+    def __init__(self, name: str, original: Any, reads: list[np.ndarray[Any, Any]]) -> None:
+        self._name, self._original, self._reads = name, original, reads
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _holds_array((*args, *kwargs.values())):
@@ -155,21 +160,21 @@ class Foreign:
             if trace is None:  # a selection by a mask
                 raise located(unsupported(self._name))
             return trace.run(of_known_values, self._name, self._original, args, kwargs)
-        return self._original(*args, **kwargs)
+        return applied(self._original, args, kwargs, self._reads)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
 
 
-def vectorized(*args: Any, **kwargs: Any) -> Foreign:
+def vectorized(reads: list[np.ndarray[Any, Any]], *args: Any, **kwargs: Any) -> Foreign:
     """``np.vectorize(function)``, for real values only: it calls the function with one element after the other."""
-    return Foreign("vectorize", np.vectorize(*args, **kwargs))
+    return Foreign("vectorize", np.vectorize(*args, **kwargs), reads)
 
 
 def enumerated(x: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
     """``np.ndenumerate``: the elements, one after the other, with their places."""
     if not isinstance(x, Tracer):
-        return np.ndenumerate(x)
+        return np.ndenumerate(read(x))
     return ((place, x[place]) for place in np.ndindex(*map(int, x.shape)))
 
 
@@ -182,7 +187,7 @@ class Joining:
     def __getitem__(self, key: Any) -> Any:
         parts = key if isinstance(key, tuple) else (key,)
         if not _holds_array(parts):
-            return self._original[key]
+            return self._original[read_values(key)]
         if any(isinstance(part, str) for part in parts):
             advice = "Use np.concatenate, np.stack or np.column_stack."
             raise located(UnsupportedError(f"np.{self._name} with a string among the parts", advice=advice))
@@ -231,7 +236,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
         if self._original is not None and not has_terms(values) and not any(True for _ in traces_in(values)):
-            return self._original(*args, **kwargs)
+            return applied(self._original, args, kwargs, self._trace.read)
         if any(isinstance(a, Masked) for a in values):
             args, kwargs = by_position(self._original, args, kwargs)
             return self._original(*args, **kwargs)

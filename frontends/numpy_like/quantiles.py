@@ -187,6 +187,7 @@ def _levels(x: Tracer, q: Any, full: float) -> Tracer:
     """`q` as floats from 0 to 1: Python numbers in the dtype of float arrays, as NumPy has them."""
     if isinstance(q, (bool, int, float, list, tuple, np.ndarray)):
         given = np.asarray(q)
+        x.state.read.extend([q] if isinstance(q, np.ndarray) else [])
         if given.dtype.kind in "biuf" and not np.all((given >= 0) & (given <= full)):
             raise ArgumentError(f"quantiles lie between 0 and {full:g}", advice=f"This is {q}.")
     levels = lift(x.state, q)

@@ -7,11 +7,9 @@ rebuilt methods and share their attributes.  Nothing of the user's modules is mo
 from __future__ import annotations
 
 import builtins
+import enum
 import math
-import operator
-import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from functools import cached_property, partial, wraps
 from inspect import signature
@@ -21,22 +19,29 @@ from typing import Any, NoReturn
 import numpy as np
 
 from polyfuse.errors import TraceError
-from polyfuse.frontends.numpy_like import random
+from polyfuse.frontends.numpy_like import holders, python_builtins, random
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
+from polyfuse.frontends.numpy_like.outside import Outside, restored
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.spaces import Spaces
+from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
+from polyfuse.frontends.numpy_like.third_party import Library, is_installed, is_third_party, is_users
 from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.watched import Watched, plain
 
 _MODULES = ("numpy", "polyfuse")
-_LIBRARIES = tuple(
-    os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
-)
+_DEPTH = 8  # of containers in containers that are looked into
+_READING = (np.nditer, np.matrix, np.broadcast, np.poly1d, np.recarray, np.memmap, np.ma.MaskedArray)
+"""Classes of NumPy's that read the arrays they are made of, and tell nothing."""
+_USED = "__iter__ __len__ __getitem__ __contains__ __enter__ __add__ __mul__ __matmul__ __array_priority__".split()
+"""What an object does besides being called, which no stand-in does for it."""
+_AS_THEY_ARE = frozenset((Library, Tracer, SymbolicSize, bool, int, float, complex, str, bytes, type(None), range))
+_BUFFERS = {"memoryview", "bytearray"}  # of Python's own, likewise
 _OF_JITTED = frozenset("bind graph plan lower compile cache_info cache_clear".split())
-_BUILT_IN = sysconfig.get_path("stdlib")  # where modules without a file count as living
 
 
 class Rebinder:
@@ -47,9 +52,16 @@ class Rebinder:
         self.done: dict[int, Any] = {}
         self.alive: list[Any] = []  # originals, so that no identity is used twice
         self.spaces = Spaces()
+        self.outside = Outside(trace.read)
+        self._originals: dict[int, Any] = {}
+        self._known = 0  # of the originals
 
     def value(self, value: Any) -> Any:
         """What stands in for a global, closed-over value, attribute or argument."""
+        if type(value) in _AS_THEY_ARE:
+            return value
+        if type(value) in (np.ndarray, Watched):
+            return self._array(value)
         if isinstance(value, ModuleType):
             return self._module(value)
         if isinstance(value, FunctionType):
@@ -60,7 +72,7 @@ class Rebinder:
                 home = sys.modules[value.__module__]
                 is_public = getattr(home, value.__name__, None) is value
                 return getattr(Namespace(self.trace, home, rest and f"{rest}."), value.__name__) if is_public else value
-            return self.function(value) if _is_users(value.__code__.co_filename, value.__module__) else value
+            return self.function(value) if is_users(value.__code__.co_filename, value.__module__) else self._bare(value)
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
         if type(value).__module__.startswith("numpy.random"):
@@ -68,7 +80,7 @@ class Rebinder:
         if isinstance(value, BuiltinFunctionType) and value.__module__ == "math":  # from math import sqrt
             return getattr(MathStandIn(self.trace), value.__name__)
         if isinstance(value, np.vectorize):
-            return Foreign("vectorize", value)
+            return Foreign("vectorize", value, self.trace.read)
         if value is np.ndarray:
             return array_type(self.trace)
         name = getattr(value, "__name__", None) if callable(value) else None
@@ -78,30 +90,90 @@ class Rebinder:
         if inner is not None:
             return self._inlined(value, inner)
         if isinstance(value, type):
-            return self.derived(value) if _is_users_class(value) else value
-        if type(value) in (list, tuple, dict):
+            return self.derived(value) if _is_users_class(value) else self._bare(value)
+        if holders.is_holder(value):
             return self._container(value)
         if isinstance(value, GeneratorType) or type(value).__module__ == "itertools":
             return Iterating(self.trace, value)
-        return self.instance(value) if _is_users_object(value) else value
+        if isinstance(value, BuiltinFunctionType):
+            return self._builtin(value)
+        return self.instance(value) if _is_users_object(value) else self._bare(value)
+
+    def _builtin(self, value: BuiltinFunctionType) -> Any:
+        """A function of C code, or a method that was taken from an array or a container before: ``total = W.sum``."""
+        holder = value.__self__
+        if not isinstance(holder, (ModuleType, type, type(None))):
+            stand_in = self.value(holder)
+            return value if stand_in is holder else getattr(stand_in, value.__name__)
+        is_numpys = (value.__module__ or "").startswith("numpy")
+        return Foreign(value.__name__, value, self.trace.read) if is_numpys else self._bare(value)
+
+    def _array(self, value: Any) -> Any:
+        """An array that tells what is read of it; one of objects does not."""
+        if value.dtype.hasobject:
+            self.outside.expose(value)
+            return value
+        if type(value) is Watched and value.tells(self.trace.read):
+            return value
+        value = plain(value)  # one that has outlived another trace
+        if id(value) not in self.done:
+            self.alive.append(value)
+            self.done[id(value)] = self.outside.watch(value)
+        return self.done[id(value)]
+
+    def _bare(self, value: Any) -> Any:
+        """What the function gets as it is, or, of a library, by way of a stand-in that takes plain arrays."""
+        if isinstance(value, (np.generic, np.dtype, np.ufunc, Tracer, SymbolicSize)) or is_array(value):
+            return value
+        kind = value if isinstance(value, type) else type(value)
+        is_code = isinstance(value, (FunctionType, BuiltinFunctionType, ModuleType))
+        if not _is_of_library(value, kind):
+            if kind in _READING:
+                self.outside.blind()
+            if not is_code and not isinstance(value, type):
+                self.outside.expose(value)
+            self.outside.expose_code(_run_by(value, kind))
+            return value
+        if is_code or (callable(value) and not isinstance(value, type) and not any(hasattr(kind, n) for n in _USED)):
+            return self._library_of_others(value)
+        if isinstance(value, type):
+            if not issubclass(value, (BaseException, enum.Enum)) and not hasattr(value, "dtype"):
+                self.outside.blind()  # its constructor may take arrays, and a class has to stay what it is
+            return value
+        if hasattr(value, "__dict__") or any(hasattr(kind, name) for name in _USED):
+            self.outside.expose(value)
+            self.outside.blind()  # its methods and operators may take arrays
+        return value
+
+    def _library_of_others(self, value: Any) -> Library:
+        if id(value) not in self.done:
+            self.alive.append(value)
+            self.done[id(value)] = Library(value, self.value)
+        return self.done[id(value)]  # type: ignore[no-any-return]
 
     def _container(self, value: Any) -> Any:
         """A list, tuple or dictionary with what it holds rebuilt: one for each, so that what is added to it stays."""
-        held = (*value, *value.values()) if type(value) is dict else value
-        if id(value) in self.done or not any(map(self._holds_code, held)):
+        if id(value) in self.done or self.outside.is_shared(value):
             return self.done.get(id(value), value)
+        if not any(map(self._is_rebuilt, holders.held(value))):
+            return self.outside.share(value) if type(value) in (list, dict) else value
         self.alive.append(value)
-        if type(value) is dict:
-            copy: Any = {self.value(key): self.value(v) for key, v in value.items()}
-        else:
-            copy = type(value)(map(self.value, value))
+        if holders.is_fixed(value):
+            self.done[id(value)] = value  # of a tuple that holds itself, by way of a list
+            copy = holders.again(value, map(self.value, value))
+            self.done[id(value)] = self.done[id(copy)] = copy
+            return copy
+        copy = holders.empty(value, self.value)
         self.done[id(value)] = self.done[id(copy)] = copy
+        self.outside.copies.append(holders.fill(copy, value, self.value))
         return copy
 
-    def _holds_code(self, value: Any) -> bool:
-        """Whether a table entry is, or holds, something to rebuild."""
-        if type(value) in (list, tuple):
-            return any(map(self._holds_code, value))
+    def _is_rebuilt(self, value: Any, depth: int = _DEPTH) -> bool:
+        """Whether a table entry is, or holds, something to rebuild or to watch."""
+        if type(value) is np.ndarray:
+            return not value.dtype.hasobject
+        if holders.is_holder(value):
+            return depth > 0 and any(self._is_rebuilt(part, depth - 1) for part in holders.held(value))
         if isinstance(value, FunctionType):
             return not self.spaces.has(value)
         is_code = isinstance(value, (MethodType, partial)) or _jitted(value) is not None
@@ -118,15 +190,16 @@ class Rebinder:
         if _is_spelled_in_numpy(module.__name__):
             return UsersModule(self, module)
         if root not in _MODULES:
-            return (
-                UsersModule(self, module) if _is_users(getattr(module, "__file__", None) or _BUILT_IN, root) else module
-            )
+            is_own = root not in sys.stdlib_module_names and is_users(getattr(module, "__file__", None) or "", root)
+            return UsersModule(self, module) if is_own else self._bare(module)
         return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "", self.value)
 
     # ------------------------------------------------------------------------------------------ functions
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(function, partial):
-            return partial(self.function(function.func), *function.args, **function.keywords)
+            given = (self._given(value) for value in function.args)
+            named = {name: self._given(value) for name, value in function.keywords.items()}
+            return partial(self.function(function.func), *given, **named)
         if isinstance(function, MethodType):
             return MethodType(self.function(function.__func__), self.value(function.__self__))
         if not isinstance(function, FunctionType):
@@ -154,16 +227,42 @@ class Rebinder:
     def _rebuild(self, function: FunctionType) -> None:
         names = self.spaces.of(function, self._builtins)
         cells = self.spaces.cells(function)
-        copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells or None)
-        copy.__kwdefaults__ = function.__kwdefaults__
-        copy.__dict__ = function.__dict__  # attributes that it keeps on itself, read and written
+        copy = FunctionType(function.__code__, names, function.__name__, None, cells or None)
         self.done[id(function)] = copy
+        named = function.__kwdefaults__
+        copy.__defaults__ = function.__defaults__ and tuple(map(self._given, function.__defaults__))
+        copy.__kwdefaults__ = named and {name: self._given(value) for name, value in named.items()}
+        copy.__dict__ = self._given(function.__dict__)  # attributes that it keeps on itself, read and written
         self.spaces.fill(function, self.value)
+        if not _BUFFERS.isdisjoint(function.__code__.co_names):
+            self.outside.blind()
+
+    def _given(self, value: Any) -> Any:
+        """A default or an argument that was applied before: with watched arrays, otherwise as it is."""
+        is_watched = type(value) is np.ndarray or (holders.is_holder(value) and _holds_array(value))
+        if is_watched:
+            return self.value(value)
+        return self.outside.share(value) if type(value) in (dict, list) else value
 
     def write_back(self) -> None:
         """What the user's code bound anew in globals and closures, as it would have without a trace."""
-        originals = {id(self.done[id(value)]): value for value in self.alive if id(value) in self.done}
-        self.spaces.write_back(lambda value: originals.get(id(value), value))
+        self.spaces.write_back(self.restored)
+
+    def end(self) -> None:
+        """Change containers as the user's code has changed their copies, also before it failed, and leave nothing of
+        the trace's in what is the user's own."""
+        for copied in self.outside.copies:
+            copied.write_back(self.restored)
+        self.outside.sweep(self.restored)
+
+    def restored(self, value: Any) -> Any:
+        """A value as it is without the trace: stand-ins are what they stand for, in new lists and dictionaries too."""
+        while self._known < len(self.alive):
+            original = self.alive[self._known]
+            self._originals[id(self.done.get(id(original), original))] = original
+            self._known += 1
+        return restored(value, self._originals)
+
 
     def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:
         """Builtins that know sizes, numbers and arrays of the trace, and imports that give stand-ins."""
@@ -172,10 +271,7 @@ class Rebinder:
         importer = found.get("__import__")
         if importer is None:  # generated code, such as that of named tuples, which uses none
             return found
-        found["len"] = length
-        found["isinstance"] = partial(is_instance, found["isinstance"])
-        for name, is_better in (("min", operator.lt), ("max", operator.gt)):
-            found[name] = partial(extreme, found[name], is_better)
+        found |= python_builtins.stand_ins(found)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
 
@@ -187,9 +283,12 @@ class Rebinder:
         self.alive.append(value)
         try:
             copy: Any = object.__new__(self.derived(type(value)))
-            object.__setattr__(copy, "__dict__", vars(value))
+            if hasattr(value, "__dict__"):
+                object.__setattr__(copy, "__dict__", self.outside.share(vars(value)))
+            self.outside.copies.append(holders.Slots.of(value, copy))
         except TypeError:
             copy = value
+            self.outside.expose(value)
         self.done[id(value)] = copy
         return copy
 
@@ -202,6 +301,8 @@ class Rebinder:
 
         def attribute(instance: Any, name: str) -> Any:
             found = object.__getattribute__(instance, name)
+            if name == "__dict__":
+                self.outside.expose(found)  # in which arrays are not watched
             return found if name.startswith("__") else self.value(found)
 
         try:
@@ -213,7 +314,9 @@ class Rebinder:
         return derived
 
     def _attribute(self, attribute: Any) -> Any:
-        """A rebuilt method or property; what is none stays."""
+        """A rebuilt method or property, or a watched array; what is none stays."""
+        if type(attribute) is np.ndarray or (holders.is_holder(attribute) and _holds_array(attribute)):
+            return self.value(attribute)
         if isinstance(attribute, FunctionType):
             return self.function(attribute)
         if isinstance(attribute, (staticmethod, classmethod)):
@@ -305,10 +408,28 @@ def _is_spelled_in_numpy(module: str | None) -> bool:
     return (module or "").startswith("polyfuse.nn")
 
 
-def _is_users(file: str, module: str | None) -> bool:
-    """Code outside the standard library and installed packages."""
-    is_library = (os.path.realpath(file) + os.sep).startswith(_LIBRARIES)
-    return not is_library and (module or "").partition(".")[0] not in _MODULES
+def _is_of_library(value: Any, kind: type) -> bool:
+    """Whether a value is of an installed package: `kind`, its class or itself, or what it calls itself."""
+    if isinstance(value, FunctionType) and is_installed(value.__code__.co_filename):
+        return (value.__module__ or "").partition(".")[0] not in _MODULES
+    if isinstance(value, ModuleType):
+        return is_third_party(value.__name__)
+    return is_third_party(kind.__module__) or (callable(value) and is_third_party(getattr(value, "__module__", None)))
+
+
+def _run_by(value: Any, kind: type) -> list[FunctionType]:
+    """Functions of the user's that run as they are: behind what wraps them, or in a class that cannot be derived."""
+    inner = vars(value).get("__wrapped__") if hasattr(value, "__dict__") and not isinstance(value, type) else None
+    bases = [base for base in kind.__mro__ if base.__module__ != "builtins"]
+    found = [inner, *(part for base in bases for part in vars(base).values())]
+    return [f for f in found if isinstance(f, FunctionType) and is_users(f.__code__.co_filename, f.__module__)]
+
+
+def _holds_array(value: Any, depth: int = _DEPTH) -> bool:
+    """Whether a container, or one in it, holds an array."""
+    if type(value) is np.ndarray:
+        return not value.dtype.hasobject
+    return depth > 0 and holders.is_holder(value) and any(_holds_array(part, depth - 1) for part in holders.held(value))
 
 
 def _jitted(value: Any) -> FunctionType | MethodType | None:
@@ -320,9 +441,10 @@ def _jitted(value: Any) -> FunctionType | MethodType | None:
 def _is_users_object(value: Any) -> bool:
     """An instance of a class that the user wrote in Python."""
     kind = type(value)
-    if not hasattr(value, "__dict__") or isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
+    if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
         return False
-    return _is_users_class(kind) and not hasattr(value, "__array__")
+    holds = hasattr(value, "__dict__") or bool(holders.slots_of(value))
+    return holds and _is_users_class(kind) and not hasattr(value, "__array__")
 
 
 def _is_users_class(kind: Any) -> bool:
@@ -330,44 +452,4 @@ def _is_users_class(kind: Any) -> bool:
     if not can_stand_in(kind):
         return False
     module = sys.modules.get(kind.__module__)
-    return _is_users(getattr(module, "__file__", None) or "", kind.__module__)
-
-
-def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], *values: Any, **options: Any) -> Any:
-    """`min` or `max` that chooses among numbers of the trace as Python does: the first of those that none is better
-    than; what is no number is for the `original`."""
-    given = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple, Tracer)) else list(values)
-    numbers = [v for v in given if isinstance(v, Tracer)]
-    if not numbers or options or any(v.sizes for v in numbers) or not all(map(_is_number, given)):
-        return original(*values, **options)
-    trace, chosen = numbers[0].state, given[0]
-    is_python = not any(isinstance(v, np.generic) or (isinstance(v, Tracer) and v.weak is None) for v in given)
-    for value in given[1:]:
-        better = is_better(value, chosen)
-        is_known = isinstance(better, (bool, np.bool_))  # of two numbers that the trace knows
-        chosen = (value if better else chosen) if is_known else trace.call("where", better, value, chosen)
-    return trace.call("as_python", chosen) if is_python else chosen
-
-
-def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
-    """`isinstance` that decides as outside of a trace: a size is an int there, an argument a number or an array, and
-    the sum of an array a scalar of NumPy's."""
-    if type(value) is SymbolicSize:
-        stand_in: Any = np.int64(2) if value.is_numpy else 2
-    elif type(value) is Tracer:
-        number = value.weak or value.dtype.type
-        stand_in = number(0) if value.weak or value.is_number else np.empty(0, value.dtype)
-    else:
-        return original(value, kinds)  # type: ignore[no-any-return]
-    return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (Tracer, SymbolicSize, bool, int, float, np.generic))
-
-
-def length(value: Any) -> Any:
-    """`len` that gives a symbolic size for tracers."""
-    if isinstance(value, Tracer) and value.sizes:
-        return value.shape[0]
-    return len(value)
+    return is_users(getattr(module, "__file__", None) or "", kind.__module__)

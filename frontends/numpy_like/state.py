@@ -25,6 +25,7 @@ from polyfuse.frontends.numpy_like.bounds import is_nonnegative
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
+from polyfuse.frontends.numpy_like.watched import REAL, Watched, in_values, made, plain, read, shares
 
 LARGE = 1 << 20  # the size of a letter without a hint, for Python branches: "large enough to fill the device"
 _log = logging.getLogger("polyfuse.trace")
@@ -67,6 +68,7 @@ class Trace:
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
     read: list[np.ndarray[Any, Any]] = field(default_factory=list)  # real arrays whose contents the program depends on
+    met: list[np.ndarray[Any, Any]] = field(default_factory=list)  # what the public function that runs has captured
     locations: dict[bytes, Location] = field(default_factory=dict)
     written: dict[bytes, Location] = field(default_factory=dict)  # of what stands in arrays after a line that writes
     names: dict[bytes, str] = field(default_factory=dict)
@@ -89,6 +91,10 @@ class Trace:
             return function(*args, **kwargs)
         if self.ended:
             self.refuse_late_use(*args)
+        given = in_values((*args, *kwargs.values()) if kwargs else args)
+        if given:
+            args, kwargs = plain(args), plain(kwargs)
+            self.met.clear()
         self.inside = True
         try:
             result = function(*args, **kwargs)
@@ -98,8 +104,19 @@ class Trace:
             raise located(_refused(error)) from error
         finally:
             self.inside = False
+            if given:
+                self._read_of(given)
         self.record(result)
-        return result
+        return made(result, self.read) if type(result) in REAL else result
+
+    def _read_of(self, given: list[Watched]) -> None:
+        """Of the real arrays that a public function was given those are read that it has not made arguments of: sizes,
+        axes, permutations."""
+        for array in given:
+            own = plain(array)
+            if not any(own is met or shares(own, met) for met in self.met):
+                read(array)
+        self.met.clear()
 
     def refuse_late_use(self, *values: Any) -> NoReturn:
         """What is left of a trace after its end has no numbers, and none follow from it.  Raises TraceError."""
@@ -296,7 +313,9 @@ class Trace:
     # ------------------------------------------------------------------------------------------ values
     def capture(self, array: np.ndarray[Any, Any]) -> Node:
         """A real array met by the function: a hidden argument."""
+        array = plain(array)
         dtype = numpy_dtype(array.dtype)
+        self.met.append(array)
         position = next((k for k, known in enumerate(self.captured) if known is array), len(self.captured))
         if position == len(self.captured):
             self.captured.append(array)

@@ -34,6 +34,7 @@ from polyfuse.frontends.numpy_like.specs import ArraySpec, ScalarSpec, substitut
 from polyfuse.frontends.numpy_like.standard import Standard
 from polyfuse.frontends.numpy_like.state import Retrace, Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer
+from polyfuse.frontends.numpy_like.watched import plain, read
 from polyfuse.options import is_donated
 
 _log = logging.getLogger("polyfuse.trace")
@@ -75,7 +76,7 @@ class Traced:
 
     `guards` and `scalar_guards` say for which calls `program` holds; guards are over the symbols of the specs that
     were given.  `captured`: real arrays met by the function, hidden arguments after the given ones; `read`: those whose
-    contents the program depends on.  `structure` and
+    contents the program depends on; `watched`: those of which `read` says so where they are.  `structure` and
     `leaves` rebuild the user's nesting of results; leaves that are neither `Output` nor `SizeOutput` are constants.
     `results`: how many outputs are the user's; further ones are arguments written in place (`Program.writes`).
     """
@@ -89,6 +90,7 @@ class Traced:
     scalar_ranges: tuple[tuple[int, int, int], ...] = ()
     captured: tuple[np.ndarray[Any, Any], ...] = ()
     read: tuple[np.ndarray[Any, Any], ...] = ()
+    watched: tuple[np.ndarray[Any, Any], ...] = ()
 
     def rebuild(self, outputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> Any:
         """The user's result from the program's outputs and the values of the size symbols."""
@@ -208,6 +210,12 @@ class _Attempt:
         values = [self._value(path, leaf) for path, leaf in self.leaves]
         arguments, keywords = tree.unflatten(self.structure, values)
         rebinder = Rebinder(self.state)
+        try:
+            return self._rebound(rebinder, arguments, keywords)
+        finally:
+            rebinder.end()
+
+    def _rebound(self, rebinder: Rebinder, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Traced:
         arguments = [rebinder.value(a) for a in arguments]
         keywords = {name: rebinder.value(a) for name, a in keywords.items()}
         given = naming.argument_leaves(self.function, arguments, keywords)[0]
@@ -220,7 +228,7 @@ class _Attempt:
         if self.state.unanswered is not None:  # caught by the user's code, which took another way than with NumPy
             raise self.state.unanswered
         rebinder.write_back()
-        traced = self._traced(result)
+        traced = self._traced(result, rebinder)
         self._check_containers(given, naming.argument_leaves(self.function, arguments, keywords)[0], traced)
         return traced
 
@@ -267,14 +275,14 @@ class _Attempt:
         return leaf
 
     # ------------------------------------------------------------------------------------------ results
-    def _traced(self, result: Any) -> Traced:
+    def _traced(self, result: Any, rebinder: Rebinder) -> Traced:
         try:
             found, structure = tree.flatten(result)
         except RecursionError:
             advice = "Return arrays in tuples, lists and dictionaries of a few levels."
             raise TraceError("the result holds itself, or is nested too deeply", advice=advice) from None
         outputs: list[Node] = []
-        leaves = [self._leaf(leaf, outputs) for _, leaf in found]
+        leaves = [self._leaf(rebinder.restored(read(leaf)), outputs) for _, leaf in found]
         results = len(outputs)
         paths = [path for (path, _), leaf in zip(found, leaves, strict=True) if isinstance(leaf, Output)]
         writes: dict[int, int] = {}
@@ -287,8 +295,8 @@ class _Attempt:
         guards = dict.fromkeys([*self.assumptions.guards, *map(self.assumptions.original, self.state.guards)])
         state = self.state
         ranges = tuple([(position, *limits) for position, limits in sorted(state.ranges.items())])
-        outside = self._scalar_guards(), ranges, tuple(state.captured), tuple(state.read)
-        return Traced(program, structure, tuple(leaves), results, tuple(guards), *outside)
+        outside = self._scalar_guards(), ranges, tuple(state.captured), tuple(map(plain, state.read))
+        return Traced(program, structure, tuple(leaves), results, tuple(guards), *outside, rebinder.outside.arrays)
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):

@@ -34,17 +34,19 @@ class NumPyFrontend:
         keywords = dict(zip(kwargs, specs[len(args) :], strict=True))
         traced = trace(function, specs[: len(args)], keywords, donate=donate)
         leaves = [leaf for spec in specs for _, leaf in tree.flatten(spec)[0]]
+        kept = replace(traced, captured=(), read=(), watched=())
         return Traced(
             program=traced.program,
             shapes=tuple(leaf.shape for leaf in leaves if isinstance(leaf, ArraySpec)),
             results=traced.results,
             form=_form(traced),
-            rebuild=lambda outputs, sizes: _fresh(traced).rebuild(outputs, sizes),
+            rebuild=lambda outputs, sizes: _fresh(kept).rebuild(outputs, sizes),
             guards=traced.guards,
             fixed=tuple((guard.position, guard.value) for guard in traced.scalar_guards),
             ranges=traced.scalar_ranges,
             captured=traced.captured,
             read=traced.read,
+            watched=traced.watched,
         )
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:

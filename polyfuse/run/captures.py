@@ -22,7 +22,19 @@ from polyfuse.run.reach import Cell, constant, is_code, is_container, is_of_user
 _log = logging.getLogger("polyfuse.run")
 
 _PLAIN = (numbers.Number, np.generic, str, type(None), *IMMUTABLE)
-_BYTES = 4096  # of an array whose contents are compared at each call
+_BYTES = 4096  # of an array that the trace did not watch, and whose contents are compared at each call
+_WORK = 1000  # candidates that are looked at for whether two strided arrays share an element
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Reads the elements, dtype and shape of an array, `shown` as the user writes it."""
+
+    read: Callable[[], Any]
+    shown: str
+
+    def __call__(self) -> Any:
+        return content(self.read())
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,21 @@ class Watch:
     arrays: tuple[Callable[[], Any], ...] = ()
     plain: tuple[tuple[Callable[[], Any], Any], ...] = field(default=())
     copies: dict[tuple[int, str, Device], tuple[bytes, Any]] = field(default_factory=dict, compare=False)
+
+    def compared(self) -> dict[str, int]:
+        """How many bytes of arrays each call compares, by what the user calls them."""
+        of_arrays = [(read, value) for read, value in self.plain if isinstance(read, Contents)]
+        return {read.shown: len(value[0]) for read, value in of_arrays if type(value) is tuple}
+
+    def differs_in_contents(self, other: Watch) -> bool:
+        """Whether the traces of both were made of the same values, but for what stood in arrays."""
+        if len(self.plain) != len(other.plain) or not self.compared():
+            return False
+        pairs = zip(self.plain, other.plain, strict=True)
+        return all(
+            (isinstance(read, Contents) and isinstance(theirs, Contents)) or value is old or _is_same(value, old)
+            for (read, value), (theirs, old) in pairs
+        )
 
     def reader(self, position: int, library: Library, device: Device) -> Callable[[], Any]:
         """How calls on a device read a captured array: a NumPy array through a copy there, made anew when it changes;
@@ -61,7 +88,7 @@ class Watch:
         """Whether every plain value is still what the trace saw."""
         for read, value in self.plain:
             current = read()
-            if current is not value and not ((is_plain(value) or is_code(value)) and same(current, value)):
+            if current is not value and not _is_same(current, value):
                 return False
         return True
 
@@ -75,38 +102,93 @@ def _of_library(array: Any, library: Library, device: Device) -> Any:
     return library.upload(array, device) if type(array) is np.ndarray else array
 
 
-def watch(cells: Sequence[Cell], captured: Sequence[Any], read: Sequence[Any] = ()) -> Watch:
+def watch(
+    cells: Sequence[Cell], captured: Sequence[Any], read: Sequence[Any] = (), watched: Sequence[Any] = ()
+) -> Watch:
     """Readers for the `cells` that a function may read.
 
     Functions are guards as plain values are: another one under the same name is another program.
-    A captured array that no cell holds stays the object it is.  A small array that is not captured, nor a view of it,
-    was read while tracing (``table[0]``, ``float(limit)``): its contents are a plain value, as those of arrays in
-    `read` are.  Of what is looked into, as objects of the user's are, the class counts besides what is found there; of
-    other things that they are the same, also of an array of which views are captured.
+    A captured array that no cell holds stays the object it is.  Of an array in `read`, or of the one that it is a view
+    of, the contents are a plain value, whether it is captured or not; where no cell holds it, those of the object.  Of
+    other arrays in `watched` only the form counts, and where they are captured nothing.  An array that nothing watched,
+    small and neither captured nor viewed, counts as read.  Of what is looked into, as objects of the user's are, the
+    class counts besides what is found there; of other things that they are the same, also of an array of which views
+    are captured.
     """
     held = [(cell, cell.read()) for cell in cells if not cell.is_fixed]
     arrays = tuple(next((c.read for c, v in held if v is array), constant(array)) for array in captured)
     loose = [array for array in captured if not any(v is array for _, v in held)]
-    guards = {cell.name: _guard(cell, value, captured, loose, read) for cell, value in held}
-    return Watch(arrays, tuple(guard for guard in guards.values() if guard is not None))
+    known = _Arrays(captured, loose, _ids(_held_of(read, [v for _, v in held])), _ids(watched))
+    found = {(cell.name, k): g for cell, value in held for k, g in enumerate(_guards(cell, value, known))}
+    kept = [array for array in read if id(array) in known.watched and not any(_shares(v, array) for _, v in held)]
+    named = "an array that the function holds"
+    unnamed = [(Contents(constant(array), named), content(array)) for array in {id(a): a for a in kept}.values()]
+    return Watch(arrays, (*found.values(), *unnamed))
 
 
-def _guard(
-    cell: Cell, value: Any, captured: Sequence[Any], loose: Sequence[Any], read: Sequence[Any]
-) -> tuple[Callable[[], Any], Any] | None:
-    """What is read of a cell at each call, and what it has to be; None where that is no question of the trace.
-    `loose`: captured arrays that no cell holds, as views are that the function makes of one (``W[::-1] + W``)."""
-    if _was_read(value, captured) or any(value is array for array in read):
-        return _contents(cell.read), content(value)
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """What a trace did with arrays.  `loose`: captured ones that no cell holds, as views are that the function makes of
+    one (``W[::-1] + W``); `read`, `watched`: identities, of which there may be many."""
+
+    captured: Sequence[Any]
+    loose: Sequence[Any]
+    read: frozenset[int]
+    watched: frozenset[int]
+
+
+def _guards(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], Any], Any]]:
+    """What is read of a cell at each call, and what it has to be; nothing where that is no question of the trace."""
+    if type(value) is np.ndarray:
+        return _guards_of_array(cell, value, known)
     if is_plain(value) or is_code(value):
-        return cell.read, value
+        return [(cell.read, value)]
     if is_of_users(value):
-        return _class(cell.read), type(value)
-    if is_container(value):
-        return None
-    is_read_anew = any(value is array for array in captured) and not _is_viewed(value, loose)
-    is_guard = type(value) is not np.ndarray or _is_viewed(value, captured)
-    return (cell.read, value) if is_guard and not is_read_anew else None
+        return [(_class(cell.read), type(value))]
+    if is_container(value) or _is_in(value, known.captured):
+        return []
+    return [(cell.read, value)]
+
+
+def _guards_of_array(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], Any], Any]]:
+    found: list[tuple[Callable[[], Any], Any]] = []
+    is_watched, is_captured = id(value) in known.watched, _is_in(value, known.captured)
+    if id(value) in known.read or (not is_watched and _was_read(value, known.captured)):
+        found.append((Contents(cell.read, cell.shown), content(value)))
+    elif is_watched and not is_captured:
+        found.append((_form(cell.read), form(value)))
+    if _is_viewed(value, known.loose if is_captured else known.captured):
+        found.append((cell.read, value))
+    return found
+
+
+def _held_of(read: Sequence[Any], held: Sequence[Any]) -> list[Any]:
+    """The arrays that cells hold among `read`: themselves, or those that share elements with one that no cell holds."""
+    found = []
+    for array in read:
+        found += [array] if _is_in(array, held) else [value for value in held if _shares(value, array)]
+    return found
+
+
+def _ids(arrays: Sequence[Any]) -> frozenset[int]:
+    return frozenset(map(id, arrays))
+
+
+def _is_in(value: Any, arrays: Sequence[Any]) -> bool:
+    return any(value is array for array in arrays)
+
+
+def _shares(value: Any, array: Any) -> bool:
+    if type(value) is not np.ndarray:
+        return False
+    try:
+        return bool(np.shares_memory(value, array, max_work=_WORK))  # type: ignore[arg-type]  # any number is taken
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _is_same(current: Any, value: Any) -> bool:
+    return (is_plain(value) or is_code(value)) and same(current, value)
 
 
 def is_plain(value: Any) -> bool:
@@ -132,8 +214,13 @@ def content(value: Any) -> Any:
     return (value.tobytes(), value.dtype.str, value.shape) if type(value) is np.ndarray else value
 
 
-def _contents(read: Callable[[], Any]) -> Callable[[], Any]:
-    return lambda: content(read())
+def form(value: Any) -> Any:
+    """What an array is but for its elements; of anything else that it is something else."""
+    return (value.dtype.str, value.shape) if type(value) is np.ndarray else type(value)
+
+
+def _form(read: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: form(read())
 
 
 def _class(read: Callable[[], Any]) -> Callable[[], Any]:

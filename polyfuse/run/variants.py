@@ -32,6 +32,12 @@ from polyfuse.target import Target
 
 _TRACES = 64  # per pattern of a call; guards on rebound globals could otherwise grow it without end
 
+_CONTENTS, _CONTENT_BYTES = 8, 1 << 26
+"""Traces of a pattern that differ in nothing but the contents of arrays which they have read, and bytes of these beyond
+the latest trace: a function that switches between a few tables finds them, one whose table changes at every call keeps
+no more."""
+_COMPARED = 1_000_000  # bytes that take 0.04 ms to compare, ten times as long as a call of one small kernel
+
 _PLANS = 24
 """Per trace, layouts, target and options: so many are made for classes of sizes that only the price tells apart.  The
 classes of a list of parameters multiply: of 100 random lists of six shapes 74 are in one of their own."""
@@ -92,6 +98,7 @@ class Variants:
     counts: Counts = field(default_factory=Counts)
     _traces: dict[tuple[Any, ...], list[Variant]] = field(default_factory=dict)
     _kernels: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)  # by what they execute
+    _is_told: bool = False
 
     def all(self) -> list[Variant]:
         return [variant for variants in self._traces.values() for variant in variants]
@@ -106,7 +113,10 @@ class Variants:
         """Keep a variant that was made for a call of nesting `key` with these leaves."""
         variants = self._traces.setdefault(pattern(key, leaves), [])
         variants.insert(0, variant)
-        del variants[_TRACES:]
+        kept = _kept(variants)
+        if len(kept) < len(variants):
+            variants[:] = kept
+            self._forget_kernels()
         fitted = fit(variant, leaves)
         if fitted is None:
             raise StalePlanError(f"the trace of {variant.traced.program.name} does not fit its own call")
@@ -115,7 +125,22 @@ class Variants:
     def new(self, traced: Traced, cells: Sequence[Cell]) -> Variant:
         """The variant of a trace; `cells`: what the function may read besides its arguments."""
         self.counts.traces += 1
-        return Variant(traced, watch(cells, traced.captured, traced.read))
+        watched = watch(cells, traced.captured, traced.read, traced.watched)
+        for shown, count in watched.compared().items():
+            if count > _COMPARED and not self._is_told:
+                self._is_told = True
+                _log.warning(
+                    "%s: every call compares the %.1f MB of %s with what they were, because the function reads elements"
+                    " of it with Python or NumPy while it is traced; pass it as an argument",
+                    *(traced.program.name, count / 1e6, shown),
+                )
+        return Variant(replace(traced, read=(), watched=()), watched)  # which may be large, and rebound
+
+    def _forget_kernels(self) -> None:
+        """Let go of kernels that no plan launches any more: contents of arrays may be constants in them."""
+        plans = (ready for variant in self.all() for made in variant.plans.values() for ready in made)
+        used = {id(kernel) for ready in plans for kernel in ready.kernels}
+        self._kernels = {code: kernel for code, kernel in self._kernels.items() if id(kernel) in used}
 
     # ------------------------------------------------------------------------------------------ plans
     def ready(
@@ -243,6 +268,24 @@ class Variants:
     def _keep(self, key: PlanKey | None, ready: Ready) -> None:
         if key is not None and self.services.store is not None:
             self.services.store.save(key, ready.plan, [kernel.to_bytes() for kernel in ready.kernels])
+
+
+def _kept(variants: Sequence[Variant]) -> list[Variant]:
+    """The variants of a pattern, the latest first, without the oldest where there are too many."""
+    latest, count, size = variants[0], 0, 0
+    found = []
+    for variant in variants[:_TRACES]:
+        if variant is not latest and _differs_in_contents(variant, latest):
+            count, size = count + 1, size + sum(variant.watch.compared().values())
+            if count >= _CONTENTS or size > _CONTENT_BYTES:
+                continue
+        found.append(variant)
+    return found
+
+
+def _differs_in_contents(a: Variant, b: Variant) -> bool:
+    of_sizes = a.traced.guards == b.traced.guards and a.traced.ranges == b.traced.ranges
+    return of_sizes and a.traced.fixed == b.traced.fixed and a.watch.differs_in_contents(b.watch)
 
 
 def _compiled(launches: Sequence[Launch], plan: Plan, backend: Backend) -> list[Compiled]:

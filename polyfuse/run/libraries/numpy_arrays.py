@@ -106,11 +106,12 @@ NUMPY = NumPyLibrary()
 
 
 def library_of(kind: type) -> NumPyLibrary | None:
-    """NumPy's library for arrays, memory maps and scalars (a scalar is an array of rank 0); None for its other types.
+    """NumPy's library for arrays, memory maps and scalars (a scalar is an array of rank 0), and for subclasses that say
+    they are plain arrays; None for its other types.
 
     Raises ArgumentError for subclasses whose operators mean something else.
     """
-    if kind is np.ndarray or issubclass(kind, (np.generic, np.memmap)):
+    if kind is np.ndarray or issubclass(kind, (np.generic, np.memmap)) or vars(kind).get("is_plain") is True:
         return NUMPY
     if issubclass(kind, np.ma.MaskedArray):
         raise ArgumentError(

@@ -1,0 +1,67 @@
+"""Python's builtin functions while a function is traced: those that have to know what the trace has for arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from polyfuse.frontends.numpy_like.sizes import SymbolicSize
+from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.watched import plain
+
+
+def stand_ins(original: dict[str, Any]) -> dict[str, Any]:
+    """By name, what stands in for functions of `original`."""
+    found = {"len": length, "id": identity, "isinstance": partial(is_instance, original["isinstance"])}
+    for name, is_better in (("min", operator.lt), ("max", operator.gt)):
+        found[name] = partial(extreme, original[name], is_better)
+    return found
+
+
+def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], *values: Any, **options: Any) -> Any:
+    """`min` or `max` that chooses among numbers of the trace as Python does: the first of those that none is better
+    than; what is no number is for the `original`."""
+    given = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple, Tracer)) else list(values)
+    numbers = [v for v in given if isinstance(v, Tracer)]
+    if not numbers or options or any(v.sizes for v in numbers) or not all(map(_is_number, given)):
+        return original(*values, **options)
+    trace, chosen = numbers[0].state, given[0]
+    is_python = not any(isinstance(v, np.generic) or (isinstance(v, Tracer) and v.weak is None) for v in given)
+    for value in given[1:]:
+        better = is_better(value, chosen)
+        is_known = isinstance(better, (bool, np.bool_))  # of two numbers that the trace knows
+        chosen = (value if better else chosen) if is_known else trace.call("where", better, value, chosen)
+    return trace.call("as_python", chosen) if is_python else chosen
+
+
+def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
+    """`isinstance` that decides as outside of a trace: a size is an int there, an argument a number or an array, and
+    the sum of an array a scalar of NumPy's."""
+    if type(value) is SymbolicSize:
+        stand_in: Any = np.int64(2) if value.is_numpy else 2
+    elif type(value) is Tracer:
+        number = value.weak or value.dtype.type
+        stand_in = number(0) if value.weak or value.is_number else np.empty(0, value.dtype)
+    else:
+        return original(value, kinds)  # type: ignore[no-any-return]
+    return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Tracer, SymbolicSize, bool, int, float, np.generic))
+
+
+def length(value: Any) -> Any:
+    """`len` that gives a symbolic size for tracers."""
+    if isinstance(value, Tracer) and value.sizes:
+        return value.shape[0]
+    return len(value)
+
+
+def identity(value: Any) -> int:
+    """`id`, of a real array that of the user's: it may be a key that is kept."""
+    return id(plain(value))
