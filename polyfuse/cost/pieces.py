@@ -56,6 +56,13 @@ HELD_APART = 1.0
 135 to 148 us on an H200 in pieces of 64 and 128 bytes, 148 to 198 of 40; in whole planes 95."""
 
 
+HELD_BESIDE = 0.6
+"""The same of whole rows beside those of other blocks, which a block holds of all planes, times the square of what they
+lack of 1024 bytes.  Batch normalisation of 103 or 206 MB on an H100: of 1024 x 512 x 49 float16 100 us where 51 were
+predicted, in two kernels 69; of 512 x 1024 x 49 float32 143 (83), of 1000 x 256 x 100 110 (87), of 256 x 512 x 196 104
+(85), of 128 x 256 x 784 91 (85)."""
+
+
 SCANNED = 3.0
 """The same for panels that a prefix runs through: cumsum of 16384 x 8192 along axis 0 in pieces of 64 bytes takes 655
 us on an H200, where its bytes take 257; of 8192 x 8192 318 us; of 4096 x 256 x 64 along axis 1 395 instead of 128."""
@@ -68,6 +75,9 @@ def scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes
     itemsize = scop.dtype(store.value, store.component).itemsize
     piece = run_of(store.place[-1], schedule, schedule.threads) * itemsize
     pitch = max(1, scop.shape(store.value)[-1].evaluate(sizes.hints)) * itemsize
+    if piece >= pitch and not summed.isdisjoint(n[1:] for e in store.place if isinstance(e, Affine) for n in e.names()):
+        piece = _between_planes(scop, store, schedule, sizes)[1]
+        return next((more for bytes_, more in SCATTERED if piece < bytes_), 0.0) if piece else 0.0
     if piece >= min(SCATTERED[-1][0], pitch):
         return 0.0
     rows = {name[1:] for e in store.place[:-1] if isinstance(e, Affine) for name in e.names()}
@@ -90,7 +100,7 @@ def granules(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes, s
     if SECTOR // 2 <= piece < SECTOR and schedule.strategy == "columns" and piece in [itemsize * s for s in steps]:
         return GRANULE / SECTOR  # another block reads the rest of the sector
     if piece >= pitch and not summed.isdisjoint(name[1:] for name in load.place[-1].names()):
-        return _between_planes(scop, load, schedule, sizes)
+        return _between_planes(scop, load, schedule, sizes)[0]
     if not SECTOR <= piece < pitch:
         return 1.0
     touched = piece + GRANULE - math.gcd(piece, pitch, GRANULE)
@@ -104,18 +114,20 @@ IN_TURN = 2.0
 16 bytes, 122; of 5 x 11 129.  On an H200 104 and, 8 and 16 rows of a block beside each other, 60 and 62."""
 
 
-def _between_planes(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
-    """The same of whole rows, where neighbouring ones are those of other blocks, which come to them at another time:
-    on the way to its next row a block passes them."""
-    itemsize, position = scop.dtype(load.value, load.component).itemsize, sizes.position(scop, load)
+def _between_planes(scop: Scop, move: Placed, schedule: KernelSchedule, sizes: Sizes) -> tuple[float, int]:
+    """(the same of whole rows, bytes of one that a block has) where neighbouring ones are those of other blocks, which
+    come to them at another time: on the way to its next row a block passes them.  Else (1, 0)."""
+    itemsize, position = scop.dtype(move.value, move.component).itemsize, sizes.position(scop, move)
     steps = [step for d in schedule.of_kind("block") if (step := abs(position.coefficient(f"${d.name}")))]
     piece = min([run_of(position, schedule, schedule.threads), *steps]) * itemsize
-    inner = {*[loop for loop, _ in load.path], *[d.name for d in schedule.of_kind("slot")]}
+    inner = {*[loop for loop, _ in move.path], *[d.name for d in schedule.of_kind("slot")]}
     along = [n for name in inner if (n := abs(position.coefficient(f"${name}")) * itemsize) > piece]
     if not any(piece <= step * itemsize < max(along, default=0) for step in steps):
-        return 1.0
+        return 1.0, 0
     touched = piece + GRANULE - math.gcd(piece, GRANULE, *along)
-    return min(IN_TURN, 1.0 + (max(touched, GRANULE) / piece - 1.0) / 2)
+    held = 0.0 if move.path else HELD_BESIDE * max(0.0, 1.0 - piece / SCATTERED[-1][0]) ** 2
+    return min(IN_TURN, 1.0 + (max(touched, GRANULE) / piece - 1.0) / 2) + held, piece
+
 
 
 # ---------------------------------------------------------------------------------------------- writes
