@@ -40,7 +40,8 @@ class ExportedProgram:
 
     `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
     whether it starts with zeros).  `guards`: (text, test).  `checks`: what is wrong where the status word, the last
-    buffer, holds 1, 2, ...: data indices that may leave their array.
+    buffer, holds 1, 2, ...: data indices that may leave their array.  `copies`: results that are an argument or another
+    result, with what they are; nothing computes them.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ExportedProgram:
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
     checks: Sequence[str] = ()
+    copies: Sequence[tuple[tuple[str, int], tuple[str, int]]] = ()
     _loaded: dict[int, Any] = field(default_factory=dict)
 
     def __call__(self, *values: Any) -> Any:
@@ -76,6 +78,8 @@ class ExportedProgram:
             if blocks > 0:
                 passed = [_passed(where, what, places, sizes) for where, what in launch.arguments]
                 self._kernel(number).run((blocks,), passed)
+        for (to, k), (where, n) in self.copies:
+            places[to][k][...] = places[where][n]
         self._check(buffers)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

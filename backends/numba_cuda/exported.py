@@ -38,7 +38,8 @@ class ExportedProgram:
 
     `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
     whether it starts with zeros).  `guards`: (text, test).  `checks`: what is wrong where the status word, the last
-    buffer, holds 1, 2, ...: data indices that may leave their array.
+    buffer, holds 1, 2, ...: data indices that may leave their array.  `copies`: results that are an argument or another
+    result, with what they are; nothing computes them.
     """
 
     name: str
@@ -49,6 +50,7 @@ class ExportedProgram:
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
     checks: Sequence[str] = ()
+    copies: Sequence[tuple[tuple[str, int], tuple[str, int]]] = ()
     _loaded: dict[int, Any] = field(default_factory=dict)
 
     def __call__(self, *values: Any, stream: int = 0) -> Any:
@@ -77,6 +79,8 @@ class ExportedProgram:
                     for p, a in zip(launch.parameters, launch.arguments, strict=True)
                 ]
                 _launch(self._kernel(number), blocks * launch.cluster, launch.threads, passed, stream)
+        for (to, k), (where, n) in self.copies:
+            _copy(places[to][k], places[where][n], stream)
         self._check(buffers, stream)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -138,6 +142,14 @@ def _buffer(dtype: str, shape: tuple[int, ...], zeroed: bool, stream: int) -> An
     if zeroed:
         _checked(driver.cuMemsetD8Async(memory.device_ctypes_pointer.value or 0, 0, memory.nbytes, stream))
     return memory
+
+
+def _copy(target: Any, source: Any, stream: int) -> None:
+    from cuda.bindings import driver
+
+    at, there = (array.device_ctypes_pointer.value or 0 for array in (target, source))
+    if target.size:  # the driver refuses copies of no bytes from nowhere
+        _checked(driver.cuMemcpyDtoDAsync(at, there, target.size * target.dtype.itemsize, stream))
 
 
 def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:

@@ -248,7 +248,7 @@ class Jitted:
                 layouts, device = layouts_of(call.leaves, to_stage(call.leaves)), device_of(call)
                 options = _with_library(options, _library_of(call).name)
             plan = self._variants.plan(program, self._target(device, options), options, layouts)
-        return Lowered(plan, variant, self._reread, self._services, self._variants)
+        return Lowered(plan, variant, tuple(reading.structure), self._reread, self._services, self._variants)
 
     def compile(self, *args: Any, **kwargs: Any) -> Executable:
         """As `lower`, compiled, which needs no device; running it does."""
