@@ -56,16 +56,16 @@ class ExportedProgram:
     def __call__(self, *values: Any, stream: int = 0) -> Any:
         """Run on contiguous device arrays and numbers; returns one Numba device array, or a tuple of several.
 
-        Raises TypeError for a wrong number of arguments, ValueError for sizes that the plan does not cover, and
-        IndexError for data indices out of bounds, for which programs that have some wait.
+        Raises TypeError for a wrong number of arguments and for what is no number, ValueError for sizes that the plan
+        does not cover, and IndexError for data indices out of bounds, for which programs that have some wait.
         """
         from numba import cuda
 
         if len(values) != len(self.arguments):
             raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
         arrays = [
-            v if shape is None else cuda.as_cuda_array(v)
-            for v, (_, _, shape) in zip(values, self.arguments, strict=True)
+            _number(v, name, dtype) if shape is None else cuda.as_cuda_array(v)
+            for v, (name, dtype, shape) in zip(values, self.arguments, strict=True)
         ]
         sizes = self._sizes(arrays)
         outputs = [cuda.device_array(shape(sizes), np.dtype(dtype)) for dtype, shape in self.outputs]
@@ -150,6 +150,15 @@ def _copy(target: Any, source: Any, stream: int) -> None:
     at, there = (array.device_ctypes_pointer.value or 0 for array in (target, source))
     if target.size:  # the driver refuses copies of no bytes from nowhere
         _checked(driver.cuMemcpyDtoDAsync(at, there, target.size * target.dtype.itemsize, stream))
+
+
+def _number(value: Any, name: str, dtype: str) -> Any:
+    """A scalar argument as a Python number; of an array the address would be passed."""
+    number = value.item() if isinstance(value, np.ndarray | np.generic) and not value.ndim else value
+    allowed = (bool, int, float) if np.dtype(dtype).kind == "f" else (bool, int)
+    if not isinstance(number, allowed):
+        raise TypeError(f"{name} is {value!r}, and takes {'a number' if float in allowed else 'an integer'}")
+    return number
 
 
 def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:

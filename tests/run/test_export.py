@@ -105,6 +105,21 @@ for wrong in (301, -302, 2**40):
     assert said.count("an index into x is out of bounds where picked is computed in looked_up") == 3
 
 
+def test_numbers_of_an_exported_program_are_passed_by_value(tmp_path: Path) -> None:
+    deviations.plan(pf.spec("f32[M~40, N~40]"), pf.spec("f64"), target="cpu").export(tmp_path / "exported.py")
+    body = """
+x = np.ones((600, 3), np.float32)
+for scale in (2, 2.0, np.float32(2), np.array(2.0)):
+    assert np.array_equal(program(x, scale)[1], program(x, 2.0)[1])
+for wrong in (x, "2", None):
+    try:
+        program(x, wrong)
+    except TypeError as error:
+        print(error)
+"""
+    assert run_alone(tmp_path, "deviations", body).count("and takes a number") == 3
+
+
 @pf.jit
 def repeated(x):
     y = x * 2
