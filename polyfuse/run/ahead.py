@@ -23,6 +23,7 @@ from polyfuse.run.workspace import Counters
 from polyfuse.text.guards import guard_text
 
 _ADVICE = "Compile one for arguments like these, or call the jitted function, which plans again where it has to."
+RECORDS = 4096  # exact keys kept per function; the oldest goes first
 _CHANGED = "a captured value changed since the plan was made"
 
 Read = Callable[[tuple[Any, ...], dict[str, Any]], Reading]
@@ -66,7 +67,8 @@ class Executable:
         record = self.records.get(key)
         if record is None or (record.is_conditional and not record.holds(reading.values, reading.leaves)):
             with PLANNING:
-                record = self.records[key] = self.prepared(reading)
+                record = self.prepared(reading)
+                keep(self.records, key, record)
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
                 raise StalePlanError(_CHANGED, advice=_ADVICE)
         return record.run(reading.values, reading.leaves)
@@ -98,6 +100,13 @@ class Executable:
         placed = Call(call.leaves, call.sizes, call.given, tuple(sorted(staged)))
         variant, setting = lowered.variant, Setting(library, device, self.counters, lowered.variants.shared)
         return prepare(self.ready, variant.traced, variant.watch, placed, setting)
+
+
+def keep(records: dict[tuple[Any, ...], Record], key: tuple[Any, ...], record: Record) -> None:
+    """Keep a record among the latest ones; with `PLANNING` held."""
+    if len(records) >= RECORDS:
+        records.pop(next(iter(records)))
+    records[key] = record
 
 
 def _outside(plan: Plan, condition: str) -> StalePlanError:

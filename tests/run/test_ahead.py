@@ -145,3 +145,14 @@ def test_a_compiled_method_is_for_its_object(jit: Jit) -> None:
     two.factor = 4.0
     with pytest.raises(StalePlanError, match="a captured value changed"):
         run(two, x)
+
+
+def test_a_compiled_plan_keeps_the_latest_calls_only(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyfuse.run.ahead.RECORDS", 2)
+    function = jit(lambda x: x * 2)
+    run = function.compile(spec("f32[N]"), target="cpu")
+    for n in (2, 3, 4, 2):
+        for call in (run, function):
+            np.testing.assert_array_equal(call(np.ones(n, np.float32)), np.full(n, 2))
+    assert len(run.records) == 2
+    assert function.cache_info().records == 2
