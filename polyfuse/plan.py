@@ -138,7 +138,8 @@ class Plan:
     def export(self, path: str | Path) -> None:
         """Write a module that runs the plan with Numba (or numba-cuda) and NumPy alone.
 
-        Raises UnsupportedError for plans with library calls, strided arguments or bfloat16 arrays.
+        Raises UnsupportedError for plans with library calls, strided arguments or bfloat16 arrays, and for functions
+        that write their arguments.
         """
         import_module("polyfuse.face.export").export(self, path)  # the face alone knows the backends
 

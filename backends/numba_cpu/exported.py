@@ -40,7 +40,8 @@ class ExportedProgram:
 
     `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
     whether it starts with zeros).  `guards`: (text, test).  `checks`: what is wrong where the status word, the last
-    buffer, holds 1, 2, ...: data indices that may leave their array.
+    buffer, holds 1, 2, ...: data indices that may leave their array.  `copies`: results that are an argument or another
+    result, with what they are; nothing computes them.
     """
 
     name: str
@@ -51,19 +52,20 @@ class ExportedProgram:
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
     checks: Sequence[str] = ()
+    copies: Sequence[tuple[tuple[str, int], tuple[str, int]]] = ()
     _loaded: dict[int, Any] = field(default_factory=dict)
 
     def __call__(self, *values: Any) -> Any:
         """Run on arrays (anything NumPy converts) and numbers; returns one array, or a tuple of several.
 
-        Raises TypeError for a wrong number of arguments, ValueError for sizes that the plan does not cover, and
-        IndexError for data indices out of bounds.
+        Raises TypeError for a wrong number of arguments and for what is no number, ValueError for sizes that the plan
+        does not cover, and IndexError for data indices out of bounds.
         """
         if len(values) != len(self.arguments):
             raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
         arrays = [
-            v if shape is None else np.require(v, np.dtype(dtype), ["C", "A"])
-            for v, (_, dtype, shape) in zip(values, self.arguments, strict=True)
+            _number(v, name, dtype) if shape is None else np.require(v, np.dtype(dtype), ["C", "A"])
+            for v, (name, dtype, shape) in zip(values, self.arguments, strict=True)
         ]
         sizes = self._sizes(arrays)
         outputs = [np.empty(shape(sizes), np.dtype(dtype)) for dtype, shape in self.outputs]
@@ -76,6 +78,8 @@ class ExportedProgram:
             if blocks > 0:
                 passed = [_passed(where, what, places, sizes) for where, what in launch.arguments]
                 self._kernel(number).run((blocks,), passed)
+        for (to, k), (where, n) in self.copies:
+            places[to][k][...] = places[where][n]
         self._check(buffers)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -107,6 +111,15 @@ class ExportedProgram:
             code = compile_function(_in_language(launch.function, names), types, names, False)
             self._loaded[number] = LoadedKernel(code, parameter_layout(types), 16 * 1024)
         return self._loaded[number]
+
+
+def _number(value: Any, name: str, dtype: str) -> Any:
+    """A scalar argument as a Python number; of an array the address would be passed."""
+    number = value.item() if isinstance(value, np.ndarray | np.generic) and not value.ndim else value
+    allowed = (bool, int, float) if np.dtype(dtype).kind == "f" else (bool, int)
+    if not isinstance(number, allowed):
+        raise TypeError(f"{name} is {value!r}, and takes {'a number' if float in allowed else 'an integer'}")
+    return number
 
 
 def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:

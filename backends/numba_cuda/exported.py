@@ -38,7 +38,8 @@ class ExportedProgram:
 
     `arguments`: (name, dtype name, shape as size names or numbers; None for a scalar).  `buffers`: (dtype name, shape,
     whether it starts with zeros).  `guards`: (text, test).  `checks`: what is wrong where the status word, the last
-    buffer, holds 1, 2, ...: data indices that may leave their array.
+    buffer, holds 1, 2, ...: data indices that may leave their array.  `copies`: results that are an argument or another
+    result, with what they are; nothing computes them.
     """
 
     name: str
@@ -49,21 +50,22 @@ class ExportedProgram:
     launches: Sequence[ExportedLaunch]
     index_bits: int = 32
     checks: Sequence[str] = ()
+    copies: Sequence[tuple[tuple[str, int], tuple[str, int]]] = ()
     _loaded: dict[int, Any] = field(default_factory=dict)
 
     def __call__(self, *values: Any, stream: int = 0) -> Any:
         """Run on contiguous device arrays and numbers; returns one Numba device array, or a tuple of several.
 
-        Raises TypeError for a wrong number of arguments, ValueError for sizes that the plan does not cover, and
-        IndexError for data indices out of bounds, for which programs that have some wait.
+        Raises TypeError for a wrong number of arguments and for what is no number, ValueError for sizes that the plan
+        does not cover, and IndexError for data indices out of bounds, for which programs that have some wait.
         """
         from numba import cuda
 
         if len(values) != len(self.arguments):
             raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
         arrays = [
-            v if shape is None else cuda.as_cuda_array(v)
-            for v, (_, _, shape) in zip(values, self.arguments, strict=True)
+            _number(v, name, dtype) if shape is None else cuda.as_cuda_array(v)
+            for v, (name, dtype, shape) in zip(values, self.arguments, strict=True)
         ]
         sizes = self._sizes(arrays)
         outputs = [cuda.device_array(shape(sizes), np.dtype(dtype)) for dtype, shape in self.outputs]
@@ -77,6 +79,8 @@ class ExportedProgram:
                     for p, a in zip(launch.parameters, launch.arguments, strict=True)
                 ]
                 _launch(self._kernel(number), blocks * launch.cluster, launch.threads, passed, stream)
+        for (to, k), (where, n) in self.copies:
+            _copy(places[to][k], places[where][n], stream)
         self._check(buffers, stream)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -138,6 +142,23 @@ def _buffer(dtype: str, shape: tuple[int, ...], zeroed: bool, stream: int) -> An
     if zeroed:
         _checked(driver.cuMemsetD8Async(memory.device_ctypes_pointer.value or 0, 0, memory.nbytes, stream))
     return memory
+
+
+def _copy(target: Any, source: Any, stream: int) -> None:
+    from cuda.bindings import driver
+
+    at, there = (array.device_ctypes_pointer.value or 0 for array in (target, source))
+    if target.size:  # the driver refuses copies of no bytes from nowhere
+        _checked(driver.cuMemcpyDtoDAsync(at, there, target.size * target.dtype.itemsize, stream))
+
+
+def _number(value: Any, name: str, dtype: str) -> Any:
+    """A scalar argument as a Python number; of an array the address would be passed."""
+    number = value.item() if isinstance(value, np.ndarray | np.generic) and not value.ndim else value
+    allowed = (bool, int, float) if np.dtype(dtype).kind == "f" else (bool, int)
+    if not isinstance(number, allowed):
+        raise TypeError(f"{name} is {value!r}, and takes {'a number' if float in allowed else 'an integer'}")
+    return number
 
 
 def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:

@@ -34,12 +34,16 @@ from polyfuse.dtypes import DType, bf16
 from polyfuse.errors import UnsupportedError
 from polyfuse.kernel import ArrayParameter, Parameter, ScalarParameter
 from polyfuse.plan import Launch, Plan, Step
+from polyfuse.run.prepare import copies_of
+from polyfuse.run.sizes import granted
+from polyfuse.text.guards import guard_text
 
 
 def export(plan: Plan, path: str | Path) -> None:
     """Write the plan as a standalone module with one function, named like the program.
 
-    Raises UnsupportedError for plans with library calls, strided arguments or bfloat16 arguments on a CPU.
+    Raises UnsupportedError for plans with library calls, strided arguments or bfloat16 arguments on a CPU, and for
+    functions that write their arguments.
     """
     runtime = _runtime(plan)
     name = _program_name(plan, runtime)
@@ -68,13 +72,13 @@ def _renamed(plan: Plan) -> Plan:
 
 def _header(plan: Plan, name: str) -> str:
     arguments = ", ".join(a.path for a in plan.program.arguments)
-    guards = "".join(f"\n    {guard}" for guard in _needed(plan)) or " none"
+    guards = "".join(f"\n    {guard_text(guard)}" for guard in _needed(plan)) or " none"
     return f'"""{name}({arguments}), fused by polyfuse for {plan.target.name}.\n\nSizes must satisfy:{guards}\n"""'
 
 
 def _needed(plan: Plan) -> list[AnyGuard]:
     """The guards without which the kernels would be wrong; those that only keep other sizes for faster plans go."""
-    return [guard for guard in plan.guards if not is_advisory(guard)]
+    return list(dict.fromkeys([*granted(plan.program), *(g for g in plan.guards if not is_advisory(g))]))
 
 
 def _runtime(plan: Plan) -> str:
@@ -122,6 +126,10 @@ def _table(plan: Plan, name: str) -> str:
     program = plan.program
     if any(layout.strides is not None for layout in plan.layouts):
         raise UnsupportedError("a plan for strided arguments cannot be exported", advice="plan for contiguous arrays")
+    if program.writes:
+        path = program.arguments[min(program.writes)].path
+        problem = f"a function that writes its argument {path} cannot be exported"
+        raise UnsupportedError(problem, advice="return the new contents instead")
     lines = [f"{name} = ExportedProgram(", f"    {name!r},", "    arguments=["]
     for argument in program.arguments:
         shape = None if argument.is_scalar else [_extent(n) for n in argument.shape]
@@ -133,12 +141,15 @@ def _table(plan: Plan, name: str) -> str:
         extents = _shape(b.shape, dict(b.derived))
         lines.append(f"        ({_dtype(b.dtype)!r}, lambda s: {extents}, {b.zeroed}),")
     lines += ["    ],", "    guards=["]
-    lines += [f"        ({str(g)!r}, lambda s: {_guard(g)})," for g in _needed(plan)]
+    lines += [f"        ({guard_text(g)!r}, lambda s: {_guard(g)})," for g in _needed(plan)]
     lines += ["    ],", "    launches=["]
     for launch in plan.launches:
         lines += _launch(plan, launch)
+    buffers = [b.name for b in _buffers(plan)]
+    copies = [f"({_binding(target, buffers)}, {_binding(source, buffers)})" for target, source in copies_of(plan)]
     checks = [f"{site.fault(program).message} in {program.name}" for site in plan.sites]
-    return "\n".join([*lines, "    ],", f"    index_bits={_bits(plan)},", f"    checks={checks!r},", ")"])
+    lines += ["    ],", f"    index_bits={_bits(plan)},", f"    checks={checks!r},"]
+    return "\n".join([*lines, f"    copies=[{', '.join(copies)}],", ")"])
 
 
 def _buffers(plan: Plan) -> list[Buffer]:

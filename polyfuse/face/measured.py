@@ -35,7 +35,7 @@ def measured(arguments: Sequence[Any], plan: Plan) -> list[float]:
     reading = Reading(accepts=lambda value: False)
     for argument in arguments:
         reading.add(argument)
-    executable = _lowered(plan).compile()
+    executable = _lowered(plan, tuple(reading.structure)).compile()
     record = executable.prepared(reading)
     wait = partial(executable.ready.backend.synchronize, record.device.ordinal)
     found: list[float] = []
@@ -47,13 +47,13 @@ def measured(arguments: Sequence[Any], plan: Plan) -> list[float]:
     return found[:launches]
 
 
-def _lowered(plan: Plan) -> Lowered:
-    """The plan as that of a function of its program's arguments."""
+def _lowered(plan: Plan, structure: tuple[Any, ...]) -> Lowered:
+    """The plan as that of a function of its program's arguments, nested as in `structure`."""
     program = plan.program
     shapes = tuple(a.shape for a in program.arguments if not a.is_scalar)
     traced = Traced(program, shapes, len(program.outputs), "tuple", lambda outputs, sizes: tuple(outputs))
     floors = services(Environment(cache="off"))
-    return Lowered(plan, Variant(traced, Watch()), _unread, floors, Variants(floors))
+    return Lowered(plan, Variant(traced, Watch()), structure, _unread, floors, Variants(floors))
 
 
 def _unread(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading:

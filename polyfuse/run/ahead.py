@@ -8,6 +8,7 @@ from typing import Any
 
 from polyfuse.bindings import Layout, is_advisory
 from polyfuse.errors import ArgumentError, StalePlanError
+from polyfuse.expr import Argument
 from polyfuse.plan import Plan
 from polyfuse.run.arguments import Reading
 from polyfuse.run.arrays import HOST, c_strides
@@ -17,21 +18,25 @@ from polyfuse.run.prepare import Call, Ready, Setting, prepare
 from polyfuse.run.record import Record
 from polyfuse.run.services import Services, Traced, backend_name
 from polyfuse.run.sizes import hold
-from polyfuse.run.variants import Fitted, Variant, Variants, device_of, fit, leaves_of, to_stage
+from polyfuse.run.variants import Fitted, Variant, Variants, broken, device_of, fit, leaves_of, to_stage
 from polyfuse.run.workspace import Counters
 from polyfuse.text.guards import guard_text
 
 _ADVICE = "Compile one for arguments like these, or call the jitted function, which plans again where it has to."
+RECORDS = 4096  # exact keys kept per function; the oldest goes first
+_CHANGED = "a captured value changed since the plan was made"
 
 Read = Callable[[tuple[Any, ...], dict[str, Any]], Reading]
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A plan and what is needed to run it.  `read` reads the arguments of a call."""
+    """A plan and what is needed to run it.  `structure`: the nesting and the static values of the arguments that it was
+    made for; `read` reads those of a call."""
 
     plan: Plan
     variant: Variant
+    structure: tuple[Any, ...]
     read: Read
     services: Services
     variants: Variants
@@ -62,24 +67,31 @@ class Executable:
         record = self.records.get(key)
         if record is None or (record.is_conditional and not record.holds(reading.values, reading.leaves)):
             with PLANNING:
-                record = self.records[key] = self.prepared(reading)
+                record = self.prepared(reading)
+                keep(self.records, key, record)
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
-                raise StalePlanError("a captured value changed since the plan was made")
+                raise StalePlanError(_CHANGED, advice=_ADVICE)
         return record.run(reading.values, reading.leaves)
 
     def prepared(self, reading: Reading) -> Record:
         """The record of calls like this one.  Raises StalePlanError, ArgumentError."""
         plan, lowered = self.ready.plan, self.lowered
-        call = fit(lowered.variant, leaves_of(reading.leaves, lambda leaf: "an argument"))
+        if tuple(reading.structure) != lowered.structure:
+            sentence = f"the plan of {plan.program.name} is for another nesting of arguments, or other static values"
+            raise StalePlanError(sentence, advice=_ADVICE)
+        if not lowered.variant.watch.holds():
+            raise StalePlanError(_CHANGED, advice=_ADVICE)
+        leaves = leaves_of(reading.leaves, lambda leaf: "an argument")
+        call = fit(lowered.variant, leaves)
         if call is None:
-            made_for = ", ".join(f"{a.path}: {a.dtype}{list(a.shape)}" for a in plan.program.arguments)
+            if condition := broken(lowered.variant, leaves):
+                raise _outside(plan, condition)
+            made_for = ", ".join(map(_described, plan.program.arguments))
             sentence = f"the plan of {plan.program.name} does not fit these arguments; it is for {made_for}"
             raise StalePlanError(sentence, advice=_ADVICE)
         needed = [g for g in plan.guards if not is_advisory(g)]  # others keep sizes for plans that are faster there
         if not hold(needed, call.sizes):
-            violated = next(g for g in needed if not g.holds(call.sizes))
-            sentence = f"the plan of {plan.program.name} holds only where {guard_text(violated)}"
-            raise StalePlanError(sentence, advice=_ADVICE)
+            raise _outside(plan, guard_text(next(g for g in needed if not g.holds(call.sizes))))
         device = device_of(call) or HOST
         if device.kind != self.ready.backend.device:
             raise ArgumentError(f"the plan is for {plan.target.name}, the arguments are on {device}")
@@ -88,6 +100,21 @@ class Executable:
         placed = Call(call.leaves, call.sizes, call.given, tuple(sorted(staged)))
         variant, setting = lowered.variant, Setting(library, device, self.counters, lowered.variants.shared)
         return prepare(self.ready, variant.traced, variant.watch, placed, setting)
+
+
+def keep(records: dict[tuple[Any, ...], Record], key: tuple[Any, ...], record: Record) -> None:
+    """Keep a record among the latest ones; with `PLANNING` held."""
+    if len(records) >= RECORDS:
+        records.pop(next(iter(records)))
+    records[key] = record
+
+
+def _outside(plan: Plan, condition: str) -> StalePlanError:
+    return StalePlanError(f"the plan of {plan.program.name} holds only where {condition}", advice=_ADVICE)
+
+
+def _described(argument: Argument) -> str:
+    return f"{argument.path}: {argument.dtype}{'' if argument.is_scalar else list(argument.shape)}"
 
 
 def _misfits(call: Fitted, layouts: Sequence[Layout]) -> list[int]:

@@ -19,7 +19,7 @@ from polyfuse.bindings import AnyGuard
 from polyfuse.errors import ArgumentError, OptionError
 from polyfuse.options import Options
 from polyfuse.plan import Plan
-from polyfuse.run.ahead import Executable, Lowered, default_layouts
+from polyfuse.run.ahead import Executable, Lowered, default_layouts, keep
 from polyfuse.run.arguments import LIBRARIES, Reading, Receiver, read_arguments, refuse_texts
 from polyfuse.run.arrays import HOST, Device, Library
 from polyfuse.run.bound import BoundCall
@@ -43,7 +43,6 @@ from polyfuse.target import Target as Machine
 from polyfuse.target import named
 
 STATUS_PAGES = BOARD.pages  # empty while no plan on a device checks data indices
-_RECORDS = 4096  # exact keys kept per function; the oldest goes first
 _LOOKS = 64  # kinds of calls per record that have a text; overlaps at every distance are kinds of their own
 _LATEST = 4  # calls that are recognised without a key: one that is not meant costs 0.2 to 0.4 us
 
@@ -248,7 +247,7 @@ class Jitted:
                 layouts, device = layouts_of(call.leaves, to_stage(call.leaves)), device_of(call)
                 options = _with_library(options, _library_of(call).name)
             plan = self._variants.plan(program, self._target(device, options), options, layouts)
-        return Lowered(plan, variant, self._reread, self._services, self._variants)
+        return Lowered(plan, variant, tuple(reading.structure), self._reread, self._services, self._variants)
 
     def compile(self, *args: Any, **kwargs: Any) -> Executable:
         """As `lower`, compiled, which needs no device; running it does."""
@@ -293,9 +292,7 @@ class Jitted:
             if record.is_conditional and not record.holds(reading.values, reading.leaves):
                 raise ArgumentError("a captured value changed while the function was being compiled")
             self._counts.misses += 1
-            if len(self._records) >= _RECORDS:
-                self._records.pop(next(iter(self._records)))
-            self._records[key] = record
+            keep(self._records, key, record)
             return record, False
 
     def _prepare(self, reading: Reading, arguments: Sequence[Any]) -> Record:

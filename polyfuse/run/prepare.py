@@ -348,12 +348,12 @@ def _steps(
             case LibraryCall(call, operands, results):
                 reads, writes_to = [values.object(b) for b in operands], [values.object(b) for b in results]
                 found.append(steps.library_call(library, call, reads, writes_to, partial(plan.line_of, step)))
-    copies = _copies(plan)
+    copies = copies_of(plan)
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
     return found, bool(copies) or any(isinstance(s, LibraryCall) and not s.launches for s in plan.steps)
 
 
-def _copies(plan: Plan) -> list[tuple[Binding, Binding]]:
+def copies_of(plan: Plan) -> list[tuple[Binding, Binding]]:
     """Copies ``(target, source)`` of whole arrays, to be made in order behind all other steps."""
     passed = dict(_passed_through(plan))
     written = {FromOutput(o): FromArgument(a) for a, o in plan.program.writes.items() if (o, a) not in plan.reuses}

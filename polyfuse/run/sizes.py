@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from polyfuse.affine import Affine
-from polyfuse.bindings import AnyGuard
-from polyfuse.expr import Shape
+from polyfuse.bindings import AnyGuard, Guard
+from polyfuse.expr import Program, Shape
 
 
 def solve(shapes: Sequence[Shape], actual: Sequence[tuple[int, ...]]) -> dict[str, int] | None:
@@ -47,6 +47,14 @@ def _solve_one(size: Affine, extent: int, unknown: str, values: dict[str, int]) 
 
 def hold(guards: Iterable[AnyGuard], sizes: Mapping[str, int]) -> bool:
     return all(guard.holds(sizes) for guard in guards)
+
+
+def granted(program: Program) -> list[Guard]:
+    """What every proof about a program takes for granted: sizes are positive, since a call of a jitted function with
+    arrays of none has a trace of its own, and the program's facts hold."""
+    products = {name for name, _ in program.derived}
+    letters = [Affine.symbol(name) - 1 for name in program.symbols if name not in products]
+    return [Guard(expression) for expression in (*letters, *program.facts)]
 
 
 def evaluate(shape: Iterable[Affine], sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -27,8 +27,9 @@ from polyfuse.run.prepare import Leaf, Ready
 from polyfuse.run.reach import Cell
 from polyfuse.run.record import Pairs
 from polyfuse.run.services import Backend, Compiled, PlanKey, Services, Traced
-from polyfuse.run.sizes import hold, solve
+from polyfuse.run.sizes import granted, hold, solve
 from polyfuse.target import Target
+from polyfuse.text.guards import guard_text
 
 _TRACES = 64  # per pattern of a call; guards on rebound globals could otherwise grow it without end
 
@@ -338,9 +339,33 @@ def fit(variant: Variant, leaves: Sequence[Leaf]) -> Fitted | None:
     if given is None or not hold(traced.guards, given):
         return None
     sizes = solve([argument.shape for argument, _ in pairs], actual)
-    if sizes is None or any(fact.evaluate(sizes) < 0 for fact in traced.program.facts):
+    if sizes is None or not hold(granted(traced.program), sizes):
         return None
     return Fitted(variant, every, sizes, given)
+
+
+def broken(variant: Variant, leaves: Sequence[Leaf]) -> str:
+    """The condition that keeps a call with these leaves, of the nesting of the trace, from it, where it is one on sizes
+    or Python numbers; empty where another difference does."""
+    traced, arrays = variant.traced, [leaf.facts for leaf in leaves if leaf.facts is not None]
+    paths = [argument.path for argument in traced.program.arguments]
+    for k, value in traced.fixed:
+        if not same(leaves[k].value, value):
+            return f"{paths[k]} is {value!r}"
+    for k, low, high in traced.ranges:
+        if not low <= leaves[k].value <= high:
+            return f"{paths[k]} is at {f'least {low}' if leaves[k].value < low else f'most {high}'}"
+    arguments = [a for a in traced.program.arguments if not a.is_scalar][: len(arrays)]
+    if [a.dtype for a in arguments] != [facts.dtype for facts in arrays]:
+        return ""
+    actual = [facts.shape for facts in arrays]
+    given = solve(traced.shapes, actual) if len(actual) == len(traced.shapes) else None
+    if given is None:
+        return ""
+    sizes = solve([argument.shape for argument in arguments], actual)
+    known = [] if sizes is None else [g for g in granted(traced.program) if not g.holds(sizes)]
+    guard = next((g for g in traced.guards if not g.holds(given)), next(iter(known), None))
+    return "" if guard is None else guard_text(guard)
 
 
 def _readers(watched: Watch, away: Leaf | None) -> Sequence[Callable[[], Any]]:

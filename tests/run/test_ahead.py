@@ -86,3 +86,73 @@ def test_unknown_back_ends_and_targets(jit: Jit) -> None:
         jit(softmax, target="sm_1")(np.zeros((2, 2)))
     with pytest.raises(ArgumentError, match="missing"):
         jit(softmax).plan()
+
+
+def test_letters_of_a_compiled_plan_are_at_least_one(jit: Jit) -> None:
+    """Nothing is proved for other sizes: where a sum runs over no row, no block would store it."""
+    run = jit(lambda x: (x.sum(axis=0), x * 2)).compile(spec("f32[N, 3]"), target="cpu")
+    run(np.ones((1, 3), np.float32))
+    with pytest.raises(StalePlanError, match="holds only where N >= 1"):
+        run(np.ones((0, 3), np.float32))
+
+
+def test_a_compiled_plan_tells_the_condition_on_sizes_that_its_trace_needs(jit: Jit) -> None:
+    run = jit(lambda x: x[2:] * 2).compile(spec("f32[N+1]"), target="cpu")
+    np.testing.assert_array_equal(run(np.ones(5, np.float32)), [2, 2, 2])
+    with pytest.raises(StalePlanError, match="holds only where N >= 2"):
+        run(np.ones(2, np.float32))
+    with pytest.raises(StalePlanError, match="holds only where n0 >= 2"):
+        jit(lambda x: x * 2).compile(np.ones(4))(np.ones(1))
+
+
+def test_a_compiled_plan_is_for_one_nesting_and_one_set_of_static_values(jit: Jit) -> None:
+    """Leaves come in order, whatever their names are, and static values are in the kernels."""
+    x, y = np.ones(4), np.full(4, 2.0)
+    other = "is for another nesting of arguments, or other static values"
+    run = jit(lambda pair: pair["a"] - 10 * pair["b"]).compile({"a": x, "b": y})
+    np.testing.assert_array_equal(run({"a": x, "b": y}), np.full(4, -19.0))
+    for pair in ({"b": y, "a": x}, {"c": x, "d": y}, (x, y)):
+        with pytest.raises(StalePlanError, match=other):
+            run(pair)
+    named = jit(lambda x, kind: x * (2 if kind == "double" else 3)).compile(x, "double")
+    np.testing.assert_array_equal(named(x, "double"), 2 * x)
+    with pytest.raises(StalePlanError, match=other):
+        named(x, "triple")
+    power = jit(lambda x, n: x**n, static="n").compile(x, 2)
+    with pytest.raises(StalePlanError, match=other):
+        power(x, 3)
+    added = jit(lambda arrays, n: sum(arrays) * (2 if n > 3 else 3)).compile([x, y], 5)
+    with pytest.raises(StalePlanError, match=other):
+        added([x], 5)
+    with pytest.raises(StalePlanError, match="holds only where n is 5"):
+        added([x, y], 1)
+
+
+def test_a_compiled_method_is_for_its_object(jit: Jit) -> None:
+    class Scale:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @jit
+        def call(self, x):
+            return x * self.factor
+
+    two, three, x = Scale(2.0), Scale(3.0), np.ones(4)
+    run = Scale.call.compile(two, x)
+    np.testing.assert_array_equal(run(two, x), 2 * x)
+    with pytest.raises(StalePlanError, match="other static values"):
+        run(three, x)
+    two.factor = 4.0
+    with pytest.raises(StalePlanError, match="a captured value changed"):
+        run(two, x)
+
+
+def test_a_compiled_plan_keeps_the_latest_calls_only(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyfuse.run.ahead.RECORDS", 2)
+    function = jit(lambda x: x * 2)
+    run = function.compile(spec("f32[N]"), target="cpu")
+    for n in (2, 3, 4, 2):
+        for call in (run, function):
+            np.testing.assert_array_equal(call(np.ones(n, np.float32)), np.full(n, 2))
+    assert len(run.records) == 2
+    assert function.cache_info().records == 2

@@ -105,12 +105,49 @@ for wrong in (301, -302, 2**40):
     assert said.count("an index into x is out of bounds where picked is computed in looked_up") == 3
 
 
+def test_numbers_of_an_exported_program_are_passed_by_value(tmp_path: Path) -> None:
+    deviations.plan(pf.spec("f32[M~40, N~40]"), pf.spec("f64"), target="cpu").export(tmp_path / "exported.py")
+    body = """
+x = np.ones((600, 3), np.float32)
+for scale in (2, 2.0, np.float32(2), np.array(2.0)):
+    assert np.array_equal(program(x, scale)[1], program(x, 2.0)[1])
+for wrong in (x, "2", None):
+    try:
+        program(x, wrong)
+    except TypeError as error:
+        print(error)
+"""
+    assert run_alone(tmp_path, "deviations", body).count("and takes a number") == 3
+
+
+@pf.jit
+def repeated(x):
+    y = x * 2
+    return x, y, y, y.sum(axis=0)
+
+
+def test_results_that_nothing_computes_are_copied(tmp_path: Path) -> None:
+    repeated.plan(pf.spec("f32[M, N]"), target="cpu").export(tmp_path / "exported.py")
+    body = """
+given, y, again, total = program(x)
+assert given is not x and np.array_equal(given, x) and np.array_equal(y, 2 * x) and np.array_equal(again, y)
+try:
+    program(x[:0])
+except ValueError as error:
+    print(error)
+"""
+    assert "exported for sizes with M >= 1; these are" in run_alone(tmp_path, "repeated", body)
+
+
 def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="bfloat16"):
         softmax.plan(pf.spec("bf16[M, N]"), target="cpu").export(tmp_path / "exported.py")
     strided = softmax.plan(np.zeros((8, 8), np.float32)[:, ::2], target="cpu")
     with pytest.raises(UnsupportedError, match="strided"):
         strided.export(tmp_path / "exported.py")
+    written = pf.jit(lambda x: x.fill(2), donate="x").plan(pf.spec("f32[N]"), target="cpu")
+    with pytest.raises(UnsupportedError, match="writes its argument x"):
+        written.export(tmp_path / "exported.py")
 
 
 @pytest.mark.ptx

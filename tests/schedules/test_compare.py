@@ -58,8 +58,11 @@ def test_what_cannot_be_measured_is_an_error_that_says_why() -> None:
     writing = pf.jit(lambda x: np.exp(x), donate="x").plan(x)
     with pytest.raises(OptionError, match="writes its arguments"):
         compare(writing, writing, measure=(x,))
-    plan = pf.jit(lambda x: np.exp(x)).plan(pf.spec("f32[N]"), target="cpu")
+    rest = pf.jit(lambda x: np.exp(x)).plan(pf.spec("f32[N-1]"), target="cpu")
     with pytest.raises(OptionError, match="nothing to do at these sizes"):
+        compare(rest, rest, measure=(x[:0],))
+    plan = pf.jit(lambda x: np.exp(x)).plan(pf.spec("f32[N]"), target="cpu")
+    with pytest.raises(StalePlanError, match="holds only where N >= 1"):
         compare(plan, plan, measure=(x[:0],))
     with pytest.raises(StalePlanError, match="does not fit these arguments"):
         compare(plan, plan, measure=(x.astype(np.float64),))
