@@ -114,6 +114,21 @@ def test_outer_axes_of_planes_whose_rows_are_read_in_parts_are_reduced_first(fun
     np.testing.assert_allclose(found.astype(float), function(x.astype(float)), rtol=2e-3, atol=1e-3)
 
 
+def first_of_planes(x):
+    return x.transpose(1, 0, 2).reshape(x.shape[1], -1).argmax(axis=1)
+
+
+def test_positions_are_of_the_first_of_equal_elements_of_planes() -> None:
+    """Whatever comes first: positions are compared, also those of what is no number."""
+    plan = pf.jit(first_of_planes).plan(pf.spec("f16[1000, N~3030, 33]"), target="h100")
+    assert [kernel.strategy for kernel in plan.kernels] == ["columns", "rows"]
+    x = np.random.default_rng(3).integers(0, 2, (1000, 3, 33)).astype(np.float16)
+    x[5, 1, 20] = x[9, 1, 3] = np.nan
+    x[0, 2, :4] = x[1:, 2, 3] = 3
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_array_equal(found, first_of_planes(x))
+
+
 def test_statistics_that_all_elements_are_measured_by_are_taken_so_as_well() -> None:
     plan = pf.jit(normalised).plan(pf.spec("f16[B~39062, N~512, C~5]"), target="h100")
     assert [kernel.strategy for kernel in plan.kernels][0] == "columns" and len(plan.kernels) == 3
