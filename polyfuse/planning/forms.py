@@ -151,7 +151,7 @@ def outer_axes_first(
         return costs, grouping
     found: dict[bytes, tuple[int, ...]] = {}
     for kernel in grouping.kernels:
-        least = costs.floor(kernel.roots, kernel.loads)
+        least = costs.floor(kernel.roots, _made_of(costs, kernel.loads))
         if least > LONG_COLUMNS * costs.target.launch * 1e12 and kernel.time > TORN_ROWS * least:
             found |= _outer_axes(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
     if not found:
@@ -228,6 +228,23 @@ def _by_where_they_begin(costs: ProgramCosts, choice: Choice) -> dict[bytes, spl
             dim = max(statement.reduced, key=lambda d: statement.extents[d].evaluate(hints))
             found[statement.digest] = split.Cut(dim, min(LONGEST, costs.target.vector_bytes // itemsize), dealt=True)
     return found
+
+
+def _made_of(costs: ProgramCosts, loads: frozenset[int]) -> frozenset[int]:
+    """What these values are made of element by element, where that is no more to read: bytes that a kernel of its own
+    widens."""
+    found, todo = set[int](), list(loads)
+    while todo:
+        value = todo.pop()
+        statement = costs.scop.statements[value]
+        sources = set[int]()
+        if isinstance(statement, Statement) and not statement.is_reduction and statement.scanned is None:
+            sources = {read.source for read in statement.reads}
+        if sources and sum(map(costs.bytes, sources)) <= costs.bytes(value):
+            todo += sources
+        else:
+            found.add(value)
+    return frozenset(found)
 
 
 def _outer_axes(costs: ProgramCosts, choice: Choice) -> dict[bytes, tuple[int, ...]]:
