@@ -233,7 +233,7 @@ def _by_where_they_begin(costs: ProgramCosts, choice: Choice) -> dict[bytes, spl
 def _made_of(costs: ProgramCosts, loads: frozenset[int]) -> frozenset[int]:
     """What these values are made of element by element, where that is no more to read: bytes that a kernel of its own
     widens."""
-    found, todo = set[int](), list(loads)
+    found, seen, todo = set[int](), set(loads), list(loads)
     while todo:
         value = todo.pop()
         statement = costs.scop.statements[value]
@@ -241,7 +241,8 @@ def _made_of(costs: ProgramCosts, loads: frozenset[int]) -> frozenset[int]:
         if isinstance(statement, Statement) and not statement.is_reduction and statement.scanned is None:
             sources = {read.source for read in statement.reads}
         if sources and sum(map(costs.bytes, sources)) <= costs.bytes(value):
-            todo += sources
+            todo += sources - seen
+            seen |= sources
         else:
             found.add(value)
     return frozenset(found)
