@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from polyfuse.backends.exported import as_number, in_language
 from polyfuse.backends.numba_cpu.fragments import (
     Fragment,
     LoadedKernel,
@@ -64,7 +64,7 @@ class ExportedProgram:
         if len(values) != len(self.arguments):
             raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
         arrays = [
-            _number(v, name, dtype) if shape is None else np.require(v, np.dtype(dtype), ["C", "A"])
+            as_number(v, name, dtype) if shape is None else np.require(v, np.dtype(dtype), ["C", "A"])
             for v, (name, dtype, shape) in zip(values, self.arguments, strict=True)
         ]
         sizes = self._sizes(arrays)
@@ -108,25 +108,9 @@ class ExportedProgram:
             launch = self.launches[number]
             names = namespace(self.index_bits)
             types = [_type(kind, dtype, names, self.index_bits) for kind, dtype in launch.parameters]
-            code = compile_function(_in_language(launch.function, names), types, names, False)
+            code = compile_function(in_language(launch.function, names), types, names, False)
             self._loaded[number] = LoadedKernel(code, parameter_layout(types), 16 * 1024)
         return self._loaded[number]
-
-
-def _number(value: Any, name: str, dtype: str) -> Any:
-    """A scalar argument as a Python number; of an array the address would be passed."""
-    number = value.item() if isinstance(value, np.ndarray | np.generic) and not value.ndim else value
-    allowed = (bool, int, float) if np.dtype(dtype).kind == "f" else (bool, int)
-    if not isinstance(number, allowed):
-        raise TypeError(f"{name} is {value!r}, and takes {'a number' if float in allowed else 'an integer'}")
-    return number
-
-
-def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:
-    """The kernel with the fragment language as its globals, beside the constants of its own file."""
-    theirs = function.__globals__
-    own = {n: theirs[n] for n in function.__code__.co_names if n in theirs and n not in names}
-    return FunctionType(function.__code__, {**names, **own}, function.__name__)
 
 
 def _passed(where: str, what: Any, places: Mapping[str, Sequence[Any]], sizes: Sizes) -> Any:

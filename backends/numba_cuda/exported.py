@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from polyfuse.backends.exported import as_number, in_language
 from polyfuse.backends.numba_cuda.fragments.runtime import namespace
 from polyfuse.backends.numba_cuda.fragments.values import Fragment, Pointer, register_dtype
 from polyfuse.backends.numba_cuda.numba_api import compile_ptx
@@ -64,7 +64,7 @@ class ExportedProgram:
         if len(values) != len(self.arguments):
             raise TypeError(f"{self.name} takes {len(self.arguments)} arguments, not {len(values)}")
         arrays = [
-            _number(v, name, dtype) if shape is None else cuda.as_cuda_array(v)
+            as_number(v, name, dtype) if shape is None else cuda.as_cuda_array(v)
             for v, (name, dtype, shape) in zip(values, self.arguments, strict=True)
         ]
         sizes = self._sizes(arrays)
@@ -114,7 +114,7 @@ class ExportedProgram:
         launch = self.launches[number]
         names = namespace(self.index_bits)
         types = tuple(_type(kind, dtype, names, self.index_bits) for kind, dtype in launch.parameters)
-        function, bounds = _in_language(launch.function, names), (launch.threads, 1)
+        function, bounds = in_language(launch.function, names), (launch.threads, 1)
         return compile_ptx(function, types, capability, bounds, cluster=launch.cluster)
 
     def _kernel(self, number: int) -> Any:
@@ -150,22 +150,6 @@ def _copy(target: Any, source: Any, stream: int) -> None:
     at, there = (array.device_ctypes_pointer.value or 0 for array in (target, source))
     if target.size:  # the driver refuses copies of no bytes from nowhere
         _checked(driver.cuMemcpyDtoDAsync(at, there, target.size * target.dtype.itemsize, stream))
-
-
-def _number(value: Any, name: str, dtype: str) -> Any:
-    """A scalar argument as a Python number; of an array the address would be passed."""
-    number = value.item() if isinstance(value, np.ndarray | np.generic) and not value.ndim else value
-    allowed = (bool, int, float) if np.dtype(dtype).kind == "f" else (bool, int)
-    if not isinstance(number, allowed):
-        raise TypeError(f"{name} is {value!r}, and takes {'a number' if float in allowed else 'an integer'}")
-    return number
-
-
-def _in_language(function: Callable[..., None], names: dict[str, Any]) -> Callable[..., None]:
-    """The kernel with the fragment language as its globals, beside the constants of its own file."""
-    theirs = function.__globals__
-    own = {n: theirs[n] for n in function.__code__.co_names if n in theirs and n not in names}
-    return FunctionType(function.__code__, {**names, **own}, function.__name__)
 
 
 def _launch(function: Any, blocks: int, threads: int, values: Sequence[Any], stream: int) -> None:

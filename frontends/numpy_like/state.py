@@ -25,7 +25,8 @@ from polyfuse.frontends.numpy_like.bounds import is_nonnegative
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
-from polyfuse.frontends.numpy_like.watched import REAL, Watched, in_values, made, plain, read, shares
+from polyfuse.frontends.numpy_like.watched import REAL, Watched, in_values, made, plain, read
+from polyfuse.overlap import share_elements
 
 LARGE = 1 << 20  # the size of a letter without a hint, for Python branches: "large enough to fill the device"
 _log = logging.getLogger("polyfuse.trace")
@@ -114,7 +115,7 @@ class Trace:
         axes, permutations."""
         for array in given:
             own = plain(array)
-            if not any(own is met or shares(own, met) for met in self.met):
+            if not any(own is met or share_elements(own, met) for met in self.met):
                 read(array)
         self.met.clear()
 

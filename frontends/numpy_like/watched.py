@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from polyfuse.overlap import share_elements
+
 Plain = np.ndarray[Any, Any]
 
 _METADATA = frozenset(
@@ -73,7 +75,7 @@ class Watched(np.ndarray):
         self._plain = np.ndarray.view(self, np.ndarray)
         self._source = None
         if isinstance(obj, Watched):
-            if not self.size or shares(self._plain, obj._plain):
+            if not self.size or share_elements(self._plain, obj._plain):
                 self._source = obj._source
             else:
                 obj._read()
@@ -263,18 +265,7 @@ def _viewed(result: Any, given: Sequence[Watched]) -> Any:
 def _is_view(result: Any, given: Sequence[Watched]) -> bool:
     if type(result) is not np.ndarray:  # views of other classes tell nothing
         return False
-    return not result.size or any(shares(result, array._plain) for array in given)
-
-
-def shares(a: Plain, b: Plain) -> bool:
-    """Whether two arrays have an element in common, or may have one where that is hard to say."""
-    try:
-        return bool(np.shares_memory(a, b, max_work=_WORK))  # type: ignore[arg-type]  # any number is taken
-    except np.exceptions.TooHardError:
-        return True
-
-
-_WORK = 1000  # candidates of NumPy's search, some microseconds
+    return not result.size or any(share_elements(result, array._plain) for array in given)
 
 
 def _wrapped(result: Any, given: Sequence[Watched]) -> Any:
@@ -283,7 +274,7 @@ def _wrapped(result: Any, given: Sequence[Watched]) -> Any:
         for array in given:
             if result is array._plain:
                 return array
-        seen = next((array for array in given if shares(result, array._plain)), None)
+        seen = next((array for array in given if share_elements(result, array._plain)), None)
         if seen is not None:
             return Watched.of(result, seen._source)
         source = given[0]._source

@@ -1,7 +1,8 @@
 """A plan as one file that runs without polyfuse: ``plan.export("softmax.py")``.
 
 The file holds the fragment runtime, the kernels as `plan.source()` prints them, and a table from which a small launcher
-(``backends/*/exported.py``, whose text is included) allocates and launches.  It needs only Numba (and numba-cuda).
+(``backends/exported.py`` and ``backends/*/exported.py``, whose text is included) allocates and launches.  It needs only
+Numba (and numba-cuda).
 """
 
 from __future__ import annotations
@@ -81,14 +82,17 @@ def _needed(plan: Plan) -> list[AnyGuard]:
     return list(dict.fromkeys([*granted(plan.program), *(g for g in plan.guards if not is_advisory(g))]))
 
 
+_LAUNCHER = "polyfuse.backends.exported"  # the part of it that does not depend on the target
+
+
 def _runtime(plan: Plan) -> str:
     if plan.target.kind == "cpu":
         from polyfuse.backends.numba_cpu.fragments.standalone import standalone_source
 
-        return standalone_source() + "\n\n" + _text("polyfuse.backends.numba_cpu.exported")
+        return "\n\n".join([standalone_source(), *map(_text, (_LAUNCHER, "polyfuse.backends.numba_cpu.exported"))])
     from polyfuse.backends.numba_cuda.standalone import standalone_source as cuda_source
 
-    return cuda_source(_bits(plan)) + "\n\n" + _text("polyfuse.backends.numba_cuda.exported")
+    return "\n\n".join([cuda_source(_bits(plan)), *map(_text, (_LAUNCHER, "polyfuse.backends.numba_cuda.exported"))])
 
 
 def _text(module: str) -> str:

@@ -45,7 +45,7 @@ def _best(queue: Queue, number: int) -> tuple[Move, Trial] | None:
     for hope, _, move in sorted(hopes, key=lambda found: found[:2])[:TRIED]:
         least = best[1].gain if best else _worthless(queue, move)
         if -hope <= least:
-            break
+            continue
         trial = queue.weighed(move, -hope)
         if trial.gain > least and queue.refusal(move, trial):
             best = move, trial

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import ArgumentError
+from polyfuse.overlap import share_elements
 from polyfuse.run.arguments import IMMUTABLE, same
 from polyfuse.run.arrays import Device, Library
 from polyfuse.run.reach import Cell, constant, is_code, is_container, is_of_users
@@ -23,7 +24,6 @@ _log = logging.getLogger("polyfuse.run")
 
 _PLAIN = (numbers.Number, np.generic, str, type(None), *IMMUTABLE)
 _BYTES = 4096  # of an array that the trace did not watch, and whose contents are compared at each call
-_WORK = 1000  # candidates that are looked at for whether two strided arrays share an element
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,7 @@ def _is_in(value: Any, arrays: Sequence[Any]) -> bool:
 
 
 def _shares(value: Any, array: Any) -> bool:
-    if type(value) is not np.ndarray:
-        return False
-    try:
-        return bool(np.shares_memory(value, array, max_work=_WORK))  # type: ignore[arg-type]  # any number is taken
-    except np.exceptions.TooHardError:
-        return True
+    return type(value) is np.ndarray and share_elements(value, array)
 
 
 def _is_same(current: Any, value: Any) -> bool:

@@ -26,6 +26,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.variants import _CONTENTS
+from tests.run.alike import same
 
 Jit = Callable[..., Jitted]
 Function = Callable[[Any, Any], Any]
@@ -208,15 +209,6 @@ CAPTURED: dict[str, Function] = {
     "operator": lambda x, w: operator.mul(w, x),
     "written": lambda x, w: written(np.zeros(4), w) + x,
 }
-
-
-def same(found: Any, wanted: Any) -> None:
-    if isinstance(wanted, (tuple, list)):
-        for pair in zip(found, wanted, strict=True):
-            same(*pair)
-        return
-    assert isinstance(found, np.generic) or type(found) is np.ndarray
-    np.testing.assert_allclose(np.asarray(found, float), np.asarray(wanted, float), rtol=1e-5)
 
 
 def large(function: Function) -> Function:
