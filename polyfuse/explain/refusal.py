@@ -82,7 +82,7 @@ def regrouped(plan: Plan) -> tuple[ProgramCosts, Grouping]:
         kernels += [_called(plan, step)] if isinstance(step, LibraryCall) else []
     steering, limit = costs.steering, plan.options.max_fusion_size
     rules = Rules((), steering.apart, limit, steering.fusible)
-    return costs, Grouping(tuple(kernels), {}, (), 0, 0, costs, rules, None)
+    return costs, Grouping(tuple(kernels), {}, (), 0, costs, rules, None)
 
 
 def _computed(costs: ProgramCosts, kernel: KernelView) -> KernelGroup:

@@ -75,14 +75,7 @@ class Partition:
     def unfused(costs: Costs) -> Partition:
         """Every value that an output needs is stored, by a kernel of its own."""
         state = Partition(costs)
-        live: set[int] = set()
-        todo = [v for v in range(costs.count) if state.pinned[v]]
-        while todo:
-            value = todo.pop()
-            if value not in live:
-                live.add(value)
-                todo.extend(state.operands[value])
-        singles = [frozenset((v,)) for v in sorted(live) if not state.is_input[v]]
+        singles = [frozenset((v,)) for v in sorted(state.live()) if not state.is_input[v]]
         loads = [frozenset(state.operands[v]) for (v,) in singles]
         pairs = zip(singles, loads, strict=True)
         return Partition.of(costs, [KernelGroup(one, one, read, costs.price(one, one, read)) for one, read in pairs])
@@ -98,6 +91,17 @@ class Partition:
     # ------------------------------------------------------------------------------------------------ queries
     def total(self) -> int:
         return sum(kernel.time for kernel in self.kernels.values())
+
+    def live(self) -> frozenset[int]:
+        """Values that an output needs, inputs among them."""
+        found: set[int] = set()
+        todo = [v for v, pinned in enumerate(self.pinned) if pinned]
+        while todo:
+            value = todo.pop()
+            if value not in found:
+                found.add(value)
+                todo.extend(self.operands[value])
+        return frozenset(found)
 
     def successors(self, kernel: int) -> set[int]:
         readers = self.readers

@@ -1,4 +1,5 @@
-"""The search for the cheapest partition: wishes first, then the queue, then settle, pack and shake."""
+"""The search for the cheapest partition: one kernel, if no several undercut it; else wishes first, then the queue, then
+settle, pack and shake."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from polyfuse.grouping.rules import Judge, Rules
 from polyfuse.grouping.settle import settle
 from polyfuse.grouping.shake import shake
 from polyfuse.grouping.stretches import join_stretches
+from polyfuse.grouping.whole import is_narrow, whole
 from polyfuse.grouping.why import sharing, storing
 from polyfuse.verdict import LEGAL, Verdict
 
@@ -27,9 +29,6 @@ WORTH = 1000
 VAIN_WORK = 400
 """Work of such rounds after which no further one is shaken, either: 40 ms.  On random programs of 7 to 10 statements as
 users write them the second and third such round win less than one part in a million."""
-NARROW = 8
-"""Programs that take less than one part in so many beyond what their inputs and outputs do are not shaken: of 1,290
-programs 4 won more than one part in a thousand by it, each of which took more than a quarter beyond."""
 BUDGET = 800  # statements shaken in all: larger programs get fewer rounds, so that time stays near-linear
 
 SHAKEN = 24_000
@@ -45,14 +44,13 @@ class Grouping:
 
     log: per pair of values that stand for their kernels (their least stored values), why they were not joined; a value
     paired with itself: why it is stored and not recomputed.  unmet: groups that the user wanted together, with the
-    reason why they are not.  unfused: picoseconds with one kernel per statement; `time` is never more, but for wishes.
-    unweighed: moves that were not priced, because the search had cost what it may.  spent: work of all searches so far.
+    reason why they are not.  unweighed: moves that were not priced, because the search had cost what it may.  spent:
+    work of all searches so far.
     """
 
     kernels: tuple[KernelGroup, ...]
     log: Mapping[tuple[int, int], Verdict]
     unmet: Unmet
-    unfused: int
     unweighed: int
     _costs: Costs = field(repr=False, compare=False)
     _rules: Rules = field(repr=False, compare=False)
@@ -65,6 +63,11 @@ class Grouping:
     def time(self) -> int:
         """Predicted picoseconds of the whole program."""
         return sum(kernel.time for kernel in self.kernels)
+
+    @property
+    def unfused(self) -> int:
+        """Picoseconds with one kernel per statement: never less than `time`, but for wishes."""
+        return Partition.unfused(self._costs).total()
 
     def why_not(self, u: int, v: int) -> Verdict:
         """Why no kernel computes both `u` and `v`; legal if one does."""
@@ -98,7 +101,7 @@ class Grouping:
         queue.state.replace(move.old, queue.trial(move).kernels)
         queue.log.update(self.log)
         before = queue.work
-        found = _finish(queue, lost, self.unmet, self.unfused, self._effort, self._left)
+        found = _finish(queue, lost, self.unmet, self._effort, self._left)
         more = queue.work - before
         unweighed, spent = self.unweighed + found.unweighed, self.spent + more
         return replace(found, unweighed=unweighed, spent=spent, _left=self._left - more, _rest=self._rest)
@@ -111,7 +114,7 @@ class Grouping:
         queue.log.update(self.log)
         _shake_often(queue, set(queue.state.kernels), effort)
         _sweep(queue)
-        found = _result(queue, self.unmet, self.unfused, self._effort, self._left)
+        found = _result(queue, self.unmet, self._effort, self._left)
         more = queue.work - done
         return replace(found, unweighed=self.unweighed + found.unweighed, spent=self.spent + more)
 
@@ -138,16 +141,16 @@ def search(
     program of this size does by default.
     """
     wishes = tuple(frozenset(v for v in group if not costs.is_input(v)) for group in together)
-    state = Partition.unfused(costs)
-    rules = Rules((), tuple(map(frozenset, apart)), max_size, fusible)
-    queue = Queue(state, Judge(costs, rules), allowance(len(state.kernels), costs.work, granted))
-    unfused = state.total()
+    judge, begun = Judge(costs, Rules((), tuple(map(frozenset, apart)), max_size, fusible)), costs.work
+    one = whole(judge)
+    state = Partition.unfused(costs) if one is None else Partition.of(costs, [one])
+    queue = Queue(state, judge, allowance(len(state.owner), begun, granted))
     join_chains(queue)
-    return _finish(queue, wishes, (), unfused, effort, left_for_refusals(granted))
+    return _finish(queue, wishes, (), effort, left_for_refusals(granted))
 
 
 def _finish(
-    queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, unfused: int, effort: int | None, left: int
+    queue: Queue, wishes: Iterable[frozenset[int]], unmet: Unmet, effort: int | None, left: int
 ) -> Grouping:
     """Grant the wishes, then improve until nothing wins."""
     state = queue.state
@@ -161,15 +164,15 @@ def _finish(
     _sweep(queue)
     while _rejoined(queue):
         pass
-    return _result(queue, unmet + refused, unfused, effort, left)
+    return _result(queue, unmet + refused, effort, left)
 
 
-def _result(queue: Queue, unmet: Unmet, unfused: int, effort: int | None, left: int) -> Grouping:
+def _result(queue: Queue, unmet: Unmet, effort: int | None, left: int) -> Grouping:
     state, rules = queue.state, queue.judge.rules
     kernels = tuple([state.kernels[number] for number in state.in_launch_order()])
     log = {pair: verdict for pair, verdict in sorted(queue.log.items()) if not _decided(state, pair)}
     rest = Allowance(queue.allowance.large - queue.work, queue.allowance.all - queue.work)
-    return Grouping(kernels, log, unmet, unfused, queue.unweighed, state.costs, rules, effort, queue.work, left, rest)
+    return Grouping(kernels, log, unmet, queue.unweighed, state.costs, rules, effort, queue.work, left, rest)
 
 
 def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
@@ -177,7 +180,7 @@ def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
     rounds = min(ROUNDS, BUDGET // max(1, len(queue.state.owner))) if effort is None else effort
     limit = min(queue.allowance.large, math.inf if effort is not None else queue.work + SHAKEN)
     vain, start = 0, queue.work
-    if _is_narrow(queue):
+    if _is_narrow(queue.state):
         return
     for queue.salt in range(1, rounds + 1):
         before = queue.state.total()
@@ -190,13 +193,11 @@ def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
             break
 
 
-def _is_narrow(queue: Queue) -> bool:
-    """Whether no partition could be much faster: every one writes the outputs and reads the inputs."""
-    state = queue.state
-    pinned = frozenset(value for value in state.owner if state.pinned[value])
-    inputs = frozenset(v for kernel in state.kernels.values() for v in kernel.loads if state.is_input[v])
-    total = state.total()
-    return (total - state.costs.floor(pinned, inputs)) * NARROW < total
+def _is_narrow(state: Partition) -> bool:
+    """Whether no partition could be much faster."""
+    pinned = {value for value in state.owner if state.pinned[value]}
+    inputs = {v for kernel in state.kernels.values() for v in kernel.loads if state.is_input[v]}
+    return is_narrow(state.costs, state.total(), pinned, inputs)
 
 
 def _converge(queue: Queue, done: set[int]) -> None:

@@ -62,7 +62,7 @@ def apply_text(text: str, plan: Plan) -> Plan:
     costs = program_costs(plan.program, plan.target, plan.options, plan.layouts)
     sets = grouped(costs.scop, steps)
     kernels = [_kernel(costs, step, group) for step, group in zip(steps, sets, strict=True)]
-    grouping = Grouping(tuple(kernels), {}, (), 0, 0, costs, Rules(), None)
+    grouping = Grouping(tuple(kernels), {}, (), 0, costs, Rules(), None)
     packing = Packing(grouping, tuple(_launches(costs, steps, kernels)), {})
     built = assemble(costs, packing, plan.layouts)
     guards = tuple(dict.fromkeys((*built.guards, *plan.guards)))
