@@ -141,10 +141,13 @@ def search(
     program of this size does by default.
     """
     wishes = tuple(frozenset(v for v in group if not costs.is_input(v)) for group in together)
-    judge, begun = Judge(costs, Rules((), tuple(map(frozenset, apart)), max_size, fusible)), costs.work
-    one = whole(judge)
+    judge = Judge(costs, Rules((), tuple(map(frozenset, apart)), max_size, fusible))
+    begun = costs.work
+    one = whole(judge, allowance(costs.count, begun, granted).large - begun)
+    if granted is not None:
+        granted = max(0, granted - (costs.work - begun))
     state = Partition.unfused(costs) if one is None else Partition.of(costs, [one])
-    queue = Queue(state, judge, allowance(len(state.owner), begun, granted))
+    queue = Queue(state, judge, allowance(len(state.owner), costs.work, granted))
     join_chains(queue)
     return _finish(queue, wishes, (), effort, left_for_refusals(granted))
 

@@ -29,6 +29,10 @@ NEAR = 16
 MOST = 100
 """Statements of a program that is priced as one kernel before any other: in vain, that takes a part of the search."""
 
+EACH = 50
+"""Work of that price, per statement, about as much as strategies propose schedules at most: it is left to the search
+where not as much is allowed."""
+
 _NONE = frozenset[int]()
 
 
@@ -37,9 +41,9 @@ def is_narrow(costs: Costs, time: int, outputs: Set[int], inputs: Set[int]) -> b
     return (time - costs.floor(frozenset(outputs), frozenset(inputs))) * NARROW < time
 
 
-def whole(judge: Judge) -> KernelGroup | None:
+def whole(judge: Judge, work: float) -> KernelGroup | None:
     """One kernel of all statements, if it is allowed, legal, and no several could be much faster.  Programs that share
-    no value are none: they may be faster side by side, each in blocks of its own."""
+    no value are none: they may be faster side by side, each in blocks of its own.  `work`: what finding out may cost."""
     costs = judge.costs
     state = Partition(costs)
     live = state.live()
@@ -47,7 +51,7 @@ def whole(judge: Judge) -> KernelGroup | None:
     body, roots = live - inputs, frozenset([v for v in live - inputs if state.pinned[v]])
     if not 1 < len(body) <= MOST or any(state.once[v] for v in body) or not _is_connected(state, live):
         return None
-    if not judge.rules.allows(body, roots):
+    if EACH * len(body) > work or not judge.rules.allows(body, roots):
         return None
     kernel = KernelGroup(roots, body, inputs, costs.whole_price(body, roots, inputs))
     return None if _could_win(state, kernel) or not judge.verdict(kernel) else kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.grouping.programs import Builder, adversarial, chain, layernorm, real
 
 
 def one_kernel(model: Model, rules: Rules | None = None) -> KernelGroup | None:
-    return whole.whole(Judge(model, rules or Rules()))
+    return whole.whole(Judge(model, rules or Rules()), inf)
 
 
 class Slower(Model):
@@ -97,6 +98,12 @@ def test_what_the_user_forbids_is_searched(rules: Rules) -> None:
     model = Model(softmax())
     assert one_kernel(model) is not None
     assert one_kernel(model, rules) is None
+
+
+def test_what_would_cost_more_than_is_allowed_is_searched() -> None:
+    judge = Judge(Model(softmax()), Rules())
+    assert whole.whole(judge, whole.EACH * 4) is not None
+    assert whole.whole(judge, whole.EACH * 4 - 1) is None
 
 
 def test_what_is_illegal_or_stored_in_any_case_is_searched() -> None:
