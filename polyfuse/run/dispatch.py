@@ -343,10 +343,12 @@ class Jitted:
             leaves = frontend.flatten(value, parameter)
             static |= {path: leaf for path, leaf in leaves if isinstance(leaf, LOOKED_INTO)}
         earlier: list[Cell] = []
+        named: frozenset[str] = frozenset()
         while True:
-            before = Snapshot.of(self._function, static)
+            before = Snapshot.of(self._function, static, named)
             traced = frontend.trace(self._function, args, kwargs, self._options.donate)
-            after = Snapshot.of(self._function, static)
+            named |= traced.named
+            after = Snapshot.of(self._function, static, named)
             changed = before.changed_in(after)
             refuse_escapes(name, after.reach.functions, changed, frontend.origin)
             if not changed:
