@@ -41,10 +41,6 @@ def settled(options: Options, program: Program) -> Options:
                 advice="Call it outside of the jitted function, or leave the option out.",
                 source=program.sources.get(node.digest),
             )
-    if options.fastmath:
-        raise OptionError("batch_invariant=True and fastmath=True exclude each other", advice="Leave one of them out.")
-    if options.atomics:
-        raise OptionError("batch_invariant=True and atomics=True exclude each other", advice="Leave one of them out.")
     return replace(options, contract=False, round="every-op", library=False)
 
 

@@ -30,9 +30,10 @@ REFERENCES = (ContextVar, ref)
 _COLLECTIONS = (*CONTAINERS, *BUFFERS, *(kind for kinds, _ in KEPT_IN for kind in kinds))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Entries:
-    """Equal where the same objects stand in the same order, or constants that are the same to a program."""
+    """Equal where the same objects stand in the same order, or constants that are the same to a program.  Every call
+    makes some, which takes a frozen one three times as long."""
 
     values: tuple[Any, ...]
 

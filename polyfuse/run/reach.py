@@ -23,7 +23,6 @@ from polyfuse.run.entries import (
     CONTAINERS,
     MAPPINGS,
     REFERENCES,
-    Entries,
     elements,
     entries,
     kept_in,
@@ -263,12 +262,8 @@ def _methods_of(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterat
     may get others later, also one further up, which `super()` finds."""
     kinds = _users_classes(value)
     for name in {n: None for k in kinds for n, v in vars(k).items() if n in mentioned and hasattr(v, "__get__")}:
-        key = ".".join(str(id(kind)) for kind in kinds)
-        yield Cell(partial(_found_in, kinds, name), f"class {key}.{name}", f"{cell.shown}.{name}")
-
-
-def _found_in(kinds: Iterable[type], name: str) -> Entries:
-    return Entries(tuple([vars(kind).get(name) for kind in kinds]))
+        for kind in kinds:
+            yield Cell(partial(vars(kind).get, name), f"class {id(kind)}.{name}", f"{cell.shown}.{name}")
 
 
 def _attributes(value: Any) -> list[str]:
