@@ -25,6 +25,8 @@ def refuse(options: Options, target: Target) -> None:
         )
 
 
+NO_REGISTERS = "not used on a CPU, whose compiler keeps on the stack what its registers do not hold"
+"""What becomes of `max_registers` there."""
 EXACT_CALLS = ("sort", "argsort", "top_k_indices", "searchsorted", "scatter")
 """Functions of libraries that round nothing, or in a fixed order."""
 
