@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -61,9 +62,11 @@ def attribute(original: Callable[..., Any], named: set[str], value: Any, name: A
 
 
 def attributes(original: Callable[..., Any], named: set[str], *values: Any) -> Any:
-    """`vars`, which gives attributes of all names."""
+    """`vars`, which gives attributes of all names; of nothing the caller's variables."""
+    if not values:
+        return sys._getframe(1).f_locals
     found = original(*values)
-    named |= {name for name in found if isinstance(name, str)} if values else set()
+    named.update(name for name in found if isinstance(name, str))
     return found
 
 

@@ -233,3 +233,10 @@ def test_generators_of_random_numbers_draw_outside(jit: Jit) -> None:
     for function in (lambda x: x * dice.random(), lambda x: x * gauss(0, 1)):
         with pytest.raises(UnsupportedError, match="would be drawn once"):
             jit(function)(X)
+
+
+def test_variables_and_attributes_by_name_are_those_of_python(jit: Jit) -> None:
+    def scaled(x: Any) -> Any:
+        return vars()["x"] * (3.0 if hasattr(x, "shape") and not hasattr(x, "nothing") else getattr(x, "nothing", 1.0))
+
+    assert np.array_equal(jit(scaled)(X), scaled(X))
