@@ -449,7 +449,7 @@ def _is_users_object(value: Any) -> bool:
     if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
         return False
     holds = hasattr(value, "__dict__") or bool(holders.slots_of(value))
-    return holds and _is_users_class(kind) and not hasattr(value, "__array__")
+    return holds and _is_users_class(kind) and not hasattr(kind, "__array__")
 
 
 def _is_users_class(kind: Any) -> bool:

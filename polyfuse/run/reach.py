@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import getattr_static
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from polyfuse.run.entries import (
     REFERENCES,
     elements,
     entries,
+    is_plain,
     kept_in,
     length,
     referred,
@@ -33,7 +35,8 @@ from polyfuse.run.entries import (
 _INSTALLED = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 """Where libraries are: not always in a folder of packages (`pip install --target`)."""
 _DEPTH = 8  # how far attributes and items are followed
-_ITEMS = 256  # entries of a container that are looked into; of more it is compared which they are
+_ITEMS = 256  # entries of a container that are read one by one; more are compared together
+_NESTED = 4096  # of those, that are looked into, because they are no constants
 _FUNCTIONS = 256  # functions of the user's that are followed
 LOOKED_INTO = (types.FunctionType, type, types.ModuleType)
 """Arguments that are part of the program by what they are, not by what they hold."""
@@ -233,8 +236,8 @@ def _is_bound(value: Any) -> bool:
 
 
 def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Cell]:
-    """The items of a container, of a large dictionary those whose keys occur in the code, how many there are, and which
-    keys; of a large one also which they are.  Of other collections and of references what they lead to."""
+    """The items of a container, how many there are, and which keys; of a large one which they are, and those that are no
+    constants or whose keys occur in the code.  Of other collections and of references what they lead to."""
     read = cell.read
     if isinstance(value, set):
         shown = f"set({cell.shown})"
@@ -245,9 +248,11 @@ def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Ce
         if is_whole or is_mapping:
             of_all = partial(entries, is_whole=is_whole)
             yield Cell(lambda: of_all(read()), f"list({cell.name})", f"list({cell.shown})")
-        for key in list(value) if is_mapping else range(min(len(value), _ITEMS)):
-            if not is_whole or not is_mapping or key in mentioned:
-                yield Cell(_item(read, key), f"{cell.name}[{key!r}]", f"{cell.shown}[{key!r}]")
+        keys: Iterable[Any] = list(value) if is_mapping else range(len(value))
+        if is_whole:
+            keys = islice((k for k in keys if (is_mapping and k in mentioned) or not is_plain(value[k])), _NESTED)
+        for key in keys:
+            yield Cell(_item(read, key), f"{cell.name}[{key!r}]", f"{cell.shown}[{key!r}]")
     elif isinstance(value, BUFFERS):
         yield Cell(lambda: elements(read()), f"list({cell.name})", f"list({cell.shown})")
     elif isinstance(value, REFERENCES):
@@ -264,6 +269,8 @@ def _methods_of(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterat
     for name in {n: None for k in kinds for n, v in vars(k).items() if n in mentioned and hasattr(v, "__get__")}:
         for kind in kinds:
             yield Cell(partial(vars(kind).get, name), f"class {id(kind)}.{name}", f"{cell.shown}.{name}")
+        if not isinstance(value, type):  # one of its own would come first
+            yield Cell(_own(cell.read, name), f"{cell.name}.__dict__.{name}", f"{cell.shown}.{name}")
 
 
 def _attributes(value: Any) -> list[str]:
@@ -297,6 +304,10 @@ def _item(read: Callable[[], Any], key: Any) -> Callable[[], Any]:
 
 def _attribute(read: Callable[[], Any], name: str) -> Callable[[], Any]:
     return lambda: getattr(read(), name, None)
+
+
+def _own(read: Callable[[], Any], name: str) -> Callable[[], Any]:
+    return lambda: getattr(read(), "__dict__", {}).get(name)
 
 
 def _entry(space: dict[str, Any], name: str) -> Callable[[], Any]:

@@ -37,6 +37,34 @@ def an_array_far_down_a_long_list() -> tuple[Callable[..., Any], Change]:
     return lambda x: x * table[280], lambda: table.__setitem__(280, np.full(3, 4.0))
 
 
+def in_a_dictionary_far_down_a_long_list() -> tuple[Callable[..., Any], Change]:
+    table = [{"scale": 3.0} for _ in range(300)]
+    return lambda x: x * table[280]["scale"], lambda: table[280].update(scale=4.0)
+
+
+class Named(dict[str, Any]):
+    __getattr__ = dict.__getitem__
+
+
+def in_a_dictionary_whose_keys_are_attributes() -> tuple[Callable[..., Any], Change]:
+    """Of what it has not, a KeyError tells."""
+    table = Named(scale=3.0)
+    return lambda x: x * table.scale, lambda: table.update(scale=4.0)
+
+
+class Looked:
+    def __init__(self, **held: Any) -> None:
+        self.held = held
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__["held"][name]
+
+
+def in_an_object_that_looks_names_up() -> tuple[Callable[..., Any], Change]:
+    table = Looked(scale=3.0)
+    return lambda x: x * table.scale, lambda: table.held.update(scale=4.0)
+
+
 def the_order_of_a_dictionary() -> tuple[Callable[..., Any], Change]:
     table = {"a": 3.0, "b": 4.0}
     return lambda x: x * next(iter(table.values())), lambda: table.update(a=table.pop("a"))
@@ -153,6 +181,11 @@ def which_method_a_class_has() -> tuple[Callable[..., Any], Change]:
     return kind().applied, lambda: setattr(kind, "factor", lambda self: 4.0)
 
 
+def which_method_an_object_has() -> tuple[Callable[..., Any], Change]:
+    model = Model()
+    return model.applied, lambda: setattr(model, "factor", lambda: 4.0)
+
+
 def which_method_is_inherited() -> tuple[Callable[..., Any], Change]:
     base = type("Base", (Model,), {"factor": lambda self: 3.0, "__module__": __name__})
     kind = type("Mine", (base,), {"factor": lambda self: super(kind, self).factor(), "__module__": __name__})
@@ -190,7 +223,9 @@ def behind_a_property_of_a_class() -> tuple[Callable[..., Any], Change]:
 
 
 PLACES = (
-    *(in_a_long_list, in_a_large_dictionary, an_array_far_down_a_long_list, the_order_of_a_dictionary),
+    *(in_a_long_list, in_a_large_dictionary, an_array_far_down_a_long_list, in_a_dictionary_far_down_a_long_list),
+    *(in_a_dictionary_whose_keys_are_attributes, in_an_object_that_looks_names_up),
+    *(the_order_of_a_dictionary, which_method_an_object_has),
     *(behind_a_read_only_view, among_the_values_of_a_dictionary, in_a_chain_of_dictionaries),
     *(in_a_dictionary_written_in_python, in_a_list_written_in_python, an_attribute_of_a_dictionary),
     *(in_an_array_of_python, in_bytes_that_change, in_a_context_variable, by_a_method_of_a_dictionary),
