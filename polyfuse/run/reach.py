@@ -236,8 +236,8 @@ def _is_bound(value: Any) -> bool:
 
 
 def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Cell]:
-    """The items of a container, how many there are, and which keys; of a large one which they are, and those that are no
-    constants or whose keys occur in the code.  Of other collections and of references what they lead to."""
+    """The items of a container, how many there are, and which keys; of a large one which they are, and those that are
+    no constants or whose keys occur in the code.  Of other collections and of references what they lead to."""
     read = cell.read
     if isinstance(value, set):
         shown = f"set({cell.shown})"
@@ -250,7 +250,8 @@ def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Ce
             yield Cell(lambda: of_all(read()), f"list({cell.name})", f"list({cell.shown})")
         keys: Iterable[Any] = list(value) if is_mapping else range(len(value))
         if is_whole:
-            keys = islice((k for k in keys if (is_mapping and k in mentioned) or not is_plain(value[k])), _NESTED)
+            pairs: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, MAPPINGS) else enumerate(value)
+            keys = islice((k for k, v in pairs if (is_mapping and k in mentioned) or not is_plain(v)), _NESTED)
         for key in keys:
             yield Cell(_item(read, key), f"{cell.name}[{key!r}]", f"{cell.shown}[{key!r}]")
     elif isinstance(value, BUFFERS):
