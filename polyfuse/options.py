@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from polyfuse.errors import OptionError
+from polyfuse.target import named
 
 Fuse = Literal["none", "pointwise", "all"]
 BACKENDS = ("numba_cuda", "numba_cpu", "interpreter")
@@ -69,12 +72,18 @@ class Options:
     verify: bool = False
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
-        """A copy with `changes` applied, accepting the user's spellings.  Raises OptionError on unknown names."""
+        """A copy with `changes` applied, accepting the user's spellings.  Raises OptionError for unknown names and
+        values, and for options that exclude each other."""
         known = {f.name for f in fields(self)}
         unknown = sorted(set(changes) - known)
         if unknown:
             raise OptionError(f"unknown option {unknown[0]!r}", advice=f"known options: {', '.join(sorted(known))}")
-        return replace(self, **{name: _normal(name, value) for name, value in changes.items()})
+        changed = replace(self, **{name: _normal(name, value) for name, value in changes.items()})
+        for other in ("fastmath", "atomics"):
+            if changed.batch_invariant and getattr(changed, other):
+                problem = f"batch_invariant=True and {other}=True exclude each other"
+                raise OptionError(problem, advice="Leave one of them out.")
+        return changed
 
 
 def is_donated(path: str, names: Iterable[int | str]) -> bool:
@@ -93,12 +102,11 @@ def _normal(name: str, value: Any) -> Any:
         case "together" | "apart":
             return _groups(name, value)
         case "donate" | "static":
-            names = (value,) if isinstance(value, (int, str)) else value
+            names = (value,) if isinstance(value, (Integral, str)) else value
             is_sequence = isinstance(names, (tuple, list, set, frozenset))
-            kinds = {type(n) for n in names} if is_sequence else {None}  # True is no position
-            if not kinds <= {int, str}:
+            if not is_sequence or not all(isinstance(n, str) or _is_whole(n) for n in names):
                 raise OptionError(f"{name}={value!r}", advice='name parameters: "x", or ("x", "y")')
-            return tuple(names)
+            return tuple([n if isinstance(n, str) else int(n) for n in names])
         case "tiles":
             return _tiles(value)
         case "strategies":
@@ -112,20 +120,37 @@ def _normal(name: str, value: Any) -> Any:
         case "library":
             return _one_of(name, value, (False, True, "numpy", "torch", "cupy"))
         case "max_fusion_size" | "max_registers":
-            if type(value) is not int or value < 0:  # True is no number of registers
+            if not _is_whole(value) or value < 0:
                 raise OptionError(f"{name}={value!r}", advice="use a positive integer, or 0 for no limit")
-            return value
+            return int(value)
         case "backend":
             if value is not None and not (isinstance(value, str) and value in BACKENDS):
                 raise OptionError(f"unknown back end {value!r}", advice=BACKENDS_ADVICE)
             return value
         case "planning_seconds":
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
-            if value is not None and not is_number:
+            seconds = None if value is None else _number(value)
+            if seconds is not None and not 0 < seconds < math.inf:
                 raise OptionError(f"{name}={value!r}", advice="use a positive number, or None for the default")
-            return None if value is None else float(value)
+            return seconds
+        case "target":
+            if value is not None:
+                named(value)
+            return value
         case _:
             return value
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a whole number, of NumPy's too; True is no number of registers."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> float:
+    """A real number as a float, of NumPy's too; NaN for anything else."""
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def _groups(name: str, value: Any) -> tuple[tuple[str, ...], ...]:
@@ -151,16 +176,16 @@ def _tiles(value: Any) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
     found, pairs = [], _pairs(() if value is None else value)
     for name, sizes in [(None, None)] if pairs is None else pairs:
         inner = _pairs(sizes)
-        if not isinstance(name, str) or inner is None or not all(type(n) is int for _, n in inner):
+        if not isinstance(name, str) or inner is None or not all(_is_whole(n) for _, n in inner):
             advice = 'name a value, its parameters and whole numbers: tiles={"m": {"threads": 256}}'
             raise OptionError(f"tiles={value!r}", advice=advice)
-        found.append((name, tuple(sorted(inner))))
+        found.append((name, tuple(sorted((parameter, int(size)) for parameter, size in inner))))
     return tuple(sorted(found))
 
 
 def _strategies(value: Any) -> tuple[tuple[str, str], ...]:
     pairs = _pairs(value)
-    if pairs is None or not all(isinstance(part, str) for pair in pairs for part in pair):
+    if pairs is None or not all(part and isinstance(part, str) for pair in pairs for part in pair):
         raise OptionError(f"strategies={value!r}", advice='name a value and its strategy: strategies={"m": "rows"}')
     return tuple(sorted(pairs))
 

@@ -48,12 +48,27 @@ def assign(x: Tracer, index: Any, value: Any, elementwise: frozenset[str]) -> No
 
 
 def _in_front(made: Statement, statements: Sequence[Statement]) -> list[Statement]:
-    """The statements that have run since the value was written, if all their values were written before it."""
+    """The statements that have run since the value was written, if all their values were written before it.  A value
+    that reads nothing tells no time: it was written with those of the targets in front of it in the line."""
+    if next(_reads(made), None) is None:
+        return _in_line(made, statements)
     written = _written(made, made.target.moment)
     since = list(takewhile(lambda s: s.target.moment > written, reversed(statements)))[::-1]
     if made.target.held is None or any(s.target.held is None or _written(s, 0) > written for s in since):
         return []
     return since
+
+
+def _in_line(made: Statement, statements: Sequence[Statement]) -> list[Statement]:
+    """The statements in front of `made` in its line: an instruction that comes again is another turn of a loop."""
+    found: list[Statement] = []
+    for earlier in reversed(statements):
+        later, at = (found[-1] if found else made).target.location, earlier.target.location
+        is_in_front = later is not None and at is not None and at.instruction < later.instruction
+        if made.target.held is None or earlier.target.held is None or _line(earlier) != _line(made) or not is_in_front:
+            break
+        found.append(earlier)
+    return found[::-1]
 
 
 def _written(made: Statement, otherwise: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,9 +15,11 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import plain
 
 
-def stand_ins(original: dict[str, Any]) -> dict[str, Any]:
-    """By name, what stands in for functions of `original`."""
+def stand_ins(original: dict[str, Any], named: set[str]) -> dict[str, Any]:
+    """By name, what stands in for functions of `original`.  `named` gets the names of attributes that are asked for."""
     found = {"len": length, "id": identity, "isinstance": partial(is_instance, original["isinstance"])}
+    found |= {name: partial(attribute, original[name], named) for name in ("getattr", "hasattr")}
+    found["vars"] = partial(attributes, original["vars"], named)
     for name, is_better in (("min", operator.lt), ("max", operator.gt)):
         found[name] = partial(extreme, original[name], is_better)
     return found
@@ -49,6 +52,22 @@ def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
     else:
         return original(value, kinds)  # type: ignore[no-any-return]
     return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
+
+
+def attribute(original: Callable[..., Any], named: set[str], value: Any, name: Any, *default: Any) -> Any:
+    """`getattr` and `hasattr`, whose name the code need not show."""
+    if isinstance(name, str):
+        named.add(name)
+    return original(value, name, *default)
+
+
+def attributes(original: Callable[..., Any], named: set[str], *values: Any) -> Any:
+    """`vars`, which gives attributes of all names; of nothing the caller's variables."""
+    if not values:
+        return sys._getframe(1).f_locals
+    found = original(*values)
+    named.update(name for name in found if isinstance(name, str))
+    return found
 
 
 def _is_number(value: Any) -> bool:

@@ -10,10 +10,10 @@ import builtins
 import enum
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial, wraps
 from inspect import signature
-from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -53,6 +53,7 @@ class Rebinder:
         self.alive: list[Any] = []  # originals, so that no identity is used twice
         self.spaces = Spaces()
         self.outside = Outside(trace.read)
+        self.named: set[str] = set()  # attributes whose names the code computes
         self._originals: dict[int, Any] = {}
         self._known = 0  # of the originals
 
@@ -75,7 +76,7 @@ class Rebinder:
             return self.function(value) if is_users(value.__code__.co_filename, value.__module__) else self._bare(value)
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
-        if type(value).__module__.startswith("numpy.random"):
+        if type(value).__module__.removeprefix("numpy.").partition(".")[0] == "random":
             return RandomStandIn(type(value).__name__)
         if isinstance(value, BuiltinFunctionType) and value.__module__ == "math":  # from math import sqrt
             return getattr(MathStandIn(self.trace), value.__name__)
@@ -93,7 +94,7 @@ class Rebinder:
             return self.derived(value) if _is_users_class(value) else self._bare(value)
         if holders.is_holder(value):
             return self._container(value)
-        if isinstance(value, GeneratorType) or type(value).__module__ == "itertools":
+        if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
             return Iterating(self.trace, value)
         if isinstance(value, BuiltinFunctionType):
             return self._builtin(value)
@@ -201,7 +202,10 @@ class Rebinder:
             named = {name: self._given(value) for name, value in function.keywords.items()}
             return partial(self.function(function.func), *given, **named)
         if isinstance(function, MethodType):
-            return MethodType(self.function(function.__func__), self.value(function.__self__))
+            holder = self.value(function.__self__)
+            if isinstance(holder, RandomStandIn):  # from random import gauss
+                return getattr(holder, function.__name__)  # type: ignore[no-any-return]
+            return MethodType(self.function(function.__func__), holder)
         if not isinstance(function, FunctionType):
             return function if isinstance(function, type) else self.value(function)
         if self.spaces.has(function):
@@ -271,7 +275,7 @@ class Rebinder:
         importer = found.get("__import__")
         if importer is None:  # generated code, such as that of named tuples, which uses none
             return found
-        found |= python_builtins.stand_ins(found)
+        found |= python_builtins.stand_ins(found, self.named)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
 
@@ -303,6 +307,7 @@ class Rebinder:
             found = object.__getattribute__(instance, name)
             if name == "__dict__":
                 self.outside.expose(found)  # in which arrays are not watched
+                self.named.update(found)
             return found if name.startswith("__") else self.value(found)
 
         try:
@@ -444,7 +449,7 @@ def _is_users_object(value: Any) -> bool:
     if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
         return False
     holds = hasattr(value, "__dict__") or bool(holders.slots_of(value))
-    return holds and _is_users_class(kind) and not hasattr(value, "__array__")
+    return holds and _is_users_class(kind) and not hasattr(kind, "__array__")
 
 
 def _is_users_class(kind: Any) -> bool:

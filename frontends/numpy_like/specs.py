@@ -231,7 +231,10 @@ lie in memory, and in the registers of a thread, depends on it."""
 
 
 def is_array(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)  # as np.float32 has
+    try:
+        return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)  # as np.float32 has
+    except Exception:  # of a `__getattr__` that looks names up in a dictionary: a KeyError
+        return False
 
 
 def specs_of_arrays(arguments: Sequence[Any], taken: Sequence[str] = ()) -> list[Any]:

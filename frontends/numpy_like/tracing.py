@@ -76,8 +76,9 @@ class Traced:
 
     `guards` and `scalar_guards` say for which calls `program` holds; guards are over the symbols of the specs that
     were given.  `captured`: real arrays met by the function, hidden arguments after the given ones; `read`: those whose
-    contents the program depends on; `watched`: those of which `read` says so where they are.  `structure` and
-    `leaves` rebuild the user's nesting of results; leaves that are neither `Output` nor `SizeOutput` are constants.
+    contents the program depends on; `watched`: those of which `read` says so where they are.  `named`: attributes asked
+    for by names that the function computes, `getattr(layer, f"w{k}")`.  `structure` and `leaves` rebuild the user's
+    nesting of results; leaves that are neither `Output` nor `SizeOutput` are constants.
     `results`: how many outputs are the user's; further ones are arguments written in place (`Program.writes`).
     """
 
@@ -91,6 +92,7 @@ class Traced:
     captured: tuple[np.ndarray[Any, Any], ...] = ()
     read: tuple[np.ndarray[Any, Any], ...] = ()
     watched: tuple[np.ndarray[Any, Any], ...] = ()
+    named: frozenset[str] = frozenset()
 
     def rebuild(self, outputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> Any:
         """The user's result from the program's outputs and the values of the size symbols."""
@@ -295,8 +297,9 @@ class _Attempt:
         guards = dict.fromkeys([*self.assumptions.guards, *map(self.assumptions.original, self.state.guards)])
         state = self.state
         ranges = tuple([(position, *limits) for position, limits in sorted(state.ranges.items())])
-        outside = self._scalar_guards(), ranges, tuple(state.captured), tuple(map(plain, state.read))
-        return Traced(program, structure, tuple(leaves), results, tuple(guards), *outside, rebinder.outside.arrays)
+        of_calls = self._scalar_guards(), ranges, tuple(state.captured), tuple(map(plain, state.read))
+        outside = rebinder.outside.arrays, frozenset(rebinder.named)
+        return Traced(program, structure, tuple(leaves), results, tuple(guards), *of_calls, *outside)
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):

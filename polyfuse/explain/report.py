@@ -28,6 +28,7 @@ from polyfuse.plan import Launch, LibraryCall
 from polyfuse.planning.choose import rejected
 from polyfuse.planning.program_costs import size_hints
 from polyfuse.planning.steering import Steering
+from polyfuse.planning.wishes import NO_REGISTERS
 from polyfuse.scatters.rows import ORDER, SORTED
 from polyfuse.scop import Scop, Statement
 from polyfuse.strategies.atomics import UNUSED
@@ -118,6 +119,8 @@ def _summary(plan: Plan) -> Iterator[str]:
         yield "batch invariant: of every reduction, the order of its additions depends on what it runs over alone"
     if plan.options.atomics:
         yield _atomics(plan)
+    if plan.options.max_registers and plan.target.kind == "cpu":
+        yield f"max_registers: {NO_REGISTERS}"
     yield f"HBM bytes {_instead(str(plan.hbm_bytes), str(loose))}"
     if sizes:
         at = ", ".join(f"{n} = {v}" for n, v in sizes.items())

@@ -47,6 +47,7 @@ class NumPyFrontend:
             captured=traced.captured,
             read=traced.read,
             watched=traced.watched,
+            named=traced.named,
         )
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:

@@ -30,7 +30,7 @@ from polyfuse.planning.members import packed
 from polyfuse.planning.program_costs import program_costs, size_hints
 from polyfuse.planning.proving import proved, shaken
 from polyfuse.planning.split_scans import split_scans
-from polyfuse.planning.wishes import check_wishes, grouped, refuse, settled
+from polyfuse.planning.wishes import NO_REGISTERS, check_wishes, grouped, refuse, settled
 from polyfuse.rewrites.factors import factors_apart
 from polyfuse.rewrites.gathers import sink_gathers
 from polyfuse.rewrites.normalise import normalise
@@ -61,6 +61,8 @@ def plan_program(
     options = settled(options, program)
     if options.atomics and target.kind == "cpu":
         fusion_log.info("%s: atomics: %s", program.name, UNUSED)
+    if options.max_registers and target.kind == "cpu":
+        fusion_log.info("%s: max_registers: %s", program.name, NO_REGISTERS)
     hints = size_hints(program)
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = unstacked(program)  # reductions of a stack are operations on its arrays

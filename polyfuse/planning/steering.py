@@ -5,13 +5,14 @@ Nothing here is taken on trust: whatever a user asks for goes through the same p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from polyfuse.errors import OptionError
+from polyfuse.library_calls.contraction import NAME as CONTRACTION
 from polyfuse.options import Fuse, Options
-from polyfuse.scop import InputStatement, Scop, Statement
+from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement
 from polyfuse.verdict import Hazard, Verdict, illegal
 
 Tiles = Mapping[str, int]
@@ -96,10 +97,10 @@ def steering(scop: Scop, options: Options) -> Steering:
     return Steering(
         scop,
         options.fuse,
-        tuple(frozenset(_ids(ids, group)) for group in options.together),
-        tuple(frozenset(_ids(ids, group)) for group in options.apart),
-        {_id(ids, name): dict(sizes) for name, sizes in options.tiles},
-        {_id(ids, name): strategy for name, strategy in options.strategies},
+        tuple(frozenset(_computed(scop, ids, name) for name in group) for group in options.together),
+        tuple(frozenset(_computed(scop, ids, name) for name in group) for group in options.apart),
+        {_scheduled(scop, ids, name): dict(sizes) for name, sizes in options.tiles},
+        {_scheduled(scop, ids, name): strategy for name, strategy in options.strategies},
     )
 
 
@@ -111,8 +112,24 @@ def value_ids(scop: Scop) -> dict[str, int]:
     return ids
 
 
-def _ids(ids: Mapping[str, int], names: Sequence[str]) -> list[int]:
-    return [_id(ids, name) for name in names]
+def _computed(scop: Scop, ids: Mapping[str, int], name: str) -> int:
+    """A value of that name which the program computes.  Raises OptionError."""
+    value = _id(ids, name)
+    if isinstance(scop.statements[value], InputStatement):
+        computed = sorted(n for n, v in ids.items() if not isinstance(scop.statements[v], InputStatement))
+        problem = f"{name!r} is an argument, which no kernel computes"
+        raise OptionError(problem, advice=f"values: {', '.join(computed)}")
+    return value
+
+
+def _scheduled(scop: Scop, ids: Mapping[str, int], name: str) -> int:
+    """A value of that name which a kernel may compute.  Raises OptionError."""
+    statement = scop.statements[_computed(scop, ids, name)]
+    if isinstance(statement, OpaqueStatement) and statement.call.name != CONTRACTION:
+        kernels = sorted(n for n, v in ids.items() if isinstance(scop.statements[v], Statement))
+        problem = f"{name!r} is a library call, which has no strategy and no parameters"
+        raise OptionError(problem, advice=f"values of kernels: {', '.join(kernels)}")
+    return statement.id
 
 
 def _id(ids: Mapping[str, int], name: str) -> int:

@@ -25,6 +25,8 @@ def refuse(options: Options, target: Target) -> None:
         )
 
 
+NO_REGISTERS = "not used on a CPU, whose compiler keeps on the stack what its registers do not hold"
+"""What becomes of `max_registers` there."""
 EXACT_CALLS = ("sort", "argsort", "top_k_indices", "searchsorted", "scatter")
 """Functions of libraries that round nothing, or in a fixed order."""
 
@@ -41,10 +43,6 @@ def settled(options: Options, program: Program) -> Options:
                 advice="Call it outside of the jitted function, or leave the option out.",
                 source=program.sources.get(node.digest),
             )
-    if options.fastmath:
-        raise OptionError("batch_invariant=True and fastmath=True exclude each other", advice="Leave one of them out.")
-    if options.atomics:
-        raise OptionError("batch_invariant=True and atomics=True exclude each other", advice="Leave one of them out.")
     return replace(options, contract=False, round="every-op", library=False)
 
 

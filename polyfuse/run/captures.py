@@ -6,23 +6,21 @@ Without this a global that the user rebinds would keep its old value inside a co
 from __future__ import annotations
 
 import logging
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from polyfuse.errors import ArgumentError
 from polyfuse.overlap import share_elements
-from polyfuse.run.arguments import IMMUTABLE, same
+from polyfuse.run.arguments import same
 from polyfuse.run.arrays import Device, Library
-from polyfuse.run.reach import Cell, constant, is_code, is_container, is_of_users
+from polyfuse.run.entries import is_container, is_plain
+from polyfuse.run.reach import Cell, constant, is_code, is_of_users
 
 _log = logging.getLogger("polyfuse.run")
 
-_PLAIN = (numbers.Number, np.generic, str, type(None), *IMMUTABLE)
 _BYTES = 4096  # of an array that the trace did not watch, and whose contents are compared at each call
 
 
@@ -184,13 +182,6 @@ def _shares(value: Any, array: Any) -> bool:
 
 def _is_same(current: Any, value: Any) -> bool:
     return (is_plain(value) or is_code(value)) and same(current, value)
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value never changes and is compared by what it equals."""
-    if type(value) in (tuple, frozenset):
-        return all(is_plain(v) for v in value)
-    return isinstance(value, _PLAIN) and not isinstance(value, ModuleType)
 
 
 def _was_read(value: Any, captured: Sequence[Any]) -> bool:

@@ -28,7 +28,7 @@ from polyfuse.run.faults import BOARD
 from polyfuse.run.graph import GraphCall
 from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
-from polyfuse.run.methods import JittedMethod, is_receiver
+from polyfuse.run.methods import JittedMethod, is_method_of, is_receiver
 from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
 from polyfuse.run.reach import LOOKED_INTO, Cell
 from polyfuse.run.recognised import MISSED, Seen, never, recogniser
@@ -127,7 +127,9 @@ class Jitted:
 
     def _receiver(self, arguments: Sequence[Any]) -> Receiver | None:
         """The object whose method this is, of a call."""
-        return Receiver(arguments[0]) if self._is_method and arguments and is_receiver(arguments[0]) else None
+        if not arguments or not (self._is_method or is_method_of(self._function, arguments[0])):
+            return None
+        return Receiver(arguments[0]) if is_receiver(arguments[0]) else None
 
     # ------------------------------------------------------------------------------------------ calls
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -341,10 +343,12 @@ class Jitted:
             leaves = frontend.flatten(value, parameter)
             static |= {path: leaf for path, leaf in leaves if isinstance(leaf, LOOKED_INTO)}
         earlier: list[Cell] = []
+        named: frozenset[str] = frozenset()
         while True:
-            before = Snapshot.of(self._function, static)
+            before = Snapshot.of(self._function, static, named)
             traced = frontend.trace(self._function, args, kwargs, self._options.donate)
-            after = Snapshot.of(self._function, static)
+            named |= traced.named
+            after = Snapshot.of(self._function, static, named)
             changed = before.changed_in(after)
             refuse_escapes(name, after.reach.functions, changed, frontend.origin)
             if not changed:

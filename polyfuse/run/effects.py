@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import linecache
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -19,7 +19,8 @@ import numpy as np
 
 from polyfuse.errors import Source, TraceError, escaped
 from polyfuse.run.arguments import same
-from polyfuse.run.captures import content, is_plain
+from polyfuse.run.captures import content
+from polyfuse.run.entries import is_plain
 from polyfuse.run.reach import Cell, Reach, is_code, reach
 
 _BYTES = 1 << 22
@@ -36,8 +37,9 @@ class Snapshot:
     held: Mapping[str, tuple[Any, Any]]
 
     @staticmethod
-    def of(function: Any, statics: Mapping[str, Any]) -> Snapshot:
-        found = reach(function, statics)
+    def of(function: Any, statics: Mapping[str, Any], names: Iterable[str] = ()) -> Snapshot:
+        """`names`: of attributes, besides those in the code."""
+        found = reach(function, statics, names)
         return Snapshot(found, {cell.name: _kept(cell.read()) for cell in found.cells})
 
     def changed_in(self, later: Snapshot) -> list[Cell]:
@@ -82,7 +84,7 @@ def refuse_changes(name: str, functions: Sequence[FunctionType], changed: Sequen
 
 def _mention(functions: Sequence[FunctionType], shown: str) -> Source | None:
     """The line that stores under the last name of `shown`, or else the first one that mentions its first name."""
-    names = re.findall(r"\w+", re.sub(r"^(len|set)\(", "", shown)) or [""]
+    names = re.findall(r"\w+", re.sub(r"^(len|set|list)\(", "", shown)) or [""]
     found = [(code, at) for f in functions for code in _nested(f.__code__) for at in dis.get_instructions(code)]
     for prefix, name in (("STORE_", names[-1]), ("LOAD_", names[0])):
         for code, at in found:

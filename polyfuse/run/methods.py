@@ -36,9 +36,17 @@ def is_receiver(value: Any) -> bool:
     return adopt(value) is None
 
 
+def is_method_of(function: Any, value: Any) -> bool:
+    """Whether `function` was defined in the body of a class that `value` is an object of: what a property or another
+    decorator above `jit` calls with the object, class and name of the method unseen."""
+    module, (body, _, _) = getattr(function, "__module__", None), getattr(function, "__qualname__", "").rpartition(".")
+    return any(kind.__qualname__ == body and kind.__module__ == module for kind in type(value).__mro__)
+
+
 class JittedMethod:
     """What ``model.forward`` is: the jitted function with `instance` for its first argument, in calls and in plans.
-    What is compiled ahead of time takes all arguments, `instance` among them."""
+    What is compiled ahead of time takes all arguments, `instance` among them.  Equal, copied and pickled as methods
+    are: by the object and the function."""
 
     __slots__ = ("_instance", "_jitted")
 
@@ -55,6 +63,25 @@ class JittedMethod:
     @property
     def __wrapped__(self) -> MethodType:
         return MethodType(self._jitted.function, self._instance)
+
+    @property
+    def __self__(self) -> Any:
+        return self._instance
+
+    @property
+    def __func__(self) -> Jitted:
+        return self._jitted
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, JittedMethod):
+            return NotImplemented
+        return self._jitted is other._jitted and self._instance is other._instance
+
+    def __hash__(self) -> int:
+        return hash((id(self._jitted), id(self._instance)))
+
+    def __reduce__(self) -> tuple[type[JittedMethod], tuple[Jitted, Any]]:
+        return JittedMethod, (self._jitted, self._instance)
 
     def __repr__(self) -> str:
         return f"<{self._jitted!r} of {self._instance!r}>"

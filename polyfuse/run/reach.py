@@ -10,23 +10,36 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import getattr_static
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from polyfuse.run.entries import (
+    BUFFERS,
+    CONTAINERS,
+    MAPPINGS,
+    REFERENCES,
+    elements,
+    entries,
+    is_plain,
+    kept_in,
+    length,
+    referred,
+)
+
 _INSTALLED = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 """Where libraries are: not always in a folder of packages (`pip install --target`)."""
 _DEPTH = 8  # how far attributes and items are followed
-_ITEMS = 256  # entries of a container that are looked into
+_ITEMS = 256  # entries of a container that are read one by one; more are compared together
+_NESTED = 4096  # of those, that are looked into, because they are no constants
 _FUNCTIONS = 256  # functions of the user's that are followed
 LOOKED_INTO = (types.FunctionType, type, types.ModuleType)
 """Arguments that are part of the program by what they are, not by what they hold."""
-_CONTAINERS = (dict, list, tuple, set, deque)
 _DESCRIPTORS = (staticmethod, classmethod, property, cached_property)
 _SILENT = frozenset("__repr__ __str__ __format__ __eq__ __ne__ __hash__ __reduce__ __init__ __new__".split())
 
@@ -50,13 +63,14 @@ class Reach:
     functions: tuple[types.FunctionType, ...]
 
 
-def reach(function: Any, statics: Mapping[str, Any]) -> Reach:
-    """What `function` may read and run.  `statics`: arguments that it takes as they are, by name."""
+def reach(function: Any, statics: Mapping[str, Any], names: Iterable[str] = ()) -> Reach:
+    """What `function` may read and run.  `statics`: arguments that it takes as they are, by name; `names`: of
+    attributes, besides those in the code."""
     roots = [_fixed(value, name) for name, value in statics.items()]
     roots += _applied(function)
     known = {id(f): f for f in _code(function, {})}
     while True:
-        mentioned = {name: None for f in known.values() for name in _mentioned(f.__code__)}
+        mentioned = {name: None for f in known.values() for name in _mentioned(f.__code__)} | dict.fromkeys(names)
         found, seen = dict[str, Cell](), set[int]()
         for root in (*roots, *(cell for f in known.values() for cell in _of_function(f))):
             if root.name not in found:
@@ -105,26 +119,29 @@ def _is_wrapped(value: Any) -> bool:
 
 
 def _methods(value: Any, mentioned: Iterable[Any]) -> Iterator[types.FunctionType]:
-    kind = value if isinstance(value, type) else type(value)
-    for base in kind.__mro__:
-        if not _is_users(base.__module__, getattr(sys.modules.get(base.__module__), "__file__", None)):
-            continue
+    for base in _users_classes(value):
         names = [n for n in vars(base) if n.startswith("__") and n not in _SILENT]
         names += ["__init__"] if isinstance(value, type) else []
         for name in (*names, *(n for n in mentioned if type(n) is str)):
             method = vars(base).get(name)
-            if isinstance(method, _DESCRIPTORS) or is_code(method):
+            if isinstance(method, _DESCRIPTORS) or is_code(method) or (is_of_users(method) and _is_descriptor(method)):
                 yield from _code(method, ())
+
+
+def _users_classes(value: Any) -> list[type]:
+    """Those classes of a value that the user wrote: where its attributes are looked up, the first one wins."""
+    kind: type = type(value)
+    kinds = (*value.__mro__, *kind.__mro__) if isinstance(value, type) else kind.__mro__
+    return [k for k in kinds if _is_users(k.__module__, getattr(sys.modules.get(k.__module__), "__file__", None))]
+
+
+def _is_descriptor(value: Any) -> bool:
+    return hasattr(type(value), "__get__")
 
 
 def is_code(value: Any) -> bool:
     """Whether `value` is a function in one of Python's forms."""
     return isinstance(value, (types.FunctionType, types.MethodType, partial)) or _is_wrapped(value)
-
-
-def is_container(value: Any) -> bool:
-    """Whether `value` is nothing but what is found in it."""
-    return isinstance(value, (*_CONTAINERS, types.ModuleType))
 
 
 def is_of_users(value: Any) -> bool:
@@ -191,12 +208,11 @@ def _parts(cell: Cell, mentioned: Mapping[Any, None], depth: int, seen: set[int]
         return
     elif isinstance(value, partial):
         below = [*_pairs(cell, "args", value.args), *_pairs(cell, "keywords", value.keywords)]
-    elif isinstance(value, types.MethodType):
-        below = [Cell(_attribute(cell.read, "__self__"), f"{cell.name}.__self__", f"{cell.shown}.__self__")]
-    elif isinstance(value, _CONTAINERS):
-        below = list(_items(cell, value, mentioned))
+    elif isinstance(value, types.MethodType) or _is_bound(value):
+        below = [_below(cell, "__self__")]
     else:
-        below = [_below(cell, n) for n in _attributes(value) if n in mentioned]
+        below = [*_items(cell, value, mentioned), *(_below(cell, n) for n in _attributes(value) if n in mentioned)]
+        below += _methods_of(cell, value, mentioned)
     seen.add(id(value))
     for part in below:
         yield from _parts(part, mentioned, depth - 1, seen)
@@ -212,29 +228,60 @@ def _pairs(cell: Cell, name: str, values: Any) -> Iterator[Cell]:
         yield Cell(_item(_attribute(cell.read, name), key), f"{cell.name}.{name}[{key!r}]", f"{cell.shown}.{name}")
 
 
+def _is_bound(value: Any) -> bool:
+    """Whether `value` is a method of C code that was taken from an object: ``table.get``."""
+    return isinstance(value, types.BuiltinFunctionType) and not isinstance(
+        value.__self__, (types.ModuleType, type, types.NoneType)
+    )
+
+
 def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Cell]:
-    """The items of a container, of a large dictionary those whose keys occur in the code, and how many there are."""
+    """The items of a container, how many there are, and which keys; of a large one which they are, and those that are
+    no constants or whose keys occur in the code.  Of other collections and of references what they lead to."""
     read = cell.read
     if isinstance(value, set):
         shown = f"set({cell.shown})"
         yield Cell(lambda: frozenset(now) if isinstance(now := read(), set) else None, f"set({cell.name})", shown)
-        return
-    yield Cell(_length(read), f"len({cell.name})", f"len({cell.shown})")
-    for key in list(value) if isinstance(value, dict) else range(min(len(value), _ITEMS)):
-        if len(value) <= _ITEMS or not isinstance(value, dict) or key in mentioned:
+    elif isinstance(value, CONTAINERS):
+        is_whole, is_mapping = len(value) > _ITEMS, isinstance(value, MAPPINGS)
+        yield Cell(lambda: length(read()), f"len({cell.name})", f"len({cell.shown})")
+        if is_whole or is_mapping:
+            of_all = partial(entries, is_whole=is_whole)
+            yield Cell(lambda: of_all(read()), f"list({cell.name})", f"list({cell.shown})")
+        keys: Iterable[Any] = list(value) if is_mapping else range(len(value))
+        if is_whole:
+            pairs: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, MAPPINGS) else enumerate(value)
+            keys = islice((k for k, v in pairs if (is_mapping and k in mentioned) or not is_plain(v)), _NESTED)
+        for key in keys:
             yield Cell(_item(read, key), f"{cell.name}[{key!r}]", f"{cell.shown}[{key!r}]")
+    elif isinstance(value, BUFFERS):
+        yield Cell(lambda: elements(read()), f"list({cell.name})", f"list({cell.shown})")
+    elif isinstance(value, REFERENCES):
+        yield Cell(lambda: referred(read()), f"{cell.name}()", f"{cell.shown}()")
+    elif (kept := kept_in(value)) is not None:
+        inner = Cell(_attribute(read, kept), f"{cell.name}.{kept}", cell.shown)
+        yield from _items(inner, inner.read(), mentioned)
+
+
+def _methods_of(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Cell]:
+    """Which methods and properties an object of the user's, or a class, has under the names that are mentioned: a class
+    may get others later, also one further up, which `super()` finds."""
+    kinds = _users_classes(value)
+    for name in {n: None for k in kinds for n, v in vars(k).items() if n in mentioned and hasattr(v, "__get__")}:
+        for kind in kinds:
+            yield Cell(partial(vars(kind).get, name), f"class {id(kind)}.{name}", f"{cell.shown}.{name}")
+        if not isinstance(value, type):  # one of its own would come first
+            yield Cell(_own(cell.read, name), f"{cell.name}.__dict__.{name}", f"{cell.shown}.{name}")
 
 
 def _attributes(value: Any) -> list[str]:
     """Names of what a user's object, class or module holds: methods and properties are code, not values."""
     if isinstance(value, types.ModuleType):
         return list(vars(value)) if _is_users(value.__name__, getattr(value, "__file__", None)) else []
-    kind = value if isinstance(value, type) else type(value)
     found = dict.fromkeys(() if isinstance(value, type) else getattr(value, "__dict__", ()))
-    for base in kind.__mro__:
-        if _is_users(base.__module__, getattr(sys.modules.get(base.__module__), "__file__", None)):
-            slots = (types.MemberDescriptorType,)
-            found |= {n: None for n, v in vars(base).items() if isinstance(v, slots) or not hasattr(v, "__get__")}
+    for base in _users_classes(value):
+        slots = (types.MemberDescriptorType,)
+        found |= {n: None for n, v in vars(base).items() if isinstance(v, slots) or not hasattr(v, "__get__")}
     return list(found)
 
 
@@ -244,14 +291,6 @@ def _is_users(module: str, file: str | None) -> bool:
     if root in sys.stdlib_module_names or root == "polyfuse":
         return False
     return "-packages" not in file and not file.startswith(_INSTALLED)
-
-
-def _length(read: Callable[[], Any]) -> Callable[[], Any]:
-    def length() -> Any:
-        value = read()
-        return len(value) if isinstance(value, _CONTAINERS) else None
-
-    return length
 
 
 def _item(read: Callable[[], Any], key: Any) -> Callable[[], Any]:
@@ -266,6 +305,10 @@ def _item(read: Callable[[], Any], key: Any) -> Callable[[], Any]:
 
 def _attribute(read: Callable[[], Any], name: str) -> Callable[[], Any]:
     return lambda: getattr(read(), name, None)
+
+
+def _own(read: Callable[[], Any], name: str) -> Callable[[], Any]:
+    return lambda: getattr(read(), "__dict__", {}).get(name)
 
 
 def _entry(space: dict[str, Any], name: str) -> Callable[[], Any]:

@@ -33,10 +33,10 @@ class Traced:
     array leaves in symbols that the trace had not yet equated or fixed; `guards`, over these symbols, say for which
     sizes the trace holds.  `fixed`: leaves of the call whose Python value the trace depends on; `ranges`: integers,
     with the least and the largest that it holds for.  `captured`: arrays that the function closes over; `read`: those
-    whose contents the program depends on; `watched`: those of which `read` says so where they are.  `results`: how many
-    of the program's outputs the function returns; further ones are arguments written in place.  `form`: whether the
-    result is a ``single`` output, a flat ``tuple`` of all of them, or anything ``else``.  `rebuild` makes the result of
-    the outputs and the sizes.
+    whose contents the program depends on; `watched`: those of which `read` says so where they are.  `named`: attributes
+    that the function has asked for by names that it computes.  `results`: how many of the program's outputs the
+    function returns; further ones are arguments written in place.  `form`: whether the result is a ``single`` output, a
+    flat ``tuple`` of all of them, or anything ``else``.  `rebuild` makes the result of the outputs and the sizes.
     """
 
     program: Program
@@ -50,6 +50,7 @@ class Traced:
     captured: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
     watched: tuple[Any, ...] = ()
+    named: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,12 @@ def kernel(x, y, n):
     here = inside(n - 1 - k)
     store(y, n - 1 - k, T, load(x, n - 1 - k, T, mask=here), mask=here)
 """
+SINGLE = """
+CELL = Tile((1,), (0,))
+def kernel(x, y, n):
+    for k in range(40):
+        store(y, k, CELL, load(x, k, CELL, mask=k < n, other=1), mask=k < n)
+"""
 STRIDED = """
 T = Tile((40,), (STRIDE,))
 def kernel(x, y, n):
@@ -75,7 +81,7 @@ def kernel(x, y, n):
 
 @pytest.mark.parametrize("instructions", [True, False], ids=["instructions", "loops"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("source", [MASKED, SCATTERED], ids=["vectors", "scatter"])
+@pytest.mark.parametrize("source", [MASKED, SCATTERED, SINGLE], ids=["vectors", "scatter", "one lane"])
 def test_masked_slots_touch_no_memory(
     dtype: np.dtype[Any], source: str, instructions: bool, guarded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -310,3 +310,30 @@ def test_random_statements_equal_their_loops(seed: int) -> None:
         _assert_close(run(written, x), looped(x.copy()))
     if seed % 6 == 0:
         _assert_close(pf.jit(written)(x), looped(x.copy()))
+
+
+def test_a_value_that_reads_nothing_is_of_the_statement_in_whose_line_it_stands() -> None:
+    """Over the points of that statement alone, and where an earlier point may have written what is read."""
+
+    def mirrored(x: Any, y: Any) -> Any:
+        n, c, d = x.shape[0], x.copy(), y.copy()
+        c[i], d[i] = d[n - 1 - i], 3
+        return c, d
+
+    def ahead(x: Any, y: Any) -> Any:
+        c, d, e = x.copy(), y.copy(), x.copy()
+        c[i], d[i], e[i] = c[i + 2], -1, i * 2.0
+        return c, d, e
+
+    def cleared(x: Any, y: Any) -> Any:
+        short, long = x[:3].copy(), y.copy()
+        for each in (short, long): each[i] = 0  # noqa: E701
+        return short, long
+
+    x, y = np.arange(6.0), np.arange(6.0) + 10
+    with pytest.raises(pf.errors.IndexingError, match="meets new values"):
+        pf.jit(mirrored)(x, y)
+    c, d, e = pf.jit(ahead)(x, y)
+    assert np.array_equal(c, [2, 3, 4, 5, 4, 5]) and np.array_equal(d, [-1, -1, -1, -1, 14, 15])
+    assert np.array_equal(e, [0, 2, 4, 6, 4, 5])
+    assert not any(part.any() for part in pf.jit(cleared)(x, y))

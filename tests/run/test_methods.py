@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,3 +160,58 @@ def test_a_dataclass_stays_a_container_of_arrays() -> None:
 def test_an_object_that_is_no_receiver_is_still_refused() -> None:
     with pytest.raises(pf.errors.ArgumentError, match="other is a Layer, neither an array"):
         pf.jit(lambda x, other: x * other.scale)(X, Layer())
+
+
+def timed(function: Any) -> Any:
+    return functools.wraps(function)(lambda *args: function(*args))
+
+
+class Decorated:
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+    @timed
+    @pf.jit
+    def scaled(self, x: Any) -> Any:
+        return x * self.scale
+
+    @property
+    @pf.jit
+    def table(self) -> Any:
+        return np.arange(3.0) * self.scale
+
+    @staticmethod
+    @timed
+    @pf.jit
+    def doubled(x: Any) -> Any:
+        return x * 2
+
+
+class Derived(Decorated):
+    @pf.jit
+    def scaled(self, x: Any) -> Any:
+        return super().scaled(x) + self.table[1]
+
+
+def test_what_other_decorators_call_is_a_method_as_well() -> None:
+    for kind in (Decorated, Derived):
+        held, shift = kind(), 1.0 if kind is Derived else 0.0
+        for scale in (2.0, 3.0):
+            held.scale = scale
+            np.testing.assert_allclose(held.scaled(X), X * scale + shift * scale)
+            np.testing.assert_allclose(held.table, np.arange(3.0) * scale)
+            np.testing.assert_allclose(held.doubled(X), 2 * X)
+
+
+def test_bound_methods_are_equal_copied_and_pickled_as_those_of_python() -> None:
+    layer = Layer()
+    assert layer.forward == layer.forward and layer.forward != Layer().forward and layer.forward != layer.shifted
+    assert len({layer.forward, layer.forward}) == 1 and layer.forward != 3
+    assert layer.forward.__self__ is layer and layer.forward.__func__ is Layer.forward
+    for again in (copy.copy, copy.deepcopy, lambda method: pickle.loads(pickle.dumps(method))):
+        method = again(layer.forward)
+        assert method.__func__ is Layer.forward
+        np.testing.assert_allclose(method(X), layer.plainly(X))
+    copied = copy.deepcopy(layer.forward)
+    layer.scale = 7.0
+    np.testing.assert_allclose(copied(X), Layer().plainly(X))

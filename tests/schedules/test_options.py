@@ -192,3 +192,30 @@ def test_every_option_has_a_test_here() -> None:
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     elsewhere = {"autotune", "library", "planning_seconds"}  # test_tuning.py, test_contractions.py, test_bounded.py
     assert {f.name for f in fields(Options)} <= tested | steered | elsewhere
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target": "h300"},
+        {"target": True},
+        {"planning_seconds": 10**400},
+        {"planning_seconds": float("nan")},
+        {"strategies": {"m": ""}},
+        {"tiles": {"m": {"threads": True}}},
+        {"donate": True},
+        {"batch_invariant": True, "fastmath": True},
+        {"batch_invariant": True, "atomics": True},
+    ],
+)
+def test_what_no_call_can_follow_is_refused_by_the_decorator(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="target|planning_seconds|strategies|tiles|donate|exclude each other"):
+        pf.jit(softmax, **options)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    whole = np.int64(64)
+    kept = Options().updated({"max_registers": whole, "donate": np.int64(0), "tiles": {"m": {"threads": whole}}})
+    assert kept == Options(max_registers=64, donate=(0,), tiles=(("m", (("threads", 64),)),))
+    assert all(type(n) is int for n in (kept.max_registers, *kept.donate, kept.tiles[0][1][0][1]))
+    assert Options().updated({"planning_seconds": np.float32(2)}).planning_seconds == 2.0

@@ -116,3 +116,30 @@ def test_the_log_says_what_fused_and_what_stayed_apart(caplog: pytest.LogCapture
     assert any(line.startswith("fused t+u+") and line.endswith("(6)") for line in said)
     assert any(line.startswith("apart sum | c: one kernel is not faster than apart") for line in said)
     assert np.all([record.levelno == logging.INFO for record in caplog.records])
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [{"together": ("x", "y")}, {"apart": ("x", "y")}, {"tiles": {"x": {"threads": 64}}}, {"strategies": {"x": "rows"}}],
+)
+def test_arguments_are_computed_by_no_kernel(wish: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="'x' is an argument, which no kernel computes\n.*values: d, e, m, s, y"):
+        plan(programs.softmax, "f32[N, 4096]", **wish)
+
+
+@pytest.mark.parametrize("wish", [{"tiles": {"s": {"threads": 64}}}, {"strategies": {"s": "rows"}}])
+def test_library_calls_have_no_schedule(wish: dict[str, Any]) -> None:
+    def ordered(x: Any) -> Any:
+        s = np.sort(x)
+        y = s + 1
+        return y
+
+    with pytest.raises(OptionError, match="'s' is a library call, which has no strategy and no parameters"):
+        plan(ordered, "f32[N, 4096]", **wish)
+    assert len(plan(ordered, "f32[N, 4096]", apart=("s", "y")).kernels) == 1
+
+
+def test_registers_are_no_limit_on_a_cpu_and_that_is_said() -> None:
+    line = "max_registers: not used on a CPU"
+    assert line in plan(programs.softmax, "f32[N, 4096]", target="cpu", max_registers=8).explain()
+    assert line not in plan(programs.softmax, "f32[N, 4096]", max_registers=64).explain()

@@ -1,0 +1,277 @@
+"""Values in collections, under computed names, and methods that are replaced: a call sees them as they are."""
+
+from __future__ import annotations
+
+import random
+import types
+import weakref
+from array import array
+from collections import ChainMap, UserDict, UserList
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.errors import TraceError, UnsupportedError
+from polyfuse.run.dispatch import Jitted
+
+Jit = Callable[..., Jitted]
+Change = Callable[[], Any]
+X = np.ones(3)
+
+
+def in_a_long_list() -> tuple[Callable[..., Any], Change]:
+    table = [0.0] * 1000 + [3.0]
+    return lambda x: x * sum(table), lambda: table.__setitem__(700, 1.0)
+
+
+def in_a_large_dictionary() -> tuple[Callable[..., Any], Change]:
+    table = {(k, k): 3.0 for k in range(1000)}
+    return lambda x: x * table[900, 900], lambda: table.update({(900, 900): 4.0})
+
+
+def an_array_far_down_a_long_list() -> tuple[Callable[..., Any], Change]:
+    table = [np.full(3, 3.0) for _ in range(300)]
+    return lambda x: x * table[280], lambda: table.__setitem__(280, np.full(3, 4.0))
+
+
+def in_a_dictionary_far_down_a_long_list() -> tuple[Callable[..., Any], Change]:
+    table = [{"scale": 3.0} for _ in range(300)]
+    return lambda x: x * table[280]["scale"], lambda: table[280].update(scale=4.0)
+
+
+class Named(dict[str, Any]):
+    __getattr__ = dict.__getitem__
+
+
+def in_a_dictionary_whose_keys_are_attributes() -> tuple[Callable[..., Any], Change]:
+    """Of what it has not, a KeyError tells."""
+    table = Named(scale=3.0)
+    return lambda x: x * table.scale, lambda: table.update(scale=4.0)
+
+
+class Looked:
+    def __init__(self, **held: Any) -> None:
+        self.held = held
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__["held"][name]
+
+
+def in_an_object_that_looks_names_up() -> tuple[Callable[..., Any], Change]:
+    table = Looked(scale=3.0)
+    return lambda x: x * table.scale, lambda: table.held.update(scale=4.0)
+
+
+def the_order_of_a_dictionary() -> tuple[Callable[..., Any], Change]:
+    table = {"a": 3.0, "b": 4.0}
+    return lambda x: x * next(iter(table.values())), lambda: table.update(a=table.pop("a"))
+
+
+def behind_a_read_only_view() -> tuple[Callable[..., Any], Change]:
+    table = {"scale": 3.0}
+    shown = types.MappingProxyType(table)
+    return lambda x: x * shown["scale"], lambda: table.update(scale=4.0)
+
+
+def among_the_values_of_a_dictionary() -> tuple[Callable[..., Any], Change]:
+    table = {"scale": 3.0}
+    values = table.values()
+    return lambda x: x * sum(values), lambda: table.update(scale=4.0)
+
+
+def in_a_chain_of_dictionaries() -> tuple[Callable[..., Any], Change]:
+    table = {"scale": 3.0}
+    chain = ChainMap({}, table)
+    return lambda x: x * chain["scale"], lambda: table.update(scale=4.0)
+
+
+def in_a_dictionary_written_in_python() -> tuple[Callable[..., Any], Change]:
+    table = UserDict(scale=3.0)
+    return lambda x: x * table["scale"], lambda: table.update(scale=4.0)
+
+
+class Scales(UserList[float]):
+    def first(self) -> float:
+        return self[0]
+
+
+def in_a_list_written_in_python() -> tuple[Callable[..., Any], Change]:
+    table = Scales([3.0])
+    return lambda x: x * table.first(), lambda: table.__setitem__(0, 4.0)
+
+
+class Options(dict[str, float]):
+    factor = 1.0
+
+    def scaled(self, x: Any) -> Any:
+        return x * self["scale"] * self.factor
+
+
+def an_attribute_of_a_dictionary() -> tuple[Callable[..., Any], Change]:
+    table = Options(scale=3.0)
+    return lambda x: table.scaled(x), lambda: setattr(table, "factor", 2.0)
+
+
+def in_an_array_of_python() -> tuple[Callable[..., Any], Change]:
+    table = array("d", [3.0])
+    return lambda x: x * table[0], lambda: table.__setitem__(0, 4.0)
+
+
+def in_bytes_that_change() -> tuple[Callable[..., Any], Change]:
+    table = bytearray([3])
+    return lambda x: x * table[0], lambda: table.__setitem__(0, 4)
+
+
+def in_a_context_variable() -> tuple[Callable[..., Any], Change]:
+    scale: ContextVar[float] = ContextVar("scale", default=3.0)
+    return lambda x: x * scale.get(), lambda: scale.set(4.0)
+
+
+def by_a_method_of_a_dictionary() -> tuple[Callable[..., Any], Change]:
+    table = {"scale": 3.0}
+    look_up = table.get
+    return lambda x: x * look_up("scale"), lambda: table.update(scale=4.0)
+
+
+class Model:
+    kind = "plain"
+
+    def __init__(self) -> None:
+        self.scale1, self.weight1 = 3.0, np.full(3, 3.0)
+
+    def factor(self) -> float:
+        return 3.0
+
+    def applied(self, x: Any) -> Any:
+        return x * self.factor()
+
+
+class Further(Model):
+    def factor(self) -> float:
+        return super().factor()
+
+
+def behind_a_weak_reference() -> tuple[Callable[..., Any], Change]:
+    model = Model()
+    weak = weakref.ref(model)
+    return lambda x: x * weak().scale1, lambda: setattr(model, "scale1", 4.0)  # type: ignore[union-attr]
+
+
+def under_a_name_that_is_computed() -> tuple[Callable[..., Any], Change]:
+    model = Model()
+    return lambda x: x * getattr(model, f"scale{len(x.shape)}"), lambda: setattr(model, "scale1", 4.0)
+
+
+def an_array_under_a_name_that_is_computed() -> tuple[Callable[..., Any], Change]:
+    model = Model()
+    change = lambda: setattr(model, "weight1", np.full(3, 4.0))  # noqa: E731
+    return lambda x: x * getattr(model, f"weight{len(x.shape)}"), change
+
+
+def among_all_attributes() -> tuple[Callable[..., Any], Change]:
+    held = types.SimpleNamespace(a=1.0, b=2.0)
+    return lambda x: x * sum(vars(held).values()), lambda: setattr(held, "b", 3.0)
+
+
+def which_method_a_class_has() -> tuple[Callable[..., Any], Change]:
+    kind = type("Mine", (Model,), {"__module__": __name__})
+    return kind().applied, lambda: setattr(kind, "factor", lambda self: 4.0)
+
+
+def which_method_an_object_has() -> tuple[Callable[..., Any], Change]:
+    model = Model()
+    return model.applied, lambda: setattr(model, "factor", lambda: 4.0)
+
+
+def which_method_is_inherited() -> tuple[Callable[..., Any], Change]:
+    base = type("Base", (Model,), {"factor": lambda self: 3.0, "__module__": __name__})
+    kind = type("Mine", (base,), {"factor": lambda self: super(kind, self).factor(), "__module__": __name__})
+    return kind().applied, lambda: setattr(base, "factor", lambda self: 4.0)
+
+
+class Descriptor:
+    def __get__(self, instance: Any, owner: Any = None) -> float:
+        return float(instance.held["scale"])
+
+
+class Described:
+    scale = Descriptor()
+
+    def __init__(self) -> None:
+        self.held = {"scale": 3.0}
+
+
+def behind_a_descriptor() -> tuple[Callable[..., Any], Change]:
+    described = Described()
+    return lambda x: x * described.scale, lambda: described.held.update(scale=4.0)
+
+
+class Meta(type):
+    _scale: float
+
+    @property
+    def scale(cls) -> float:
+        return cls._scale
+
+
+def behind_a_property_of_a_class() -> tuple[Callable[..., Any], Change]:
+    kind: Any = Meta("Mine", (), {"_scale": 3.0, "__module__": __name__})
+    return lambda x: x * kind.scale, lambda: setattr(kind, "_scale", 4.0)
+
+
+PLACES = (
+    *(in_a_long_list, in_a_large_dictionary, an_array_far_down_a_long_list, in_a_dictionary_far_down_a_long_list),
+    *(in_a_dictionary_whose_keys_are_attributes, in_an_object_that_looks_names_up),
+    *(the_order_of_a_dictionary, which_method_an_object_has),
+    *(behind_a_read_only_view, among_the_values_of_a_dictionary, in_a_chain_of_dictionaries),
+    *(in_a_dictionary_written_in_python, in_a_list_written_in_python, an_attribute_of_a_dictionary),
+    *(in_an_array_of_python, in_bytes_that_change, in_a_context_variable, by_a_method_of_a_dictionary),
+    *(behind_a_weak_reference, under_a_name_that_is_computed, an_array_under_a_name_that_is_computed),
+    *(among_all_attributes, which_method_a_class_has, which_method_is_inherited),
+    *(behind_a_descriptor, behind_a_property_of_a_class),
+)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
+def test_a_value_that_changes_is_seen(jit: Jit, place: Callable[[], tuple[Callable[..., Any], Change]]) -> None:
+    function, change = place()
+    f = jit(function)
+    assert np.array_equal(f(X), function(X)) and function(X)[0] == 3
+    traces = f.cache_info().traces
+    assert np.array_equal(f(X), 3 * X) and f.cache_info().traces == traces
+    change()
+    assert function(X)[0] > 3 and np.array_equal(f(X), function(X))
+
+
+def test_what_stays_the_same_is_no_other_trace(jit: Jit) -> None:
+    """Equal numbers that were made anew, and containers of arrays that change in place."""
+    table, weights = [float(k) for k in range(1000)], [np.ones(3) for _ in range(300)]
+    f = jit(lambda x: x * table[500] * weights[290])
+    f(X)
+    table[:] = [float(k) for k in range(1000)]
+    weights[290] += 1
+    assert np.array_equal(f(X), np.full(3, 1000.0)) and f.cache_info().traces == 1
+
+
+@pytest.mark.parametrize("make", [iter, reversed, enumerate, lambda values: zip(values, values, strict=True)])
+def test_iterators_of_python_are_read_outside(jit: Jit, make: Callable[..., Any]) -> None:
+    values = make([1.0, 2.0, 3.0])
+    with pytest.raises(TraceError, match="is read when the function is traced"):
+        jit(lambda x: x * np.sum(next(values)))(X)
+
+
+def test_generators_of_random_numbers_draw_outside(jit: Jit) -> None:
+    dice, gauss = random.Random(0), random.Random(0).gauss
+    for function in (lambda x: x * dice.random(), lambda x: x * gauss(0, 1)):
+        with pytest.raises(UnsupportedError, match="would be drawn once"):
+            jit(function)(X)
+
+
+def test_variables_and_attributes_by_name_are_those_of_python(jit: Jit) -> None:
+    def scaled(x: Any) -> Any:
+        return vars()["x"] * (3.0 if hasattr(x, "shape") and not hasattr(x, "nothing") else getattr(x, "nothing", 1.0))
+
+    assert np.array_equal(jit(scaled)(X), scaled(X))
