@@ -6,6 +6,7 @@ To add a function: write it in the file of its topic, over the functions that ar
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from inspect import signature
@@ -76,9 +77,10 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
 
 
 def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """A function whose result has a shape that depends on values, by NumPy where these are known while tracing.  Raises
-    UnsupportedError otherwise."""
-    if name not in OF_VALUES:
+    """A function whose result has a shape that depends on values, or one of numbers alone, by NumPy where these are
+    known while tracing.  Raises UnsupportedError otherwise."""
+    is_of_numbers = name in OF_NUMBERS
+    if name not in OF_VALUES and not is_of_numbers:
         raise unsupported(name)
 
     def value(part: Any) -> Any:
@@ -87,8 +89,12 @@ def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Map
                 return type(part)(map(value, part))
             case SymbolicSize():
                 return int(part)
+            case Tracer() if is_of_numbers and part.sizes:
+                raise unsupported(name)
             case Tracer() if (found := settled(part.state, part.node)) is not None:
-                return found
+                return found.item() if part.weak else found[()]
+            case Tracer() if is_of_numbers and part.element.kind in "iu":
+                return operator.index(part)  # an error that says how to pass it
             case Tracer() | Masked():
                 raise unsupported(name)
         return part
@@ -100,6 +106,13 @@ OF_VALUES = frozenset(
     """nonzero flatnonzero argwhere unique unique_all unique_counts unique_inverse unique_values union1d intersect1d
     setdiff1d setxor1d trim_zeros histogram2d histogramdd packbits unpackbits""".split()
 )
+
+
+OF_NUMBERS = frozenset(
+    """bartlett blackman hamming hanning kaiser base_repr binary_repr format_float_positional format_float_scientific
+    diag_indices tril_indices triu_indices mask_indices""".split()
+)
+"""Functions of NumPy's that take numbers and no arrays."""
 
 
 def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

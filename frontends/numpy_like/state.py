@@ -19,7 +19,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
-from polyfuse.errors import DTypeError, IndexingError, PolyfuseError, ShapeError, TraceError
+from polyfuse.errors import DTypeError, IndexingError, OutOfRangeError, PolyfuseError, ShapeError, TraceError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like.bounds import is_nonnegative
 from polyfuse.frontends.numpy_like.known_values import settled
@@ -341,7 +341,7 @@ class Trace:
     def confine(self, node: Node, low: int, high: int) -> None:
         """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument
         that is beyond, and those that the integer is computed from, are fixed, so that its value is known while
-        tracing.  Raises DTypeError for a size that is beyond."""
+        tracing.  Raises OutOfRangeError for a size that is beyond."""
         match node:
             case expr.Scalar():
                 value = self.scalars.get(node.position)
@@ -352,7 +352,7 @@ class Trace:
             case expr.Iota() | expr.Map() if (sizes := _factors(node)) is not None:
                 fits = all(self.decide(Affine.of(high) - n) and self.decide(n - low) for n in sizes)
                 if not fits or (len(sizes) > 1 and self.decide_volume(sizes, high)):
-                    raise DTypeError(
+                    raise OutOfRangeError(
                         f"the size {'*'.join(map(str, sizes))} is out of bounds for integers of {low} to {high}",
                         advice="Cast the array to a wider dtype.",
                     )
@@ -375,8 +375,12 @@ def _factors(node: Node) -> tuple[Affine, ...] | None:
 
 def _refused(error: Exception) -> TraceError:
     """What Python or NumPy says about arguments that a function cannot take, as an error of ours."""
-    kind: type[TraceError] = DTypeError if isinstance(error, (TypeError, OverflowError)) else ShapeError
-    kind = IndexingError if isinstance(error, IndexError) else kind
+    kinds: tuple[tuple[type[Exception], type[TraceError]], ...] = (
+        (TypeError, DTypeError),
+        (OverflowError, OutOfRangeError),
+        (IndexError, IndexingError),
+    )
+    kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ShapeError)
     return kind(f"these arguments are not supported here: {error}", advice="Compare them with NumPy's documentation.")
 
 

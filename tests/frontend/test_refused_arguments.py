@@ -142,6 +142,29 @@ def test_what_stands_beside_it_works(expression: str) -> None:
         assert_same(run(function, X, EMPTY), function(X, EMPTY))
 
 
+KINDS = """
+np.partition(x, 7); np.argpartition(x, [0, 9]); x[::0]; np.diff(x, n=-1); np.histogram(x, 0); x.astype(np.uint8) + 300
+x.astype(int) ** -1; np.full(3, 300, dtype=np.uint8) * x[0, 0]; np.array([300], np.uint8) + x[0, 0]; 10**400 * x
+x.astype(np.uint8) - (-1); x.astype(int) & 0.5; x @ x; x.sum(axis=2); x[4]; np.concatenate([x, x[0]])
+"""
+
+
+@pytest.mark.parametrize("expression", [e.strip() for line in KINDS.strip().splitlines() for e in line.split(";")])
+def test_the_error_is_of_the_kind_that_numpy_raises(expression: str) -> None:
+    def function(x: Any) -> Any:
+        return eval(expression, {"np": np, "x": x})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception) as wanted:
+            function(X)
+        numpys = (TypeError if isinstance(wanted.value, TypeError) else type(wanted.value)).mro()
+        kind = next(k for k in numpys if k.__module__ == "builtins")
+        with pytest.raises(kind) as told:
+            trace(function, specs_of_arrays((X,)))
+        assert isinstance(told.value, PolyfuseError)
+
+
 def test_edges_that_are_an_argument_may_fall() -> None:
     jitted = pf.jit(lambda x, edges: np.digitize(x, edges), backend="interpreter")
     for edges in (np.array([-1.0, 0.0, 1.0]), np.array([1.0, 0.0, -1.0]), np.array([2.0]), np.array([0.0, 0.0])):
