@@ -11,7 +11,6 @@ from polyfuse.backends.numba_cpu.fragments.vectors import (
     Builder,
     Value,
     each_lane,
-    retyped,
     scalar_of,
     shared_function,
     stack_slot,
@@ -37,9 +36,14 @@ def _in_memory(builder: Builder, value: Value) -> Value:
     return slot
 
 
+def _bytes(builder: Builder, mask: Value) -> Value:
+    """The mask in bytes, as many as lanes: one of a single lane is a vector as well."""
+    return builder.zext(mask, ir.VectorType(_BYTE, mask.type.count))
+
+
 def _read_body(builder: Builder, other: Value, addresses: Value, mask: Value) -> Value:
     scalar = scalar_of(other.type)
-    slots = [_in_memory(builder, v) for v in (other, addresses, builder.zext(mask, retyped(mask.type, _BYTE)))]
+    slots = [_in_memory(builder, v) for v in (other, addresses, _bytes(builder, mask))]
     with each_lane(builder, other.type.count) as k:
         result, address, wanted = (
             builder.gep(slot, [k], source_etype=ty) for slot, ty in zip(slots, (scalar, _POINTER, _BYTE), strict=True)
@@ -53,7 +57,7 @@ def _read_body(builder: Builder, other: Value, addresses: Value, mask: Value) ->
 
 def _write_body(builder: Builder, words: Value, addresses: Value, mask: Value) -> Value:
     scalar = scalar_of(words.type)
-    slots = [_in_memory(builder, v) for v in (words, addresses, builder.zext(mask, retyped(mask.type, _BYTE)))]
+    slots = [_in_memory(builder, v) for v in (words, addresses, _bytes(builder, mask))]
     with each_lane(builder, words.type.count) as k:
         source, address, wanted = (
             builder.gep(slot, [k], source_etype=ty) for slot, ty in zip(slots, (scalar, _POINTER, _BYTE), strict=True)
