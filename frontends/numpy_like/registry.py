@@ -133,7 +133,7 @@ def _led(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[A
     if not args or any(True for _ in traced_in(args[:1])) or not others or name in _CHOOSING:
         return args
     if name in _WRITING:
-        raise UnsupportedError(f"np.{name} writes {_UNWRITTEN}", advice=_INSIDE)
+        trace_of(*others).refuse_write(UnsupportedError(f"np.{name} writes {_UNWRITTEN}", advice=_INSIDE))
     if not all(isinstance(other, (Tracer, SymbolicSize)) for other in others):
         return args
     trace, first = trace_of(*others), args[0]
@@ -222,10 +222,8 @@ def _written(result: Any, out: Any, casting: str, spread: bool) -> Any:
     if out is None:
         return result
     if not isinstance(out, Tracer):
-        raise UnsupportedError(
-            "out= is a real NumPy array, which a traced function cannot write",
-            advice=_INSIDE,
-        )
+        problem = "out= is a real NumPy array, which a traced function cannot write"
+        trace_of(result).refuse_write(UnsupportedError(problem, advice=_INSIDE))
     if isinstance(result, Tracer) and not np.can_cast(result.dtype, out.dtype, casting):  # type: ignore[arg-type]
         raise DTypeError(
             f"out= is {out.dtype}, to which a result of {result.dtype} is not cast by the rule {casting!r}",
@@ -265,7 +263,8 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)
         case "at":
-            raise UnsupportedError(f"np.{name}.at writes {_UNWRITTEN}", advice=_INSIDE)
+            error = UnsupportedError(f"np.{name}.at writes {_UNWRITTEN}", advice=_INSIDE)
+            trace_of(*inputs[1:]).refuse_write(error)
         case "reduceat":
             options = dict(zip(("axis", "dtype", "out"), inputs[2:], strict=False)) | options
             x = _reduced_in(name, inputs[0], options)

@@ -40,6 +40,13 @@ _VIEWS = frozenset(
 """Functions of NumPy's that read nothing where their results are views."""
 
 
+class Reads(list[Plain]):
+    """Arrays that are read.  `adopt`: makes an array of the program of one that was made while tracing, where the
+    function writes values of the trace into such."""
+
+    adopt: Callable[[Plain], Any] | None = None
+
+
 class Source:
     """An array of the user's.  `reads`: where it is listed once its contents count."""
 
@@ -212,6 +219,9 @@ def made(result: Any, reads: list[Plain]) -> Any:
     """Arrays that were made while tracing, which nothing else changes: other watched arrays may index them."""
     kind = type(result)
     if kind is np.ndarray:
+        adopt = reads.adopt if isinstance(reads, Reads) else None
+        if adopt is not None and result.dtype.kind in "biuf":
+            return adopt(result)
         return result if result.dtype.hasobject else Watched.of(result, Source(result, reads, is_read=True))
     if kind is tuple or kind is list:
         return kind(made(part, reads) for part in result)
@@ -231,8 +241,9 @@ def applied(
         result = function(*args, **kwargs)
         return result if reads is None else made(result, reads)
     name = getattr(function, "__name__", "")
+    function = np.zeros_like if name == "empty_like" else function  # the same contents in every trace
     if name in _METADATA:
-        return _wrapped(function(*plain(args), **plain(kwargs)), given)
+        return wrapped(function(*plain(args), **plain(kwargs)), given)
     if name in _VIEWS:
         return _viewed(function(*plain(args), **plain(kwargs)), given)
     return _computed(function, args, kwargs)
@@ -243,7 +254,7 @@ def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     given = in_values((*args, *kwargs.values()))
     _read_all(given)
     result = function(*plain(args), **plain(kwargs))
-    return _wrapped(result, given) if given else result
+    return wrapped(result, given) if given else result
 
 
 def _computed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -252,14 +263,14 @@ def _computed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     result = function(*plain(args), **plain(kwargs))
     if not _is_ours(result):  # with a tracer among the operands they are arguments
         _read_all(given)
-    return _wrapped(result, given)
+    return wrapped(result, given)
 
 
 def _viewed(result: Any, given: Sequence[Watched]) -> Any:
     """The result of what makes views, where it can."""
     if not all(_is_view(part, given) for part in (result if isinstance(result, (list, tuple)) else (result,))):
         _read_all(given)
-    return _wrapped(result, given)
+    return wrapped(result, given)
 
 
 def _is_view(result: Any, given: Sequence[Watched]) -> bool:
@@ -268,7 +279,7 @@ def _is_view(result: Any, given: Sequence[Watched]) -> bool:
     return not result.size or any(share_elements(result, array._plain) for array in given)
 
 
-def _wrapped(result: Any, given: Sequence[Watched]) -> Any:
+def wrapped(result: Any, given: Sequence[Watched]) -> Any:
     """Arrays among the results as watched ones: those that lie in what was given as views of it."""
     if type(result) is np.ndarray and not result.dtype.hasobject:
         for array in given:
@@ -280,9 +291,9 @@ def _wrapped(result: Any, given: Sequence[Watched]) -> Any:
         source = given[0]._source
         return result if source is None else made(result, source.reads)
     if isinstance(result, tuple) and hasattr(result, "_make"):
-        return result._make(_wrapped(part, given) for part in result)
+        return result._make(wrapped(part, given) for part in result)
     if type(result) in (tuple, list):
-        return type(result)(_wrapped(part, given) for part in result)
+        return type(result)(wrapped(part, given) for part in result)
     return result
 
 
@@ -321,7 +332,7 @@ def _attribute(name: str, finish: Callable[[Any, Sequence[Watched]], Any]) -> pr
 
 def _of_elements(result: Any, given: Sequence[Watched]) -> Any:
     _read_all(given)
-    return _wrapped(result, given)
+    return wrapped(result, given)
 
 
 def _as_it_is(result: Any, given: Sequence[Watched]) -> Any:
