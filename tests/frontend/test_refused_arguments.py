@@ -120,7 +120,8 @@ np.arange(0, x.shape[0], np.int64(2)) + x[0, 0]; np.gradient(x, edge_order=np.in
 np.triu(x, np.int64(1)); np.isin(x, [1, 2], kind="sort"); np.lexsort(x); np.lexsort(x.T, axis=0)
 np.polyder(x[0], m=9); np.linalg.svd(x, compute_uv=False, hermitian=False); np.pad(x, np.array(1))
 np.pad(x, np.array([[1, 2], [0, 1]]), constant_values=np.array([3, 4])); np.roll(x, np.array(2), 1)
-np.partition(x, np.array(1))[:, 1]; x[np.array(1) :]; np.median(x > 0, axis=0)
+np.partition(x, np.array(1))[:, 1]; x[np.array(1) :]; np.median(x > 0, axis=0); np.median(x[:0], axis=0)
+np.median(x[:0].astype(int), keepdims=True); np.nanmedian(x[:0].astype(np.float32)); np.nanmedian(x[:0], axis=1)
 np.quantile(x > 0, 0.3, method="lower"); without_values(x); np.sum(x, axis=0, where=x[:, :1] > 0)
 np.sum(x, where=1, initial=np.array(2.0)); x[np.ix_(np.arange(4) % 2 > 0, [True, False] * 3 + [True])]
 written(x, 0, 0, x[0, 1] + np.array(2.0)); np.add(x[0], 1, out=np.zeros((4, 7)))
