@@ -6,6 +6,7 @@ contents alone: the array is then `read`.
 
     W.shape, len(W)               nothing is read
     W[1:], W.T, np.flip(W)        a view, which watches the same array
+    W[i]                          at indices of the trace, as an argument of the program
     W * x                         the other operand decides: a tracer takes the array as an argument
     everything else               is done with the plain array, which is read; arrays among the results are watched for
                                   nothing, because code in C would read others through them (``(W * 2)[V]``)
@@ -115,6 +116,9 @@ class Watched(np.ndarray):
 
     # ------------------------------------------------------------------------------------------ items
     def __getitem__(self, key: Any) -> Any:
+        index = _unknown(key if type(key) is tuple else (key,))
+        if index is not None:  # elements that data choose: the array is an argument, as with np.take
+            return type(index)(index.state, index.state.capture(self))[key]
         _read_all(in_values((key,)))
         return _viewed(self._plain[plain(key)], [self])
 
@@ -148,6 +152,16 @@ def _decides(kind: type) -> bool:
 def _is_ours(value: Any) -> bool:
     """Whether a value belongs to a trace."""
     return (type(value).__module__ or "").startswith("polyfuse.")
+
+
+def _unknown(keys: Iterable[Any]) -> Any:
+    """The first of these indices that is an array of a trace, or one of its numbers whose value it does not know."""
+    for key in keys:
+        is_traced = not isinstance(key, np.ndarray) and _decides(type(key)) and _is_ours(key)
+        if is_traced and getattr(key, "weak", 0) is None:  # Python's numbers stand for their values
+            if key.sizes or key.state.run(key.state.scalar_value, key.node) is None:
+                return key
+    return None
 
 
 # ---------------------------------------------------------------------------------------------- plain arrays

@@ -1,4 +1,5 @@
-"""Real arrays that a function makes and then writes traced values into are arrays of the program."""
+"""Real arrays that a function makes and writes traced values into, or indexes with traced ones, are arrays of the
+program."""
 
 from __future__ import annotations
 
@@ -116,6 +117,37 @@ def test_the_users_memory_is_not_written(make: Any) -> None:
     with pytest.raises(PolyfuseError, match=r"Write into a copy that the function makes, a = a.copy\(\)"):
         pf.jit(backend="interpreter")(function)(X)
     assert (table == np.arange(4.0)).all()
+
+
+class Embedding:
+    def __init__(self) -> None:
+        self.table = np.random.default_rng(1).standard_normal((9, 4))
+
+    def __call__(self, ids: Any) -> Any:
+        w = self.table
+        return w[ids], w[ids % 3, 1], w[:, ids % 4], w[ids[0]], w[ids] @ GRID[:4]
+
+
+def test_elements_of_a_table_that_data_choose() -> None:
+    embed = Embedding()
+    jitted = pf.jit(backend="interpreter")(embed)
+    for ids in (np.array([3, 0, 8]), np.array([5]), np.array([1, -1, 2, 2])):
+        assert_same(jitted(ids), embed(ids))
+    embed.table[...] *= 2
+    assert_same(jitted(ids), embed(ids))
+    assert jitted.cache_info().traces <= 2  # contents are read at each call, and compared with nothing
+    with pytest.raises(IndexError, match="an index into captured_0 is out of bounds"):
+        jitted(np.array([1, 9, 2, 2]))
+
+
+def test_a_table_by_masks_positions_and_numbers() -> None:
+    def function(x: Any, n: Any) -> Any:
+        x = x[:4]
+        return TABLE[x > 0].sum(), TABLE[x.argsort()], TABLE[np.argmax(x)], TABLE[n] * x, np.zeros(int(TABLE[n]))
+
+    jitted = pf.jit(backend="interpreter")(function)
+    for n in (1, 3):
+        assert_same(jitted(X, n), function(X, n))
 
 
 def test_what_else_is_wrong_with_the_write_is_said() -> None:
