@@ -158,9 +158,10 @@ def _unknown(keys: Iterable[Any]) -> Any:
     """The first of these indices that is an array of a trace, or one of its numbers whose value it does not know."""
     for key in keys:
         is_traced = not isinstance(key, np.ndarray) and _decides(type(key)) and _is_ours(key)
-        if is_traced and getattr(key, "weak", 0) is None:  # Python's numbers stand for their values
-            if key.sizes or key.state.run(key.state.scalar_value, key.node) is None:
-                return key
+        if not is_traced or getattr(key, "weak", 0) is not None:  # Python's numbers stand for their values
+            continue
+        if key.sizes or key.state.run(key.state.scalar_value, key.node) is None:
+            return key
     return None
 
 
