@@ -58,6 +58,14 @@ class DTypeError(TraceError, TypeError):
     """A dtype that polyfuse does not have, or that the operation does not accept."""
 
 
+class OutOfRangeError(DTypeError, OverflowError):
+    """A Python integer that numbers of the dtype beside it cannot hold."""
+
+
+class PowerError(DTypeError, ValueError):
+    """An integer to a negative power, which is no integer."""
+
+
 class UnsupportedError(TraceError, NotImplementedError):
     """A NumPy function or option that is not supported; the advice names the alternative."""
 
@@ -74,8 +82,9 @@ class SpecError(PolyfuseError, ValueError):
     """A malformed shape specification such as ``f32[N,``."""
 
 
-class ArgumentError(PolyfuseError, TypeError):
-    """A call with arguments that the program cannot take: kinds, devices, dtypes, aliasing `out`."""
+class ArgumentError(PolyfuseError, TypeError, ValueError):
+    """A call with arguments that the program or the function cannot take: kinds, devices, dtypes, values, aliasing
+    `out`."""
 
 
 class ScheduleError(PolyfuseError, ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bf16, f32, i64
-from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from polyfuse.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
@@ -112,12 +112,15 @@ def argpartition(x: ArrayLike, kth: Any, axis: Any = -1, kind: str = "introselec
 
 
 def _check_place(x: ArrayLike, kth: Any, axis: Any) -> None:
-    """Raises IndexingError unless the axis has elements at `kth`, or none at all."""
+    """Raises ShapeError unless the axis has elements at `kth`, or none at all."""
     array, axis = _along(x, axis)
     size = array.sizes[axis]
     for place in axes.listed(kth):
         if not isinstance(place, Tracer) and array.state.decide(size - 1):
-            integer_index(array.state, place, size, axis)
+            try:
+                integer_index(array.state, place, size, axis)
+            except IndexingError as error:
+                raise ShapeError(f"kth: {error.message}", advice=error.advice) from None
 
 
 def lexsort(keys: Any, axis: int = -1) -> Tracer:

@@ -12,7 +12,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.dtypes import DType, bool_, f32, f64, i8, i64, integer_limits, u64
-from polyfuse.errors import DTypeError, UnsupportedError
+from polyfuse.errors import DTypeError, PowerError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
@@ -210,7 +210,7 @@ def power(x: ArrayLike, y: ArrayLike) -> Tracer:
     a, b = lift_all(x, y)
     inputs, _ = promotion.resolve("power", (kind_of(a), kind_of(b)))
     if inputs[0].kind in "iu" and isinstance(b.node, expr.Constant) and b.node.value < 0:
-        raise DTypeError(
+        raise PowerError(
             "integers to negative integer powers are not allowed", advice="Use a float base: x.astype(np.float64) ** y."
         )
     if inputs[0].is_float and inputs[0].itemsize >= 4 and a.ndim and not b.ndim:

@@ -10,7 +10,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine
 from polyfuse.dtypes import DType, bool_, f64, i64, integer_limits, u64
-from polyfuse.errors import DTypeError, ShapeError, TraceError
+from polyfuse.errors import DTypeError, OutOfRangeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -110,7 +110,7 @@ def _number(trace: Trace, value: bool | int | float) -> Tracer:
         return Tracer(trace, expr.constant(as_plain(value), dtype), weak=weak if own else None)
     except OverflowError:
         advice = "Multiply by floats, or by several integers."
-        raise DTypeError("an integer is beyond all floats", advice=advice) from None
+        raise OutOfRangeError("an integer is beyond all floats", advice=advice) from None
 
 
 def _array(trace: Trace, value: Any) -> Tracer:
@@ -180,9 +180,9 @@ def _loses(weak: type, dtype: DType) -> bool:
 
 
 def check_integer(value: int | float, dtype: DType) -> None:
-    """Raises DTypeError for a number that integers of the dtype cannot hold."""
+    """Raises OutOfRangeError for a number that integers of the dtype cannot hold."""
     if not fits(value, dtype):
-        raise DTypeError(
+        raise OutOfRangeError(
             f"the Python integer {value} is out of bounds for {dtype.numpy}",
             advice="Cast the array to a wider dtype.",
         )

@@ -20,6 +20,7 @@ def stand_ins(original: dict[str, Any], named: set[str]) -> dict[str, Any]:
     found = {"len": length, "id": identity, "isinstance": partial(is_instance, original["isinstance"])}
     found |= {name: partial(attribute, original[name], named) for name in ("getattr", "hasattr")}
     found["vars"] = partial(attributes, original["vars"], named)
+    found["sorted"] = partial(ordered, original["sorted"])
     for name, is_better in (("min", operator.lt), ("max", operator.gt)):
         found[name] = partial(extreme, original[name], is_better)
     return found
@@ -39,6 +40,19 @@ def extreme(original: Callable[..., Any], is_better: Callable[[Any, Any], Any], 
         is_known = isinstance(better, (bool, np.bool_))  # of two numbers that the trace knows
         chosen = (value if better else chosen) if is_known else trace.call("where", better, value, chosen)
     return trace.call("as_python", chosen) if is_python else chosen
+
+
+def ordered(original: Callable[..., Any], values: Any, /, **options: Any) -> list[Any]:
+    """`sorted` of a vector, or of numbers of the trace that have one dtype; anything else is for the `original`."""
+    given = list(values) if isinstance(values, (list, tuple, Tracer)) else []
+    numbers = [v for v in given if isinstance(v, Tracer) and not v.sizes]
+    is_alike = len(numbers) == len(given) and len({(v.dtype, v.weak) for v in numbers}) == 1
+    if not is_alike or options.get("key") is not None:
+        return original(values, **options)  # type: ignore[no-any-return]
+    trace, is_python = numbers[0].state, numbers[0].weak is not None
+    rising = list(trace.call("sort", values if isinstance(values, Tracer) else trace.call("stack", numbers)))
+    found = [trace.call("as_python", v) for v in rising] if is_python else rising
+    return found[::-1] if options.get("reverse") else found
 
 
 def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:

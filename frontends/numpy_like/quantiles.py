@@ -38,6 +38,10 @@ class Rows:
     kept: Shape
     reduced: tuple[int, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.values.state.decide(self.values.sizes[-1] - 1)
+
     def at(self, ordered: Tracer, index: Tracer) -> Tracer:
         """Elements of the last axis: `index` broadcasts against the kept axes, and may have more in front."""
         mesh = [Tracer(index.state, nodes.iota(self.kept, dimension(k))) for k in range(len(self.kept))]
@@ -51,8 +55,6 @@ def _rows(x: Tracer, axis: Axis) -> Rows:
     moved = transpose(x, (*kept, *reduced)) if x.ndim > 1 else x
     if len(reduced) != 1:
         moved = moved.reshape(*moved.shape[: len(kept)], -1)
-    if not x.state.decide(moved.sizes[-1] - 1):
-        raise ShapeError("there is no quantile of no elements", advice="Write np.nan for it where that is wanted.")
     return Rows(moved, sizes, reduced)
 
 
@@ -68,9 +70,11 @@ def _kept_dims(result: Tracer, rows: Rows, keepdims: bool) -> Tracer:
 
 
 def median(x: ArrayLike, axis: Axis = None, overwrite_input: bool = False, keepdims: bool = False) -> Tracer:
-    """The mean of the middle two of the sorted axis; NaN where there is one."""
+    """The mean of the middle two of the sorted axis; NaN where there is one, or no element."""
     (array,) = lift_all(x)
     rows = _rows(array, axis)
+    if rows.is_empty:
+        return _kept_dims(rows.values.mean(axis=-1), rows, keepdims)
     ordered = _real(sort(rows.values, -1))
     n = ordered.shape[-1]
     low, high = ordered[..., (n - 1) // 2], ordered[..., n // 2]
@@ -82,6 +86,8 @@ def nan_median(x: ArrayLike, axis: Axis = None, overwrite_input: bool = False, k
     """The median of what is not NaN; NaN where there is nothing else."""
     (array,) = lift_all(x)
     rows = _rows(array, axis)
+    if rows.is_empty:
+        return _kept_dims(rows.values.mean(axis=-1), rows, keepdims)
     ordered = _real(sort(rows.values, -1))
     n = count_nonzero(~isnan(rows.values), -1)
     low, high = (rows.at(ordered, ufunc("maximum", k // 2, 0)) for k in (n - 1, n))
@@ -174,6 +180,8 @@ def quantile(
     trace = trace_of(a, q, weights)
     x = lift(trace, a)
     rows, levels = _rows(x, axis), _levels(x, q, _full)
+    if rows.is_empty:
+        raise ShapeError("there is no quantile of no elements", advice="Write np.nan for it where that is wanted.")
     front = levels[(..., *[None] * len(rows.kept))]
     if weights is not None:
         result = _weighted(rows, x, lift(trace, weights), front, interpolation or method, _skip)

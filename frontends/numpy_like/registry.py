@@ -6,6 +6,7 @@ To add a function: write it in the file of its topic, over the functions that ar
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from inspect import signature
@@ -76,9 +77,10 @@ def dispatch_function(function: Any, args: tuple[Any, ...], kwargs: Mapping[str,
 
 
 def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """A function whose result has a shape that depends on values, by NumPy where these are known while tracing.  Raises
-    UnsupportedError otherwise."""
-    if name not in OF_VALUES:
+    """A function whose result has a shape that depends on values, or one of numbers alone, by NumPy where these are
+    known while tracing.  Raises UnsupportedError otherwise."""
+    is_of_numbers = name in OF_NUMBERS
+    if name not in OF_VALUES and not is_of_numbers:
         raise unsupported(name)
 
     def value(part: Any) -> Any:
@@ -87,8 +89,12 @@ def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Map
                 return type(part)(map(value, part))
             case SymbolicSize():
                 return int(part)
+            case Tracer() if is_of_numbers and part.sizes:
+                raise unsupported(name)
             case Tracer() if (found := settled(part.state, part.node)) is not None:
-                return found
+                return found.item() if part.weak else found[()]
+            case Tracer() if is_of_numbers and part.element.kind in "iu":
+                return operator.index(part)  # an error that says how to pass it
             case Tracer() | Masked():
                 raise unsupported(name)
         return part
@@ -100,6 +106,13 @@ OF_VALUES = frozenset(
     """nonzero flatnonzero argwhere unique unique_all unique_counts unique_inverse unique_values union1d intersect1d
     setdiff1d setxor1d trim_zeros histogram2d histogramdd packbits unpackbits""".split()
 )
+
+
+OF_NUMBERS = frozenset(
+    """bartlett blackman hamming hanning kaiser base_repr binary_repr format_float_positional format_float_scientific
+    diag_indices tril_indices triu_indices mask_indices""".split()
+)
+"""Functions of NumPy's that take numbers and no arrays."""
 
 
 def method(name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -120,7 +133,7 @@ def _led(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[A
     if not args or any(True for _ in traced_in(args[:1])) or not others or name in _CHOOSING:
         return args
     if name in _WRITING:
-        raise UnsupportedError(f"np.{name} writes {_UNWRITTEN}", advice=_INSIDE)
+        trace_of(*others).refuse_write(UnsupportedError(f"np.{name} writes {_UNWRITTEN}", advice=_INSIDE))
     if not all(isinstance(other, (Tracer, SymbolicSize)) for other in others):
         return args
     trace, first = trace_of(*others), args[0]
@@ -209,10 +222,8 @@ def _written(result: Any, out: Any, casting: str, spread: bool) -> Any:
     if out is None:
         return result
     if not isinstance(out, Tracer):
-        raise UnsupportedError(
-            "out= is a real NumPy array, which a traced function cannot write",
-            advice=_INSIDE,
-        )
+        problem = "out= is a real NumPy array, which a traced function cannot write"
+        trace_of(result).refuse_write(UnsupportedError(problem, advice=_INSIDE))
     if isinstance(result, Tracer) and not np.can_cast(result.dtype, out.dtype, casting):  # type: ignore[arg-type]
         raise DTypeError(
             f"out= is {out.dtype}, to which a result of {result.dtype} is not cast by the rule {casting!r}",
@@ -252,7 +263,8 @@ def dispatch_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
         case "at" if isinstance(inputs[0], Tracer):
             return updates.ufunc_at(ufunc, *inputs)
         case "at":
-            raise UnsupportedError(f"np.{name}.at writes {_UNWRITTEN}", advice=_INSIDE)
+            error = UnsupportedError(f"np.{name}.at writes {_UNWRITTEN}", advice=_INSIDE)
+            trace_of(*inputs[1:]).refuse_write(error)
         case "reduceat":
             options = dict(zip(("axis", "dtype", "out"), inputs[2:], strict=False)) | options
             x = _reduced_in(name, inputs[0], options)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension
-from polyfuse.errors import IndexingError
+from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.expr import Constant, Shape
 from polyfuse.frontends.numpy_like.lifting import text_of
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer
@@ -83,7 +83,7 @@ def slice_bounds(trace: Trace, wanted: slice, size: Affine) -> tuple[Affine, Aff
     step = 1 if wanted.step is None else position(trace, wanted.step, "a slice step")
     step = step if isinstance(step, int) else trace.fixed(step)
     if step == 0:
-        raise IndexingError("a slice step cannot be 0")
+        raise ShapeError("a slice step cannot be 0", advice="Write x[a:b], or a step of 1 or more, or of -1 or less.")
     low, high = (ZERO, size) if step > 0 else (Affine.of(-1), size - 1)
     start = _clamped(trace, wanted.start, "the start of a slice", size, low, high, low if step > 0 else high)
     stop = _clamped(trace, wanted.stop, "the end of a slice", size, low, high, high if step > 0 else low)

@@ -19,13 +19,13 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
-from polyfuse.errors import DTypeError, IndexingError, PolyfuseError, ShapeError, TraceError
+from polyfuse.errors import DTypeError, IndexingError, OutOfRangeError, PolyfuseError, ShapeError, TraceError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like.bounds import is_nonnegative
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
-from polyfuse.frontends.numpy_like.watched import REAL, Watched, in_values, made, plain, read
+from polyfuse.frontends.numpy_like.watched import REAL, Reads, Watched, in_values, made, plain, read, wrapped
 from polyfuse.overlap import share_elements
 
 LARGE = 1 << 20  # the size of a letter without a hint, for Python branches: "large enough to fill the device"
@@ -35,16 +35,21 @@ Result = TypeVar("Result")
 
 
 class Retrace(BaseException):
-    """Trace again with `symbols` replaced, or with scalar argument `position` fixed.
+    """Trace again with `symbols` replaced, with scalar argument `position` fixed, or with real arrays that are made
+    while tracing as arrays of the program, where `refused` is the error without.
 
     Not an `Exception`: user code that catches exceptions must not swallow it.
     """
 
     def __init__(
-        self, symbols: Mapping[str, Affine] | None = None, guards: tuple[Guard, ...] = (), position: int | None = None
+        self,
+        symbols: Mapping[str, Affine] | None = None,
+        guards: tuple[Guard, ...] = (),
+        position: int | None = None,
+        refused: PolyfuseError | None = None,
     ) -> None:
         super().__init__()
-        self.symbols, self.guards, self.position = dict(symbols or {}), guards, position
+        self.symbols, self.guards, self.position, self.refused = dict(symbols or {}), guards, position, refused
 
 
 MANY = 256
@@ -68,7 +73,7 @@ class Trace:
     spans: dict[tuple[bytes, int], Any] = field(default_factory=dict)  # of numbers that Python computes
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     captured: list[np.ndarray[Any, Any]] = field(default_factory=list)
-    read: list[np.ndarray[Any, Any]] = field(default_factory=list)  # real arrays whose contents the program depends on
+    read: Reads = field(default_factory=Reads)  # real arrays whose contents the program depends on
     met: list[np.ndarray[Any, Any]] = field(default_factory=list)  # what the public function that runs has captured
     locations: dict[bytes, Location] = field(default_factory=dict)
     written: dict[bytes, Location] = field(default_factory=dict)  # of what stands in arrays after a line that writes
@@ -108,7 +113,9 @@ class Trace:
             if given:
                 self._read_of(given)
         self.record(result)
-        return made(result, self.read) if type(result) in REAL else result
+        if type(result) in REAL:  # of arrays that were given a view stays one
+            return wrapped(result, given) if given else made(result, self.read)  # type: ignore[no-any-return]
+        return result
 
     def _read_of(self, given: list[Watched]) -> None:
         """Of the real arrays that a public function was given those are read that it has not made arguments of: sizes,
@@ -291,6 +298,13 @@ class Trace:
         self.asked = self.asked or request
         raise request
 
+    def refuse_write(self, error: PolyfuseError) -> NoReturn:
+        """A traced value is written into a real array.  One that the function makes is an array of the program in the
+        next attempt; `error` where that was tried, or does not help."""
+        if self.read.adopt is not None:
+            raise error
+        self.again(Retrace(refused=located(error)))
+
     def divide(self, size: Affine, divisor: int) -> Affine:
         """``size / divisor`` known to be exact, by a retrace that makes a symbol a multiple.  Raises ShapeError."""
         quotient = size // divisor
@@ -341,7 +355,7 @@ class Trace:
     def confine(self, node: Node, low: int, high: int) -> None:
         """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument
         that is beyond, and those that the integer is computed from, are fixed, so that its value is known while
-        tracing.  Raises DTypeError for a size that is beyond."""
+        tracing.  Raises OutOfRangeError for a size that is beyond."""
         match node:
             case expr.Scalar():
                 value = self.scalars.get(node.position)
@@ -352,7 +366,7 @@ class Trace:
             case expr.Iota() | expr.Map() if (sizes := _factors(node)) is not None:
                 fits = all(self.decide(Affine.of(high) - n) and self.decide(n - low) for n in sizes)
                 if not fits or (len(sizes) > 1 and self.decide_volume(sizes, high)):
-                    raise DTypeError(
+                    raise OutOfRangeError(
                         f"the size {'*'.join(map(str, sizes))} is out of bounds for integers of {low} to {high}",
                         advice="Cast the array to a wider dtype.",
                     )
@@ -375,8 +389,12 @@ def _factors(node: Node) -> tuple[Affine, ...] | None:
 
 def _refused(error: Exception) -> TraceError:
     """What Python or NumPy says about arguments that a function cannot take, as an error of ours."""
-    kind: type[TraceError] = DTypeError if isinstance(error, (TypeError, OverflowError)) else ShapeError
-    kind = IndexingError if isinstance(error, IndexError) else kind
+    kinds: tuple[tuple[type[Exception], type[TraceError]], ...] = (
+        (TypeError, DTypeError),
+        (OverflowError, OutOfRangeError),
+        (IndexError, IndexingError),
+    )
+    kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ShapeError)
     return kind(f"these arguments are not supported here: {error}", advice="Compare them with NumPy's documentation.")
 
 

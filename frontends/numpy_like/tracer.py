@@ -311,10 +311,11 @@ class Tracer(Operators["Tracer"]):
     def _refuse_real_array(self) -> NoReturn:
         location = here()
         if location is not None and location.stores_item:
-            self._refuse(
-                "this writes a traced array into a real NumPy array, which is not part of the program",
-                "Make the array inside the jitted function, with np.zeros or pf.zeros.",
-            )
+            problem = "this writes a traced array into a real NumPy array, which is not part of the program"
+            advice = "Write into a copy that the function makes, a = a.copy(), and return that."
+            if not self.state.ended:
+                self.state.refuse_write(located(TraceError(problem, advice=advice)))
+            self._refuse(problem, advice)
         if location is not None and location.reads_item:
             self._refuse(
                 "a real NumPy array cannot be indexed with a traced one",

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from polyfuse.errors import DTypeError, PolyfuseError, Source, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import locations, naming, tree
+from polyfuse.frontends.numpy_like.adoption import adopted
 from polyfuse.frontends.numpy_like.escapes import refuse_hidden
 from polyfuse.frontends.numpy_like.lifting import lift
 from polyfuse.frontends.numpy_like.masked import Masked, refusal
@@ -117,10 +119,12 @@ class _Assumptions:
     guards: dict[AnyGuard, None] = field(default_factory=dict)
     origin: dict[str, Affine] = field(default_factory=dict)
     told: bool = False
+    refused: PolyfuseError | None = None  # a write into a real array
 
     def add(self, request: Retrace) -> None:
         if request.position is not None:
             self.scalars.add(request.position)
+        self.refused = self.refused or request.refused
         for guard in request.guards:
             self.guards[self.original(guard)] = None
         for name, value in request.symbols.items():
@@ -166,7 +170,16 @@ def trace(
             assumptions.told = attempt.state.told
             if request.guards or not request.symbols:  # sizes found equal are fewer symbols: that comes to an end
                 left -= 1
+        except PolyfuseError as error:
+            first = assumptions.refused
+            if first is not None and _line(first) != _line(error):  # what else is in the way is of no help
+                raise first from None
+            raise
     raise TraceError("tracing does not come to an end: every attempt needs another assumption about sizes")
+
+
+def _line(error: PolyfuseError) -> tuple[str, int] | None:
+    return None if error.source is None else (error.source.file, error.source.line)
 
 
 class _Attempt:
@@ -199,6 +212,8 @@ class _Attempt:
             {k: s.value for k, s in enumerate(self.specs) if isinstance(s, ScalarSpec) and s.value is not None},
             told=assumptions.told,
         )
+        if assumptions.refused is not None:
+            self.state.read.adopt = partial(adopted, self.state)
         self.arguments: list[Argument] = []
         self.buffers: list[tuple[int, Buffer, Node]] = []
 

@@ -66,11 +66,15 @@ def kernel(x, y, n):
     here = inside(n - 1 - k)
     store(y, n - 1 - k, T, load(x, n - 1 - k, T, mask=here), mask=here)
 """
-SINGLE = """
-CELL = Tile((1,), (0,))
+CELLS = """
+CELL, ROW = Tile((1,), (0,)), Tile((9,), (1,))
 def kernel(x, y, n):
-    for k in range(40):
-        store(y, k, CELL, load(x, k, CELL, mask=k < n, other=1), mask=k < n)
+    for k in range(4):
+        here = k < n
+        store(y, k, CELL, load(x, k, CELL, mask=here, other=1), mask=here)
+    for k in range(4):
+        here = inside(n - 5 - 9 * k - slots((9,), 0))
+        store(y, 4 + 9 * k, ROW, load(x, 4 + 9 * k, ROW, mask=here), mask=here)
 """
 STRIDED = """
 T = Tile((40,), (STRIDE,))
@@ -81,7 +85,7 @@ def kernel(x, y, n):
 
 @pytest.mark.parametrize("instructions", [True, False], ids=["instructions", "loops"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("source", [MASKED, SCATTERED, SINGLE], ids=["vectors", "scatter", "one lane"])
+@pytest.mark.parametrize("source", [MASKED, SCATTERED, CELLS], ids=["vectors", "scatter", "cells"])
 def test_masked_slots_touch_no_memory(
     dtype: np.dtype[Any], source: str, instructions: bool, guarded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

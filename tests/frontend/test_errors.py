@@ -123,7 +123,7 @@ CASES: list[tuple[str, str, str]] = [
     ("unsupported accumulate", "f32[4]", "return np.less.accumulate(x)"),
     ("pad mode", "f32[4]", "return np.pad(x, 1, mode='periodic')"),
     ("no such attribute", "f32[4]", "return x.frobnicate()"),
-    ("real array indexed", "i64[4]", "return np.ones((9, 2)) + REAL[x]"),
+    ("real array indexed", "i64[4]", "return x + np.recarray(4, float)[x]"),
     (
         "as_strided by name",
         "f32[8]",

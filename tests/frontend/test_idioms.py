@@ -67,6 +67,8 @@ def written(call: Callable[[Any, Any], Any], *shape: int, dtype: Any = float) ->
         lambda x: (min(x[0] - x[0] + k for k in range(3))[0] if x.ndim == 1 else max(k * 2 for k in x.shape)),
         lambda x: max([(1, 2), (3, 1)], key=lambda p: p[1])[0] * x,
         lambda x: (max(x[0, 0], np.nan), max(np.nan, x[0, 0]), min(x[0])),
+        lambda x: (sorted(x[0]), sorted(x[1], reverse=True)[0], sorted([x[0, 0], x.sum(), x[1, 1]])[1]),
+        lambda x: (sorted(x.shape), sorted([3, 1, 2]) * x[0, :3], sorted(x[:1, 0], key=abs)),
         lambda x: np.array([x[0], x[1]], dtype=np.float32, ndmin=4),
         lambda x: np.linalg.lstsq(x, x[:, 0])[1],
         lambda x: np.linalg.lstsq(x.T, x[0])[1],

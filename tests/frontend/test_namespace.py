@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
+from polyfuse.errors import TraceError
 from tests.frontend.ops import assert_same, run
 
 X = np.array([[3.0, 1.0, 2.0], [9.0, 7.0, 8.0]])
@@ -53,6 +55,26 @@ CASES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(name: str) -> None:
     assert_same(run(CASES[name], X), CASES[name](X.copy()))
+
+
+OF_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "windows": lambda x, n: (np.hanning(n), np.hamming(n), np.blackman(n), np.bartlett(n), np.kaiser(n, n / 2)),
+    "triangles": lambda x, n: (x[:n, :n][np.tril_indices(min(n, 2))], np.triu_indices(n, 1), np.tril_indices(3, m=n)),
+    "diagonals": lambda x, n: (np.ones((n, n))[np.diag_indices(n)], np.diag_indices(2, ndim=n)),
+    "digits": lambda x, n: x * len(np.binary_repr(n)) * (np.base_repr(n, 3) == "11"),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_functions_of_a_number_that_the_caller_passes(name: str) -> None:
+    jitted = pf.jit(OF_NUMBERS[name], backend="interpreter")
+    for number in (2, 4, 1, 2):
+        assert_same(jitted(X, number), OF_NUMBERS[name](X, number))
+
+
+def test_a_number_of_numpys_is_told_how_to_be_passed() -> None:
+    with pytest.raises(TraceError, match=r"Pass a Python integer: int\(n\)"):
+        pf.jit(lambda x, n: x[0, 0] * np.tril_indices(n)[0], backend="interpreter")(X, np.int64(2))
 
 
 def test_attributes_that_are_refused_are_missing() -> None:

@@ -120,7 +120,8 @@ np.arange(0, x.shape[0], np.int64(2)) + x[0, 0]; np.gradient(x, edge_order=np.in
 np.triu(x, np.int64(1)); np.isin(x, [1, 2], kind="sort"); np.lexsort(x); np.lexsort(x.T, axis=0)
 np.polyder(x[0], m=9); np.linalg.svd(x, compute_uv=False, hermitian=False); np.pad(x, np.array(1))
 np.pad(x, np.array([[1, 2], [0, 1]]), constant_values=np.array([3, 4])); np.roll(x, np.array(2), 1)
-np.partition(x, np.array(1))[:, 1]; x[np.array(1) :]; np.median(x > 0, axis=0)
+np.partition(x, np.array(1))[:, 1]; x[np.array(1) :]; np.median(x > 0, axis=0); np.median(x[:0], axis=0)
+np.median(x[:0].astype(int), keepdims=True); np.nanmedian(x[:0].astype(np.float32)); np.nanmedian(x[:0], axis=1)
 np.quantile(x > 0, 0.3, method="lower"); without_values(x); np.sum(x, axis=0, where=x[:, :1] > 0)
 np.sum(x, where=1, initial=np.array(2.0)); x[np.ix_(np.arange(4) % 2 > 0, [True, False] * 3 + [True])]
 written(x, 0, 0, x[0, 1] + np.array(2.0)); np.add(x[0], 1, out=np.zeros((4, 7)))
@@ -140,6 +141,29 @@ def test_what_stands_beside_it_works(expression: str) -> None:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert_same(run(function, X, EMPTY), function(X, EMPTY))
+
+
+KINDS = """
+np.partition(x, 7); np.argpartition(x, [0, 9]); x[::0]; np.diff(x, n=-1); np.histogram(x, 0); x.astype(np.uint8) + 300
+x.astype(int) ** -1; np.full(3, 300, dtype=np.uint8) * x[0, 0]; np.array([300], np.uint8) + x[0, 0]; 10**400 * x
+x.astype(np.uint8) - (-1); x.astype(int) & 0.5; x @ x; x.sum(axis=2); x[4]; np.concatenate([x, x[0]])
+"""
+
+
+@pytest.mark.parametrize("expression", [e.strip() for line in KINDS.strip().splitlines() for e in line.split(";")])
+def test_the_error_is_of_the_kind_that_numpy_raises(expression: str) -> None:
+    def function(x: Any) -> Any:
+        return eval(expression, {"np": np, "x": x})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception) as wanted:
+            function(X)
+        numpys = (TypeError if isinstance(wanted.value, TypeError) else type(wanted.value)).mro()
+        kind = next(k for k in numpys if k.__module__ == "builtins")
+        with pytest.raises(kind) as told:
+            trace(function, specs_of_arrays((X,)))
+        assert isinstance(told.value, PolyfuseError)
 
 
 def test_edges_that_are_an_argument_may_fall() -> None:

@@ -99,7 +99,9 @@ def _read_row(builder: Builder, access: Access, dtype: Element, truth: Value, ot
         with whole:
             plain, first = _aligned(builder.load(access.address, typ=ty), dtype), builder.block
         with partial:
-            slow, second = read_lanes(builder, other, _addresses(builder, access, dtype), truth), builder.block
+            is_single = access.lanes == 1  # which the mask forbids
+            slow = other if is_single else read_lanes(builder, other, _addresses(builder, access, dtype), truth)
+            second = builder.block
     words = builder.phi(ty)
     words.add_incoming(plain, first)
     words.add_incoming(slow, second)
@@ -184,6 +186,10 @@ def _write_row(builder: Builder, access: Access, dtype: Element, truth: Value, w
         operands = (words, access.address, I32(dtype.itemsize), truth)
         overloads = (words.type, ADDRESS)
         intrinsic(builder, "llvm.masked.store", *operands, result=ir.VoidType(), overloads=overloads)
+        return
+    if access.lanes == 1:
+        with builder.if_then(lane(builder, truth, 0)):
+            _aligned(builder.store(words, access.address), dtype)
         return
     every = intrinsic(builder, "llvm.vector.reduce.and", truth, result=I1)
     with builder.if_else(every, likely=True) as (whole, partial):
