@@ -44,7 +44,7 @@ def is_narrow(costs: Costs, time: int, outputs: Set[int], inputs: Set[int]) -> b
 
 def whole(judge: Judge, work: float) -> KernelGroup | None:
     """One kernel of all statements, if it is allowed, legal, and no several could be much faster.  Programs that share
-    no value are none: they may be faster side by side, each in blocks of its own.  `work`: what finding out may cost."""
+    no value are none: they may be faster side by side, each in blocks of its own.  `work`: what this may cost."""
     costs = judge.costs
     state = Partition(costs)
     live = state.live()
