@@ -80,7 +80,7 @@ def torch_machine() -> Machine | None:
     if not torch.cuda.is_available():
         return None
     name = f"{torch.cuda.get_device_name()}, torch tensors"
-    return Machine(name, lambda a: torch.from_numpy(a).cuda(), lambda t: t.cpu().numpy(), torch.cuda.synchronize)
+    return Machine(name, lambda a: torch.tensor(a, device="cuda"), lambda t: t.cpu().numpy(), torch.cuda.synchronize)
 
 
 def cupy_machine() -> Machine | None:

@@ -80,6 +80,7 @@ def test_threads_never_share_a_buffer(launcher: Launcher, monkeypatch: pytest.Mo
         return 0
 
     monkeypatch.setattr(launch_module, "_enqueue_function", lambda: enqueue)
+    monkeypatch.setattr(single, "is_usual", lambda: False)  # a real driver would be handed the function after a while
     launch = launcher.prepared(1, [None] * 4)
 
     def work(start: int) -> None:

@@ -238,7 +238,7 @@ def test_rows_in_registers_stay_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"fuse": False}, {"round": "every-op"}, {"batch_invariant": True}, {"apart": ("d", "x")}]
+    "options", [{"fuse": False}, {"round": "every-op"}, {"batch_invariant": True}, {"apart": ("d", "y")}]
 )
 def test_what_the_user_steers_stays_as_it_is_written(options: dict[str, Any]) -> None:
     plan = pf.jit(standardise).plan(pf.spec("f32[16384, 8192]"), target="h200", **options)
