@@ -26,9 +26,15 @@ _FEW = 64  # elements that are written into the program, where their values stay
 def adopted(trace: Trace, array: np.ndarray[Any, Any]) -> Tracer:
     """The elements of `array` in an array that the program may write."""
     dtype, shape = numpy_dtype(array.dtype), tuple(map(Affine.of, array.shape))
-    if not array.size or bool((array == array.flat[0]).all()):
+    if not array.size or _is_uniform(array):
         return Tracer(trace, nodes.full(shape, array.flat[0].item() if array.size else 0, dtype))
     if array.size > _FEW:
         return Tracer(trace, lift(trace, array).node)
     elements = [Tracer(trace, expr.constant(value.item(), dtype)) for value in array.flat]
     return Tracer(trace, trace.call("reshape", trace.call("stack", elements), array.shape).node)
+
+
+def _is_uniform(array: np.ndarray[Any, Any]) -> bool:
+    """Whether all elements have the same bits: zeros have signs."""
+    bits = np.ascontiguousarray(array).view(np.uint8).reshape(array.size, array.itemsize)
+    return bool((bits == bits[0]).all())

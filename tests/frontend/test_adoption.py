@@ -81,7 +81,16 @@ def in_containers(x: Any) -> Any:
     return sums["a"], sums["b"]
 
 
-MADE = (rotation, like_a_table, copies, loop_over_a_list, views, known_beside_written, by_functions, in_containers)
+def zeros_with_signs(x: Any) -> Any:
+    a = np.array([0.0, -0.0, 0.0, -0.0])
+    a[2] = x[0]
+    return np.copysign(1, a)
+
+
+MADE = (
+    rotation, like_a_table, copies, loop_over_a_list, views, known_beside_written, by_functions, in_containers,
+    zeros_with_signs,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("function", MADE, ids=lambda f: f.__name__)
