@@ -46,14 +46,14 @@ class Entries:
         return all(a is b or (is_plain(a) and is_plain(b) and same(a, b)) for a, b in pairs)
 
 
-_NUMBERS = frozenset((int, float, bool, str, type(None)))
-"""What long lists hold: a look at one takes a twentieth of that at a `numbers.Number`."""
-_PLAIN = (numbers.Number, np.generic, str, type(None), Entries, *IMMUTABLE)
+_USUAL = frozenset((int, float, bool, str, type(None), Entries))
+"""What long lists hold, and calls compare: a look at one takes a twentieth of that at a `numbers.Number`."""
+_PLAIN = (numbers.Number, np.generic, str, *IMMUTABLE)
 
 
 def is_plain(value: Any) -> bool:
     """Whether a value never changes and is compared by what it equals."""
-    if type(value) in _NUMBERS:
+    if type(value) in _USUAL:
         return True
     if type(value) in (tuple, frozenset):
         return all(is_plain(v) for v in value)
