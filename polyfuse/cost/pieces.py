@@ -87,6 +87,12 @@ def scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes
     return next(more for bytes_, more in SCATTERED if piece < bytes_) if rows & summed else 0.0
 
 
+SIDE_BY_SIDE = ((SECTOR, 0.2), (128, 0.1))
+"""(bytes, how much more) of pieces of rows below so many bytes that a block of planes reads, and others the rest of
+each row.  On an H100, sums of 200 MB in twelve groups of channels, which come last: in pieces of 16 of 48 bytes
+79 and 82 us, of 64 of 192 75 to 80, of 128 of 384 69 to 72; in one block for all groups 72 and 76, 68 to 74, and 68."""
+
+
 def granules(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes, summed: frozenset[str]) -> float:
     """What pieces of rows stretch the reads of a reduction by, from one sector up; scattered elements, and what other
     blocks read as well, are the cache's matter."""
@@ -101,11 +107,14 @@ def granules(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes, s
         return GRANULE / SECTOR  # another block reads the rest of the sector
     if piece >= pitch and not summed.isdisjoint(name[1:] for name in load.place[-1].names()):
         return _between_planes(scop, load, schedule, sizes)[0]
+    beside = 0.0
+    if schedule.strategy == "planes" and piece in [itemsize * s for s in steps] and piece < pitch:
+        beside = next((more for bytes_, more in SIDE_BY_SIDE if piece < bytes_), 0.0)
     if not SECTOR <= piece < pitch:
-        return 1.0
+        return 1.0 + beside
     touched = piece + GRANULE - math.gcd(piece, pitch, GRANULE)
     apart = HELD_APART if schedule.cluster > 1 and piece < SCATTERED[-1][0] else 0.0
-    return 1.0 + (max(touched, GRANULE) / piece - 1.0) / 2 + apart
+    return 1.0 + max((max(touched, GRANULE) / piece - 1.0) / 2 + apart, beside)
 
 
 IN_TURN = 2.0
@@ -127,7 +136,6 @@ def _between_planes(scop: Scop, move: Placed, schedule: KernelSchedule, sizes: S
     touched = piece + GRANULE - math.gcd(piece, GRANULE, *along)
     held = 0.0 if move.path else HELD_BESIDE * max(0.0, 1.0 - piece / SCATTERED[-1][0]) ** 2
     return min(IN_TURN, 1.0 + (max(touched, GRANULE) / piece - 1.0) / 2) + held, piece
-
 
 
 # ---------------------------------------------------------------------------------------------- writes

@@ -87,6 +87,13 @@ def test_pixels_are_dealt_to_blocks_where_images_are_few() -> None:
         np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-3)
 
 
+def test_short_pieces_of_rows_stay_in_one_block() -> None:
+    """Beside blocks that share rows in pieces of 16 and 64 bytes; those of 128 are as good."""
+    for spec in ("bf16[4069, 32, 32, 24]", "f32[1017, 32, 32, 48]", "bf16[332, 56, 56, 96]"):
+        assert [kernel.strategy for kernel in planned(sums, spec).kernels] == ["groups"]
+    assert [kernel.strategy for kernel in planned(sums, "bf16[166, 56, 56, 192]").kernels] == ["planes"]
+
+
 def test_long_rows_and_rows_apart_are_left_to_others() -> None:
     assert "groups" not in str(planned(extremes, f"f32[8, 32, 32, {12 * 64}]"))
     assert "groups" not in str(planned(lambda x: x.max(axis=(1, 2)), "f32[64, 4096, 8]"))
