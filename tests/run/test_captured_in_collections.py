@@ -15,11 +15,7 @@ import numpy as np
 import pytest
 
 from polyfuse.errors import TraceError, UnsupportedError
-from polyfuse.run.dispatch import Jitted
-
-Jit = Callable[..., Jitted]
-Change = Callable[[], Any]
-X = np.ones(3)
+from tests.run.outside import Change, Jit, Place, X, assert_seen
 
 
 def in_a_long_list() -> tuple[Callable[..., Any], Change]:
@@ -236,14 +232,8 @@ PLACES = (
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
-def test_a_value_that_changes_is_seen(jit: Jit, place: Callable[[], tuple[Callable[..., Any], Change]]) -> None:
-    function, change = place()
-    f = jit(function)
-    assert np.array_equal(f(X), function(X)) and function(X)[0] == 3
-    traces = f.cache_info().traces
-    assert np.array_equal(f(X), 3 * X) and f.cache_info().traces == traces
-    change()
-    assert function(X)[0] > 3 and np.array_equal(f(X), function(X))
+def test_a_value_that_changes_is_seen(jit: Jit, place: Place) -> None:
+    assert_seen(jit, place)
 
 
 def test_what_stays_the_same_is_no_other_trace(jit: Jit) -> None:

@@ -12,13 +12,9 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.run.captures import watch
-from polyfuse.run.dispatch import Jitted
 from polyfuse.run.reach import _is_users as is_users
 from polyfuse.run.reach import reach
-
-Jit = Callable[..., Jitted]
-Change = Callable[[], Any]
-X = np.ones(3)
+from tests.run.outside import Change, Jit, Place, X, assert_seen
 
 
 class Settings:
@@ -204,14 +200,8 @@ PLACES = (
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
-def test_a_value_that_changes_is_seen(jit: Jit, place: Callable[[], tuple[Callable[..., Any], Change]]) -> None:
-    function, change = place()
-    f = jit(function)
-    assert np.array_equal(f(X), function(X)) and function(X)[0] == 3
-    traces = f.cache_info().traces
-    assert np.array_equal(f(X), 3 * X) and f.cache_info().traces == traces
-    change()
-    assert function(X)[0] > 3 and np.array_equal(f(X), function(X))
+def test_a_value_that_changes_is_seen(jit: Jit, place: Place) -> None:
+    assert_seen(jit, place)
 
 
 def test_small_arrays_that_are_captured_or_viewed_are_not_compared(jit: Jit) -> None:
