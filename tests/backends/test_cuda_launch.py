@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import struct
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,12 +78,13 @@ class FakeDriver:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     api = FakeDriver("QiQ?d")
     for module in (driver_module, launch_module):
         monkeypatch.setattr(module, "driver", lambda: api)
     driver_module.primary_context.cache_clear()
-    return api
+    yield api
+    driver_module.primary_context.cache_clear()
 
 
 def kernel(dynamic: int = 0) -> CompiledKernel:
