@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,11 +28,19 @@ def test_groups_that_are_alike_share_a_price_and_no_plan_changes(
     assert each.placed > shared.placed
 
 
+def slowness() -> float:
+    """Times that this machine takes for a million steps, over 0.08 s; at least 1."""
+    start = time.process_time()
+    sum(k * k for k in range(1_000_000))
+    return max(1.0, (time.process_time() - start) / 0.08)
+
+
 def test_a_thousand_operations_are_planned_in_seconds() -> None:
     plan, measured = planned(residual_blocks(48))
     assert len(plan.scop.statements) > 1000
+    assert measured.placed < 20_000, measured  # on any machine
     traced = sys.gettrace() is not None  # coverage makes planning several times slower
-    assert measured.seconds < (40 if traced else 10), measured
+    assert measured.seconds < (40 if traced else 10 * slowness()), measured
 
 
 @pytest.mark.parametrize(("program", "layers"), [(softmax_and_matmul, 6), (transformer_with_library, 3)])
