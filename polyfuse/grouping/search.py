@@ -64,11 +64,6 @@ class Grouping:
         """Predicted picoseconds of the whole program."""
         return sum(kernel.time for kernel in self.kernels)
 
-    @property
-    def unfused(self) -> int:
-        """Picoseconds with one kernel per statement: never less than `time`, but for wishes."""
-        return Partition.unfused(self._costs).total()
-
     def why_not(self, u: int, v: int) -> Verdict:
         """Why no kernel computes both `u` and `v`; legal if one does."""
         return sharing(self._queue(self._rules), u, v)

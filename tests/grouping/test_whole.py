@@ -47,7 +47,7 @@ def test_one_price_is_all_that_is_asked(program: Program) -> None:
 
 @pytest.mark.parametrize("family", [realistic, adversarial])
 def test_several_kernels_are_not_faster_by_more_than_is_said(family: Callable[[int, int], Model]) -> None:
-    """Beside the exact optimum, over which legality and prices have no say of their own here."""
+    """Than the one kernel that is not searched: beside the exact optimum, by the same prices and legality."""
     found = 0
     for seed in range(300):
         model = family(seed, 6)

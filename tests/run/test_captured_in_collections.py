@@ -9,6 +9,7 @@ from array import array
 from collections import ChainMap, UserDict, UserList
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,8 +164,7 @@ def under_a_name_that_is_computed() -> tuple[Callable[..., Any], Change]:
 
 def an_array_under_a_name_that_is_computed() -> tuple[Callable[..., Any], Change]:
     model = Model()
-    change = lambda: setattr(model, "weight1", np.full(3, 4.0))  # noqa: E731
-    return lambda x: x * getattr(model, f"weight{len(x.shape)}"), change
+    return lambda x: x * getattr(model, f"weight{len(x.shape)}"), partial(setattr, model, "weight1", np.full(3, 4.0))
 
 
 def among_all_attributes() -> tuple[Callable[..., Any], Change]:
