@@ -181,6 +181,13 @@ class Rebinder:
         return is_code or _is_users_object(value) or _is_users_class(value)
 
     def _module(self, module: ModuleType) -> Any:
+        """One stand-in for each module, whatever it is reached by: ``xp is np`` holds as it does outside."""
+        if id(module) not in self.done:
+            self.alive.append(module)
+            self.done[id(module)] = self._module_stand_in(module)
+        return self.done[id(module)]
+
+    def _module_stand_in(self, module: ModuleType) -> Any:
         if module is math:
             return MathStandIn(self.trace)
         if module is random:

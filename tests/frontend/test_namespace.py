@@ -82,3 +82,15 @@ def test_attributes_that_are_refused_are_missing() -> None:
         return x * (hasattr(x, "strides") or hasattr(x, "nothing"))
 
     assert not run(f, X).any()
+
+
+def by_library(xp: Any, x: Any) -> Any:
+    return np.transpose(x) * 2 if xp is np else x.permute(1, 0) * 2
+
+
+def of_library(xp: Any) -> Callable[[Any], Any]:
+    return lambda x: by_library(xp, x)
+
+
+def test_numpy_is_one_module_by_whatever_name() -> None:
+    assert_same(run(of_library(np), X), X.T * 2)
