@@ -31,6 +31,10 @@ PIECE = 64
 """Bytes of a batch's row, at least: lanes of many batches touch a line of each in every step.  On an H100, prefixes
 along the middle of 89285 x 140 x 4 float32 take 512 us in accesses of 16 bytes, 234 in single elements, 140 in columns
 of a warp; of 32552 x 64 x 24 139."""
+WHOLE = 512
+"""Bytes of a batch, up to which its lines are still there when the next step of a prefix touches them.  On an H100,
+prefixes along the middle of 1092266 x 6 x 10 float32 222 us, which other strategies take 660 to 1400 for; reductions of
+so few rows have others, and products of 131072 x 8 x 21 bfloat16 take 373 us so, 165 in tiles."""
 IN_FLIGHT, MOST_STEPS = 64, 16
 """Bytes of a column that a thread loads at once, and rows at most."""
 
@@ -48,7 +52,9 @@ def batches(situation: Situation) -> list[Proposal]:
     matrix = {main, inner}
     if any(matrix <= along and not along & set(parallel) for along in loaded_along(situation)):
         return []  # all batches share a matrix, which each thread would read again: `row_tiles`, `contraction`
-    if inner.size(situation.hints) * min(situation.long_itemsizes, default=1) < PIECE:
+    piece = inner.size(situation.hints) * min(situation.long_itemsizes, default=1)
+    is_near = bool(situation.scans) and main.size(situation.hints) * piece <= WHOLE
+    if piece < PIECE and not is_near:
         return []
     widths = dict.fromkeys((situation.width(inner.extent, flat=False), 1))
     return [p for width in widths if (p := _proposal(situation, inner, main, width)) is not None]

@@ -46,7 +46,9 @@ def points(situation: Situation) -> list[Proposal]:
     roots = [s for s in situation.group.statements() if s.id in situation.group.roots]
     if any(a not in situation.classes.statement(root) for root in roots for a in far):
         return []
-    if max(counts) > MOST_SHORT or prod(counts) > MOST_RESULTS or main.size(situation.hints) <= MOST_SHORT:
+    if max(counts) > MOST_SHORT or prod(counts) > MOST_RESULTS:
+        return []
+    if main.size(situation.hints) <= MOST_SHORT and not situation.scans:  # a thread has the whole of these
         return []
     return list(_proposals(situation, main, short, far, inner.size(situation.hints)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyfuse.places.proposal import Combination
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
@@ -35,6 +37,14 @@ def share_of(
     if size <= steps * step:
         return None
     return block(f"b{len(blocks)}", axis.extent.ceildiv(steps * step)), steps
+
+
+def is_whole(situation: Situation, over: Sequence[AxisClass], shared: AxisClass) -> bool:
+    """Whether no reduction over the class that blocks share keeps another of `over`, which a block goes through in a
+    loop or by threads: it would have many results, and hand on one."""
+    sums = [s for s in situation.reductions if s.id in shared.reduced_by]
+    kept = [a for s in sums for a in situation.classes.statement(s) if a in over and s.id not in a.reduced_by]
+    return not kept
 
 
 def _whole(size: int, step: int, steps: int) -> int:
