@@ -135,7 +135,8 @@ written(x, 0, 0, x[0, 1] + np.array(2.0)); np.add(x[0], 1, out=np.zeros((4, 7)))
 np.clip(x[0], 0, 1, out=np.zeros((4, 7))); np.sum(x, axis=0, out=np.zeros(7))
 np.percentile(x, 30, axis=0, out=np.zeros((2, 7))); np.add.reduce(x, 0, out=(np.zeros(7),))
 np.sum(x, out=np.zeros(())); np.histogram(x, [1, 1, 2])[0]; np.histogram(x, 1, (0, 0))
-np.histogram(x, 4, (-1, 2), weights=x**2)[0]; np.repeat(x, 0)
+np.histogram(x, 4, (-1, 2), weights=x**2)[0]; np.repeat(x, 0); np.einsum("ij->j", x > 0, dtype=float, order="C")
+np.einsum("ij,j->i", x, x[0], dtype=np.float32, casting="same_kind"); np.einsum("ij->ji", x, dtype=np.float32)
 """
 
 
@@ -158,6 +159,8 @@ filled(x, 0, np.nan); filled(x, x.astype(int) > 0, np.nan); filled(x, 0, np.inf)
 filled(x, x[:1] > 0, 1); filled(x, x[:, :1] > 0, 1); filled(x, x[:3] > 0, 1); x[x[:1] > 0].sum()
 x[:, x[0, :1] > 0].max(); filled(x, x[:, 0] > 5, np.nan); np.putmask(x.astype(int), x > 0, np.nan)
 np.array([np.nan, x.astype(int)[0, 0]], int)
+np.einsum("ij,j->i", x, x[0], dtype=np.float32); np.einsum("ij->i", x, dtype=int, casting="same_kind")
+np.polyfit(x[0, :0], x[1, :0], 1); np.einsum("ij->i", x, foo=1)
 len(x) % 0 * x; len(x) / 0 * x; len(x) // 0.0 * x; divmod(len(x), 0)[0] * x
 np.zeros(len(x) - 5) + x[0, 0]; np.linalg.inv(x); np.linalg.det(x[0]); np.linalg.matrix_power(x[0], 2)
 """
