@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -34,7 +36,7 @@ class PolyfuseError(Exception):
     def __init__(self, message: str, *, advice: str = "", source: Source | None = None) -> None:
         self.message, self.advice, self.source = message, advice, source
         parts = [message, *([str(source)] if source else []), *([f"  {advice}"] if advice else [])]
-        super().__init__("\n".join(parts))
+        Exception.__init__(self, "\n".join(parts))  # errors of NumPy's beside this one take other arguments
 
 
 class TraceError(PolyfuseError):
@@ -54,12 +56,31 @@ class ShapeError(TraceError, ValueError):
     """Shapes that do not broadcast, axes out of range, sizes that do not match."""
 
 
+class AxisError(ShapeError, np.exceptions.AxisError):
+    """An axis that an array does not have."""
+
+    axis = ndim = None
+    __str__ = Exception.__str__  # NumPy's makes its text of these two
+
+
+class MatrixError(ShapeError, np.linalg.LinAlgError):
+    """A function of linear algebra on what are no matrices, or no square ones."""
+
+
 class DTypeError(TraceError, TypeError):
     """A dtype that polyfuse does not have, or that the operation does not accept."""
 
 
 class OutOfRangeError(DTypeError, OverflowError):
     """A Python integer that numbers of the dtype beside it cannot hold."""
+
+
+class NotANumberError(DTypeError, ValueError):
+    """A NaN of Python's where an integer is needed."""
+
+
+class DivisionError(TraceError, ZeroDivisionError):
+    """A number of Python's divided by a size that is 0, or a size by 0."""
 
 
 class PowerError(DTypeError, ValueError):

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Union
 
-from polyfuse.errors import ShapeError
+from polyfuse.errors import AxisError, ShapeError
 
 Axis = Union[int, Sequence[int], None]
 
@@ -22,12 +22,12 @@ def listed(value: Any) -> list[Any]:
 
 
 def one(axis: Any, rank: int) -> int:
-    """`axis` as a non-negative integer.  Raises ShapeError."""
+    """`axis` as a non-negative integer.  Raises ShapeError, and AxisError for one out of bounds."""
     if not hasattr(axis, "__index__") or isinstance(axis, bool):
         raise ShapeError(f"an axis is an integer, not {axis!r}")
     position = operator.index(axis)
     if not -rank <= position < rank:
-        raise ShapeError(f"axis {position} is out of bounds for an array of rank {rank}")
+        raise AxisError(f"axis {position} is out of bounds for an array of rank {rank}")
     return position % rank
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
 from polyfuse.dtypes import DType, bool_
-from polyfuse.errors import ShapeError
+from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
@@ -207,13 +207,22 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
 # ---------------------------------------------------------------------------------------------- einsum
 
 
-def einsum(*operands: Any, optimize: Any = True, dtype: Any = None, **_: Any) -> Tracer:
-    """``np.einsum`` in both of its spellings; more than two operands are contracted two by two."""
+def einsum(
+    *operands: Any, optimize: Any = True, dtype: Any = None, casting: str = "safe", order: str = "K"
+) -> Tracer:
+    """``np.einsum`` in both of its spellings; more than two operands are contracted two by two.  Raises DTypeError for
+    a `dtype` to which the operands are not cast."""
     labels, output, arrays = _parsed(operands)
     tracers = lift_arrays(*arrays)
     inputs, result = _with_ellipsis(labels, output, tracers)
     if len(tracers) == 1 and (view := _unsummed(tracers[0], inputs[0], result)) is not None:
         return view
+    for x in tracers if dtype is not None else ():
+        if not np.can_cast(x.dtype, numpy_dtype(dtype).numpy, casting):  # type: ignore[arg-type]
+            raise DTypeError(
+                f"np.einsum does not cast {x.dtype} to {np.dtype(dtype)} by the rule {casting!r}",
+                advice="Cast the operand first with x.astype(...), or give casting='unsafe'.",
+            )
     if len(tracers) < 3:
         return labelled(tracers, inputs, result, dtype, repeated=True)
     operands_, wanted = _common(tracers, dtype)

@@ -145,20 +145,28 @@ def linspace(
     common = promotion.common((*(kind_of(v) for v in ends), float))
     first, last = (Tracer(trace, as_dtype(v, common)) for v in ends)
     (length,) = shape_argument(trace, num)
-    divisions = size_of(trace, length - 1 if endpoint else length)
+    parts = length - 1 if endpoint else length
+    is_divided = not retstep or trace.decide(parts - 1)
+    divisor = _divisor(trace, parts)
     index = Tracer(trace, nodes.cast(nodes.iota((length,), dimension(0)), common))
     delta = last - first
-    step = ufunc("divide", delta, divisions) if not is_integer(divisions) or divisions > 0 else delta
+    step = ufunc("divide", delta, divisor)
     ramp = (index[(slice(None),) + (None,) * step.ndim] if step.ndim else index) * step + first
     if endpoint and not (length.is_constant and length.constant < 2):
         at_end = index[(slice(None),) + (None,) * step.ndim] if step.ndim else index
-        ramp = where(ufunc("equal", at_end, Tracer(trace, nodes.iota((), length - 1), weak=int)), last, ramp)
+        ramp = where(ufunc("equal", at_end, divisor), last, ramp)
     wanted = numpy_dtype(dtype) if dtype is not None else common
     if wanted.kind in "iu":
         ramp = ufunc("floor", ramp)
     result = Tracer(trace, nodes.cast(ramp.node, wanted))
     result = trace.functions["moveaxis"](result, 0, axis) if axis else result
-    return (result, step) if retstep else result
+    return (result, step if is_divided else np.nan) if retstep else result
+
+
+def _divisor(trace: Trace, parts: Affine) -> Tracer:
+    """The number of parts of a line, and 1 for a point, which has none."""
+    number = Tracer(trace, nodes.iota((), parts), weak=int)
+    return number if trace.known(parts - 1) else trace.call("weak", "maximum", number, 1)
 
 
 def logspace(

@@ -194,6 +194,8 @@ def putmask(x: Tracer, mask: ArrayLike, values: ArrayLike) -> None:
         return
     if value.ndim and not _alike(x, value):
         value = resize(value, x.shape)
+    if value.weak is not None:
+        value = Tracer(x.state, as_dtype(value, x.element))
     chosen = where(mask, value, x)
     write(x, as_dtype(Tracer(x.state, chosen.node), x.element))
 

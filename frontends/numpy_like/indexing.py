@@ -18,7 +18,7 @@ from polyfuse.frontends.numpy_like.bounds import highest, lowest
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import strides_of
-from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift, lift_all, text_of, trace_of
+from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of, stand_apart
 from polyfuse.frontends.numpy_like.state import Trace
@@ -103,7 +103,7 @@ def is_mask(item: Any) -> bool:
 
 def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer, int]:
     """The mask, the part of `x` whose leading axes it covers, and how many axes of ``x[items]`` stand before the one of
-    the chosen elements.  Raises ShapeError."""
+    the chosen elements.  Raises ShapeError and IndexingError."""
     masks = [k for k, i in enumerate(items) if is_mask(i)]
     if len(masks) != 1 or any(i is None for i in items):
         raise ShapeError("an index with a mask takes one mask besides slices and integers")
@@ -116,8 +116,9 @@ def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer, int]:
     target = x.through(basic_path(x, [*expanded[:at], *[slice(None)] * mask.ndim, *expanded[at + 1 :]]))
     order = [*range(at, at + mask.ndim), *range(at), *range(at + mask.ndim, target.ndim)]
     target = target.transpose(order) if at else target
-    problem = f"a mask of shape {text_of(mask.sizes)} does not fit {text_of(target.sizes)}"
-    check_fits(x.state, mask.sizes, target.sizes[: mask.ndim], problem)
+    if not all(map(x.state.equal, mask.sizes, target.sizes)):  # unlike in arithmetic, an axis of size 1 is not repeated
+        covered = target.sizes[: mask.ndim]
+        raise IndexingError(f"a mask of shape {text_of(mask.sizes)} does not fit axes of sizes {text_of(covered)}")
     behind = "".join(":" if isinstance(i, slice) else "i" for i in expanded[at + 1 :])
     parted = ":i" in behind or stand_apart(items)  # then NumPy puts what the arrays index in front
     return mask, target, 0 if parted else at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import isinf, isnan
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine
 from polyfuse.dtypes import DType, bool_, f64, i64, integer_limits, u64
-from polyfuse.errors import DTypeError, OutOfRangeError, ShapeError, TraceError
+from polyfuse.errors import DTypeError, NotANumberError, OutOfRangeError, ShapeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import nodes, promotion
@@ -161,8 +162,8 @@ def as_dtype(tracer: Tracer, dtype: DType) -> Node:
     if isinstance(node, expr.Scalar) and not _loses(tracer.weak, dtype):
         return expr.scalar(node.position, dtype)
     if isinstance(node, expr.Constant):
-        if tracer.weak is int:
-            check_integer(node.value, dtype)
+        if tracer.weak is not bool and dtype.kind in "iu":
+            check_integer(node.value, dtype, "integer" if tracer.weak is int else "float")
         return expr.constant(node.value, dtype)
     return nodes.cast(node, dtype)
 
@@ -179,11 +180,14 @@ def _loses(weak: type, dtype: DType) -> bool:
     return (weak is float and not dtype.is_float) or (weak is int and dtype.kind == "b")
 
 
-def check_integer(value: int | float, dtype: DType) -> None:
-    """Raises OutOfRangeError for a number that integers of the dtype cannot hold."""
-    if not fits(value, dtype):
+def check_integer(value: int | float, dtype: DType, kind: str = "integer") -> None:
+    """Raises OutOfRangeError for a number that integers of the dtype cannot hold, NotANumberError for NaN."""
+    if isnan(value):
+        advice = "Cast the array to floats first, or write an integer that stands for what is missing."
+        raise NotANumberError(f"NaN is no value of {dtype.numpy}", advice=advice)
+    if not fits(value if isinf(value) else int(value), dtype):
         raise OutOfRangeError(
-            f"the Python integer {value} is out of bounds for {dtype.numpy}",
+            f"the Python {kind} {value} is out of bounds for {dtype.numpy}",
             advice="Cast the array to a wider dtype.",
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from polyfuse.affine import Affine
 from polyfuse.dtypes import bf16, f16, f64
-from polyfuse.errors import DTypeError, ShapeError, UnsupportedError
+from polyfuse.errors import DTypeError, MatrixError, ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import axes, nodes, promotion, reductions
 from polyfuse.frontends.numpy_like.boundaries import library
 from polyfuse.frontends.numpy_like.contractions import matmul
@@ -51,10 +51,10 @@ class SVDResult(NamedTuple):
 
 
 def _matrices(name: str, x: ArrayLike, square: bool = True) -> Tracer:
-    """Stacks of matrices in float32 or float64.  Raises ShapeError and DTypeError as NumPy does."""
+    """Stacks of matrices in float32 or float64.  Raises MatrixError and DTypeError as NumPy does."""
     (array,) = lift_all(x)
     if array.ndim < 2:
-        raise ShapeError(f"np.linalg.{name} needs matrices, not an array of rank {array.ndim}")
+        raise MatrixError(f"np.linalg.{name} needs matrices, not an array of rank {array.ndim}")
     if array.element in (f16, bf16):
         raise DTypeError(f"np.linalg.{name} does not accept {array.dtype}", advice="Cast with .astype(np.float32).")
     if square:
@@ -65,7 +65,7 @@ def _matrices(name: str, x: ArrayLike, square: bool = True) -> Tracer:
 def _check_square(name: str, array: Tracer) -> None:
     rows, columns = array.sizes[-2:]
     if not (rows == columns or array.state.equal(rows, columns)):
-        raise ShapeError(f"np.linalg.{name} needs square matrices, not {text_of(array.sizes)}")
+        raise MatrixError(f"np.linalg.{name} needs square matrices, not {text_of(array.sizes)}")
 
 
 def same_shape(name: str, x: ArrayLike) -> Tracer:
@@ -84,7 +84,7 @@ def matrix_power(x: ArrayLike, n: int) -> Tracer:
     """By repeated squaring; of the inverse for negative `n`."""
     (array,) = lift_all(x)
     if array.ndim < 2:
-        raise ShapeError(f"np.linalg.matrix_power needs matrices, not an array of rank {array.ndim}")
+        raise MatrixError(f"np.linalg.matrix_power needs matrices, not an array of rank {array.ndim}")
     _check_square("matrix_power", array)
     n = index(n)
     if n < 0:

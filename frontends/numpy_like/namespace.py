@@ -99,6 +99,8 @@ class Namespace:
             return RandomStandIn("np.random")
         if full == "ndarray" and self._module is np:
             return array_type(self._trace)
+        if full == "errstate" and self._module is np:
+            return error_state
         if full == "isscalar" and self._module is np:
             return is_scalar
         if full == "vectorize" and self._module is np:
@@ -176,6 +178,20 @@ def enumerated(x: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
     if not isinstance(x, Tracer):
         return np.ndenumerate(read(x))
     return ((place, x[place]) for place in np.ndindex(*map(int, x.shape)))
+
+
+def error_state(**kinds: Any) -> Any:
+    """``np.errstate``, which says nothing of numbers that are computed later.  Raises UnsupportedError where it is to
+    raise errors or to call a function for them."""
+    for kind, answer in kinds.items():
+        if answer in ("raise", "call", "log"):
+            raise located(
+                UnsupportedError(
+                    f"np.errstate({kind}={answer!r}) has no effect on a jitted function, whose kernels run later",
+                    advice="Look at np.isfinite(result).all() after the call.",
+                )
+            )
+    return np.errstate(**kinds)
 
 
 class Joining:

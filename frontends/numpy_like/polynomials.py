@@ -101,6 +101,8 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: Any = None, full: bool 
         raise ArgumentError(f"np.polyfit of degree {deg}")
     x, y = lift_arrays(x, y)
     x, y = as_real(x), as_real(y)
+    if not all(x.state.decide(n - 1) for n in x.sizes):
+        raise ArgumentError("np.polyfit of no points", advice="Return early where x.size == 0.")
     columns = vander(x, deg + 1)
     scale = (columns * columns).sum(axis=0) ** 0.5
     found = lstsq(columns / scale, y)[0]

@@ -14,6 +14,7 @@ from typing import Any, Union
 import numpy as np
 
 from polyfuse.affine import ONE, Affine
+from polyfuse.errors import DivisionError
 from polyfuse.frontends.numpy_like.state import Trace
 
 Size = Union[int, "SymbolicSize"]
@@ -64,6 +65,9 @@ class SymbolicSize:
         return self.factors[0] if len(self.factors) == 1 else None
 
     # ------------------------------------------------------------------------------------------ arithmetic
+    def _check_divisor(self, number: Any, divisor: Any) -> None:
+        self.state.run(check_divisor, self.state, number, divisor)
+
     def _linear(self, name: str, other: Any, combine: Callable[[Affine, Affine], Affine], swap: bool = False) -> Any:
         a, b = self.affine, affine_of(other) if is_operand(other) else None
         if a is not None and b is not None:
@@ -81,6 +85,8 @@ class SymbolicSize:
         if not isinstance(other, (bool, int, float, SymbolicSize, np.generic)):
             return NotImplemented
         left, right = (other, self) if swap else (self, other)
+        if name in _DIVISIONS:
+            self._check_divisor(left, right)
         if self.is_numpy or isinstance(other, np.generic) or (isinstance(other, SymbolicSize) and other.is_numpy):
             return self.state.call(name, left, right)
         return self.state.call("weak", name, left, right)
@@ -110,6 +116,7 @@ class SymbolicSize:
     def __floordiv__(self, other: Any) -> Any:
         exact = quotient(self.factors, factors_of(other)) if isinstance(other, (int, SymbolicSize)) else None
         if exact is not None:
+            self._check_divisor(self, other)
             return self._size(other, *exact)
         if self.affine is not None and is_exact(other) and other > 0:
             return self._size(other, self.affine // int(other))
@@ -117,6 +124,7 @@ class SymbolicSize:
 
     def __mod__(self, other: Any) -> Any:
         if isinstance(other, (int, SymbolicSize)) and quotient(self.factors, factors_of(other)) is not None:
+            self._check_divisor(self, other)
             return self._size(other, Affine.of(0))
         if self.affine is not None and is_exact(other) and other > 0:
             return self._size(other, self.affine % int(other))
@@ -292,6 +300,20 @@ class SymbolicSize:
         """The size in the symbols of the program."""
         several = len(self.factors) > 1
         return "*".join(f"({f})" if several and len(f.terms) + bool(f.constant) > 1 else str(f) for f in self.factors)
+
+
+_DIVISIONS = ("divide", "floor_divide", "remainder")
+
+
+def check_divisor(trace: Trace, number: Any, divisor: Any) -> None:
+    """Raises DivisionError for a 0 where Python does; numbers of NumPy's divide by it."""
+    if any(isinstance(n, np.generic) or (isinstance(n, SymbolicSize) and n.is_numpy) for n in (number, divisor)):
+        return
+    is_size = isinstance(divisor, SymbolicSize)
+    if any(trace.compare(n, Affine.of(0)) for n in divisor.factors) if is_size else divisor == 0:
+        what = f"the size {divisor.letters}, which is 0 here" if is_size else "0"
+        advice = "Divide by max(n, 1), or return early for such a size."
+        raise DivisionError(f"a number is divided by {what}", advice=advice)
 
 
 def is_integer(value: Any) -> bool:

@@ -128,7 +128,7 @@ def shape_argument(trace: Trace, shape: Any) -> Shape:
             for factor in size[1:]:
                 trace.fixed(factor)
             raise UnsupportedError(f"an axis of size {SymbolicSize(trace, size)} is a product of symbolic sizes")
-        if affine.is_constant and affine.constant < 0:
+        if not trace.decide(affine):
             raise ShapeError(f"negative dimensions are not allowed: {shape}")
         sizes.append(affine)
     return tuple(sizes)

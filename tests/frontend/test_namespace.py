@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.errors import TraceError
+from polyfuse.errors import TraceError, UnsupportedError
 from tests.frontend.ops import assert_same, run
 
 X = np.array([[3.0, 1.0, 2.0], [9.0, 7.0, 8.0]])
@@ -90,6 +90,20 @@ def by_library(xp: Any, x: Any) -> Any:
 
 def of_library(xp: Any) -> Callable[[Any], Any]:
     return lambda x: by_library(xp, x)
+
+
+def test_errors_for_values_are_not_promised() -> None:
+    def quiet(x: Any) -> Any:
+        with np.errstate(divide="ignore", over="warn"):
+            return np.log(x)
+
+    def loud(x: Any) -> Any:
+        with np.errstate(invalid="raise"):
+            return np.log(x)
+
+    assert_same(run(quiet, X), np.log(X))
+    with pytest.raises(UnsupportedError, match=r"np.errstate\(invalid='raise'\) has no effect.*\n.*test_namespace.py"):
+        run(loud, X)
 
 
 def test_numpy_is_one_module_by_whatever_name() -> None:

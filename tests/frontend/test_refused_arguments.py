@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,12 @@ def written(x: Any, i: int, j: int, value: Any) -> Any:
     return a
 
 
+def filled(x: Any, place: Any, value: Any) -> Any:
+    a = x.astype(int)
+    a[place] = value
+    return a
+
+
 def without_values(x: Any) -> Any:
     a = x.copy()
     np.put(a, [0, 1], [])
@@ -128,7 +135,8 @@ written(x, 0, 0, x[0, 1] + np.array(2.0)); np.add(x[0], 1, out=np.zeros((4, 7)))
 np.clip(x[0], 0, 1, out=np.zeros((4, 7))); np.sum(x, axis=0, out=np.zeros(7))
 np.percentile(x, 30, axis=0, out=np.zeros((2, 7))); np.add.reduce(x, 0, out=(np.zeros(7),))
 np.sum(x, out=np.zeros(())); np.histogram(x, [1, 1, 2])[0]; np.histogram(x, 1, (0, 0))
-np.histogram(x, 4, (-1, 2), weights=x**2)[0]; np.repeat(x, 0)
+np.histogram(x, 4, (-1, 2), weights=x**2)[0]; np.repeat(x, 0); np.einsum("ij->j", x > 0, dtype=float, order="C")
+np.einsum("ij,j->i", x, x[0], dtype=np.float32, casting="same_kind"); np.einsum("ij->ji", x, dtype=np.float32)
 """
 
 
@@ -147,13 +155,21 @@ KINDS = """
 np.partition(x, 7); np.argpartition(x, [0, 9]); x[::0]; np.diff(x, n=-1); np.histogram(x, 0); x.astype(np.uint8) + 300
 x.astype(int) ** -1; np.full(3, 300, dtype=np.uint8) * x[0, 0]; np.array([300], np.uint8) + x[0, 0]; 10**400 * x
 x.astype(np.uint8) - (-1); x.astype(int) & 0.5; x @ x; x.sum(axis=2); x[4]; np.concatenate([x, x[0]])
+filled(x, 0, np.nan); filled(x, x.astype(int) > 0, np.nan); filled(x, 0, np.inf); filled(x, ..., -1e300)
+filled(x, x[:1] > 0, 1); filled(x, x[:, :1] > 0, 1); filled(x, x[:3] > 0, 1); x[x[:1] > 0].sum()
+x[:, x[0, :1] > 0].max(); filled(x, x[:, 0] > 5, np.nan); np.putmask(x.astype(int), x > 0, np.nan)
+np.array([np.nan, x.astype(int)[0, 0]], int)
+np.einsum("ij,j->i", x, x[0], dtype=np.float32); np.einsum("ij->i", x, dtype=int, casting="same_kind")
+np.polyfit(x[0, :0], x[1, :0], 1); np.einsum("ij->i", x, foo=1)
+len(x) % 0 * x; len(x) / 0 * x; len(x) // 0.0 * x; divmod(len(x), 0)[0] * x
+np.zeros(len(x) - 5) + x[0, 0]; np.linalg.inv(x); np.linalg.det(x[0]); np.linalg.matrix_power(x[0], 2)
 """
 
 
 @pytest.mark.parametrize("expression", [e.strip() for line in KINDS.strip().splitlines() for e in line.split(";")])
 def test_the_error_is_of_the_kind_that_numpy_raises(expression: str) -> None:
     def function(x: Any) -> Any:
-        return eval(expression, {"np": np, "x": x})
+        return eval(expression, {"np": np, "x": x, "filled": filled})
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -164,6 +180,60 @@ def test_the_error_is_of_the_kind_that_numpy_raises(expression: str) -> None:
         with pytest.raises(kind) as told:
             trace(function, specs_of_arrays((X,)))
         assert isinstance(told.value, PolyfuseError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        (np.exceptions.AxisError, lambda x: x.sum(axis=2)),
+        (np.exceptions.AxisError, lambda x: np.sort(x, axis=-3)),
+        (np.linalg.LinAlgError, np.linalg.inv),
+        (np.linalg.LinAlgError, lambda x: np.linalg.solve(x, x)),
+    ],
+)
+def test_a_function_can_catch_an_error_by_numpys_name(kind: type[Exception], call: Callable[[Any], Any]) -> None:
+    told = []
+
+    def function(x: Any) -> Any:
+        try:
+            return call(x)
+        except kind as error:
+            told.append(str(error))
+            return 2 * x
+
+    assert_same(run(function, X), 2 * X)
+    assert "test_refused_arguments.py" in told[0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: 1 / (m - 4),
+        lambda m: m / (m - 4),
+        lambda m: 5 // (m - 4),
+        lambda m: 5 % (m - 4),
+        lambda m: (m - 4) * m // (m - 4),
+        lambda m: (m - 4) % (m - 4),
+        lambda m: m / (m * (m - 4)),
+        lambda m: 1 / (m // 5),
+    ],
+)
+def test_python_divides_by_no_size_that_is_0(call: Callable[[Any], Any]) -> None:
+    """By Python itself where the size is a number of its own then."""
+    jitted = pf.jit(lambda x: call(len(x)) * x, backend="interpreter")
+    assert_same(jitted(X[:, :6].T), call(6) * X[:, :6].T)
+    with pytest.raises(ZeroDivisionError):
+        jitted(X)
+
+
+def test_numbers_of_numpys_are_divided_by_a_size_of_0() -> None:
+    def function(x: Any) -> Any:
+        none = len(x) - 4
+        return x / none, np.float64(1) / none * x, np.int64(3) % none * x, len(x) / np.float64(0) * x
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_same(run(function, X), function(X))
 
 
 def test_edges_that_are_an_argument_may_fall() -> None:

@@ -118,6 +118,42 @@ def test_a_comparison_does_not_fix_the_size(expression: str) -> None:
     assert sum(served(traced, function, m, n) for m, n in product(range(2, 8), repeat=2)) > 5
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "np.linspace(0, 1, m - 1)",
+        "np.linspace(x[0], 2, m - 2)",
+        "np.linspace(0, 1, m // 2)",
+        "np.logspace(0, 1, m - 1)",
+        "np.linspace(0, 1, m - 2, endpoint=False)",
+        "np.linspace(0, 1, m - 1, retstep=True)",
+        "np.linspace(0, x[0, 0], m - 2, endpoint=False, retstep=True)",
+        "np.linspace(x[0], 1, m - 2, retstep=True)",
+        "np.concatenate([x[:2], np.zeros((m - 4, n)), x[-2:]])",
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_array_of_a_computed_length(expression: str) -> None:
+    """Down to one point, which stands at the beginning of its line, and to none."""
+    function = function_of(expression)
+    for traced_size in (4, 6):
+        traced = traced_at(function, traced_size, 3)
+        for m in range(4 if "m - 4" in expression else 2, 9):
+            served(traced, function, m, 3)
+        assert not served_below(traced, function)
+
+
+def served_below(traced: Traced, function: Callable[[Any], Any]) -> bool:
+    """Whether the trace stands for sizes at which NumPy raises an error."""
+    for m in (2, 3):
+        try:
+            function(np.ones((m, 3)))
+        except ValueError:
+            if all(guard.holds({"n0": m, "n1": 3}) for guard in traced.guards):  # type: ignore[call-arg]
+                return True
+    return False
+
+
 def test_a_size_taken_as_an_integer_or_float_is_fixed() -> None:
     for convert in (int, float, lambda n: "abcdef"[n], lambda n: [0.5] * n):
 
