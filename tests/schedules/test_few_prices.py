@@ -130,7 +130,9 @@ def whole_situation(function: Callable[..., Any], *specs: str) -> tuple[Situatio
     return situation, list(enumerate(next(iter(propose(situation)))))
 
 
-@pytest.mark.parametrize(("function", "specs", "most"), [*CASES, STATISTICS, REFUTED], ids=lambda c: getattr(c, "__name__", ""))
+@pytest.mark.parametrize(
+    ("function", "specs", "most"), [*CASES, STATISTICS, REFUTED], ids=lambda c: getattr(c, "__name__", "")
+)
 def test_kernels_are_found_with_few_prices(
     function: Callable[..., Any], specs: tuple[str, ...], most: int
 ) -> None:
