@@ -82,6 +82,7 @@ class Placed:
     providers: tuple[str, ...] = ()
     component: int = 0
     _digits: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
+    _summed: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def moved(self, place: tuple[PlaceEntry, ...]) -> Placed:
         """The same statement there."""
@@ -95,6 +96,13 @@ class Placed:
             object.__setattr__(self, "_digits", used)
             return used
         return self._digits
+
+    def summed(self, found: Callable[[], frozenset[str]]) -> frozenset[str]:
+        """The digits that it sums over, found once: what that is depends on the SCoP that `value` is of alone."""
+        if self._summed is None:
+            object.__setattr__(self, "_summed", found())
+        known: frozenset[str] = self._summed or frozenset()
+        return known
 
 
 def in_frame(entry: Affine) -> bool:

@@ -331,8 +331,10 @@ _NONE = frozenset[str]()
 
 def summed_digits(scop: Scop, placed: Placed) -> frozenset[str]:
     """The digits that a placed reduction sums over; none for other statements."""
-    if placed.role != "compute":
-        return _NONE
+    return _NONE if placed.role != "compute" else placed.summed(lambda: _summed(scop, placed))
+
+
+def _summed(scop: Scop, placed: Placed) -> frozenset[str]:
     statement = scop.statements[placed.value]
     if not isinstance(statement, Statement) or not statement.is_reduction:
         return _NONE

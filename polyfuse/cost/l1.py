@@ -64,7 +64,7 @@ Jacobi step in 216, where passes alone are 54 and 107."""
 def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[float, float]:
     """(seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each; the
     instructions that all warps issue for them)."""
-    lines, issued, known = 0.0, 0.0, dict[Hashable, tuple[float, float]]()
+    lines, issued, known, wides = 0.0, 0.0, dict[Hashable, tuple[float, float]](), dict[Hashable, _Wide | None]()
     warps = ceil(schedule.threads / target.warp)
     taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
     walks: set[tuple[Affine, Affine]] = set()
@@ -74,7 +74,9 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
         if move.role in ("load", "store", "get", "put"):
             value, component = move.value, move.component
             alike = (move.role, scop.shape(value), scop.dtype(value, component), move.place, move.path)
-            wide = _spans(scop, schedule, target, move, sizes)
+            if alike not in wides:
+                wides[alike] = _spans(scop, schedule, target, move, sizes)
+            wide = wides[alike]
             if wide is not None and move.role == "load":
                 same = taken[value, component, move.path, wide.start]
                 if any(wide.numbers <= other for other in same):

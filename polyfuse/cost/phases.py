@@ -173,6 +173,11 @@ def running(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
 
 def in_phases(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> bool:
     """Every thread loads all that it needs, then warps combine, then it stores: no loop runs these side by side."""
+    what = "in phases", target.warp, tuple(sizes.hints.items())
+    return schedule.figure(what, lambda: _in_phases(scop, schedule, target, sizes))
+
+
+def _in_phases(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> bool:
     statements = [scop.statements[value] for value in schedule.body]
     combines = any(isinstance(s, Statement) and s.is_reduction for s in statements)
     once = all(sizes.extent[d.name] == 1 for d in schedule.of_kind("loop"))

@@ -27,14 +27,20 @@ def run_of(last: Affine, schedule: KernelSchedule, threads: int, apart: int = 1)
 
 def steps_of(last: Affine, schedule: KernelSchedule, threads: int) -> list[tuple[int, int]]:
     """(elements from one to the next, number) of the digits of `threads` threads and of their slots."""
-    steps = []
+    factors = dict(last.terms)
+    counts = schedule.figure(("counts", threads), lambda: _counts(schedule, threads))
+    return [(abs(factors.get(atom, 0)), count) for atom, count in counts]
+
+
+def _counts(schedule: KernelSchedule, threads: int) -> list[tuple[str, int]]:
+    """How many places the digits of `threads` threads, and their slots, have."""
+    found = []
     for d in schedule.digits:
         if d.kind == "thread":
-            extent = max(1, min(d.count, threads // d.stride)) if d.stride < threads else 1
-            steps.append((abs(last.coefficient(f"${d.name}")), extent))
+            found.append((f"${d.name}", max(1, min(d.count, threads // d.stride)) if d.stride < threads else 1))
         elif d.kind == "slot":
-            steps.append((abs(last.coefficient(f"${d.name}")), d.count))
-    return steps
+            found.append((f"${d.name}", d.count))
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- reads

@@ -156,19 +156,39 @@ def _stores(
     """(bytes written, as good as written beside them, through the cache, of sectors written in parts)."""
     written = wasted = stored = torn = 0
     scanned = any(isinstance(s := scop.statements[v], Statement) and s.scanned is not None for v in schedule.body)
+    figures: dict[Hashable, tuple[int, int, int, int]] = {}  # kernels store many arrays at the same places
     for store in (p for p in schedule.placed if p.role == "store"):
-        moved = moved_bytes(scop, store, sizes)
+        alike = (scop.shape(store.value), scop.dtype(store.value, store.component), store.place, store.path)
+        if alike not in figures:
+            figures[alike] = _stored(scop, schedule, target, sizes, summed, store, scanned=scanned)
+        moved, beside, through, parts = figures[alike]
         written += moved
-        ends = torn_ends(scop, store, schedule, sizes)
-        ends = max(ends, torn_runs(scop, store, schedule, sizes)) if scanned else ends
-        wasted += int(moved * (ends + scattering(scop, store, schedule, sizes, summed)))
-        together = _waste(scop, store, schedule, target, sizes)
-        alone = touched_by_one(scop, schedule, target, store, sizes)
-        stored += int(moved * together)
-        in_turn = TORN if scanned or fills(schedule, store) else 1.0
-        in_turn *= BY_SEVERAL if meets_others(scop, schedule, store, sizes) else 1.0
-        torn += int(moved * alone * in_turn) if alone > 1 else 0
+        wasted += beside
+        stored += through
+        torn += parts
     return written, wasted, stored, torn
+
+
+def _stored(
+    scop: Scop,
+    schedule: KernelSchedule,
+    target: Target,
+    sizes: Sizes,
+    summed: frozenset[str],
+    store: Placed,
+    *,
+    scanned: bool,
+) -> tuple[int, int, int, int]:
+    """The same of one store.  `scanned`: whether a prefix is in the kernel."""
+    moved = moved_bytes(scop, store, sizes)
+    ends = torn_ends(scop, store, schedule, sizes)
+    ends = max(ends, torn_runs(scop, store, schedule, sizes)) if scanned else ends
+    beside = int(moved * (ends + scattering(scop, store, schedule, sizes, summed)))
+    together = _waste(scop, store, schedule, target, sizes)
+    alone = touched_by_one(scop, schedule, target, store, sizes)
+    in_turn = TORN if scanned or fills(schedule, store) else 1.0
+    in_turn *= BY_SEVERAL if meets_others(scop, schedule, store, sizes) else 1.0
+    return moved, beside, int(moved * together), int(moved * alone * in_turn) if alone > 1 else 0
 
 
 TORN = 0.4

@@ -41,11 +41,13 @@ class Kind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A move carried out on paper: picoseconds won and the kernels that result, or the rule that forbids one of them
-    whatever it costs."""
+    whatever it costs.  Where the first kernels and what the others take at least are no gain, these have no price: what
+    is won is as much at most, and `is_whole` false."""
 
     gain: int
     kernels: tuple[KernelGroup, ...]
     forbidden: Verdict = LEGAL
+    is_whole: bool = True
 
 
 Part = tuple[frozenset[int], frozenset[int], frozenset[int]]
@@ -89,9 +91,18 @@ class Queue:
         """Remembered: a kernel's number fixes its content, and `again` which values in it others store."""
         key = self._key(move)
         known = self._trials.get(key)
+        if known is None or not known.is_whole:
+            self.tried += known is None
+            known = self._trials[key] = self._tried(move, whole=True)
+        return known
+
+    def _gaining(self, move: Move) -> Trial:
+        """The trial of a move that is made only if it wins."""
+        key = self._key(move)
+        known = self._trials.get(key)
         if known is None:
             self.tried += 1
-            known = self._trials[key] = self._tried(move)
+            known = self._trials[key] = self._tried(move, whole=False)
         return known
 
     @property
@@ -103,12 +114,12 @@ class Queue:
         """The trial of a move that may win what is `hoped`, but forbidden where learning it would exceed what the
         search may cost."""
         if self._key(move) in self._trials:
-            return self.trial(move)
+            return self._gaining(move)
         merges = len(move.old) > len(move.new)
         if not self._permitted(move, hoped if merges else hoped * self._came_true):
             self.unweighed += 1
             return Trial(0, (), SPENT)
-        trial = self.trial(move)
+        trial = self._gaining(move)
         if not merges and hoped > 0:
             self._came_true += (max(0, trial.gain) / hoped - self._came_true) / MEMORY
         return trial
@@ -122,17 +133,25 @@ class Queue:
         size = sum([len(kernels[k].body) for k in move.old])
         return self.allowance.permits(self.work, size, hoped / self._launch)
 
-    def _tried(self, move: Move) -> Trial:
-        """The outcome of a move; rules are asked before the price, because they cost nothing."""
-        state, price = self.state, self.state.costs.price
+    def _tried(self, move: Move, *, whole: bool) -> Trial:
+        """The outcome of a move; rules are asked before the price, because they cost nothing.  Unless it is to be
+        `whole`, it ends where nothing can be won any more."""
         parts, kept = self._parts(move), self._kept(move)
         if not (verdict := self._allowed(parts, kept)):
             return Trial(0, (), verdict)
-        kernels = tuple([KernelGroup(roots, body, loads, price(body, roots, loads)) for roots, body, loads in parts])
-        for kernel in kernels:
-            if (kernel.body, kernel.roots) not in kept:
-                self._least.learn(kernel)
-        return Trial(sum([state.kernels[k].time for k in move.old]) - sum([k.time for k in kernels]), kernels)
+        left = sum([self.state.kernels[k].time for k in move.old])
+        least = [0] * len(parts) if whole else [self._least.time(*part) for part in parts]
+        kernels: dict[int, KernelGroup] = {}
+        for k in sorted(range(len(parts)), key=lambda k: -len(parts[k][1])):  # the largest is most often what loses
+            rest = sum([least[other] for other in range(len(parts)) if other not in kernels])
+            if not whole and left <= rest:
+                return Trial(left - rest, tuple(kernels.values()), is_whole=False)
+            roots, body, loads = parts[k]
+            kernels[k] = KernelGroup(roots, body, loads, self.state.costs.price(body, roots, loads))
+            left -= kernels[k].time
+            if (body, roots) not in kept:
+                self._least.learn(kernels[k])
+        return Trial(left, tuple([kernels[k] for k in range(len(parts))]))
 
     def narrow(self, move: Move) -> Trial | None:
         """The trial of a move that makes one kernel and loses little by the schedules that are worth a price: by all of

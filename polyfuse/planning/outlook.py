@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from polyfuse.affine import ONE
 from polyfuse.cost.alone import BEGIN, counted
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import volume
@@ -142,7 +143,8 @@ def _slowness(situation: Situation, seconds: float) -> float:
 
 def _family(situation: Situation) -> Hashable:
     """Equal for groups over equal classes, in any order, where nothing runs a second time over what is reduced (which
-    favours blocks that hold it)."""
-    classes = Counter([(a.extent, bool(a.reduced_by), bool(a.scanned_by)) for a in situation.axes])
-    again = comes_back(situation, [a for a in situation.axes if a.reduced_by])
+    favours blocks that hold it).  Classes of one element, as of each ``keepdims=True``, have no shape of blocks."""
+    long = [a for a in situation.axes if a.extent != ONE]
+    classes = Counter([(a.extent, bool(a.reduced_by), bool(a.scanned_by)) for a in long])
+    again = len(long) < len(situation.axes), comes_back(situation, [a for a in situation.axes if a.reduced_by])
     return again, frozenset(classes.items())

@@ -79,6 +79,7 @@ class Classes:
     of: Mapping[Key, AxisClass]
     mirrored: Mapping[Key, Affine] = field(default_factory=dict)
     """Of dimensions that run against the rest of their class, what both indices add up to."""
+    _of_statement: dict[int, tuple[AxisClass, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def anchored(self, group: Group) -> tuple[AxisClass, ...]:
         """The classes that need a split: those of roots and those that something reduces or scans.  The places of all
@@ -88,7 +89,11 @@ class Classes:
         )
 
     def statement(self, statement: Statement) -> tuple[AxisClass, ...]:
-        return tuple(self.of[(statement.id, d)] for d in range(len(statement.extents)))
+        found = self._of_statement.get(statement.id)
+        if found is None:  # every strategy asks for each
+            of, value = self.of, statement.id
+            found = self._of_statement[value] = tuple([of[value, d] for d in range(len(statement.extents))])
+        return found
 
 
 def _plain(entry: object) -> tuple[int, int] | None:

@@ -65,14 +65,15 @@ def reduction(situation: Situation) -> list[Proposal]:
         return []
     over = [a for a in situation.axes if a.reduced_by or a.scanned_by]
     found: list[Proposal | None] = []
+    frame = None if inner in over else _frame_of_columns(situation, inner, over)
     if inner not in over:
         few = max(a.size(situation.hints) for a in over) <= FEW_ROWS
         shapes = (*COLUMN_SHAPES, *([ALONE] if few else []))
         shapes = (*shapes, *([RUNNING] if situation.scans and situation.reductions else []))
         shapes = ((1, 1),) if situation.target.kind == "cpu" else shapes
         columns = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
-        framed = COLUMN_SHAPES if _may_be_framed(situation) else ()
-        columns += [_columns(situation, inner, over, *shape, framed=True) for shape in framed]
+        if frame is not None:
+            columns += [_columns(situation, inner, over, *shape, frame=frame) for shape in COLUMN_SHAPES]
         found = list({p.parameters: p for p in columns if p is not None}.values())
     if inner in over or situation.target.kind != "cpu":
         along = inner if inner in over else over[-1]
@@ -85,7 +86,7 @@ def reduction(situation: Situation) -> list[Proposal]:
         found.append(_several_rows(situation, inner, over) if along is inner else None)
         found += framed_rows(situation, inner, over) if along is inner else []
     if situation.target.kind != "cpu" and not situation.scans:
-        found += _shared(situation, inner, over)
+        found += _shared(situation, inner, over, frame)
     return [p for p in found if p is not None]
 
 
@@ -97,9 +98,11 @@ def _may_stream(situation: Situation, rows: Proposal, over: list[AxisClass]) -> 
     return dict(rows.parameters)["lanes"] >= STREAMED[True][0] and not comes_back(situation, over)
 
 
-def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal | None]:
+def _shared(
+    situation: Situation, inner: AxisClass, over: list[AxisClass], framed: Frame | None
+) -> list[Proposal | None]:
     """Proposals that deal the longest reduced class to blocks; none where the user names tiles, but neither a share nor
-    how shares meet, nor where blocks would need the total of all before they end."""
+    how shares meet, nor where blocks would need the total of all before they end.  `framed`: the frame of columns."""
     if situation.tiles and not {"share", ATOMIC} & situation.tiles.keys():
         return []
     long = max(over, key=lambda a: (a.size(situation.hints), -a.number))
@@ -114,8 +117,8 @@ def _shared(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> li
         else:
             shapes = COLUMN_SHAPES
             found += [_columns(situation, inner, over, lanes, threads, waves) for lanes, threads in shapes]
-            framed = shapes if _may_be_framed(situation) else ()
-            found += [_columns(situation, inner, over, *shape, waves, framed=True) for shape in framed]
+            if framed is not None:
+                found += [_columns(situation, inner, over, *shape, waves, framed) for shape in shapes]
     return found
 
 
@@ -280,19 +283,16 @@ def _columns(
     most_lanes: int,
     threads: int,
     waves: int = 0,
-    framed: bool = False,
+    frame: Frame | None = None,
 ) -> Proposal | None:
-    """`waves`: deal the longest reduced class to blocks as well; None where that leaves one share.  `framed`: rows that
-    begin anywhere, alike in what a block sums, in vectors that begin where memory has them; None where they do not."""
+    """`waves`: deal the longest reduced class to blocks as well; None where that leaves one share.  `frame`: of rows
+    that begin anywhere, alike in what a block sums, in vectors that begin where memory has them."""
     parallel = situation.nearest(a for a in situation.axes if a not in over and a is not inner)
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]
     cpu = situation.target.kind == "cpu"
     width = strip(situation, inner, parallel) if cpu else situation.width(inner.extent, flat=False)
     order = [*parallel, inner] if cpu else situation.nearest([*parallel, inner])
-    frame = _frame_of_columns(situation, inner, order, over) if framed else None
-    if framed and frame is None:
-        return None
     width = frame.width if frame else width
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
@@ -341,11 +341,11 @@ def _columns(
     )
 
 
-def _frame_of_columns(
-    situation: Situation, inner: AxisClass, order: list[AxisClass], over: list[AxisClass]
-) -> Frame | None:
-    """The frame of rows that begin alike wherever a block sums them.  `order`: of the classes that are kept."""
-    _, splits = block_digits(order, {})  # of the same names
+def _frame_of_columns(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Frame | None:
+    """The frame of rows that begin alike wherever a block sums them; None where they do not."""
+    if not _may_be_framed(situation):
+        return None
+    _, splits = block_digits(situation.nearest(a for a in situation.axes if a not in over), {})  # of the same names
     summed = {axis.number: Affine.symbol(f"$over{k}") for k, axis in enumerate(over)}
     found = common_frame(situation, inner, splits | summed)
     return None if found is None or any(name.startswith("$over") for name in found.shift.names()) else found

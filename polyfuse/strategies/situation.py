@@ -56,6 +56,11 @@ class Situation:
         return {}
 
     @cached_property
+    def _vectors(self) -> dict[tuple[Affine, bool], int]:
+        """What `vector` found, as far as it was asked: every proposal asks."""
+        return {}
+
+    @cached_property
     def reductions(self) -> tuple[Statement, ...]:
         return tuple(s for s in self.group.statements() if s.is_reduction)
 
@@ -177,6 +182,12 @@ class Situation:
 
         `flat`: the extent is a whole contiguous array, so that rows need no common alignment.
         """
+        known = self._vectors.get((extent, flat))
+        if known is None:
+            known = self._vectors[extent, flat] = self._vector(extent, flat=flat)
+        return known
+
+    def _vector(self, extent: Affine, *, flat: bool) -> int:
         values = self.group.loads | self.group.roots
         dtypes = [d for v in values for d in self.scop.statements[v].dtypes if self.scop.shape(v)]
         if not dtypes:

@@ -6,7 +6,7 @@ import pytest
 
 from polyfuse.grouping.allowance import allowance
 from polyfuse.grouping.least import FASTER, SLOWER, SLOWEST, Least
-from polyfuse.grouping.moves import join
+from polyfuse.grouping.moves import drop, join
 from polyfuse.grouping.partition import KernelGroup, Partition
 from polyfuse.grouping.queue import Queue
 from polyfuse.grouping.rules import Judge, Rules
@@ -107,6 +107,30 @@ def test_what_the_user_wants_apart_is_the_reason_given() -> None:
     grouping = search(model, apart=[sums])
     verdict = grouping.why_not(*sums)
     assert not verdict and verdict.hazard is Hazard.STEERING
+
+
+class Slowed(Model):
+    """Kernels of several statements take ten times what they otherwise would."""
+
+    def price(self, body: Values, roots: Values, loads: Values) -> int:
+        return (10 if len(body) > 1 else 1) * super().price(body, roots, loads)
+
+
+def test_a_move_that_cannot_win_any_more_is_not_priced_to_its_end() -> None:
+    """Where nobody stores a value, three kernels compute it: the first takes as much as all did before."""
+    ops = (Op("input", (), "ij"), Op("map", (0,), "ij"), *[Op("map", (1,), "ij", tag=f"m{k}") for k in range(3)])
+    model = Slowed(Program(ops, frozenset({2, 3, 4})))
+    state = Partition.unfused(model)
+    queue = Queue(state, Judge(model, Rules()), allowance(len(state.kernels)))
+    move = drop(state, 1)
+    assert move is not None
+    asked = model.asked["price"]
+    short = queue.weighed(move, queue.bound(move))
+    assert model.asked["price"] == asked + 1
+    assert short.gain <= 0 and not short.is_whole and len(short.kernels) == 1
+    whole = queue.trial(move)  # as who wants its kernels asks
+    assert whole.is_whole and len(whole.kernels) == 3
+    assert whole.gain <= short.gain
 
 
 def test_a_queue_hopes_for_no_more_than_its_bound() -> None:
