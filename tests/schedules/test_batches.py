@@ -45,6 +45,7 @@ CASES = [
     (summed, "bf16[N~9412, M~166, K~64]", "batches", {"N": 19, "M": 166, "K": 64}),
     (summed, "f32[N~9412, 150, 24]", "batches", {"N": 7}),
     (added_up, "f32[N~32552, M~64, K~24]", "batches", {"N": 11, "M": 41, "K": 23}),
+    (added_up, "f32[N~1092266, 6, 10]", "batches", {"N": 26}),
     (softmax, "f32[N~53418, M~52, K~18]", "panels", {"N": 9, "M": 50, "K": 18}),
     (softmax, "bf16[N~183823, 2, K~272]", "panels", {"N": 4, "K": 272}),
     (softmax, "f16[N~40000, M~9, 33]", "panels", {"N": 5, "M": 9}),

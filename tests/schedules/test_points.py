@@ -46,6 +46,11 @@ def steps_added(x: Any) -> Any:
     return np.cumsum(x, axis=1)
 
 
+def shares_so_far(x: Any) -> Any:
+    running = np.cumsum(np.exp(x), axis=1)
+    return running / running.max(axis=1, keepdims=True)
+
+
 def lengths(x: Any) -> Any:
     d = x[:, 1:] - x[:, :-1]
     return np.sqrt(np.sum(d * d, axis=-1)).sum(axis=1)
@@ -68,13 +73,17 @@ CASES = [
     (ranges, ("bf16[N~200001, 101, 5]",), {"N": 7}),
     (steps_added, ("f32[N~60001, K~256, 3]",), {"N": 3, "K": 140}),
     (lengths, ("f32[N~30001, 1000, 2]",), {"N": 2}),
+    (steps_added, ("f32[N~1092266, 6, 8]",), {"N": 9}),
+    (shares_so_far, ("bf16[N~2092266, M~5, 7]",), {"N": 7, "M": 5}),
+    (shares_so_far, ("f32[N~8738133, 2, 3]",), {"N": 65}),
 ]
 
 
 @pytest.mark.parametrize(("function", "specs", "sizes"), CASES, ids=lambda c: getattr(c, "__name__", ""))
 def test_lanes_have_whole_points(function: Any, specs: tuple[str, ...], sizes: dict[str, int]) -> None:
     """Covariances of 50001 clouds of 128 points: 54 us on an H100, 338 in panels of three columns each; weights and
-    colours of 200001 rays 83 and 224 ([seventh_survey.json](../../benchmarks/results/seventh_survey.json))."""
+    colours of 200001 rays 83 and 224 ([seventh_survey.json](../../benchmarks/results/seventh_survey.json)); prefixes of
+    six of eight 141 and 895, where lanes ran along the six."""
     plan = planned(function, *specs)
     assert [k.strategy for k in plan.kernels] == ["points"]
     assert_legal(plan)
