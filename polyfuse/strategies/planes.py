@@ -19,7 +19,7 @@ from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.reduction import outer_loops
-from polyfuse.strategies.shares import WAVES, combination, is_whole, share_of
+from polyfuse.strategies.shares import WAVES, combination, keeps, share_of
 from polyfuse.strategies.situation import (
     Situation,
     block_digits,
@@ -77,8 +77,6 @@ def _planes(situation: Situation, inner: AxisClass, over: list[AxisClass], waves
     """Rows that are reduced together, side by side in a block where one alone would leave threads idle; their class is
     dealt to blocks, to `waves` of them, or not (0).  `beside`: results of a block."""
     outer = max((a for a in over if a is not inner), key=lambda a: (a.size(situation.hints), -a.number))
-    if waves and not is_whole(situation, over, outer):
-        return None
     if waves and (comes_back(situation, [outer]) or situation.tiles and not {"share", ATOMIC} & situation.tiles.keys()):
         return None
     width = row_width(situation, inner.extent)
@@ -106,7 +104,8 @@ def _planes(situation: Situation, inner: AxisClass, over: list[AxisClass], waves
         if found is None:
             return None
         shared, steps, share = found[0], Affine.of(found[1]), rows * unroll * found[1]
-        combines = {shared.name: combination(shared, tx if lanes >= rows else ty, situation)}
+        along = tx if lanes >= rows and not keeps(situation, outer, inner) else ty
+        combines = {shared.name: combination(shared, along, situation)}
         parameters.append(("share", share))
         digits.append(shared)
     loops, loop_splits = outer_loops(rest, digits)

@@ -26,7 +26,7 @@ from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import STREAMED, Way, is_ragged, row_shape
-from polyfuse.strategies.shares import SHARES, WAVES, combination, is_whole, share_of, words_of
+from polyfuse.strategies.shares import SHARES, WAVES, combination, keeps, share_of, words_of
 from polyfuse.strategies.siblings import dealt_to, siblings
 from polyfuse.strategies.situation import (
     Situation,
@@ -106,7 +106,7 @@ def _shared(
     if situation.tiles and not {"share", ATOMIC} & situation.tiles.keys():
         return []
     long = max(over, key=lambda a: (a.size(situation.hints), -a.number))
-    if not is_whole(situation, over, long) or not situation.tiles and comes_back(situation, [long]):
+    if not situation.tiles and comes_back(situation, [long]):
         return []
     found: list[Proposal | None] = []
     for waves in WAVES:
@@ -169,7 +169,7 @@ def _shared_rows(
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r] if d in kept),
         guards=frame.guards if frame else () if is_ragged else situation.divisible(inner.extent, width),
-        combines={b.name: combination(b, tx, situation)},
+        combines={b.name: combination(b, None if keeps(situation, long, inner) else tx, situation)},
         border=is_ragged,
     )
 

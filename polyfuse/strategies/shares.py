@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from polyfuse.places.proposal import Combination
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
@@ -39,12 +37,11 @@ def share_of(
     return block(f"b{len(blocks)}", axis.extent.ceildiv(steps * step)), steps
 
 
-def is_whole(situation: Situation, over: Sequence[AxisClass], shared: AxisClass) -> bool:
-    """Whether no reduction over the class that blocks share keeps another of `over`, which a block goes through in a
-    loop or by threads: it would have many results, and hand on one."""
-    sums = [s for s in situation.reductions if s.id in shared.reduced_by]
-    kept = [a for s in sums for a in situation.classes.statement(s) if a in over and s.id not in a.reduced_by]
-    return not kept
+def keeps(situation: Situation, shared: AxisClass, axis: AxisClass) -> bool:
+    """Whether some reduction over the class that blocks share keeps another one: threads along that have results of
+    their own, and cannot share what one of them adds up in the end."""
+    sums = [s for s in situation.reductions if s.id in shared.reduced_by and s.id not in axis.reduced_by]
+    return any(axis in situation.classes.statement(s) for s in sums)
 
 
 def _whole(size: int, step: int, steps: int) -> int:
