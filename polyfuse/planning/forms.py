@@ -351,5 +351,6 @@ def _holds(costs: ProgramCosts, kernel: KernelGroup, values: set[int]) -> bool:
         return False
     largest = choice.schedule.threads >= costs.target.threads_per_block  # or a cluster of several
     in_registers = not choice.schedule.of_kind("loop") and choice.schedule.cells is None
-    slow = kernel.time > HELD_WELL * costs.floor(kernel.roots, kernel.loads)
+    by_memory = choice.cost.bound != "compute"  # no other form has less to compute
+    slow = by_memory and kernel.time > HELD_WELL * costs.floor(kernel.roots, kernel.loads)
     return in_registers and choice.cost.occupancy > 1 and not largest and not slow

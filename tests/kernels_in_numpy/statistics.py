@@ -128,7 +128,7 @@ KERNELS = (
     Kernel(linear_fit, vectors(x=(50,), y=(50,)), 1, 1),
     Kernel(kernel_density, vectors(samples=(30,), at=(17,)), 1, 1),
     Kernel(pairwise_distances, vectors(a=(12, 5), b=(14, 5)), 1, 1, tolerance=1e-4),
-    Kernel(k_means_step, vectors(points=(25, 3), centres=(4, 3)), 2, 2),
+    Kernel(k_means_step, vectors(points=(25, 3), centres=(4, 3)), 1, 2),
     Kernel(naive_bayes, bayes_model, 1, 1),
     Kernel(logistic_gradient, labelled, 1, 1),
     Kernel(autocorrelation, vectors(x=(40,)), 1, 1),

@@ -301,10 +301,10 @@ def test_moves_that_cost_nothing_to_price_are_bounded_too(monkeypatch: pytest.Mo
     """The model's prices are no work at all; trying thousands of moves would be."""
     tried, original = 0, Queue._tried
 
-    def counted(self: Queue, move: Move) -> Trial:
+    def counted(self: Queue, move: Move, **how: bool) -> Trial:
         nonlocal tried
         tried += 1
-        return original(self, move)
+        return original(self, move, **how)
 
     monkeypatch.setattr(Queue, "_tried", counted)
     grouping = search(adversarial(1, 40))
