@@ -99,9 +99,9 @@ class Placed:
 
     def summed(self, found: Callable[[], frozenset[str]]) -> frozenset[str]:
         """The digits that it sums over, found once: what that is depends on the SCoP that `value` is of alone."""
-        if self._summed is None:
-            object.__setattr__(self, "_summed", found())
-        known: frozenset[str] = self._summed or frozenset()
+        known = self._summed
+        if known is None:
+            object.__setattr__(self, "_summed", known := found())
         return known
 
 

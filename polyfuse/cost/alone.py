@@ -64,7 +64,7 @@ def met(scop: Scop, schedule: KernelSchedule, target: Target) -> float:
     """Seconds in which the threads of a block combine what they have, once in all."""
     seconds = 0.0
     warps = schedule.block_threads / target.warp
-    for reach, rounds in _meetings(scop, schedule):
+    for reach, rounds in meetings(scop, schedule):
         if reach > target.warp:
             seconds += rounds * MEET * min(warps, reach / target.warp)
         if reach > schedule.block_threads:
@@ -79,25 +79,6 @@ some 25 waves: softmax along the middle of 53418 x 52 x 18 float32 271 us, sums 
 threads 127 and of 9836 x 26 x 391 141, where 161, 67 and 73 were predicted."""
 
 
-BEHIND, MOST_TRIPS = 1.9, 3
-"""Times the latency that loads take behind those of other blocks, and trips that wait so long."""
-MEET_BEHIND = 0.25e-6
-"""Seconds for each warp of a block whose warps meet, while others load.  Of 29 schedules that sum columns of 4 to 17
-rows, of one array and of two, on an H100, blocks of 16 to 256 threads are there for 2.5 to 9 us, whatever they move:
-cosines along the middle of 371 x 6 x 11776 float32 in 4 warps 102 us, in 8 187, in threads by themselves 77, where 76
-to 102 were predicted; with these constants prices are off by 13 % (root of the mean square of logarithms)."""
-
-
-def behind_others(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
-    """Seconds from the launch of a block to its last store, where its warps meet and many blocks are on their way; 0
-    where none meet."""
-    if all(reach <= target.warp for reach, _ in _meetings(scop, schedule)):
-        return 0.0
-    trips = [sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in schedule.placed if p.role == "load"]
-    waits = BEHIND * target.latency * min(MOST_TRIPS, max(trips, default=1))
-    return BEGIN + waits + MEET_BEHIND * schedule.block_threads / target.warp
-
-
 def through_trips(schedule: KernelSchedule, target: Target, sizes: Sizes, unrolled: float) -> float:
     """Seconds from the first loads of a block to its end, but for combinations, where it goes through loops.
     `unrolled`: trips whose loads are on their way at once."""
@@ -107,7 +88,7 @@ def through_trips(schedule: KernelSchedule, target: Target, sizes: Sizes, unroll
     return target.latency * (1 + first + NEAR * sum(min(FEW_TRIPS, n) for n in trips[1:]))
 
 
-def _meetings(scop: Scop, schedule: KernelSchedule) -> Iterator[tuple[int, int]]:
+def meetings(scop: Scop, schedule: KernelSchedule) -> Iterator[tuple[int, int]]:
     """Of each reduction, among how many threads it is combined and how often."""
     for placed in schedule.placed:
         if placed.role == "compute" and (over := summed_digits(scop, placed)):

@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable, Mapping
 
 from polyfuse.cost import cpu as cost_cpu
-from polyfuse.cost.alone import ACCESS, STARVED, begun, behind_others, counted, is_starved, met, through_trips
+from polyfuse.cost.alone import ACCESS, STARVED, begun, counted, is_starved, met, through_trips
 from polyfuse.cost.atomics import merging
 from polyfuse.cost.border import SPILLED, blocks_at_border, spilled_at_border
 from polyfuse.cost.carries import handed_on
+from polyfuse.cost.columns import behind_others, loading
 from polyfuse.cost.counts import (
     Cost,
     Sizes,
@@ -28,7 +29,7 @@ from polyfuse.cost.counts import (
     placed_operations,
 )
 from polyfuse.cost.crowding import exposed
-from polyfuse.cost.l1 import WORD, idle_in_rows, inside, l1_accesses
+from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.longer import times_longer
 from polyfuse.cost.middle import chosen, decided, of_the_middle
 from polyfuse.cost.phases import (
@@ -177,7 +178,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     each = (issued + ACCESS * target.warp * accesses) / (blocks * schedule.block_threads)
     combined = met(scop, schedule, target)
     block = _of_a_block(scop, schedule, target, sizes, each, waits, occupancy)
-    block = max(block + combined if block > 0 else 0.0, _of_columns(scop, schedule, target, sizes, waves))
+    block = max(block + combined if block > 0 else 0.0, behind_others(scop, schedule, target, sizes, waves))
     if block > 0 and waves > 1:
         in_waves = block * blocks / (max(1, occupancy) * target.processors)
         together = (together**APART + in_waves**APART) ** (1 / APART)
@@ -237,18 +238,6 @@ def _of_a_block(
     return begun(schedule, target, sizes, issued) if alone else 0.0
 
 
-FEW_WAVES = 4
-"""Waves of blocks of columns up to which prices that were measured on short kernels hold."""
-
-
-def _of_columns(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, waves: int) -> float:
-    """Seconds that a block of columns is there, behind others; 0 of other blocks, and of few waves."""
-    is_simple = not (schedule.rings or schedule.ahead or schedule.cluster > 1)
-    if schedule.strategy != "columns" or waves <= FEW_WAVES or not is_simple:
-        return 0.0
-    return behind_others(scop, schedule, target, sizes)
-
-
 def _in_turn(
     scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, in_flight: int, blocks: int, compute: float
 ) -> float:
@@ -280,7 +269,7 @@ def _fill(
     loops = schedule.of_kind("loop") and threads > target.warp
     if loops and not waits:
         in_flight = int(in_flight * _unrolled(scop, schedule, sizes))
-        in_flight = int(in_flight * _in_columns(scop, schedule, sizes))
+        in_flight = int(in_flight * loading(scop, schedule, sizes))
     stores = [p for p in schedule.placed if p.role == "store"]
     if loops:  # what is stored behind them all
         stores = [p for p in stores if any(sizes.kind[name] == "loop" for name, _ in p.path)]
@@ -288,26 +277,6 @@ def _fill(
     least = 0 if loops and in_flight else LEAST_IN_FLIGHT
     flying = resident * threads * max(least, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
     return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
-
-
-IDLE_UNROLLED, LONG_SHARE = 0.8, 16
-"""Times the loads of a trip that are on their way where many lanes have no column, and trips from which on.  Sums of
-728177 columns of 72 float32 in 132 blocks of 256 threads, 18 of 32 lanes of which have columns, take an H100 111 us, of
-385505 of 136, 34 of 64, 118, of 262144 of 200, 50 of 64, 96, in four times as many blocks 81, 81 and 78; where 75 to 77
-were predicted."""
-
-
-def _in_columns(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
-    """The share of what threads of blocks of columns load: none where lanes are beyond the last column.  In frames, and
-    of single elements, the loads of a trip are few as it is."""
-    tile = dict(schedule.parameters)
-    if schedule.strategy != "columns" or not schedule.grid_combine or tile.get("frames") or tile["vector"] == 1:
-        return 1.0
-    loads = [p for p in schedule.placed if p.role == "load" and p.path and len(p.place) > 1]
-    if max((sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in loads), default=1) < LONG_SHARE:
-        return 1.0
-    share = min([inside(scop, load, sizes, first=len(load.place) - 1) for load in loads], default=1.0)
-    return max(IDLE_UNROLLED * share, share**2)
 
 
 def _compares_twice(scop: Scop, schedule: KernelSchedule) -> bool:

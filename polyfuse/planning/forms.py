@@ -36,7 +36,7 @@ finer than that (softmax of 512 x 262144 in two passes 401 us, held by clusters 
 other form of a kernel is one more to compile.  What would wait in shared memory is no simpler than what need not."""
 HELD_WELL = 1.4
 """Times what its bytes take that a kernel which holds what it reduces takes at most, where no other form is tried:
-moments of columns of 20000 x 80 x 20 float32 in panels take an H200 66 us by price, and 45 in one pass in threads."""
+moments of columns of 20000 x 80 x 20 float32 in panels take an H100 66 us by price, and 45 in one pass in threads."""
 LONG = 10
 """Launches that a program takes at least for which totals of their own are worth a further kernel."""
 EVEN = 1e-3

@@ -56,5 +56,6 @@ def test_threads_with_results_of_their_own_do_not_add_up_one(spec: str) -> None:
     schedule after the other, until nothing was left to share a kernel."""
     plan = planned(margins, spec)
     assert len(plan.kernels) <= 2
+    assert "to which it does not belong" not in plan.explain()
     assert_legal(plan)
     assert_equivalent(planned(margins, spec, fuse=False), plan, seeds=(0,), sizes=[{"N": 300}])
