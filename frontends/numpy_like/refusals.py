@@ -85,10 +85,17 @@ _GENERAL = "Call it outside the jitted function, or write it with supported func
 
 _STORAGE = "Where and how an array is stored is decided by the plan; use slices, reshape and transpose."
 
+# Strides are asked for to pass them on to as_strided.
+_STRIDES = (
+    "Where an array lies is decided by the plan; "
+    "np.lib.stride_tricks.sliding_window_view has windows, slices have steps."
+)
+
 # Attributes and methods of ndarrays.
 ATTRIBUTES: Mapping[str, str] = MappingProxyType(
     {
-        **_for(_STORAGE, "base strides flags data ctypes setflags"),
+        **_for(_STORAGE, "base flags data ctypes setflags"),
+        "strides": _STRIDES,
         **_for("Return the array and read it after the call.", "tolist item tobytes tofile dump dumps"),
         "nonzero": ALTERNATIVES["nonzero"],
         "resize": "Use x.reshape(shape), or np.resize(x, shape), which repeats the elements.",
