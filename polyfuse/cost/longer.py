@@ -6,6 +6,7 @@ Each constant names the measurement that set it.
 from __future__ import annotations
 
 from collections import Counter
+from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
@@ -39,7 +40,7 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     found *= _one_by_one(scop, schedule) * _of_many_places(scop, schedule)
     found *= _looked_up_in_trips(schedule) * _in_empty_panels(scop, schedule, sizes) * _in_stored_points(schedule)
     found *= _picked_flat(scop, schedule) * _in_threads(scop, schedule) * _of_short_elements(scop, schedule)
-    found *= _of_whole_rows(scop, schedule, sizes)
+    found *= _of_whole_rows(scop, schedule, sizes) * _of_products(scop, schedule, target)
     return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
 
 
@@ -85,6 +86,45 @@ def _of_short_elements(scop: Scop, schedule: KernelSchedule) -> float:
     made = [s for v in schedule.body if isinstance(s := scop.statements[v], Statement)]
     picks = [s for s in made if len(s.dtypes) > 1 and s.monoid not in CASCADES]
     return PICKED_BATCHES if schedule.strategy == "batches" and picks else 1.0
+
+
+PRODUCTS, BATCHED_PRODUCTS = {True: 2.3, False: 1.5}, 1.6
+"""Times that threads take which have single results of matrix products, of elements of less than a word and of others,
+and batches: each element of a row is loaded for every result.  On an H100, of 200 MB: 14 x 16 by 16 x 15 float16 393 us
+(187 predicted), tiles of a contraction 237; 12 x 28 by 28 x 9 bfloat16 542 (207) and 226; 32 x 32 by as many float32
+255 (162) and 73 (benchmarks/results/forced_products_h100.json)."""
+APART, HALF_WARPS = 2.2, 1.5
+"""Times that pairs take whose lanes store some way apart, and in blocks of less than a warp.  In the same run: rows of
+12 float32 with 12 columns 201 us (80 predicted), where tiles of rows take 81; 32 x 32 by 16 threads 177 (76)."""
+
+
+def _of_products(scop: Scop, schedule: KernelSchedule, target: Target) -> float:
+    """Times that products take in threads and in pairs."""
+    if schedule.strategy == "pairs":
+        stores = [p for p in schedule.placed if p.role == "store" and p.place and isinstance(p.place[-1], Affine)]
+        apart = any(LANE in p.digits() and LANE not in _names(p.place[-1]) for p in stores)
+        return APART if apart else HALF_WARPS if schedule.threads < target.warp else 1.0
+    letter, few = SUMMED.get(schedule.strategy, ("", 0))
+    slots = [d for d in schedule.of_kind("slot") if letter and d.name.startswith(letter)]
+    if prod([d.count for d in slots]) <= few or len(schedule.of_kind("thread")) < 2:
+        return 1.0
+    summed = {d.name for d in slots}
+    loads = [p for p in schedule.placed if p.role == "load" and summed & p.digits()]
+    threads = {d.name for d in schedule.of_kind("thread")}
+    if not any(threads - p.digits() == {LANE} for p in loads) or not any(LANE in p.digits() for p in loads):
+        return 1.0
+    if schedule.strategy == "batches":
+        return BATCHED_PRODUCTS
+    return PRODUCTS[any(scop.dtype(p.value, p.component).itemsize < WORD for p in loads)]
+
+
+LANE, SUMMED = "tx", {"in_thread": ("s", SHORT_ROW), "batches": ("u", 1)}
+"""The thread of neighbours; what the slots of a sum begin with, and elements of them that cost no more."""
+
+
+def _names(entry: object) -> frozenset[str]:
+    """The digits that an entry of a place depends on."""
+    return frozenset(name.lstrip("$") for name in entry.names()) if isinstance(entry, Affine) else frozenset()
 
 
 WHOLE_ROWS, SQUARE = 1.3, 4

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bf16, f16, f64
@@ -76,13 +76,16 @@ class Contraction:
         extents = [e.evaluate(sizes) for e in self.extents]
         both, rows, columns, summed = ([extents[k] for k in group] for group in self.letters())
         batch, m, n, k = prod(both), prod(rows), prod(columns), prod(summed)
-        moved = batch * (m * k + k * n) * dtype.itemsize + batch * m * n * self.result.itemsize
+        moved: float = batch * (m * k + k * n) * dtype.itemsize + batch * m * n * self.result.itemsize
         deep = -(-k // DEPTH) * DEPTH if target.kind == "cuda" else k
         rates = target.library
         rate = {f16: rates.half, bf16: rates.half, f64: rates.double}.get(dtype, rates.single)
         tile = TILE if target.kind == "cuda" else 1
+        if tile > 1 and dtype.itemsize == 2:
+            moved = max(moved, _of_odd_rows(batch, m, n, k, self._alignment(extents), target) * target.bandwidth)
         if tile > 1 and max(m, n) <= SMALL[0][0]:
-            return target.launch + max(_of_small(batch, m, n, deep, target, rate), moved / target.bandwidth)
+            least = self._least(extents, dtype, min(m, n))
+            return target.launch + max(_of_small(batch, m, n, deep, target, rate, least), moved / target.bandwidth)
         narrow = next((t for t in NARROW if min(m, n) <= t), tile) if tile > 1 else 1
         tiles = batch * -(-max(m, n) // tile) * -(-min(m, n) // narrow)
         shares = max(1, min(target.processors // max(1, tiles), deep // SHARE)) if tile > 1 else 1
@@ -94,16 +97,41 @@ class Contraction:
             compute += target.launch + 2 * shares * batch * m * n * 4 / target.bandwidth
         return target.launch + max(compute, moved / target.bandwidth)
 
+    def _least(self, extents: Sequence[int], dtype: DType, narrow: int) -> float:
+        """Seconds that a small product takes of a processor, by its rows and the fewer of its results' sides."""
+        if narrow == 1:
+            return SMALL_VECTOR
+        return SMALL_HALF[self._alignment(extents)] if dtype.itemsize == 2 else SMALL_TILE
 
-def _of_small(batch: int, m: int, n: int, deep: int, target: Target, rate: float) -> float:
+    def _alignment(self, extents: Sequence[int]) -> int:
+        """Elements, up to `EVEN`, of which rows of both operands are whole multiples, where that is known."""
+        found = EVEN
+        for operand in (self.left, self.right):
+            last = operand.index[-1] if operand.index and not operand.flat else None
+            if last is not None:
+                found = gcd(found, *[extents[int(name[1:])] for name in last.names() if name in operand.letters()])
+        return found
+
+
+def _of_odd_rows(batch: int, m: int, n: int, k: int, alignment: int, target: Target) -> float:
+    """Seconds that narrow products of 16-bit elements take at least, where rows are not whole accesses."""
+    narrow = min(m, n)
+    if alignment >= EVEN or not 1 < narrow <= TILE or batch > 1 and max(m, n) <= SMALL[1][0]:
+        return 0.0
+    each = max(ODD[0], ODD[1] + (ODD[2] if alignment > 1 else ODD[3]) * k)
+    tiles = batch * -(-max(m, n) // TILE)
+    return -(-tiles // target.processors) * each * (ODD_WIDE if narrow > NARROW[-1] else 1.0)
+
+
+def _of_small(batch: int, m: int, n: int, deep: int, target: Target, rate: float, least: float) -> float:
     """Seconds of the operations of products whose results fit one small tile: the sum is dealt to all processors, or
-    each has products of its own."""
+    each has products of its own, of `least` seconds."""
     tile, part = SMALL[0] if batch == 1 or max(m, n) > SMALL[1][0] else SMALL[1]
     seconds = batch * 2 * tile**2 * deep / (part * rate)
     if batch == 1:
         shares = max(1, min(target.processors, deep // SHARE))
         return seconds * target.processors / shares + target.launch
-    return max(seconds, -(-batch // target.processors) * SMALL_TILE)
+    return max(seconds, -(-batch // target.processors) * least)
 
 
 TILE = 128  # rows and columns of a block of the usual library kernel
@@ -122,3 +150,14 @@ us, 16 times 16 189, 32 times 32 250, 64 times 64 256, 128 times 128 679; over 6
 35; 100,000 products of 16 x 32 with 32 x 16 346, 50,000 of 16 x 64 with 64 x 16 271, 10,000 of 64 x 64 190, a million
 of 8 x 8 2025."""
 DEPTH = 8  # that it sums at a time: 10 million rows of 3 times a 3 x 3 matrix take 476 us on an H200
+SMALL_VECTOR, SMALL_HALF = 0.1e-6, {1: 0.36e-6, 2: 0.115e-6, 4: 0.115e-6, 8: 0.4e-6}
+"""The same of a matrix and a vector, and of 16-bit elements by how many of them rows are whole multiples of.  By cuBLAS
+on an H100, of 160 MB of bfloat16: 416,666 products of 8 x 8 1328 us, 740,740 of 6 x 6 597, 118,694 of 14 x 16 with 16 x
+15 334, 1,269,841 of 7 x 7 with 7 842."""
+EVEN = 8
+"""Elements of 16 bits of which whole rows are accesses of 16 bytes."""
+ODD, ODD_WIDE = (1.65e-6, 0.65e-6, 0.017e-6, 0.033e-6), 1.45
+"""Seconds of a tile of 128 rows where they are not: at least, and its begin, and each element summed of even rows and
+of odd ones; and times as many of more than 64 columns.  By cuBLAS on an H100 (benchmarks/results/library_h100.json), of
+160 MB of bfloat16: 32 columns times 5 231 us, times 8 88; 8 times 25 250, times 24 134; 100 times 12 117, times 31 151;
+256 times 10 89, times 7 158, times 8 63."""
