@@ -94,37 +94,33 @@ and batches: each element of a row is loaded for every result.  On an H100, of 2
 (187 predicted), tiles of a contraction 237; 12 x 28 by 28 x 9 bfloat16 542 (207) and 226; 32 x 32 by as many float32
 255 (162) and 73 (benchmarks/results/forced_products_h100.json)."""
 APART, HALF_WARPS = 2.2, 1.5
-"""Times that pairs take whose lanes store some way apart, and in blocks of less than a warp.  In the same run: rows of
-12 float32 with 12 columns 201 us (80 predicted), where tiles of rows take 81; 32 x 32 by 16 threads 177 (76)."""
+"""Times that pairs take whose lanes store some way apart in a loop, and in blocks of less than a warp.  In the same
+run: rows of 12 float32 with 12 columns 201 us (80 predicted), where tiles of rows take 81; 32 x 32 by 16 threads 177.
+"""
 
 
 def _of_products(scop: Scop, schedule: KernelSchedule, target: Target) -> float:
     """Times that products take in threads and in pairs."""
     if schedule.strategy == "pairs":
-        stores = [p for p in schedule.placed if p.role == "store" and p.place and isinstance(p.place[-1], Affine)]
-        apart = any(LANE in p.digits() and LANE not in _names(p.place[-1]) for p in stores)
+        stores = [p for p in schedule.placed if p.role == "store" and p.path and LANE in p.digits()]
+        apart = any(isinstance(e := p.place[-1], Affine) and f"${LANE}" not in e.names() for p in stores)
         return APART if apart else HALF_WARPS if schedule.threads < target.warp else 1.0
-    letter, few = SUMMED.get(schedule.strategy, ("", 0))
+    letter, few, few_lanes = SUMMED.get(schedule.strategy, ("", 0, 0))
     slots = [d for d in schedule.of_kind("slot") if letter and d.name.startswith(letter)]
-    if prod([d.count for d in slots]) <= few or len(schedule.of_kind("thread")) < 2:
+    threads = {d.name: d.count for d in schedule.of_kind("thread") if d.count > 1}
+    if prod([d.count for d in slots]) <= few or len(threads) < 2 or threads.get(LANE, 1) <= few_lanes:
         return 1.0
     summed = {d.name for d in slots}
     loads = [p for p in schedule.placed if p.role == "load" and summed & p.digits()]
-    threads = {d.name for d in schedule.of_kind("thread")}
-    if not any(threads - p.digits() == {LANE} for p in loads) or not any(LANE in p.digits() for p in loads):
+    if not any(threads.keys() - p.digits() == {LANE} for p in loads) or not any(LANE in p.digits() for p in loads):
         return 1.0
     if schedule.strategy == "batches":
         return BATCHED_PRODUCTS
     return PRODUCTS[any(scop.dtype(p.value, p.component).itemsize < WORD for p in loads)]
 
 
-LANE, SUMMED = "tx", {"in_thread": ("s", SHORT_ROW), "batches": ("u", 1)}
-"""The thread of neighbours; what the slots of a sum begin with, and elements of them that cost no more."""
-
-
-def _names(entry: object) -> frozenset[str]:
-    """The digits that an entry of a place depends on."""
-    return frozenset(name.lstrip("$") for name in entry.names()) if isinstance(entry, Affine) else frozenset()
+LANE, SUMMED = "tx", {"in_thread": ("s", SHORT_ROW, 4), "batches": ("u", 1, 1)}
+"""The thread of neighbours; what the slots of a sum begin with, and elements of them and lanes that cost no more."""
 
 
 WHOLE_ROWS, SQUARE = 1.3, 4

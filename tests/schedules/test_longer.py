@@ -100,3 +100,19 @@ def test_threads_with_whole_rows_in_windows_take_longer() -> None:
     windows = pf.jit(neighbours_in_rows).plan(spec, target="h100", strategies={"add_1": "windows"}, tiles=tiles)
     rows = pf.jit(neighbours_in_rows).plan(spec, target="h100", strategies={"add_1": "pointwise"})
     assert windows.cost_analysis().seconds > 1.2 * rows.cost_analysis().seconds
+
+
+PRODUCTS = {
+    ("f16[155575, 14, 16]", "f16[155575, 16, 15]"): "contraction",
+    ("f32[52083, 16, 16]", "f32[52083, 16, 16]"): "contraction",
+    ("f32[17000, 32, 32]", "f32[17000, 32, 32]"): "contraction",
+    ("bf16[500000, 8, 8]", "bf16[500000, 8, 8]"): "in_thread",
+    ("f32[833333, 4, 4]", "f32[833333, 4, 4]"): "in_thread",
+    ("f32[2184533, 12]", "f32[12, 12]"): "row_tiles",
+}
+
+
+@pytest.mark.parametrize("specs", PRODUCTS)
+def test_elements_are_not_loaded_for_every_result(specs: tuple[str, str]) -> None:
+    """Each is what was fastest of the schedules in benchmarks/results/forced_products_h100.json."""
+    assert planned(lambda x, w: x @ w, *specs).strategy == PRODUCTS[specs]
