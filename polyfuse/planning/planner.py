@@ -78,7 +78,7 @@ def plan_program(
     if target.kind == "cuda":
         program, shorts = short_positions(program, hints)  # positions of extremes are one register, not two
         program, sums = short_sums(program, hints)  # and so are counts, and sums of small integers
-    program = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
+    program, calls = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     program = factors_apart(program, hints) if target.kind == "cuda" else program  # blocks have tiles of both
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()
     if not options.batch_invariant:
@@ -97,7 +97,7 @@ def plan_program(
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
-    guards = (*plan.guards, *keys, *shorts, *sums, *runs, *split, *size_classes(program, hints))
+    guards = (*plan.guards, *keys, *shorts, *sums, *runs, *split, *calls, *size_classes(program, hints))
     return replace(plan, guards=tuple(dict.fromkeys(guards)))
 
 

@@ -133,6 +133,20 @@ def test_rows_of_an_odd_length_are_slow_in_a_library() -> None:
         assert planned(specs) == []
 
 
+def test_what_a_library_is_called_for_holds_for_products_as_narrow() -> None:
+    """The plan that calls it for 33 columns times 7 held for 12 times 12, three times as fast in a kernel."""
+    specs = "f32[M~1000000, K~{}]", "f32[K~{}, N~{}]"
+    plan = pf.jit(lambda x, w: x @ w).plan(
+        pf.spec(specs[0].format(33)), pf.spec(specs[1].format(33, 7)), target="h100", library="torch"
+    )
+    assert calls(plan) == [NAME]
+
+    def holds(k: int, n: int) -> bool:
+        return all(guard.holds({"M": 900000, "K": k, "N": n}) for guard in plan.guards)
+
+    assert holds(33, 7) and holds(64, 8) and not holds(12, 12) and not holds(33, 12) and not holds(33, 4)
+
+
 def test_operands_with_one_stride_per_group_stay_where_they_are() -> None:
     def batched(x, w):
         return x.swapaxes(1, 2) @ w
