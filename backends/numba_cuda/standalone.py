@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PACKAGE = "polyfuse.backends.numba_cuda"
 _FRAGMENTS = (  # each below its users
-    "values slots declare arithmetic transcendental division quotients short elementwise conversion loops positions "
+    "values slots declare division arithmetic transcendental quotients short elementwise conversion loops positions "
     "monoids reductions threads cells clusters dealing combinations scans carries formats accesses memory cut "
     "cut_loads copies atomics blocks runtime"
 )

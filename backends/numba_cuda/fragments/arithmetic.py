@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from polyfuse.backends.numba_cuda.fragments.division import is_power_of_two
 from polyfuse.backends.numba_cuda.fragments.slots import assembly, constant_of, intrinsic
 from polyfuse.backends.numba_cuda.fragments.values import (
+    F32,
+    I32,
     Builder,
     DType,
     Value,
@@ -90,6 +93,19 @@ def _power_of_two(y: Value) -> int | None:
     """log2 of a constant divisor that is a positive power of two."""
     value = getattr(y, "constant", None)
     return value.bit_length() - 1 if isinstance(value, int) and value > 0 and not value & (value - 1) else None
+
+
+def emit_divide(b: Builder, t: DType, x: Value, y: Value) -> Value:
+    """The quotient of floats.  IEEE's division of float32 goes a long way round for a dividend of zero, as those of a
+    mask or behind `maximum` are, 106 us instead of 67 for 52 million of them on an H100: a divisor by itself stands in
+    for it, and zero with both signs for the quotient, where there is one."""
+    if x.type != F32 or isinstance(x, ir.Constant) or is_power_of_two(y):
+        return b.fdiv(x, y)
+    none = b.fcmp_ordered("==", x, zero(t))
+    quotient = b.fdiv(b.select(none, y, x), y)
+    sign = b.and_(b.bitcast(y, I32), ir.Constant(I32, -(1 << 31)))
+    signed_zero = b.bitcast(b.xor(b.bitcast(x, I32), sign), F32)
+    return b.select(b.and_(none, b.fcmp_ordered("!=", y, zero(t))), signed_zero, quotient)
 
 
 def emit_floor_divide(b: Builder, t: DType, x: Value, y: Value) -> Value:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.accesses import Placed, addresses, placed, predicates, space_name
@@ -11,7 +13,7 @@ from polyfuse.backends.numba_cuda.fragments.elementwise import kind_of
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen
 from polyfuse.backends.numba_cuda.fragments.memory import stored_value
 from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid, accepts
-from polyfuse.backends.numba_cuda.fragments.slots import assembly, spread
+from polyfuse.backends.numba_cuda.fragments.slots import assembly, shape_of, spread
 from polyfuse.backends.numba_cuda.fragments.values import (
     GLOBAL,
     I32,
@@ -37,6 +39,9 @@ _NATIVE = {
     "bitand": ("and", "and"),
     "bitxor": ("xor", "xor"),
 }
+
+_IDEMPOTENT = frozenset(("max", "min", "bitor", "bitand"))
+"""Monoids that keep a value which they are given twice."""
 
 
 def _native(monoid: FragmentMonoid, dtype: DType) -> str | None:
@@ -117,6 +122,23 @@ def _update(b: Builder, where: Placed, monoid: FragmentMonoid, address: Value, v
         _swap_loop(b, where, monoid, address, values[0])
 
 
+def _is_one_update(where: Placed, monoid: FragmentMonoid, value: Any) -> bool:
+    """Whether all slots update one element with one value, and once does as well: what a thread reports of any of its
+    data indices.  Sums of 21 rows of 16 float32 of a table: a branch instead of 21."""
+    same = all(prod(shape_of(argument)) == 1 for argument in (where.offset, value))
+    return monoid.name in _IDEMPOTENT and same and len(set(where.tile.offsets())) == 1
+
+
+def _any(b: Builder, predicates: Sequence[Value | None]) -> Value | None:
+    """Whether any of some predicates holds; None where one always does."""
+    found: Value | None = None
+    for predicate in predicates:
+        if predicate is None:
+            return None
+        found = predicate if found is None else b.or_(found, predicate)
+    return found
+
+
 @operation
 def atomic(
     monoid: Any, pointer: Any, offset: Any, tile: Any, value: Any, sizes: Any = (), mask: Any = None
@@ -133,10 +155,14 @@ def atomic(
     dtype = register_dtype(where.pointer.dtype)
     accepts(chosen, dtype)
 
+    once = _is_one_update(where, chosen, value)
+
     def emit(b: Builder, _: Value, p: Value, at: Value, __: Value, v: Value, n: Value, m: Value) -> None:
         width, step = _vector_width(where, chosen), where.access.width
         slots = spread(b, value, v, dtype, where.tile.shape)
-        targets = zip(addresses(b, where, p, at, n), predicates(b, where, m), strict=True)
+        targets = list(zip(addresses(b, where, p, at, n), predicates(b, where, m), strict=True))
+        if once:
+            targets = [(targets[0][0], _any(b, [predicate for _, predicate in targets]))]
         for k, (address, predicate) in enumerate(targets):
             with contextlib.nullcontext() if predicate is None else b.if_then(predicate):
                 for j in range(0, step, width):

@@ -58,6 +58,13 @@ def shares_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
     return bool(left.size == result.size and right.size * SHARING <= result.size)
 
 
+def has_own_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
+    """Whether each of several slots has a divisor of its own: one by itself is a total, or its reciprocal, of rows that
+    leave no registers."""
+    _, right = arguments
+    return isinstance(right, Fragment) and 1 < right.size == result.size
+
+
 def shared_quotients(left: Fragment, right: Any, result: Fragment) -> Emit:
     """An emitter of ``left / right``; `shares_divisors` holds."""
     shape = right.shape if isinstance(right, Fragment) else ()
@@ -65,7 +72,7 @@ def shared_quotients(left: Fragment, right: Any, result: Fragment) -> Emit:
 
     def emit(b: Builder, x: Value, y: Value) -> Value:
         dividends, divisors = spread(b, left, x, result.dtype, result.shape), spread(b, right, y, result.dtype, shape)
-        if all(_is_power_of_two(d) for d in divisors):
+        if all(is_power_of_two(d) for d in divisors):
             return pack(b, result, [b.fdiv(x, divisors[k]) for x, k in zip(dividends, positions, strict=True)])
         one = constant_of(divisors[0].type, 1.0)
         inverses = [b.fdiv(one, d) for d in divisors]
@@ -107,7 +114,7 @@ def _exact(b: Builder, dividends: list[Value], divisors: list[Value], positions:
     return found
 
 
-def _is_power_of_two(d: Value) -> bool:
+def is_power_of_two(d: Value) -> bool:
     """Of a number in the text: the compiler makes a multiplication of the division."""
     return isinstance(d, ir.Constant) and math.isfinite(d.constant) and abs(math.frexp(d.constant)[0]) == 0.5
 

@@ -11,6 +11,7 @@ from polyfuse.backends.numba_cuda.fragments.arithmetic import (
     by_kind,
     compare,
     emit_absolute,
+    emit_divide,
     emit_floor_divide,
     emit_fma,
     emit_fmod,
@@ -37,7 +38,7 @@ from polyfuse.backends.numba_cuda.fragments.declare import (
     operation,
     slotwise,
 )
-from polyfuse.backends.numba_cuda.fragments.division import shared_quotients, shares_divisors
+from polyfuse.backends.numba_cuda.fragments.division import has_own_divisors, shared_quotients, shares_divisors
 from polyfuse.backends.numba_cuda.fragments.quotients import quotients, quotients_pay, roots, roots_pay
 from polyfuse.backends.numba_cuda.fragments.short import divide_short, exp_short, shared_short_quotients, tanh_short
 from polyfuse.backends.numba_cuda.fragments.transcendental import circular, tanh
@@ -139,6 +140,8 @@ def _rule(name: str, arity: int, kinds: str, op: Op, result: DType | None) -> Ru
             return fragment, roots(arguments[0], fragment)
         if name == "divide_short" and fragment.dtype == float32 and shares_divisors(arguments, fragment):
             return fragment, shared_short_quotients(arguments[0], arguments[1], fragment)
+        if name == "divide" and has_own_divisors(arguments, fragment):
+            return fragment, slotwise(arguments, fragment, meet.dtype, emit_divide)
         return fragment, slotwise(arguments, fragment, meet.dtype, op)
 
     by_arity: dict[int, Rule] = {
