@@ -227,8 +227,7 @@ def _lines(
     in_line = 1 + max(0, span - aligned) / LINE  # on average over where in a line it begins
     per_warp = min(lanes, apart * in_line * _shared(tuple(steps), vector * itemsize))
     accesses = each / vector
-    by_data = bool(rows) and schedule.strategy == "pointwise"  # others were not measured
-    picked = LOOKED_UP * warps * _looked_up(schedule, move, sizes) if by_data else 0.0
+    picked = LOOKED_UP * warps * _looked_up(schedule, move, sizes) if rows else 0.0
     if wide:
         trips = sizes.product({loop for loop, _ in move.path}, ("loop",)) * sizes.blocks(move)
         accesses = float(len(wide.numbers) * trips * warps)

@@ -15,6 +15,7 @@ from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.reads import are_chosen
 from polyfuse.strategies.situation import (
     Situation,
     block,
@@ -82,15 +83,7 @@ thread, by ptxas some 48 instructions each."""
 
 def _is_looked_up(situation: Situation, inner: AxisClass) -> bool:
     """Whether data choose the rows of some array that is read along `inner`, element by element."""
-    if situation.width(inner.extent, flat=False) > 1 or not situation.has_much:
-        return False
-    for statement in situation.group.statements():
-        along = {f"%{d}" for d, axis in enumerate(situation.classes.statement(statement)) if axis is inner}
-        for read in statement.reads:
-            last = read.index[-1] if read.index else None
-            if not read.affine and isinstance(last, Affine) and along & last.names():
-                return True
-    return False
+    return situation.width(inner.extent, flat=False) == 1 and situation.has_much and are_chosen(situation, inner)
 
 
 FAR, FEW = 4, 2
