@@ -34,6 +34,7 @@ from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 from polyfuse.unravelled import Unravelled
+from polyfuse.wanted import wanted_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,24 @@ def traffic_of(
     coming: dict[Path, int] = defaultdict(int)  # passes follow each other
     for (key, path), of_thread in in_flight.items():
         coming[path] += min(of_thread, _of_its_own(scop, schedule, sizes, passes[key][path]))
+    asked = {
+        key: wanted_share(scop, schedule, [p for ps in paths.values() for p in ps]) for key, paths in passes.items()
+    }
+    touched = {(key, path): int(moved * asked[key]) for (key, path), moved in touched.items()}
     boxes: dict[Hashable, float] = {}
     cached = sum(
-        [_through_cache(scop, schedule, sizes, passes[key][path], n, boxes) for (key, path), n in touched.items()]
+        [
+            _through_cache(scop, schedule, sizes, passes[key][path], target, n, boxes)
+            for (key, path), n in touched.items()
+        ]
     )
     read = wasted = again = 0
     stores = _stores(scop, schedule, target, sizes, summed)
     reads = {key: [p for ps in paths.values() for p in ps] for key, paths in passes.items()}
-    arrays = {key: streamed(schedule, loads, touched_bytes(scop, loads, sizes)) for key, loads in reads.items()}
+    arrays = {
+        key: streamed(schedule, loads, int(touched_bytes(scop, loads, sizes) * asked[key]))
+        for key, loads in reads.items()
+    }
     written = [p for p in schedule.placed if p.role == "store"]
     streams = [*arrays.values(), *[Stream(moved_bytes(scop, p, sizes), p.digits()) for p in written]]
     for key, paths in passes.items():
@@ -201,11 +212,16 @@ REREAD = 0.7
 """Of the bandwidth of the last-level cache, what reads of several blocks reach: 6.2 TB/s (H200, 7-point stencil)."""
 
 
+KEPT_TABLE = 64 << 10
+"""Bytes of an array up to which every processor keeps all of it, wherever data choose what is read."""
+
+
 def _through_cache(
     scop: Scop,
     schedule: KernelSchedule,
     sizes: Sizes,
     loads: Sequence[Placed],
+    target: Target,
     moved: int,
     boxes: dict[Hashable, float],
 ) -> int:
@@ -221,8 +237,11 @@ def _through_cache(
     if alike not in boxes:
         shape = [max(1, n.evaluate(sizes.hints)) for n in scop.shape(value)]
         boxes[alike] = block_bytes(schedule, loads, itemsize, sizes, shape)
-    if any(isinstance(e, str) for e in loads[0].place) and boxes[alike] < inf:
-        return int(boxes[alike])  # sectors, of which `moved` has a half
+    if any(isinstance(e, str) for e in loads[0].place):
+        if boxes[alike] < inf:
+            return int(boxes[alike])  # sectors, of which `moved` has a half
+        table = sizes.volume(scop.shape(value)) * itemsize
+        return min(moved, table * target.processors) if table <= KEPT_TABLE else moved
     return int(min(moved, boxes[alike] / REREAD))
 
 

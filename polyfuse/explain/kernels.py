@@ -226,7 +226,8 @@ class KernelView:
 
     @property
     def hbm_bytes(self) -> Formula:
-        """Each array loaded once and each root stored once, in bytes, for all sizes."""
+        """Each array loaded once and each root stored once, in bytes, for all sizes; no less where a choice by indices
+        leaves some of an array unread (`polyfuse.wanted`)."""
         return self.traffic.total
 
     @property

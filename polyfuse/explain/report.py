@@ -39,6 +39,7 @@ from polyfuse.text.guards import guard_text
 from polyfuse.text.printer import call_text, header_text
 from polyfuse.text.sizes import size_text
 from polyfuse.units import bytes_text, time_text
+from polyfuse.wanted import wanted_share
 
 if TYPE_CHECKING:
     from polyfuse.plan import Plan
@@ -240,7 +241,17 @@ def _item(title: str, lines: Iterable[str]) -> str:
 
 def _moves(kernel: KernelView) -> str:
     reads = ", ".join(t.name for t in kernel.traffic.reads) or "nothing"
-    return f"reads {reads} once, writes {', '.join(kernel.stores)} once"
+    return f"reads {reads} once, writes {', '.join(kernel.stores)} once{''.join(_in_part(kernel))}"
+
+
+def _in_part(kernel: KernelView) -> Iterator[str]:
+    """The arrays of which a choice by indices leaves some unread."""
+    scop, schedule = kernel.group.scop, kernel.schedule
+    loads = [p for p in schedule.placed if p.role == "load"] if schedule.block_threads > 1 else []
+    for value in dict.fromkeys(p.value for p in loads):
+        share = wanted_share(scop, schedule, [p for p in loads if p.value == value])
+        if share < 1:
+            yield f"; of {scop.statements[value].name} only what is wanted, some {100 * share:.0f} %"
 
 
 def _tiles(kernel: KernelView) -> str:

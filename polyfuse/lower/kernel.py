@@ -45,6 +45,7 @@ from polyfuse.lower.scans import carry_uses, with_lead
 from polyfuse.lower.settled import settled
 from polyfuse.lower.together import with_loads_together
 from polyfuse.lower.tree import lower_body
+from polyfuse.lower.wanted import with_wanted_loads
 from polyfuse.options import Options
 from polyfuse.places.exponentials import held_exponentials, held_shares
 from polyfuse.places.products import folded_products
@@ -84,7 +85,7 @@ def lower(
     body = with_divisors(guarded(body, [s.name for s in env.slots]), schedule.of_kind("thread"))
     body = without_repeated_indices(with_open_ends(body, schedule.of_kind("thread")))
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
-    body = with_loads_together(body)
+    body = with_loads_together(with_wanted_loads(env, body))
     grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))
     kernel = ir.Kernel(
         name=schedule.name,

@@ -23,7 +23,7 @@ FLOORS = (  # from below; a room (a module or folder of the package) imports fro
     {"expr", "reference", "library_calls"},
     {"scop", "scop_builder", "rewrites", "scatters"},
     {"constraints", "dependences", "sets"},
-    {"schedule", "places", "strategies", "legality", "cost", "grouping"},
+    {"schedule", "places", "strategies", "legality", "cost", "grouping", "wanted"},
     {"kernel", "kernel_types", "lower", "verify", "codegen"},
     {"plan", "planning", "run", "text", "explain"},
     {"cache", "info"},

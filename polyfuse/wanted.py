@@ -1,0 +1,237 @@
+"""Which elements of what a kernel loads anybody wants: those of half a square, under a mask of indices.
+
+    m[i, j] = j <= i
+    s[i, j] = x[i, j] * c                       x[i, j] is wanted where i - j >= 0, as s[i, j] is
+    y[i, j] = where(m[i, j], s[i, j], -inf)
+
+What a choice between two values leaves unread is as good as any number.  Conditions are affine and conjoined; of
+several readers those count that all have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyfuse.affine import Affine
+from polyfuse.dtypes import DType
+from polyfuse.expr import DataIndex
+from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.scop import AnyStatement, Read, Scop, Statement
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
+
+Conditions = frozenset[Affine]  # each >= 0
+NONE: Conditions = frozenset()
+
+WIDE, SMALL = 4, 2**15
+"""Bytes of integers that hold every index; and numbers that may be added to one."""
+MOST = 0.9
+"""The share of wanted elements from which all are read: asking costs instructions, and borders are thin."""
+STEPS, MOST_AXES = 24, 3
+"""Places along a dimension at which shares are sampled, and dimensions."""
+
+
+def wanted(scop: Scop, schedule: KernelSchedule, load: Placed) -> tuple[Affine, ...]:
+    """The conditions under which a thread of the kernel wants what it loads, over the digits of the schedule; none
+    where nearly all is wanted."""
+    return _found(scop, schedule, load)[0]
+
+
+def wanted_share(scop: Scop, schedule: KernelSchedule, loads: Sequence[Placed]) -> float:
+    """The share of the elements of some loads that is wanted, by the hints of the program."""
+    if not any(_chooses(scop.statements[value]) for value in schedule.body):
+        return 1.0
+    return max((_found(scop, schedule, load)[1] for load in loads), default=1.0)
+
+
+def _chooses(statement: AnyStatement) -> bool:
+    """Whether a statement chooses between values: other operations have a statement each."""
+    tops = statement.body if isinstance(statement, Statement) else ()
+    return any(isinstance(term, Apply) and term.function == "where" for term in tops)
+
+
+def _found(scop: Scop, schedule: KernelSchedule, load: Placed) -> tuple[tuple[Affine, ...], float]:
+    wants, every, share = _Wants(scop, schedule), list[Conditions](), 0.0
+    for placed in (p for p in schedule.placed if load.name in p.providers):
+        statement = scop.statements[placed.value]
+        if placed.role != "compute" or not isinstance(statement, Statement):
+            return (), 1.0
+        for k, provider in enumerate(placed.providers):
+            if provider != load.name:
+                continue
+            conditions = wants.of_read(statement, k)
+            share = max(share, _share(conditions, statement, statement.reads[k], scop.program.hints))
+            if share > MOST:
+                return (), 1.0
+            place = {f"%{d}": entry for d, entry in enumerate(placed.place) if isinstance(entry, Affine)}
+            mapped = [c.substitute(place) for c in conditions if _dimensions(c) <= place.keys()]
+            every.append(frozenset(mapped))
+    common = frozenset.intersection(*every) if every else NONE
+    return (tuple(sorted(common, key=str)), share) if common else ((), 1.0)
+
+
+def _share(conditions: Conditions, statement: Statement, read: Read, hints: Mapping[str, int]) -> float:
+    """The share of what a statement reads at whose points conditions hold, sampled evenly: an element is wanted that
+    some point wants."""
+    names = sorted(frozenset().union(*[c.names() for c in conditions]))
+    sizes = {name: hints[name] for name in names if name in hints}
+    axes = [name for name in names if name.startswith("%")]
+    extents = [statement.extents[int(axis[1:])] for axis in axes]
+    if not axes or len(axes) > MOST_AXES or len(sizes) + len(axes) < len(names):
+        return 1.0
+    if any(name not in hints for extent in extents for name in extent.names()):
+        return 1.0
+    ends = [max(0, extent.evaluate(hints) - 1) for extent in extents]
+    grid = np.meshgrid(*[np.linspace(0, end, STEPS).astype(np.int64) for end in ends], indexing="ij")
+    points: dict[str, Any] = {**sizes, **dict(zip(axes, grid, strict=True))}
+    holds = np.ones((STEPS,) * len(axes), bool)
+    for condition in conditions:
+        holds &= condition.evaluate(points) >= 0
+    chosen = [e.names() for e in read.index if isinstance(e, Affine)]
+    repeated = tuple(k for k, axis in enumerate(axes) if not any(axis in found for found in chosen) and read.affine)
+    return float(holds.any(axis=repeated).mean() if repeated else holds.mean())
+
+
+class _Wants:
+    """What the statements of one kernel want."""
+
+    def __init__(self, scop: Scop, schedule: KernelSchedule) -> None:
+        self.scop, self.schedule = scop, schedule
+        self._of_values: dict[int, Conditions] = {}
+
+    def of_read(self, statement: Statement, k: int) -> Conditions:
+        """Under which a statement wants its read number k, over its dimensions."""
+        chosen = [e.operand for read in statement.reads for e in read.index if isinstance(e, DataIndex)]
+        chosen += [number for read in statement.reads for number, _ in read.checks]
+        if k in chosen or statement.lags or statement.reads[k].where:  # of a piece of a region, all is wanted
+            return NONE
+        found = [c for term in statement.body for c in _guards(self.scop, statement, term, k, NONE)]
+        return (frozenset.intersection(*found) if found else NONE) | self.of_value(statement)
+
+    def of_value(self, statement: Statement) -> Conditions:
+        """Under which anybody wants the value of a statement that is computed element by element."""
+        if statement.id not in self._of_values:
+            self._of_values[statement.id] = self._of_value(statement)
+        return self._of_values[statement.id]
+
+    def _of_value(self, statement: Statement) -> Conditions:
+        if statement.id in self.schedule.roots or statement.monoid is not None or statement.scanned is not None:
+            return NONE
+        every = list[Conditions]()
+        for reader in self.scop.readers.get(statement.id, ()):
+            other = self.scop.statements[reader]
+            if reader not in self.schedule.body or not isinstance(other, Statement):
+                continue
+            for k, read in enumerate(other.reads):
+                if read.source == statement.id:
+                    every.append(_through(read, self.of_read(other, k)))
+        return frozenset.intersection(*every) if every else NONE
+
+
+def _through(read: Read, conditions: Conditions) -> Conditions:
+    """Conditions over the dimensions of what is read element by element; none where it is read otherwise."""
+    back = dict[str, Affine]()
+    for d, entry in enumerate(read.index):
+        if not isinstance(entry, Affine) or entry.constant or len(entry.terms) != 1 or entry.terms[0][1] != 1:
+            return NONE
+        (name,) = entry.names()
+        if not name.startswith("%") or name in back:
+            return NONE
+        back[name] = Affine.symbol(f"%{d}")
+    return frozenset(c.substitute(back) for c in conditions if _dimensions(c) <= back.keys())
+
+
+def _dimensions(condition: Affine) -> set[str]:
+    return {name for name in condition.names() if name.startswith("%")}
+
+
+def _guards(scop: Scop, statement: Statement, term: Expr, k: int, around: Conditions) -> Iterator[Conditions]:
+    """The conditions around every occurrence of read number k."""
+    match term:
+        case Ref(name) if name == f"r{k}":
+            yield around
+        case Apply("where", (condition, chosen, other)):
+            holds = _conditions(scop, statement, condition)
+            fails = frozenset(-1 - c for c in holds) if len(holds) == 1 else NONE
+            yield from _guards(scop, statement, condition, k, around)
+            yield from _guards(scop, statement, chosen, k, around | holds)
+            yield from _guards(scop, statement, other, k, around | fails)
+        case Apply(operands=operands):
+            for operand in operands:
+                yield from _guards(scop, statement, operand, k, around)
+        case _:
+            pass
+
+
+def _conditions(scop: Scop, statement: Statement, term: Expr) -> Conditions:
+    """What a truth says of the dimensions of a statement, where it says it in full; else nothing."""
+    match term:
+        case Inside(where):
+            return frozenset(where)
+        case Apply("bitwise_and" | "logical_and", (left, right)):
+            both = [_conditions(scop, statement, side) for side in (left, right)]
+            return both[0] | both[1] if all(both) else NONE
+        case Apply(function, (left, right)) if function in _DIFFERENCES:
+            one, other = _number(scop, statement, left), _number(scop, statement, right)
+            if one is None or other is None or not (_is_side(one) and _is_side(other)):
+                return NONE
+            return frozenset(_DIFFERENCES[function](one, other))
+        case Ref(name) if (of := _made(scop, statement, name)) is not None:
+            source, at = of
+            return frozenset(c.substitute(at) for c in _conditions(scop, source, source.body[0]))
+        case _:
+            return NONE
+
+
+_DIFFERENCES: dict[str, Callable[[Affine, Affine], tuple[Affine, ...]]] = {
+    "less": lambda a, b: (b - a - 1,),
+    "less_equal": lambda a, b: (b - a,),
+    "greater": lambda a, b: (a - b - 1,),
+    "greater_equal": lambda a, b: (a - b,),
+    "equal": lambda a, b: (a - b, b - a),
+}
+
+
+def _number(scop: Scop, statement: Statement, term: Expr) -> Affine | None:
+    """An integer as an affine expression of the dimensions of a statement, where no type cuts it."""
+    match term:
+        case Index(affine, dtype) if _is_wide(dtype):
+            return affine
+        case Const(int() as value, _) if not isinstance(value, bool):
+            return Affine.of(value)
+        case Apply("add" | "subtract" as function, (left, right), dtype) if _is_wide(dtype):
+            one, other = _number(scop, statement, left), _number(scop, statement, right)
+            return None if one is None or other is None else one + other if function == "add" else one - other
+        case Ref(name) if (of := _made(scop, statement, name)) is not None:
+            source, at = of
+            found = _number(scop, source, source.body[0])
+            return None if found is None else found.substitute(at)
+        case _:
+            return None
+
+
+def _is_side(affine: Affine) -> bool:
+    """Whether a number stands as it is on one side of a condition, or with a small one beside it: what a statement
+    computes with fits the indices of its kernel (`polyfuse.planning.index_bits`), a sum of two such may not."""
+    return affine.is_linear and all(factor > 0 for _, factor in affine.terms) and abs(affine.constant) < SMALL
+
+
+def _is_wide(dtype: DType) -> bool:
+    return dtype.kind == "i" and dtype.itemsize >= WIDE
+
+
+def _made(scop: Scop, statement: Statement, name: str) -> tuple[Statement, dict[str, Affine]] | None:
+    """The statement of which this is a read, where it computes one value element by element, and its dimensions over
+    those of the reader."""
+    if not (name.startswith("r") and name[1:].isdigit()):
+        return None
+    read = statement.reads[int(name[1:])]
+    source = scop.statements[read.source]
+    if not isinstance(source, Statement) or source.monoid is not None or source.scanned is not None:
+        return None
+    if len(source.body) != 1 or read.where or not read.affine:
+        return None
+    pairs = zip(source.kept, read.index, strict=True)
+    return source, {f"%{d}": entry for d, entry in pairs if isinstance(entry, Affine)}
