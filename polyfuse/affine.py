@@ -84,8 +84,10 @@ class Affine:
     def build(terms: Mapping[Atom, int], constant: int) -> Affine:
         kept = [(atom, factor) for atom, factor in terms.items() if factor]
         if len(kept) > 1:
-            plain = {type(atom) for atom, _ in kept} == _PLAIN  # nearly always, and the same order
-            kept.sort(key=None if plain else _term_key)
+            try:
+                kept.sort()  # names, nearly always: their order is that of the key
+            except TypeError:  # a quotient is not comparable
+                kept.sort(key=_term_key)
         return Affine(tuple(kept), constant)
 
     # ---------------------------------------------------------------- arithmetic
@@ -157,6 +159,8 @@ class Affine:
         return self - (self // denominator) * denominator
 
     def ceildiv(self, denominator: int) -> Affine:
+        if denominator == 1:
+            return self
         return (self + (denominator - 1)) // denominator
 
     # ---------------------------------------------------------------- queries
@@ -192,6 +196,8 @@ class Affine:
 
         8*t - 7*i + 8*floor((7*i)/8)   is   8*t   and   -1 times 7*i mod 8
         """
+        if self.is_linear:
+            return self, ()
         rest, found = self, []
         for atom, factor in self.terms:
             if isinstance(atom, FloorDiv) and factor % atom.denominator == 0:
@@ -262,9 +268,6 @@ class Affine:
 _SET_TERMS, _SET_CONSTANT, _SET_HASH, _SET_NAMES, _SET_LINEAR = (
     Affine.__dict__[name].__set__ for name in ("terms", "constant", "_hash", "_names", "_linear")
 )
-
-_PLAIN = {str}
-
 
 @lru_cache(maxsize=1024)
 def _constant(value: int) -> Affine:

@@ -30,7 +30,14 @@ class DType:
     @property
     def compute(self) -> DType:
         """The type of a value in registers: 16-bit floats compute in float32 and round at stores."""
-        return f32 if self in (f16, bf16) else self
+        return f32 if self.kind == "f" and self.numpy.itemsize == 2 else self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or isinstance(other, DType) and self.name == other.name
+
+    def __hash__(self) -> int:
+        """Of the name alone, which says all: prices look up accesses by shape, type and place."""
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name

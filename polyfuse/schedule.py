@@ -58,7 +58,10 @@ class Scope(Enum):
 PlaceEntry = Union[Affine, Unravelled, str]  # a str names the placed statement whose value is the index (a gather)
 
 
-@dataclass(frozen=True, slots=True)
+Role = Literal["compute", "load", "store", "put", "get", "take", "partial", "total", "atomic"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Placed:
     """One statement of a kernel at one place and time.
 
@@ -75,7 +78,7 @@ class Placed:
     """
 
     name: str
-    role: Literal["compute", "load", "store", "put", "get", "take", "partial", "total", "atomic"]
+    role: Role
     value: int
     place: tuple[PlaceEntry, ...]
     path: tuple[tuple[str, int], ...] = ()
@@ -83,6 +86,27 @@ class Placed:
     component: int = 0
     _digits: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
     _summed: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        value: int,
+        place: tuple[PlaceEntry, ...],
+        path: tuple[tuple[str, int], ...] = (),
+        providers: tuple[str, ...] = (),
+        component: int = 0,
+    ) -> None:
+        """What a frozen dataclass has, in half of its time: drafts have tens of thousands."""
+        _SET_NAME(self, name)
+        _SET_ROLE(self, role)
+        _SET_VALUE(self, value)
+        _SET_PLACE(self, place)
+        _SET_PATH(self, path)
+        _SET_PROVIDERS(self, providers)
+        _SET_COMPONENT(self, component)
+        _SET_DIGITS(self, None)
+        _SET_SUMMED(self, None)
 
     def moved(self, place: tuple[PlaceEntry, ...]) -> Placed:
         """The same statement there."""
@@ -105,11 +129,21 @@ class Placed:
         return known
 
 
+_SET_NAME, _SET_ROLE, _SET_VALUE, _SET_PLACE, _SET_PATH, _SET_PROVIDERS, _SET_COMPONENT, _SET_DIGITS, _SET_SUMMED = (
+    Placed.__dict__[field].__set__
+    for field in ("name", "role", "value", "place", "path", "providers", "component", "_digits", "_summed")
+)
+
+
 def in_frame(entry: Affine) -> bool:
     """Whether a place along a row depends on where the row begins in memory, see `polyfuse.strategies.frames`."""
-    divided = [atom.numerator for atom, _ in entry.terms if not isinstance(atom, str)]
-    whole = any(atom.startswith("$") and factor < 0 for atom, factor in entry.terms if isinstance(atom, str))
-    return whole or any(name.startswith("$") for numerator in divided for name in numerator.names())
+    for atom, factor in entry.terms:
+        if isinstance(atom, str):
+            if factor < 0 and atom.startswith("$"):
+                return True
+        elif any(name.startswith("$") for name in atom.numerator.names()):
+            return True
+    return False
 
 
 def window_index(holder: Placed, taker: Placed, slots: Collection[str]) -> tuple[tuple[tuple[str, ...], Affine], ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, Atom
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import ReadEntry, Scop, Statement
@@ -70,6 +70,7 @@ class Sizes:
         self.digit = {d.name: d for d in schedule.digits}
         self.loops = frozenset(n for n, kind in self.kind.items() if kind == "loop")
         self.blocks_of = frozenset(n for n, kind in self.kind.items() if kind == "block")
+        self._blocks = prod([self.extent[name] for name in self.blocks_of])
         self._products: dict[tuple[frozenset[str], tuple[str, ...]], int] = {}
         self._volumes: dict[tuple[Affine, ...], int] = {}
         self._positions: dict[tuple[int, tuple[PlaceEntry, ...]], Affine] = {}
@@ -96,7 +97,7 @@ class Sizes:
         """How many run it: all, or one of those that differ in the digit that an election is held over."""
         if placed.path and placed.path[0][0] in self.blocks_of:
             return self.product(self.blocks_of - {placed.path[0][0]})
-        return self.product(self.blocks_of)
+        return self._blocks
 
     def volume(self, shape: tuple[Affine, ...]) -> int:
         """Elements of an array."""
@@ -111,13 +112,15 @@ class Sizes:
         key = (move.value, move.place)
         found = self._positions.get(key)
         if found is None:
-            found, step = Affine.of(0), 1
+            terms, constant, step = dict[Atom, int](), 0, 1
             for entry, extent in zip(reversed(move.place), reversed(scop.shape(move.value)), strict=True):
                 if not isinstance(entry, Affine):
                     break
-                found += entry * step
+                for atom, factor in entry.terms:
+                    terms[atom] = terms.get(atom, 0) + factor * step
+                constant += entry.constant * step
                 step *= max(1, extent.evaluate(self.hints))
-            self._positions[key] = found
+            found = self._positions[key] = Affine.build(terms, constant)
         return found
 
 

@@ -64,7 +64,8 @@ Jacobi step in 216, where passes alone are 54 and 107."""
 def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[float, float]:
     """(seconds that the caches of all processors need for the accesses of a kernel, one line per cycle each; the
     instructions that all warps issue for them)."""
-    lines, issued, known, wides = 0.0, 0.0, dict[Hashable, tuple[float, float]](), dict[Hashable, _Wide | None]()
+    lines, issued, numbers = 0.0, 0.0, dict[Hashable, int]()
+    known, wides = dict[int, tuple[float, float]](), dict[int, _Wide | None]()
     warps = ceil(schedule.threads / target.warp)
     taken: dict[Hashable, set[frozenset[tuple[int, ...]]]] = defaultdict(set)
     walks: set[tuple[Affine, Affine]] = set()
@@ -73,7 +74,8 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
     for move in schedule.placed:
         if move.role in ("load", "store", "get", "put"):
             value, component = move.value, move.component
-            alike = (move.role, scop.shape(value), scop.dtype(value, component), move.place, move.path)
+            figures = (move.role, scop.shape(value), scop.dtype(value, component), move.place, move.path)
+            alike = numbers.setdefault(figures, len(numbers))
             if alike not in wides:
                 wides[alike] = _spans(scop, schedule, target, move, sizes)
             wide = wides[alike]
@@ -96,9 +98,10 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
             share = shares.get(move.name, 1.0)
             lines += (NEIGHBOURS if waits else share) * known[alike][0]
             issued += share * known[alike][1]
-            walked = {(e.flat, e.extent) for e in move.place if isinstance(e, Unravelled)}
-            issued += _accesses(schedule, move, sizes) * warps * _of_walks(schedule, len(walked - walks))
-            walks |= walked
+            if Unravelled in map(type, move.place):
+                walked = {(e.flat, e.extent) for e in move.place if isinstance(e, Unravelled)}
+                issued += _accesses(schedule, move, sizes) * warps * _of_walks(schedule, len(walked - walks))
+                walks |= walked
     return lines / (target.processors * target.clock), issued
 
 
@@ -129,7 +132,18 @@ def _spans(
     scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes
 ) -> _Wide | None:
     """The spans that slots of an access lie in, where these are fewer than its elements and it is no plain vector."""
-    if move.role not in ("load", "store") or not all(isinstance(e, Affine) for e in move.place):
+    if move.role == "load":
+        return _found_spans(scop, schedule, target, move, sizes)
+    if move.role != "store":
+        return None
+    what = "spans", target.vector_bytes, move.value, move.component, move.place  # its traffic asks as well
+    return schedule.figure(what, lambda: _found_spans(scop, schedule, target, move, sizes))
+
+
+def _found_spans(
+    scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes
+) -> _Wide | None:
+    if not all(isinstance(e, Affine) for e in move.place):
         return None
     last, itemsize = move.place[-1] if move.place else ZERO, scop.dtype(move.value, move.component).itemsize
     slots = [d for d in schedule.of_kind("slot") if d.name in move.digits()]
@@ -238,11 +252,13 @@ def _lines(
     if narrow and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
         per_warp *= NARROW
     issued = accesses * inside(scop, move, sizes)
-    parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
-    asked = ACROSS if itemsize < WORD else WORDS_ACROSS
-    beyond = asked if parts & last.remainders()[0].names() else HELD_ACROSS * most
-    cut = CUT * most * _share_at_ends(scop, schedule, last, sizes)
-    further = beyond if across else cut if most > 1 and in_frame(last) else 0
+    further = 0.0
+    if across:
+        parts = {f"${d.name}" for d in schedule.digits if d.kind in ("block", "loop")}
+        asked = ACROSS if itemsize < WORD else WORDS_ACROSS
+        further = asked if parts & last.remainders()[0].names() else HELD_ACROSS * most
+    elif most > 1 and in_frame(last):
+        further = CUT * most * _share_at_ends(scop, schedule, last, sizes)
     chosen = CHOSEN * accesses if narrow and move.path and _is_chosen(scop, schedule, move) else 0.0
     return (2 if across else 1) * per_warp * issued, issued * (1 + further) + chosen + picked
 
@@ -352,9 +368,16 @@ def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: 
     if vector > 1 or _spans(scop, schedule, target, store, sizes) is not None:
         return 1.0
     itemsize = scop.dtype(store.value, store.component).itemsize
-    position, starts = sizes.position(scop, store), {0}
-    for d in (d for d in schedule.of_kind("thread") if d.stride < target.warp):
-        step, count = position.coefficient(f"${d.name}") * itemsize, min(d.count, target.warp // d.stride)
+    position, lanes = sizes.position(scop, store), [d for d in schedule.of_kind("thread") if d.stride < target.warp]
+    steps = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, target.warp // d.stride)) for d in lanes]
+    return _touched_by_lanes(tuple(steps), itemsize)
+
+
+@lru_cache(maxsize=10_000)
+def _touched_by_lanes(steps: tuple[tuple[int, int], ...], itemsize: int) -> float:
+    """The same of lanes that lie (distance in bytes, count) apart."""
+    starts = {0}
+    for step, count in steps:
         starts = {start + step * k for start in starts for k in range(count)}
     touched = {start // SECTOR for start in starts}
     return SECTOR * len(touched) / (itemsize * len(starts))
@@ -436,9 +459,10 @@ def side_by_side(
 ) -> tuple[str, int]:
     """The slot along which one access takes neighbours, which start aligned in every row, and how many there are."""
     key = move.value, move.place
-    if key not in sizes.vectors:
-        sizes.vectors[key] = _vector_of(scop, schedule, move, last, sizes)
-    return sizes.vectors[key]
+    found = sizes.vectors.get(key)
+    if found is None:
+        found = sizes.vectors[key] = _vector_of(scop, schedule, move, last, sizes)
+    return found
 
 
 def _vector_of(

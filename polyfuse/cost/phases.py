@@ -53,9 +53,11 @@ def combined_in_trips(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int
     1000 on an H200, an argmax of 8 rows by 256 threads in a trip: 297 us, 126 without these."""
     found = 0
     for placed in schedule.placed:
-        summed = summed_digits(scop, placed)
+        summed = summed_digits(scop, placed) if placed.path else None
+        if not summed:
+            continue
         loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"} - summed
-        if summed and loops:
+        if loops:
             slots = sizes.product(placed.digits() - summed, ("slot",))
             found += 4 * _steps(scop, schedule, placed) * slots * sizes.product(loops)
     return found
@@ -76,9 +78,10 @@ def stalls(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, b
     instructions of all of them, and no less than one of them takes for its chain of results."""
     folded, trips = folded_products(scop, schedule), dict[tuple[tuple[str, int], ...], list[Placed]]()
     for placed in schedule.placed:
-        loops = tuple((loop, n) for loop, n in placed.path if sizes.kind[loop] == "loop")
-        if loops and placed.role == "compute" and placed.name not in folded:
-            trips.setdefault(loops, []).append(placed)
+        if placed.path and placed.role == "compute" and placed.name not in folded:
+            loops = tuple([(loop, n) for loop, n in placed.path if sizes.kind[loop] == "loop"])
+            if loops:
+                trips.setdefault(loops, []).append(placed)
     found: list[tuple[int, int, int]] = []
     for loops, inside in trips.items():
         each = [(_instructions(scop, p), sizes.product(p.digits(), ("slot",))) for p in inside]

@@ -129,6 +129,8 @@ def predicates(scop: Scop, schedule: KernelSchedule) -> frozenset[str]:
     """Truth values that elementwise statements alone read before threads combine: the compiler chooses by them one by
     one.  ``where(x >= max(x) - 3, x, c)`` over 64 elements a thread takes 92 registers, over 32 54."""
     order, found = list(reversed(schedule.placed)), set[str]()
+    if all(scop.dtype(placed.value, placed.component) != bool_ for placed in order):
+        return frozenset()
     combined = [k for k, placed in enumerate(order) if reduces(scop, placed)]
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
     summed = {provider for k in combined for provider in order[k].providers}
@@ -168,6 +170,8 @@ def _chooses(term: Expr) -> bool:
 def _chained(scop: Scop, schedule: KernelSchedule, folded: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Values that are computed for one product of a chain of multiply-adds, which takes them one by one: the slots that
     it sums over."""
+    if not folded:
+        return {}
     by_name, readers = schedule.by_name(), dict[str, set[str]]()
     for placed in schedule.placed:
         for provider in placed.providers:
@@ -321,7 +325,9 @@ def _outermost(placed: Placed, slots: Mapping[str, int]) -> int:
 
 def _words(scop: Scop, placed: Placed, sizes: Sizes, without: frozenset[str] = frozenset()) -> int:
     """32-bit registers of one value: its slots, without those a reduction sums over."""
-    used = placed.digits() - summed_digits(scop, placed) - without
+    used, summed = placed.digits(), summed_digits(scop, placed)
+    if summed or without:
+        used = used - summed - without
     words = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
     return sizes.product(used, ("slot",)) * words
 

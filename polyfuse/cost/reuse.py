@@ -65,6 +65,8 @@ def walks(scop: Scop, loads: Sequence[Placed], streams: Sequence[Stream], target
 
 def _walked(load: Placed) -> frozenset[str]:
     """The digits along which a load goes through its array, other than to where a frame begins."""
+    if all(isinstance(entry, Affine) and entry.is_linear for entry in load.place):
+        return load.digits()
     entries = [along_row(entry) for entry in load.place]
     names = frozenset[str]().union(*[e.names() for e in entries if not isinstance(e, str)])
     return frozenset([name[1:] for name in names if name.startswith("$")])

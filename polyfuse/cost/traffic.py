@@ -80,13 +80,14 @@ def traffic_of(
         places = [None if isinstance(e, str) else e for e in load.place]
         steps = tuple([e.terms if isinstance(e, Affine) else e for e in places])  # where it begins is the same
         alike = (scop.shape(load.value), scop.dtype(*key), steps, load.path)
-        if alike not in figures:
-            figures[alike] = (
+        known = figures.get(alike)
+        if known is None:
+            known = figures[alike] = (
                 granules(scop, load, schedule, sizes, summed) + copied_ends(scop, load, schedule, sizes),
                 _touched(scop, schedule, target, sizes, load, blocks),
                 bytes_of_thread(scop, load, sizes),
             )
-        longer, moved, of_thread = figures[alike]
+        longer, moved, of_thread = known
         stretch[key] = max(stretch[key], longer)
         touched[key, load.path] += moved
         passes[key].setdefault(load.path, []).append(load)
@@ -140,15 +141,22 @@ were predicted without; the middle ones of 566 x 287 x 123 x 5 bfloat16, pieces 
 
 def _of_its_own(scop: Scop, schedule: KernelSchedule, sizes: Sizes, loads: Sequence[Placed]) -> int:
     """Bytes of one array that a thread has on its way in one trip, where others of its block ask for the same."""
-    places = sorted({tuple(e for e in map(along_row, p.place) if isinstance(e, Affine)) for p in loads}, key=str)
-    if len(loads) == 1 or any(len(place) < len(loads[0].place) for place in places):
+    if len(loads) == 1:
+        return sys.maxsize
+    places = {tuple([e for e in map(along_row, p.place) if isinstance(e, Affine)]) for p in loads}
+    if any(len(place) < len(loads[0].place) for place in places):
         return sys.maxsize
     try:
-        extents = enclosing_box(places, sizes.digit, sizes.loops).extents
+        extents = enclosing_box(_in_order(places), sizes.digit, sizes.loops).extents
     except Unbounded:
         return sys.maxsize
     itemsize = scop.dtype(loads[0].value, loads[0].component).itemsize
     return -(-prod(extents) * itemsize // schedule.threads)
+
+
+def _in_order(places: set[tuple[Affine, ...]]) -> list[tuple[Affine, ...]]:
+    """By their text, which takes longer than the rest where there is but one, as nearly always."""
+    return sorted(places, key=str) if len(places) > 1 else list(places)
 
 
 def _touched(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, load: Placed, blocks: int) -> int:
@@ -170,9 +178,10 @@ def _stores(
     figures: dict[Hashable, tuple[int, int, int, int]] = {}  # kernels store many arrays at the same places
     for store in (p for p in schedule.placed if p.role == "store"):
         alike = (scop.shape(store.value), scop.dtype(store.value, store.component), store.place, store.path)
-        if alike not in figures:
-            figures[alike] = _stored(scop, schedule, target, sizes, summed, store, scanned=scanned)
-        moved, beside, through, parts = figures[alike]
+        known = figures.get(alike)
+        if known is None:
+            known = figures[alike] = _stored(scop, schedule, target, sizes, summed, store, scanned=scanned)
+        moved, beside, through, parts = known
         written += moved
         wasted += beside
         stored += through
@@ -255,7 +264,7 @@ def block_bytes(
     if any(len(place) < len(load.place) for place in places):
         return _picked(schedule, loads, itemsize, sizes, shape)
     try:
-        extents = enclosing_box(sorted(places, key=str), sizes.digit, sizes.loops).extents
+        extents = enclosing_box(_in_order(places), sizes.digit, sizes.loops).extents
     except Unbounded:
         return inf
     if not extents:

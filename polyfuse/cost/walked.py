@@ -28,6 +28,8 @@ WARPS = 5  # that are looked at
 
 def goes_apart(place: Sequence[PlaceEntry]) -> bool:
     """Whether a walk is somewhere else along each dimension of an array, rather than at one place of a row."""
+    if Unravelled not in map(type, place):
+        return False
     walked = [entry for entry in place if isinstance(entry, Unravelled)]
     data = any(isinstance(entry, str) for entry in place)
     return bool(walked) and not data and (len(place) > 1 or not walked[0].is_plain)

@@ -37,6 +37,8 @@ def finished_in(group: Group, over_blocks: Mapping[int, str]) -> dict[int, str]:
     Raises Refused for what depends on totals along two digits, or would have to be combined a second time.
     """
     found: dict[int, str] = {}
+    if not over_blocks:
+        return dict.fromkeys(group.body, "")
     for statement in group.statements():
         inside = [r.source for r in statement.reads if r.source in found]
         after = sorted({over_blocks.get(source) or found[source] for source in inside} - {""})

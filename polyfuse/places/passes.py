@@ -23,7 +23,7 @@ Path = tuple[tuple[str, int], ...]
 class Passes:
     """Per statement: the loops that it reduces `over`; and how many reductions over each loop, where there are any, lie
     below it (`depth`): its pass number when it runs in that loop.  `meeting`: digits over whose blocks totals are
-    taken."""
+    taken.  Nothing is said of statements where there are no loops."""
 
     loops: tuple[str, ...]
     meeting: frozenset[str]
@@ -64,6 +64,8 @@ def passes_of(group: Group, proposal: Proposal) -> Passes:
     loops = tuple(loop for loop in proposal.loops if loop in digits)
     over: dict[int, frozenset[str]] = {}
     depth: dict[int, dict[str, int]] = {}
+    if not loops:
+        return Passes(loops, frozenset(proposal.combines), over, depth)
     for statement in group.statements():
         over[statement.id] = _reduced_loops(statement, proposal, loops)
         below: dict[str, int] = {}

@@ -28,9 +28,8 @@ def refine_threads(
             name += "_"
         taken.add(name)
         refined.append(Digit(name, "thread", Affine.of(extent), stride))
-    values = {f"${d.name}": _expand(d, refined) for d in threads}
-    others = tuple(d for d in digits if d.kind != "thread")
-    values = {name: value for name, value in values.items() if value != Affine.symbol(name)}
+    values = {f"${d.name}": _expand(d, refined) for d in threads if d not in refined}
+    others = tuple([d for d in digits if d.kind != "thread"])
     if values:
         places = {place: tuple([_substitute(e, values) for e in place]) for place in {p.place for p in placed}}
         placed = tuple([p.moved(places[p.place]) for p in placed])

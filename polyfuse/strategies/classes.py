@@ -62,7 +62,7 @@ class _Union:
         a, b = self.find(a), self.find(b)
         if a == b:
             return True
-        small, large = sorted((a, b), key=lambda k: len(self.members[k]))
+        small, large = (b, a) if len(self.members[b]) < len(self.members[a]) else (a, b)
         for owner, dim in self.members[small].items():
             if self.members[large].get(owner, dim) != dim:
                 return False
@@ -246,11 +246,13 @@ def _backwards(entry: object) -> tuple[int, Affine] | None:
 
 def _extent(group: Group, keys: list[Key], hints: Mapping[str, int]) -> Affine:
     """The largest extent of a member (they differ only across offsets)."""
-    extents = []
+    extents = dict[Affine, None]()
     for owner, d in keys:
         statement = group.scop.statements[owner]
         assert isinstance(statement, Statement)
-        extents.append(statement.extents[d])
+        extents[statement.extents[d]] = None
+    if len(extents) == 1:  # nearly always
+        return next(iter(extents))
     return max(extents, key=lambda e: (e.evaluate(hints), str(e)))
 
 

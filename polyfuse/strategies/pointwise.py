@@ -434,9 +434,10 @@ def anchors(situation: Situation, splits: dict[int, Affine]) -> dict[tuple[int, 
     """Places for every statement's dimensions by class; roots and reductions use them, the rest derives."""
     found: dict[tuple[int, int], Affine] = {}
     mirrored = situation.classes.mirrored
-    for key, number in situation.numbers:
-        if number is None:  # nothing runs along it, whatever other dimensions of extent 1 are called
-            found[key] = ZERO
+    for number, keys in situation.numbers.items():
+        if number is None:  # nothing runs along them, whatever other dimensions of extent 1 are called
+            found |= dict.fromkeys(keys, ZERO)
         elif (place := splits.get(number)) is not None:
-            found[key] = mirrored[key] - place if key in mirrored else place
+            found |= dict.fromkeys(keys, place)
+            found |= {key: mirrored[key] - place for key in keys if key in mirrored} if mirrored else {}
     return found

@@ -25,7 +25,7 @@ from polyfuse.strategies.frames import Frame, common_frame
 from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.row_shape import STREAMED, Way, is_ragged, row_shape
+from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, is_ragged, row_shape
 from polyfuse.strategies.shares import SHARES, WAVES, combination, keeps, share_of, words_of
 from polyfuse.strategies.siblings import dealt_to, siblings
 from polyfuse.strategies.situation import (
@@ -78,11 +78,19 @@ def reduction(situation: Situation) -> list[Proposal]:
     if inner in over or situation.target.kind != "cpu":
         along = inner if inner in over else over[-1]
         usual = (Way.USUAL, Way.FULL, Way.TIGHT)
-        ways = [_rows(situation, along, over, way) for way in (usual[::-1] if along.scanned_by else usual)]
-        ways += [_rows(situation, inner, over, Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
-        ways += [_rows(situation, along, over, way) for way in (Way.DOUBLE, Way.SPREAD)]
-        ways += [_rows(situation, inner, over, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
-        found += list({rows.parameters: rows for rows in ways}.values())
+        many, made = any(a not in over for a in situation.axes), dict[tuple[bool, RowShape], Proposal]()
+
+        def rows(axis: AxisClass, way: Way) -> Proposal:
+            shape = row_shape(situation, axis, many, way)
+            if (axis is along, shape) not in made:  # most ways are the same for most rows
+                made[axis is along, shape] = _rows(situation, axis, over, shape)
+            return made[axis is along, shape]
+
+        ways = [rows(along, way) for way in (usual[::-1] if along.scanned_by else usual)]
+        ways += [rows(inner, Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
+        ways += [rows(along, way) for way in (Way.DOUBLE, Way.SPREAD)]
+        ways += [rows(inner, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
+        found += list({p.parameters: p for p in ways}.values())
         found.append(_several_rows(situation, inner, over) if along is inner else None)
         found += framed_rows(situation, inner, over) if along is inner else []
     if situation.target.kind != "cpu" and not situation.scans:
@@ -226,15 +234,14 @@ def _several_rows(situation: Situation, inner: AxisClass, over: list[AxisClass])
     several = min(MOST_ROWS, power_above(-(-IN_FLIGHT // loaded)))
     if shape.trips != Affine.of(1) or shape.rows == 1 or several == 1:
         return None
-    return _rows(situation, inner, over, Way.USUAL, several)
+    return _rows(situation, inner, over, shape, several)
 
 
 def _rows(
-    situation: Situation, inner: AxisClass, over: list[AxisClass], way: Way, several: int = 1
+    situation: Situation, inner: AxisClass, over: list[AxisClass], shape: RowShape, several: int = 1
 ) -> Proposal:
     """`several`: rows of each lane at once."""
     parallel = situation.nearest(a for a in situation.axes if a not in over)
-    shape = row_shape(situation, inner, bool(parallel), way)
     longest = max(parallel, key=lambda a: (a.size(situation.hints), -a.number), default=None)  # is dealt to threads too
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
     c, v, r = slot("c", shape.chunks), slot("v", shape.width), loop("r", shape.trips)

@@ -31,6 +31,8 @@ def siblings(situation: Situation, main: AxisClass, over: Sequence[AxisClass]) -
     """Those of the reduced classes `over` that share no statement with `main`, nor with each other."""
     if situation.target.kind == "cpu" or main.scanned_by:
         return []
+    if all(axis is main for axis in over):  # nearly always
+        return []
     together = [frozenset(situation.classes.statement(s)) for s in situation.group.statements()]
     found: list[AxisClass] = []
     for axis in over:

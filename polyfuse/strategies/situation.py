@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 from polyfuse.affine import ONE, Affine, Atom
@@ -45,10 +45,14 @@ class Situation:
         return self.classes.anchored(self.group)
 
     @cached_property
-    def numbers(self) -> tuple[tuple[tuple[int, int], int | None], ...]:
-        """Of every dimension (statement, dimension) the number of its class, None where that has one element."""
-        keys = [(s.id, d) for s in self.group.statements() for d in range(len(s.extents))]
-        return tuple([(key, None if (axis := self.classes.of[key]).extent == ONE else axis.number) for key in keys])
+    def numbers(self) -> dict[int | None, list[tuple[int, int]]]:
+        """By the number of their class the dimensions (statement, dimension); by None those of one element, whatever
+        their class is called."""
+        found: dict[int | None, list[tuple[int, int]]] = {}
+        for statement in self.group.statements():
+            for d, axis in enumerate(self.classes.statement(statement)):
+                found.setdefault(None if axis.extent == ONE else axis.number, []).append((statement.id, d))
+        return found
 
     @cached_property
     def row_widths(self) -> dict[Affine, int]:
@@ -332,18 +336,22 @@ def power_below(n: int) -> int:
     return 1 << (max(1, n).bit_length() - 1)
 
 
+@lru_cache(maxsize=10_000)  # as the others: proposals have a few digits in many sizes
 def block(name: str, extent: Affine) -> Digit:
     return Digit(name, "block", extent)
 
 
+@lru_cache(maxsize=10_000)
 def thread(name: str, stride: int, extent: int) -> Digit:
     return Digit(name, "thread", Affine.of(extent), stride)
 
 
+@lru_cache(maxsize=10_000)
 def slot(name: str, extent: int) -> Digit:
     return Digit(name, "slot", Affine.of(extent))
 
 
+@lru_cache(maxsize=10_000)
 def loop(name: str, extent: Affine) -> Digit:
     return Digit(name, "loop", extent)
 

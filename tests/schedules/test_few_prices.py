@@ -18,6 +18,7 @@ from polyfuse.plan import Plan
 from polyfuse.planning import program_costs
 from polyfuse.planning.outlook import Outlook
 from polyfuse.planning.planner import plan_program
+from polyfuse.strategies import reduction
 from polyfuse.strategies.catalogue import propose
 from polyfuse.strategies.situation import Situation
 from polyfuse.target import H200
@@ -248,3 +249,17 @@ def test_what_is_refuted_is_followed_by_the_next_best_and_nothing_is_priced_agai
         counts.append(count)
     assert seconds == sorted(seconds)
     assert len(set(counts)) == 1
+
+
+def test_ways_that_have_one_shape_of_rows_are_one_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
+    situation, _ = whole_situation(lambda x: x.sum(axis=1), "f32[16384, 8192]")
+    made = []
+    rows = reduction._rows
+
+    def counting(situation: Any, axis: Any, over: Any, shape: Any, several: int = 1) -> Any:
+        made.append((axis.number, shape, several))
+        return rows(situation, axis, over, shape, several)
+
+    monkeypatch.setattr(reduction, "_rows", counting)
+    reduction.reduction(situation)
+    assert made and len(set(made)) == len(made)
