@@ -30,7 +30,7 @@ from polyfuse.frontends.numpy_like.lifting import (
 from polyfuse.frontends.numpy_like.python_ranges import keep_in_range
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer, whole
+from polyfuse.frontends.numpy_like.tracer import Tracer, as_array, whole
 
 ArrayLike = object
 
@@ -361,7 +361,8 @@ def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
 
 
 def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
-    return itself(x)
+    copied = itself(x)
+    return as_array(copied) if isinstance(x, Tracer) and x.buffer.is_array else copied
 
 
 def to_device(x: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:

@@ -54,7 +54,7 @@ class Chosen(Buffer):
     __slots__ = ("base", "index", "parts", "seen", "source", "value")
 
     def __init__(self, base: Tracer, index: tuple[Any, ...], selection: Selection) -> None:
-        self.base, self.index, self.owner = base, index, base.buffer.owner
+        self.base, self.index, self.owner, self.is_array = base, index, base.buffer.owner, True
         self.source, self.parts = selection.source, selection.over_result()
         self.seen: Node | None = None
         self.value: Node | None = None
