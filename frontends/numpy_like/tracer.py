@@ -100,7 +100,7 @@ def number(x: Tracer) -> Tracer:
 
 
 def as_array(x: Tracer) -> Tracer:
-    """`x`, or where NumPy has a scalar an array of rank 0 with its value: in memory of its own, which views may share."""
+    """`x`, or where NumPy has a scalar an array of rank 0 with its value, in memory that views may share."""
     if not x.is_scalar or x.buffer.owner:
         return x
     return Tracer(x.state, Buffer(x.node, is_array=True))
