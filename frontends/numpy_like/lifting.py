@@ -78,7 +78,7 @@ def lift(trace: Trace, value: Any) -> Tracer:
             return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
         case bool() | int() | float():
             return _number(trace, value)
-        case list() | tuple() | range():
+        case Sequence() if not isinstance(value, (str, bytes)):
             return _sequence(trace, value)
     if isinstance(value, Masked):
         value.settle()

@@ -6,7 +6,7 @@ views of the buffer see the write, as in NumPy, while every node stays immutable
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -27,7 +27,7 @@ from polyfuse.frontends.numpy_like.strides import Strides, of_shape, of_view
 from polyfuse.frontends.numpy_like.updater import Updater
 
 # What an operator takes, if only to say in an error that it does not; anything else may define the operator itself.
-_OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None))
+_OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None), Sequence)
 
 
 @dataclass(slots=True)
