@@ -472,7 +472,7 @@ class Tracer(Operators["Tracer"]):
 
 METHODS = frozenset(
     """all any argmax argmin argsort astype choose clip copy cumprod cumsum diagonal dot exp
-    fill flatten log max mean min argpartition prod ptp put ravel relu repeat reshape round
+    fill flatten log max mean min nonzero argpartition prod ptp put ravel relu repeat reshape round
     searchsorted sigmoid softmax sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device
     log_softmax logsumexp abs expand_dims broadcast_to""".split()
 )
