@@ -21,6 +21,7 @@ from polyfuse.frontends.numpy_like.layout import strides_of
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of, stand_apart
+from polyfuse.frontends.numpy_like.spreading import kept_inside
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer, number, whole
 
@@ -336,6 +337,9 @@ def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") 
         index = ufunc("maximum", ufunc("minimum", index, last), 0)
     elif mode == "wrap":
         index = index % len(choices)
+    else:
+        inside = kept_inside(nodes.cast(index.node, i64), Affine.of(len(choices)), "raise")  # none counts from the end
+        index = Tracer(index.state, inside)
     conditions = [index == k for k in range(len(choices))]
     return select_values(conditions, list(choices), default=False)  # which is of no other dtype than the choices
 

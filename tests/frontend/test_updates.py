@@ -49,6 +49,15 @@ def strided_and_reversed(x: Any) -> Any:
 
 
 @case((6, 5))
+def blocks_are_copies(x: Any) -> Any:
+    a = x * 1
+    whole, inside = np.block(a), np.block([a])
+    whole[0] = 3
+    inside += 1
+    return a, whole, inside
+
+
+@case((6, 5))
 def views_of_scalars_are_copies(x: Any) -> Any:
     total, element = x.sum(), x[1, 2]
     row, cell, column = total[None], element.reshape(1, 1), np.atleast_1d(total)
