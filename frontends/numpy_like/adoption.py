@@ -18,7 +18,7 @@ from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.lifting import lift
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.tracer import Tracer, as_array
 
 _FEW = 64  # elements that are written into the program, where their values stay known
 
@@ -27,7 +27,7 @@ def adopted(trace: Trace, array: np.ndarray[Any, Any]) -> Tracer:
     """The elements of `array` in an array that the program may write."""
     dtype, shape = numpy_dtype(array.dtype), tuple(map(Affine.of, array.shape))
     if not array.size or _is_uniform(array):
-        return Tracer(trace, nodes.full(shape, array.flat[0].item() if array.size else 0, dtype))
+        return as_array(Tracer(trace, nodes.full(shape, array.flat[0].item() if array.size else 0, dtype)))
     if array.size > _FEW:
         return Tracer(trace, lift(trace, array).node)
     elements = [Tracer(trace, expr.constant(value.item(), dtype)) for value in array.flat]

@@ -19,7 +19,7 @@ class Reinterpreted(Buffer):
     __slots__ = ("base", "dtype")
 
     def __init__(self, base: Tracer, dtype: DType) -> None:
-        self.base, self.dtype, self.owner = base, dtype, base.buffer.owner
+        self.base, self.dtype, self.owner, self.is_array = base, dtype, base.buffer.owner, not base.is_scalar
 
     @property
     def node(self) -> Node:

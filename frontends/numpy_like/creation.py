@@ -36,7 +36,7 @@ from polyfuse.frontends.numpy_like.lifting import (
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer, size_of
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.tracer import Tracer, as_array
 from polyfuse.frontends.numpy_like.views import broadcast, broadcast_arrays, expand_dims, shape_argument
 
 ArrayLike = object
@@ -45,7 +45,7 @@ ArrayLike = object
 def constant(value: float, trace: Trace, shape: Any, dtype: Any = None, **_: Any) -> Tracer:
     """zeros, ones and empty (which is zeros)."""
     wanted = numpy_dtype(dtype) if dtype is not None else f64
-    return Tracer(trace, nodes.full(shape_argument(trace, shape), value, wanted))
+    return as_array(Tracer(trace, nodes.full(shape_argument(trace, shape), value, wanted)))
 
 
 def full(trace: Trace, shape: Any, fill_value: ArrayLike, dtype: Any = None, **_: Any) -> Tracer:
@@ -58,13 +58,13 @@ def _filled(value: Tracer, sizes: Shape, dtype: DType) -> Tracer:
     """An array of these sizes with `value` all over.  Raises ShapeError where it does not broadcast to them."""
     problem = f"an array of shape {text_of(value.sizes)} does not broadcast to {text_of(sizes)}, which it is to fill"
     check_fits(value.state, value.sizes, sizes, problem)
-    return Tracer(value.state, nodes.broadcast(as_dtype(value, dtype), sizes))
+    return as_array(Tracer(value.state, nodes.broadcast(as_dtype(value, dtype), sizes)))
 
 
 def constant_like(value: float, x: ArrayLike, dtype: Any = None, *args: Any, shape: Any = None, **_: Any) -> Tracer:
     (x,) = lift_all(x)
     sizes = x.sizes if shape is None else shape_argument(x.state, shape)
-    return Tracer(x.state, nodes.full(sizes, value, numpy_dtype(dtype) if dtype is not None else x.element))
+    return as_array(Tracer(x.state, nodes.full(sizes, value, numpy_dtype(dtype) if dtype is not None else x.element)))
 
 
 def full_like(
@@ -327,8 +327,8 @@ def _array(trace: Trace, value: Any, dtype: Any, copy: bool | None) -> Any:
         return np.array(value, dtype=dtype) if copy else np.asarray(value, dtype)
     tracer = lift(trace, value)
     if dtype is not None and numpy_dtype(dtype) != tracer.element:
-        return Tracer(trace, as_dtype(tracer, numpy_dtype(dtype)))
-    return Tracer(trace, tracer.node) if copy or tracer.weak else tracer
+        return as_array(Tracer(trace, as_dtype(tracer, numpy_dtype(dtype))))
+    return as_array(Tracer(trace, tracer.node) if copy or tracer.weak else tracer)
 
 
 def asarray(

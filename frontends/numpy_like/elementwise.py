@@ -12,11 +12,10 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.dtypes import DType, bool_, f32, f64, i8, i64, integer_limits, u64
-from polyfuse.errors import DTypeError, PowerError, UnsupportedError
+from polyfuse.errors import ArgumentError, DTypeError, PowerError, UnsupportedError
 from polyfuse.expr import Node
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
-from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import in_order
 from polyfuse.frontends.numpy_like.lifting import (
     as_dtype,
@@ -27,10 +26,11 @@ from polyfuse.frontends.numpy_like.lifting import (
     lift_all,
     trace_of,
 )
+from polyfuse.frontends.numpy_like.nonzero import nonzero
 from polyfuse.frontends.numpy_like.python_ranges import keep_in_range
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.tracer import Tracer, whole
+from polyfuse.frontends.numpy_like.tracer import Tracer, as_array, whole
 
 ArrayLike = object
 
@@ -296,16 +296,11 @@ less, equal, isnan = _map("less"), _map("equal"), partial(_float_only, "isnan", 
 
 
 def where(condition: ArrayLike, x: ArrayLike = None, y: ArrayLike = None) -> Tracer:
-    """``np.where`` with three arguments; the one-argument form has a shape that depends on the condition."""
-    if x is None and y is None and isinstance(condition, Tracer):
-        values = settled(condition.state, condition.node)
-        if values is not None:
-            return np.nonzero(values)  # type: ignore[return-value]
+    """``np.where`` with three arguments; with one it gives positions."""
+    if x is None and y is None:
+        return nonzero(lift_all(condition)[0], "np.where(mask)")  # type: ignore[no-any-return]
     if x is None or y is None:
-        raise UnsupportedError(
-            "np.where with one argument has a shape that depends on the values",
-            advice="Write np.where(condition, a, b), or multiply by the condition.",
-        )
+        raise ArgumentError("np.where takes both values or none", advice="Write np.where(condition, a, b).")
     condition, x, y = lift_all(condition, x, y)
     dtype = promotion.common((kind_of(x), kind_of(y)))
     return combine(x.state, "where", [nodes.logical(condition.node), as_dtype(x, dtype), as_dtype(y, dtype)])
@@ -361,7 +356,8 @@ def bit_view(x: Tracer, dtype: Any = None) -> Tracer:
 
 
 def copy(x: ArrayLike, *args: Any, **kwargs: Any) -> Tracer:
-    return itself(x)
+    copied = itself(x)
+    return as_array(copied) if isinstance(x, Tracer) and x.buffer.is_array else copied
 
 
 def to_device(x: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:

@@ -21,6 +21,7 @@ from polyfuse.frontends.numpy_like.layout import strides_of
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, lift, lift_all, text_of, trace_of
 from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of, stand_apart
+from polyfuse.frontends.numpy_like.spreading import kept_inside
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer, number, whole
 
@@ -54,7 +55,7 @@ class Chosen(Buffer):
     __slots__ = ("base", "index", "parts", "seen", "source", "value")
 
     def __init__(self, base: Tracer, index: tuple[Any, ...], selection: Selection) -> None:
-        self.base, self.index, self.owner = base, index, base.buffer.owner
+        self.base, self.index, self.owner, self.is_array = base, index, base.buffer.owner, True
         self.source, self.parts = selection.source, selection.over_result()
         self.seen: Node | None = None
         self.value: Node | None = None
@@ -336,6 +337,9 @@ def choose(index: ArrayLike, choices: Sequence[ArrayLike], mode: str = "raise") 
         index = ufunc("maximum", ufunc("minimum", index, last), 0)
     elif mode == "wrap":
         index = index % len(choices)
+    else:
+        inside = kept_inside(nodes.cast(index.node, i64), Affine.of(len(choices)), "raise")  # none counts from the end
+        index = Tracer(index.state, inside)
     conditions = [index == k for k in range(len(choices))]
     return select_values(conditions, list(choices), default=False)  # which is of no other dtype than the choices
 

@@ -115,7 +115,7 @@ def column_stack(arrays: Sequence[ArrayLike]) -> Tracer:
 
 
 def block(parts: Any) -> Tracer:
-    """Nested lists of blocks: the innermost lists are joined along the last axis."""
+    """Nested lists of blocks, joined in new memory: the innermost lists along the last axis."""
     depth = _depth(parts)
     trace = trace_of(parts)
 
@@ -124,7 +124,7 @@ def block(parts: Any) -> Tracer:
             return _raised(lift(trace, part), depth)
         return concatenate([joined(p, level + 1) for p in part], level - depth)
 
-    return joined(parts, 0)
+    return Tracer(trace, joined(parts, 0).node)
 
 
 def _depth(parts: Any) -> int:

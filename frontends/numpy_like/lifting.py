@@ -15,7 +15,7 @@ from polyfuse.errors import DTypeError, NotANumberError, OutOfRangeError, ShapeE
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import nodes, promotion
-from polyfuse.frontends.numpy_like.masked import Masked, refusal
+from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.python_ranges import exceeds, may_overflow
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
@@ -78,11 +78,11 @@ def lift(trace: Trace, value: Any) -> Tracer:
             return Tracer(trace, expr.constant(value.item(), numpy_dtype(value.dtype)))
         case bool() | int() | float():
             return _number(trace, value)
-        case list() | tuple() | range():
+        case Sequence() if not isinstance(value, (str, bytes)):
             return _sequence(trace, value)
     if isinstance(value, Masked):
         value.settle()
-        raise refusal()
+        raise value.refusal()
     if isinstance(value, Term):
         raise TraceError(
             "this takes whole arrays, not elements or indices",

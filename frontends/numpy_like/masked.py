@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from polyfuse.dtypes import integer_limits
-from polyfuse.errors import IndexingError, ShapeError
+from polyfuse.errors import IndexingError, ShapeError, TraceError
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.state import Trace, located
@@ -82,7 +82,11 @@ class Masked(NDArrayOperatorsMixin):
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         self.settle()
-        raise located(refusal())
+        raise located(self.refusal())
+
+    def refusal(self, location: Location | None = None) -> TraceError:
+        """The error for what needs the elements by themselves; `location`: of a line other than the present one."""
+        return refusal(location)
 
     def _like(self, array: Tracer) -> Masked:
         return Masked(array, self.mask, self.before)

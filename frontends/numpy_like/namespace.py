@@ -195,7 +195,7 @@ def error_state(**kinds: Any) -> Any:
 
 
 class Joining:
-    """``np.r_[a, b, 1:5]`` and ``np.c_[a, b]``."""
+    """``np.r_[a, b, 1:5]``, along the first axis, and ``np.c_[a, b]``, along the last one of two or more."""
 
     def __init__(self, trace: Trace, name: str, original: Any) -> None:
         self._trace, self._name, self._original = trace, name, original
@@ -208,13 +208,13 @@ class Joining:
             advice = "Use np.concatenate, np.stack or np.column_stack."
             raise located(UnsupportedError(f"np.{self._name} with a string among the parts", advice=advice))
         values = [np.r_[part] if isinstance(part, slice) else part for part in parts]
-        if self._name == "c_":
-            return self._trace.call("column_stack", values)
         lifted = [lift(self._trace, v) for v in values]
         wanted = promotion.common(tuple(map(kind_of, lifted)))  # numbers are weak here, unlike in np.append
         cast = [self._trace.run(as_dtype, v, wanted) if v.weak is not None else v.node for v in lifted]
         joined = [self._trace.call("atleast_1d", Tracer(self._trace, node)) for node in cast]
-        return self._trace.call("concatenate", joined, dtype=wanted.numpy)
+        if self._name == "c_":
+            joined = [v if v.ndim > 1 else self._trace.call("expand_dims", v, 1) for v in joined]
+        return self._trace.call("concatenate", joined, axis=0 if self._name == "r_" else -1, dtype=wanted.numpy)
 
 
 class Info:

@@ -19,11 +19,7 @@ def _for(advice: str, names: str) -> dict[str, str]:
 # By NumPy's name without "np."; what is not here gets `_GENERAL`.
 ALTERNATIVES: Mapping[str, str] = MappingProxyType(
     {
-        **_for("Its shape depends on the values; use np.where(condition, a, b), or x.sum(where=condition).", "nonzero"),
-        **_for(
-            "Its shape depends on the values; use np.where(condition, a, b), or np.argmax(condition).",
-            "flatnonzero argwhere",
-        ),
+        "argwhere": "Its shape depends on the values; use np.where(condition, a, b), or np.argmax(condition).",
         **_for(
             "Its shape depends on the values; call it on the result, outside the jitted function.",
             "unique unique_all unique_counts unique_inverse unique_values union1d trim_zeros",
@@ -97,7 +93,6 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         **_for(_STORAGE, "base flags data ctypes setflags"),
         "strides": _STRIDES,
         **_for("Return the array and read it after the call.", "tolist item tobytes tofile dump dumps"),
-        "nonzero": ALTERNATIVES["nonzero"],
         "resize": "Use x.reshape(shape), or np.resize(x, shape), which repeats the elements.",
         "byteswap": "Arrays have the byte order of the machine.",
         **_for("Use x.view(dtype) for dtypes of one width, and shifts of integers for others.", "getfield setfield"),

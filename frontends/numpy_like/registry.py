@@ -103,7 +103,7 @@ def of_known_values(name: str, function: Any, args: tuple[Any, ...], kwargs: Map
 
 
 OF_VALUES = frozenset(
-    """nonzero flatnonzero argwhere unique unique_all unique_counts unique_inverse unique_values union1d intersect1d
+    """argwhere unique unique_all unique_counts unique_inverse unique_values union1d intersect1d
     setdiff1d setxor1d trim_zeros histogram2d histogramdd packbits unpackbits""".split()
 )
 

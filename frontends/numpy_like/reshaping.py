@@ -55,7 +55,8 @@ def reshape(
     groups = _groups(x.state, x.sizes, target)
     if copy or not all(is_run(x, source) for source, _ in groups):
         return Tracer(x.state, x.through(path).node)
-    return Tracer(x.state, x.buffer, replace(x.through(path).path or path, strides=_strides(x, path.shape, groups)))
+    seen = x.through(path)
+    return Tracer(x.state, seen.buffer, replace(seen.path or path, strides=_strides(x, path.shape, groups)))
 
 
 def _strides(x: Tracer, shape: Shape, groups: Sequence[tuple[list[int], list[int]]]) -> Strides | None:

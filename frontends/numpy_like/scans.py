@@ -126,7 +126,7 @@ def _one_by_one(name: str, x: Tracer, axis: int) -> Tracer:
     function = x.state.functions.get(name)
     if function is not None and getattr(np, name).nin == 2:
         whole = function(x, x)
-        x = x.astype(whole.dtype) if whole.element.kind != "b" else x
+        x = x.astype(whole.dtype) if whole.element.kind != "b" or name.startswith("logical") else x
         before = expr.input_(-1, x.sizes, x.element)
         value = function(Tracer(x.state, before), x)
         if isinstance(value.node, expr.Opaque):

@@ -15,6 +15,7 @@ from polyfuse.errors import DTypeError, ShapeError
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import absolute, equal, isfinite, isnan, itself, ufunc, where
 from polyfuse.frontends.numpy_like.lifting import as_dtype, broadcast_shapes, kind_of, lift, lift_all, trace_of
+from polyfuse.frontends.numpy_like.nonzero import flatnonzero, nonzero
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ArrayLike = object
@@ -174,6 +175,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f.__name__: f for f in (clip, select, piecewise, nan_to_num, isclose, allclose, array_equal, array_equiv)},
     "isreal": partial(constant_answer, True),
     "iscomplex": partial(constant_answer, False),
+    "nonzero": lambda x: nonzero(lift_all(x)[0]),
+    "flatnonzero": lambda x: flatnonzero(lift_all(x)[0]),
     "isin": isin,
     "in1d": isin,
     "extract": extract,

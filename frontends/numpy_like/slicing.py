@@ -11,6 +11,7 @@ from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.expr import Constant, Shape
 from polyfuse.frontends.numpy_like.lifting import text_of
+from polyfuse.frontends.numpy_like.nonzero import as_masks
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Path, Tracer, as_argument
@@ -149,8 +150,8 @@ def is_basic(item: Any) -> bool:
 
 
 def items_of(index: Any) -> list[Any]:
-    """The parts of an index; lists become arrays."""
-    parts = list(index) if isinstance(index, tuple) else [index]
+    """The parts of an index; lists become arrays, and all positions of a mask the mask."""
+    parts = as_masks(index if isinstance(index, tuple) else (index,))
     return [_as_array(p) if isinstance(p, list) else p for p in parts]
 
 

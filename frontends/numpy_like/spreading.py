@@ -47,7 +47,7 @@ def spread(
     reached = over_base(nodes.full((), True, bool_), nodes.full((), False, bool_))
     for axis, entry in enumerate(entries):
         if isinstance(entry, DataIndex):
-            index = _kept_inside(operands[entry.operand], base.shape[axis], bounds)
+            index = kept_inside(operands[entry.operand], base.shape[axis], bounds)
             chosen = over_base(index, nodes.full((), -1, i64))
             met = nodes.apply("equal", [chosen, nodes.iota(base.shape, dimension(axis))])
             everywhere = nodes.constant_value(reached) is True
@@ -92,7 +92,7 @@ def _solved(entry: IndexEntry, d: int, axis: int) -> Affine:
     return (dimension(axis) - entry.substitute({f"%{d}": 0})) * entry.coefficient(f"%{d}")
 
 
-def _kept_inside(node: Node, size: Affine, bounds: str) -> Node:
+def kept_inside(node: Node, size: Affine, bounds: str) -> Node:
     """Data indices that are in bounds: clipped, or reported by a gather from zeros, which adds nothing."""
     index = nodes.cast(node, i64)
     if bounds == "clip":

@@ -6,7 +6,7 @@ views of the buffer see the write, as in NumPy, while every node stays immutable
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -27,15 +27,17 @@ from polyfuse.frontends.numpy_like.strides import Strides, of_shape, of_view
 from polyfuse.frontends.numpy_like.updater import Updater
 
 # What an operator takes, if only to say in an error that it does not; anything else may define the operator itself.
-_OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None))
+_OPERANDS: tuple[type, ...] = (SymbolicSize, bool, int, float, complex, str, bytes, list, tuple, type(None), Sequence)
 
 
 @dataclass(slots=True)
 class Buffer:
-    """Memory that tracers share.  `owner` names the argument whose memory it is, when writing is an error."""
+    """Memory that tracers share.  `owner` names the argument whose memory it is, when writing is an error; `is_array`
+    tells an array of rank 0 from a scalar of NumPy's, which no two names share."""
 
     node: Node
     owner: str = ""
+    is_array: bool = False
 
 
 class Unassigned(Buffer):
@@ -44,7 +46,7 @@ class Unassigned(Buffer):
     __slots__ = ("dtype", "name", "value")
 
     def __init__(self, name: str, dtype: Any = None) -> None:
-        self.name, self.dtype, self.owner = name, dtype, ""
+        self.name, self.dtype, self.owner, self.is_array = name, dtype, "", True
         self.value: Node | None = None
 
     @property
@@ -95,6 +97,13 @@ def whole(shape: Shape) -> Path:
 def number(x: Tracer) -> Tracer:
     """What `x` of rank 0 holds now, as NumPy's scalars: in memory of its own, which later writes do not reach."""
     return Tracer(x.state, x.node, whole(()))
+
+
+def as_array(x: Tracer) -> Tracer:
+    """`x`, or where NumPy has a scalar an array of rank 0 with its value, in memory that views may share."""
+    if not x.is_scalar or x.buffer.owner:
+        return x
+    return Tracer(x.state, Buffer(x.node, is_array=True))
 
 
 def as_argument(x: Tracer, otherwise: str) -> str:
@@ -154,9 +163,9 @@ class Tracer(Operators["Tracer"]):
         return self.buffer.node.dtype
 
     def through(self, path: Path) -> Tracer:
-        """A tracer of the same memory through one more view."""
+        """A tracer of the same memory through one more view; scalars have none, and what they hold is copied."""
         base = self.path or whole(self.buffer.node.shape)
-        return Tracer(self.state, self.buffer, base.then(path))
+        return Tracer(self.state, as_array(self).buffer, base.then(path))
 
     # ------------------------------------------------------------------------------------------ attributes
     @property
@@ -179,6 +188,11 @@ class Tracer(Operators["Tracer"]):
     def is_number(self) -> bool:
         """Whether NumPy would have a scalar here: of rank 0, and no array that was passed in."""
         return not self.sizes and not (self.path is None and self.weak is None and isinstance(self.node, Input))
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is no array, which others see written, but a value: of rank 0, and made as one or passed in."""
+        return not self.buffer.is_array and not self.buffer.node.rank
 
     @property
     def exact_value(self) -> float | None:
@@ -458,7 +472,7 @@ class Tracer(Operators["Tracer"]):
 
 METHODS = frozenset(
     """all any argmax argmin argsort astype choose clip copy cumprod cumsum diagonal dot exp
-    fill flatten log max mean min argpartition prod ptp put ravel relu repeat reshape round
+    fill flatten log max mean min nonzero argpartition prod ptp put ravel relu repeat reshape round
     searchsorted sigmoid softmax sqrt squeeze std sum swapaxes take tanh trace transpose var view gelu silu to_device
     log_softmax logsumexp abs expand_dims broadcast_to""".split()
 )

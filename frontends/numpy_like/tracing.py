@@ -28,7 +28,7 @@ from polyfuse.frontends.numpy_like import locations, naming, tree
 from polyfuse.frontends.numpy_like.adoption import adopted
 from polyfuse.frontends.numpy_like.escapes import refuse_hidden
 from polyfuse.frontends.numpy_like.lifting import lift
-from polyfuse.frontends.numpy_like.masked import Masked, refusal
+from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.rebinding import Rebinder
 from polyfuse.frontends.numpy_like.registry import TABLE
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -319,7 +319,7 @@ class _Attempt:
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
         if isinstance(leaf, Masked):
             leaf.settle()
-            raise refusal(leaf.location)
+            raise leaf.refusal(leaf.location)
         if isinstance(leaf, Term):
             raise TraceError(
                 "the result is an expression over indices, not an array",

@@ -31,7 +31,7 @@ from polyfuse.frontends.numpy_like.lifting import as_dtype, check_fits, kind_of,
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of
 from polyfuse.frontends.numpy_like.spreading import spread
-from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.tracer import Tracer, as_array
 
 ArrayLike = object
 
@@ -83,6 +83,7 @@ def _as_elements(x: Tracer, value: ArrayLike) -> ArrayLike:
 
 def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
     """``x[index] = value``."""
+    x.buffer.is_array = True  # what is written is no scalar of NumPy's, whatever function it came from
     if (few := listed.split(x, index)) is not None:
         given = lift(x.state, _as_elements(x, value))
         listed.write(x, *few, lambda shape: _value_for(shape, x, given), write)
@@ -166,7 +167,7 @@ def _refuse_empty_axes(x: Tracer, selection: Selection) -> None:
 
 def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None = None) -> Tracer:
     """``x.at[index].set(value)`` and its kin: a changed copy; duplicates combine in order of the update index."""
-    result = copy(x)
+    result = as_array(copy(x))
     part, items = without_flags(result, items_of(index))
     if part is not result:
         part[tuple(items)] = value if how == "set" else ufunc(how, part[tuple(items)], value)
@@ -197,7 +198,7 @@ def in_place(name: str, x: Tracer, other: ArrayLike) -> Tracer:
     """``x += other``: NumPy computes in the common dtype and casts back if the kind allows it.  Scalars are
     immutable, so the result is another one; a part of rank 0 of an array (``a[i, ...]``) is written."""
     value = x.state.functions[name](x, other)
-    if not (x.ndim or (x.path is not None and x.buffer.node.rank)):
+    if x.is_scalar:
         return value  # type: ignore[no-any-return]
     if not np.can_cast(value.dtype, x.dtype, "same_kind"):
         raise DTypeError(

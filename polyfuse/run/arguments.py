@@ -26,6 +26,8 @@ SCALARS = frozenset((bool, int, float))
 _SPEC = re.compile(r"\s*(\w+)\s*\[.*\]\s*")
 INT64 = range(-(1 << 63), 1 << 63)
 _LEAF = "leaf"
+_PARAMETER = "<parameter>"  # its name, which is known where all parameters are read
+_DECLARE = f"If it never changes, declare it: jit(static=({_PARAMETER},))."
 IMMUTABLE = (
     str,
     bytes,
@@ -180,9 +182,10 @@ class Reading:
         """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user
         declared it static."""
         if not declared and not isinstance(value, IMMUTABLE):
+            is_complex = isinstance(value, complex)
             raise ArgumentError(
                 f" is a {type(value).__name__}, neither an array, a number nor a container of them",
-                advice='If it never changes, declare it: jit(static=("name",)).',
+                advice="Pass the real and the imaginary part as two numbers." if is_complex else _DECLARE,
             )
         kind = type(value)
         if kind is slice:  # hashable since Python 3.12 only
@@ -216,7 +219,8 @@ def read_arguments(
             else:
                 reading.add(value)
         except ArgumentError as error:
-            raise ArgumentError(f"{name}{error.message}", advice=error.advice) from None
+            advice = error.advice.replace(_PARAMETER, f'"{name}"')
+            raise ArgumentError(f"{name}{error.message}", advice=advice) from None
         except RecursionError:
             advice = "Pass arrays in tuples, lists and dictionaries of a few levels."
             raise ArgumentError(f"{name} holds itself, or is nested too deeply", advice=advice) from None

@@ -468,6 +468,7 @@ INDEXING = (
         "np.take_along_axis(x, np.zeros_like(x, 'i4')[:1, :1] - 1, a)",
     ),
     *table("x:ij:number", "x.sum(where=x > 1)", "x[x > 1].sum()", "x[x > 1].any()", own=True),
+    *table("x:ij:number", "x[np.nonzero(x > 1)].sum()", "x.reshape(-1)[np.flatnonzero(x > 1)].any()", own=True),
     *table(
         "x:IJ:number",
         "np.compress([True], x, axis=0)",

@@ -45,7 +45,7 @@ CASES: list[tuple[str, str, str]] = [
     ("mask of the wrong shape", "f32[N, 4] f32[3]", "return x[y > 0]"),
     ("where an array lies", "f32[N, 4]", "return x / x.strides[0]"),
     ("the order of memory", "f32[N, 4]", "return x.T.ravel(order='K')"),
-    ("a method of ndarrays", "f32[N, 4]", "positive = x.nonzero()\nreturn x[positive]"),
+    ("a method of ndarrays", "f32[N, 4]", "return x.byteswap()"),
     ("bincount", "i64[N]", "return np.bincount(x)"),
     ("a function that takes no arrays", "f32[N]", "return np.hanning(x)"),
     ("a class of NumPy", "f32[N]", "return np.poly1d(x)(2)"),

@@ -68,6 +68,16 @@ def test_an_axis_is_any_integer(axis: Any) -> None:
     assert_same(pf.jit(backend="interpreter")(function)(x, 1), function(x, 1))
 
 
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.float32])
+def test_logical_ufuncs_reduce_numbers_as_truth_values(dtype: Any) -> None:
+    def function(x: Any) -> Any:
+        ufuncs = np.logical_xor, np.logical_or, np.logical_and
+        return [(f.reduce(x, axis=1), f.reduce(x), f.accumulate(x, axis=1)) for f in ufuncs]
+
+    x = np.array([[2, 0, 1], [0, 0, 3]]).astype(dtype)
+    assert_same(pf.jit(backend="interpreter")(function)(x), function(x))
+
+
 def test_dimensions_of_an_ellipsis_are_not_summed_in_silence() -> None:
     def function(x: Any) -> Any:
         return np.einsum("i...,i->i", x, x[:, 0])

@@ -76,7 +76,7 @@ def computed(expression: str, runner: Any) -> Any:
     def function(*arrays: Any) -> Any:
         names = dict(zip(ARRAYS, arrays, strict=True))
         masks = {"m": names["x"] < 0.5, "r": names["x"][:, 0] > 0, "c": names["x"][0] > 0}
-        result = eval(code, {"np": np, **masks, **names})
+        result = eval(code, {"np": np, "moved_positions": moved_positions, **masks, **names})
         return np.ones(2) * result if any(word in expression for word in ("size", "shape", "ndim")) else result
 
     return runner(function, *ARRAYS.values())
@@ -152,6 +152,62 @@ def a_write_of_wider_values(x: Any) -> Any:
 )
 def test_a_selection_is_a_copy(function: Any) -> None:
     assert_same(run(function, ARRAYS["x"]), function(ARRAYS["x"]))
+
+
+def positions_as_an_index(x: Any) -> Any:
+    a, mask = x.copy(), x > 0
+    rows, columns = np.where(mask)
+    a[rows, columns] += x[rows, columns] * 2
+    a[np.nonzero(a < -1)] = 9
+    a[(a > 8).nonzero()] = 8
+    a.flat[np.flatnonzero(mask)] -= 1
+    np.add.at(a, np.where(mask), 0.5)
+    mask[...] = False
+    a[rows, columns] *= 3
+    return a
+
+
+def positions_of_rows(x: Any) -> Any:
+    a, (rows,) = np.zeros(x.shape), np.nonzero(x[:, 0])
+    first, (columns,) = x[0].astype(int), np.where(x[0] < 0.5)
+    a[rows] = 1
+    a[rows, 1] = x[rows, 2]
+    a[1:, columns] -= 2
+    first[columns] = 5
+    return a, x[rows].sum(axis=0), x[:, columns].max(axis=1), first
+
+
+def positions_as_numbers(x: Any) -> Any:
+    rows, columns = np.nonzero(x)
+    above = np.where(x[:, 1] != 0)[0]
+    numbers = rows.max(), (rows * columns).sum(), columns.mean(), above.min() + x
+    return *numbers, np.ones(2) * rows.size, above.dtype == int
+
+
+@pytest.mark.parametrize("function", [positions_as_an_index, positions_of_rows, positions_as_numbers])
+def test_positions_of_a_mask_stand_for_it(function: Any) -> None:
+    x = np.where(np.abs(ARRAYS["x"]) < 0.3, 0, ARRAYS["x"])
+    assert_same(run(function, x), function(x))
+
+
+def moved_positions(x: Any) -> Any:
+    (rows,) = np.where(x[:-1, 0] > 0)
+    rows += 1
+    return x[rows].sum()
+
+
+NOT_THE_MASK = """
+x[np.where(m)[0]].sum(); x[np.where(m)[::-1]].sum(); x[np.where(r)[0] + 1].sum(); np.where(m); len(np.where(r)[0]) * x
+np.where(r)[0][0]; np.concatenate([np.flatnonzero(m), k[0]]); moved_positions(x); list(np.nonzero(c)[0])
+np.take(x, np.flatnonzero(m)); x[np.where(m)[0], :, np.where(m)[1]]; np.where(x.sum()); np.where(m, x)
+"""
+
+
+@pytest.mark.parametrize("expression", listed(NOT_THE_MASK))
+def test_positions_that_are_no_mask_are_refused(expression: str) -> None:
+    with pytest.raises(PolyfuseError) as refusal:
+        computed(expression, run)
+    assert refusal.value.advice
 
 
 def test_integers_do_not_become_floats_in_place() -> None:

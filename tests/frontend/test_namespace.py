@@ -43,6 +43,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "r_ of matrices": lambda x: np.r_[x, x],
     "c_": lambda x: np.c_[x[0], x[1]],
     "c_ of matrices": lambda x: np.c_[x, x[:, 0]],
+    "c_ of higher rank": lambda x: (np.c_[x[None], x[None]], np.c_[x[0].astype(np.float32)], np.c_[x[0, 0], 2]),
     "r_ of numbers": lambda x: x + np.r_[1, 2, 3],
     "a window of a size": lambda x: x * np.hanning(x.shape[1]),
     "frequencies of a size": lambda x: x * np.fft.fftfreq(x.shape[1]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from array import array
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +33,14 @@ def by_name(name: str) -> Callable[..., Any]:
 
 def assert_as_numpy(function: Callable[..., Any], *arrays: Any) -> None:
     assert_same(run(function, *arrays), function(*(a.copy() for a in arrays)))
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, "eq", "lt"])
+def test_of_sequences_of_python(name: str) -> None:
+    function, queue, numbers = by_name(name), deque([1.5, 2, 3, 4]), array("f", [1, 2, 3, 4])
+    assert_as_numpy(lambda x: (function(x, range(1, 5)), function(range(1, 5), x), function(x, queue)), OTHERS)
+    assert_as_numpy(lambda x: (function(x, numbers), np.add(x, numbers), x @ range(4)), OTHERS)
+    assert_as_numpy(lambda x: function(x, deque([x[0, 0], 2.0, 3.0, x[1, 1]])), OTHERS)
 
 
 @pytest.mark.parametrize("name", [*NUMBERS, *COMPARISONS, "divmod"])

@@ -49,6 +49,45 @@ def strided_and_reversed(x: Any) -> Any:
 
 
 @case((6, 5))
+def blocks_are_copies(x: Any) -> Any:
+    a = x * 1
+    whole, inside = np.block(a), np.block([a])
+    whole[0] = 3
+    inside += 1
+    return a, whole, inside
+
+
+@case((6, 5))
+def views_of_scalars_are_copies(x: Any) -> Any:
+    total, element = x.sum(), x[1, 2]
+    row, cell, column = total[None], element.reshape(1, 1), np.atleast_1d(total)
+    row += 1
+    cell[0] = 3
+    column *= 2
+    np.expand_dims(element, 0)[...] = -1
+    whole = element[...]
+    whole += 5
+    return total, element, row, cell, column, whole
+
+
+@case((6, 5))
+def arrays_of_rank_0_are_shared(x: Any) -> Any:
+    def add(total: Any, value: Any) -> None:
+        total += value
+
+    total, single, last = np.zeros(()), np.full((), x[0, 0], dtype=np.float32), np.array(x[0, 1])
+    for row in x:
+        add(total, row.sum())
+        add(single, row[0])
+    copied, seen = last.copy(), last[None]
+    seen += 1
+    copied += 1
+    same = copied
+    same *= 2
+    return total, single, last, copied, np.asarray(last) is last
+
+
+@case((6, 5))
 def views_share_memory(x: Any) -> Any:
     a = x * 1
     row, column, turned = a[1], a[:, 2], a.T

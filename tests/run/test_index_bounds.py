@@ -242,3 +242,24 @@ def test_the_status_word_is_a_constant_of_the_launch() -> None:
     source = pf.jit(looked_up).plan(pf.spec("f32[N]"), pf.spec("i64[K]"), target="h200").source()
     (line,) = [line for line in source.splitlines() if "def " in line]
     assert "index_fault" in line and 'atomic("max", index_fault, 0' in source
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_choices_count_from_the_start_and_no_other_is_made(wrong: int) -> None:
+    @pf.jit(target="cpu")
+    def chosen(x: Any, i: Any) -> Any:
+        return np.choose(i, [x, -x, x * 2])
+
+    x, i = np.arange(6.0), np.arange(6) % 3
+    np.testing.assert_array_equal(chosen(x, i), np.choose(i, [x, -x, x * 2]))
+    i[4] = wrong
+    with pytest.raises(IndexFault, match="out of bounds"):
+        chosen(x, i)
+
+
+def test_choices_that_are_known_to_be_there_are_not_tested() -> None:
+    @pf.jit
+    def chosen(x: Any, i: Any) -> Any:
+        return np.choose(i % 2, [x, -x]) + np.choose(i > 0, [x, 1])
+
+    assert "fault" not in chosen.plan(pf.spec("f32[N]"), pf.spec("i64[N]"), target="cpu").source()
