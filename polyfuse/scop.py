@@ -24,7 +24,7 @@ from polyfuse.dtypes import DType, integer_limits
 from polyfuse.errors import Source
 from polyfuse.expr import Call, DataIndex, IndexEntry, Program, Shape
 from polyfuse.scalars import monoid_named
-from polyfuse.terms import Apply, Const, Expr, Ref
+from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 from polyfuse.unravelled import Unravelled
 
 ReadEntry = Union[IndexEntry, Unravelled]
@@ -73,7 +73,7 @@ class Statement:
     `reduced`: the reduced dimensions (empty unless `monoid` and no scan).  `scanned`: the dimension of a prefix scan,
     which is kept; with `run` its prefixes start anew at every multiple of so many elements.  `digest`: structural
     identity, independent of names.  `kept`: the dimensions of the domain that index the value, in order; `shape`: their
-    extents.
+    extents; `chooses`: whether it picks one of two values by a truth, not a piece of a region by where it lies.
     """
 
     id: int
@@ -93,8 +93,11 @@ class Statement:
     source: Source | None = None
     kept: tuple[int, ...] = field(init=False, compare=False, repr=False)
     shape: Shape = field(init=False, compare=False, repr=False)
+    chooses: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        tops = [term for term in self.body if isinstance(term, Apply) and term.function == "where"]
+        object.__setattr__(self, "chooses", any(not isinstance(term.operands[0], Inside) for term in tops))
         kept = tuple([d for d in range(len(self.extents)) if d not in self.reduced])
         object.__setattr__(self, "kept", kept)
         object.__setattr__(self, "shape", tuple([self.extents[d] for d in kept]))

@@ -11,6 +11,7 @@ several readers those count that all have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
 from polyfuse.expr import DataIndex
 from polyfuse.schedule import KernelSchedule, Placed
-from polyfuse.scop import AnyStatement, Read, Scop, Statement
+from polyfuse.scop import Read, Scop, Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 
 Conditions = frozenset[Affine]  # each >= 0
@@ -27,6 +28,8 @@ NONE: Conditions = frozenset()
 
 WIDE, SMALL = 4, 2**15
 """Bytes of integers that hold every index; and numbers that may be added to one."""
+MOST_READ = 32
+"""How often a statement reads a value for which that is not looked at: its text may be that of a whole program."""
 MOST = 0.9
 """The share of wanted elements from which all are read: asking costs instructions, and borders are thin."""
 STEPS, MOST_AXES = 24, 3
@@ -36,20 +39,19 @@ STEPS, MOST_AXES = 24, 3
 def wanted(scop: Scop, schedule: KernelSchedule, load: Placed) -> tuple[Affine, ...]:
     """The conditions under which a thread of the kernel wants what it loads, over the digits of the schedule; none
     where nearly all is wanted."""
-    return _found(scop, schedule, load)[0]
+    return _found(scop, schedule, load)[0] if _chooses(scop, schedule) else ()
 
 
 def wanted_share(scop: Scop, schedule: KernelSchedule, loads: Sequence[Placed]) -> float:
     """The share of the elements of some loads that is wanted, by the hints of the program."""
-    if not any(_chooses(scop.statements[value]) for value in schedule.body):
+    if not _chooses(scop, schedule):
         return 1.0
     return max((_found(scop, schedule, load)[1] for load in loads), default=1.0)
 
 
-def _chooses(statement: AnyStatement) -> bool:
-    """Whether a statement chooses between values: other operations have a statement each."""
-    tops = statement.body if isinstance(statement, Statement) else ()
-    return any(isinstance(term, Apply) and term.function == "where" for term in tops)
+def _chooses(scop: Scop, schedule: KernelSchedule) -> bool:
+    """Whether any statement chooses: else all is wanted."""
+    return any(isinstance(s := scop.statements[value], Statement) and s.chooses for value in schedule.body)
 
 
 def _found(scop: Scop, schedule: KernelSchedule, load: Placed) -> tuple[tuple[Affine, ...], float]:
@@ -107,8 +109,10 @@ class _Wants:
         chosen += [number for read in statement.reads for number, _ in read.checks]
         if k in chosen or statement.lags or statement.reads[k].where:  # of a piece of a region, all is wanted
             return NONE
-        found = [c for term in statement.body for c in _guards(self.scop, statement, term, k, NONE)]
-        return (frozenset.intersection(*found) if found else NONE) | self.of_value(statement)
+        guards = (c for term in statement.body for c in _guards(self.scop, statement, term, k, NONE))
+        found = list(islice(guards, MOST_READ))
+        own = frozenset.intersection(*found) if 0 < len(found) < MOST_READ else NONE
+        return own | self.of_value(statement)
 
     def of_value(self, statement: Statement) -> Conditions:
         """Under which anybody wants the value of a statement that is computed element by element."""
