@@ -48,7 +48,7 @@ def counted(alone: float, work: float) -> float:
 
 def is_starved(target: Target, blocks: int, moved: int, work: float) -> bool:
     """Whether so few `blocks` move so many bytes in the seconds of a short kernel that each is a chain by itself.  Of
-    fewer still what a processor takes in is the limit (`PULL` in polyfuse/cost/fill.py)."""
+    fewer still what a processor takes in is the limit (`PULL` in polyfuse/cost/prices.py)."""
     some = target.processors <= 4 * blocks <= 2 * target.processors
     return some and 2 * moved >= target.busy_bytes and work < LONG
 
@@ -56,8 +56,7 @@ def is_starved(target: Target, blocks: int, moved: int, work: float) -> bool:
 def begun(schedule: KernelSchedule, target: Target, sizes: Sizes, issued: float) -> float:
     """Seconds from the launch of a block to what its threads have to combine, and from that to memory; `issued`:
     instructions of one thread, in all its trips."""
-    paths = {p.path for p in schedule.placed}
-    trips = max([sizes.product({loop for loop, _ in path}, ("loop",)) for path in paths], default=1)
+    trips = max((sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in schedule.placed), default=1)
     return BEGIN + CHAIN * issued / trips / target.clock
 
 

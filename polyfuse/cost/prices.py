@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from polyfuse.cost import cpu as cost_cpu
 from polyfuse.cost.alone import ACCESS, STARVED, begun, counted, is_starved, met, through_trips
 from polyfuse.cost.atomics import merging
 from polyfuse.cost.border import SPILLED, blocks_at_border, spilled_at_border
 from polyfuse.cost.carries import handed_on
-from polyfuse.cost.columns import behind_others
+from polyfuse.cost.columns import behind_others, loading
 from polyfuse.cost.counts import (
     Cost,
     Sizes,
@@ -30,7 +29,6 @@ from polyfuse.cost.counts import (
     placed_operations,
 )
 from polyfuse.cost.crowding import exposed
-from polyfuse.cost.fill import PULL, filled, unrolling
 from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.longer import times_longer
 from polyfuse.cost.middle import chosen, decided, of_the_middle
@@ -44,15 +42,17 @@ from polyfuse.cost.phases import (
     in_cells,
     in_clusters,
     in_phases,
+    merges_states,
     overlap,
     picking,
     running,
+    runs_in_threads,
     stalls,
     waiting,
 )
 from polyfuse.cost.registers import least_registers, moments, register_need
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
-from polyfuse.cost.traffic import TORN, Traffic, traffic_of
+from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
@@ -89,6 +89,20 @@ Lines that stay are gone soon: sums of the same 44 MB behind such a kernel take 
 SPILL_FACTOR = 2.0
 """A spilled register is written and read once in every trip: a backward layernorm of 16384 x 4096 on an H200, four rows
 a trip in each of 512 threads, takes 740 us instead of 320, with 944 bytes of each thread spilled."""
+PULL = 3.0
+"""Times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200; sums of 64 rows
+of 4 MB in 32 blocks reach 3.3."""
+UNROLLED, HARDLY_UNROLLED = 1.6, 1.1
+"""Times the loads of a trip that are on their way in a loop without barriers, as the compiler begins the next: sums of
+64 rows by 512 threads with 64 bytes each ran at 0.97 of the roof.  Means of 2 x 2 in loops of one warp did not.  And of
+columns in frames, or whose states are merged: the largest of 1000003 x 131 float16 in one block per processor 156 us,
+sums of bfloat16 in two 74; the sums of exponentials of 2 x 500000 x 100 bfloat16 in one 149, where memory takes 47.
+And of two of what is no sum: the largest and the least of 12251 x 4081 float32 in 128 blocks of 512 threads take an
+H100 114 us, 86 in 512, of 3051 x 32768 bfloat16 97 and 84; sums of such columns 72 in 128.  And of rows in frames: 371
+rows of 269393 float16, times others and summed, in 186 blocks of 128 threads 185 us, where 133 were predicted."""
+AT_ONCE, MOST_UNROLLED = 16, 4
+"""Loads of single elements that the compiler puts together from several trips, and the most trips: column sums of 20001
+x 4093 float32 on an H200, four loads a trip in 64 blocks of 512 threads, take 121 us."""
 CUT_ROWS, NARROW_ROWS = 1.35, 1.84
 """Times the operations of rows that begin anywhere and are held in vectors: which elements of the first vector and the
 last one count is asked for.  Where every vector was asked, on an H200, of 268 MB of bfloat16, 1.72: softmax of rows of
@@ -112,20 +126,28 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     """The predicted cost of one kernel at the hinted sizes."""
     if target.kind == "cpu":
         return cost_cpu.price(scop, schedule, target, hints)
-    sizes, begin = Sizes.of(schedule, hints), _begin(scop, schedule, target, hints)
-    blocks, occupancy, resident, waves = begin.blocks, begin.occupancy, begin.resident, begin.waves
-    registers, spilled, moved, middle, fill = begin.registers, begin.spilled, begin.moved, begin.middle, begin.fill
+    sizes = Sizes.of(schedule, hints)
+    blocks = sizes.product(frozenset(sizes.extent), ("block",)) * schedule.cluster
+    shared = box_bytes(scop, schedule)
+    registers, spilled = _registers(scop, schedule, target, sizes)
+    occupancy = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), shared)
+    middle = of_the_middle(scop, schedule, sizes)
     body = identity if middle is schedule else decided
+    moved = traffic_of(scop, middle, target, sizes, blocks, occupancy)
     computed = [p for p in middle.placed if p.role == "compute"]
     flops = sum([placed_operations(scop, p, sizes, schedule.threads, body) for p in computed])
     waits = waiting(scop, schedule, target, sizes)
+    resident = min(blocks, max(1, occupancy) * target.processors)
+    waves = -(-blocks // (max(1, occupancy) * target.processors))
+    fill = _fill(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
     lines, accesses = l1_accesses(scop, middle, target, sizes)
     lines /= min(1.0, blocks / target.processors)  # of as many as have a block
     issued = _issued(scop, middle, sizes, body)
     terms = _terms(scop, middle, target, sizes, moved, flops, issued, fill, blocks, resident, occupancy, accesses)
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
-    terms["memory"] += _spills(schedule, target, blocks, spilled)
+    spills = spilled * 4 * SPILL_FACTOR * schedule.block_threads * max(blocks, target.processors)
+    terms["memory"] += spills / target.bandwidth
     slower = times_longer(scop, schedule, target, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
     if schedule.strategy == "row_tiles":  # accesses of shared rows are, functions are not
@@ -178,68 +200,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         bound = "latency"
     read, written, cached = moved.read, moved.written, moved.cache_read
     last = bound == "memory" and _leaves_reads(target, moved, terms["memory"] / slower, lines)
-    return Cost(read, written, cached, flops, registers, begin.shared, occupancy, blocks, seconds, bound, last)
-
-
-@dataclass(frozen=True, slots=True)
-class _Begin:
-    """What a price begins with: blocks, those that run at once and waves of them; what a block takes of a processor;
-    the part of the schedule that most blocks run, what it moves, and which share of the bandwidth it fills."""
-
-    blocks: int
-    shared: int
-    registers: int
-    spilled: int
-    occupancy: int
-    resident: int
-    waves: int
-    middle: KernelSchedule
-    moved: Traffic
-    fill: float
-
-
-def _begin(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> _Begin:
-    what = "begin", target, tuple(hints.items())
-    return schedule.figure(what, lambda: _found_begin(scop, schedule, target, Sizes.of(schedule, hints)))
-
-
-def _found_begin(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> _Begin:
-    blocks = sizes.product(frozenset(sizes.extent), ("block",)) * schedule.cluster
-    shared = box_bytes(scop, schedule)
-    registers, spilled = _registers(scop, schedule, target, sizes)
-    occupancy = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), shared)
-    at_once = max(1, occupancy) * target.processors
-    resident, waves = min(blocks, at_once), -(-blocks // at_once)
-    middle = of_the_middle(scop, schedule, sizes)
-    moved, waits = traffic_of(scop, middle, target, sizes, blocks, occupancy), waiting(scop, schedule, target, sizes)
-    fill = filled(scop, schedule, target, sizes, moved.in_flight, blocks, resident, waits)
-    return _Begin(blocks, shared, registers, spilled, occupancy, resident, waves, middle, moved, fill)
-
-
-def at_least(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> float:
-    """Seconds that a kernel takes at least: what memory and the last-level cache do, or what its blocks wait for.  Half
-    of the work of a price, which goes on from there."""
-    if target.kind == "cpu":
-        return 0.0
-    begin = _begin(scop, schedule, target, hints)
-    memory = _memory(begin.moved, target, begin.fill) + _spills(schedule, target, begin.blocks, begin.spilled)
-    waits = begin.waves * waiting(scop, schedule, target, Sizes.of(schedule, hints))
-    dealt = FOLLOW * begin.blocks / target.processors
-    return target.launch + max(memory, _cache(begin.moved, target, begin.fill), waits, dealt)
-
-
-def _memory(moved: Traffic, target: Target, fill: float) -> float:
-    read, written = moved.read + moved.wasted, moved.written + moved.wasted_writes
-    return (READ * read + WRITTEN * written) / (target.bandwidth * fill)
-
-
-def _spills(schedule: KernelSchedule, target: Target, blocks: int, spilled: int) -> float:
-    moved = spilled * 4 * SPILL_FACTOR * schedule.block_threads * max(blocks, target.processors)
-    return moved / target.bandwidth
-
-
-def _cache(moved: Traffic, target: Target, fill: float) -> float:
-    return (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
+    return Cost(read, written, cached, flops, registers, shared, occupancy, blocks, seconds, bound, last)
 
 
 def _leaves_reads(target: Target, moved: Traffic, memory: float, lines: float) -> bool:
@@ -271,7 +232,7 @@ def _of_a_block(
     if schedule.rings or schedule.ahead or schedule.cluster > 1:
         return 0.0
     if schedule.of_kind("loop"):  # those of columns were measured
-        unrolled = 1.0 if waits else unrolling(scop, schedule, sizes)
+        unrolled = 1.0 if waits else _unrolled(scop, schedule, sizes)
         return through_trips(schedule, target, sizes, unrolled) if schedule.strategy == "columns" else 0.0
     alone = occupancy < 2 and schedule.strategy == "panels" and in_phases(scop, schedule, target, sizes)
     return begun(schedule, target, sizes, issued) if alone else 0.0
@@ -291,6 +252,57 @@ def _in_turn(
     return blocks / target.processors * (target.latency + staged + loads) + compute
 
 
+def _fill(
+    scop: Scop,
+    schedule: KernelSchedule,
+    target: Target,
+    sizes: Sizes,
+    in_flight: int,
+    blocks: int,
+    resident: int,
+    waits: float,
+) -> float:
+    """The share of the bandwidth that the bytes which resident threads keep in flight can fill."""
+    threads = schedule.block_threads
+    if runs_in_threads(scop, schedule):  # `running` says how long each trip takes
+        return min(1.0, PULL * min(1.0, blocks / target.processors))
+    loops = schedule.of_kind("loop") and threads > target.warp
+    if loops and not waits:
+        in_flight = int(in_flight * _unrolled(scop, schedule, sizes))
+        in_flight = int(in_flight * loading(scop, schedule, sizes))
+    stores = [p for p in schedule.placed if p.role == "store"]
+    if loops:  # what is stored behind them all
+        stores = [p for p in stores if any(sizes.kind[name] == "loop" for name, _ in p.path)]
+    leaving = sum(bytes_of_thread(scop, p, sizes) for p in stores)
+    least = 0 if loops and in_flight else LEAST_IN_FLIGHT
+    flying = resident * threads * max(least, in_flight, min(in_flight + leaving, ENOUGH_IN_FLIGHT))
+    return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
+
+
+def _compares_twice(scop: Scop, schedule: KernelSchedule) -> bool:
+    """Whether a kernel has several reductions that are no sums, or merges states of several values."""
+    found = [getattr(scop.statements[value], "monoid", None) for value in schedule.body]
+    return len([m for m in found if m not in (None, "sum")]) > 1 or merges_states(scop, schedule)
+
+
+def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
+    """Times the loads of a trip that are on their way; with shares, single elements of each trip by themselves."""
+    tile = dict(schedule.parameters)
+    if schedule.strategy == "one_pass" and combined_in_trips(scop, schedule, sizes):
+        return 1.0  # lanes meet in every trip
+    if tile.get("frames") or schedule.strategy == "columns" and _compares_twice(scop, schedule):
+        return HARDLY_UNROLLED
+    if tile.get("vector") != 1:
+        return UNROLLED
+    if any(p.role == "partial" for p in schedule.placed):
+        return 1.0
+    inside = [p for p in schedule.placed if p.role == "load" and p.path]
+    loads = sum(sizes.product(p.digits(), ("slot",)) for p in inside)
+    trips = min((sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in inside), default=1)
+    most = min(MOST_UNROLLED, trips / MOST_UNROLLED)  # what is left over goes by one by one
+    return max(min(UNROLLED, most), min(most, AT_ONCE / max(1, loads)))
+
+
 def _terms(
     scop: Scop,
     schedule: KernelSchedule,
@@ -308,7 +320,9 @@ def _terms(
     """Seconds that memory, cache and operations would take alone; what a kernel in phases cannot hide is memory's.
     `issued`: instructions of all threads; `accesses`: of all warps, that load or store."""
     busy = min(1.0, blocks / target.processors)
-    memory = _memory(moved, target, fill)
+    memory = (READ * (moved.read + moved.wasted) + WRITTEN * (moved.written + moved.wasted_writes)) / (
+        target.bandwidth * fill
+    )
     compute = max(flops, 2 * issued) / (target.flops * busy)  # a fused multiply-add is two operations
     compute *= _held_apart(scop, schedule)
     compute += combined_in_trips(scop, schedule, sizes) * schedule.block_threads * blocks / (target.flops * busy)
@@ -326,7 +340,8 @@ def _terms(
     if not schedule.shared:  # what is staged is spread over trips
         compute += 2 * target.warp * accesses / (target.flops * busy)
         compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)
-    return {"memory": memory, "cache": _cache(moved, target, fill), "compute": compute}
+    cache = (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
+    return {"memory": memory, "cache": cache, "compute": compute}
 
 
 def _issued(

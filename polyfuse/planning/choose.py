@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain, count
-from math import inf
 from operator import attrgetter
 
 from polyfuse.cost.counts import Cost
-from polyfuse.cost.prices import at_least, price, resident_blocks
+from polyfuse.cost.prices import price, resident_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.planning.collapse import collapse, sums_apart
@@ -38,7 +37,6 @@ class Choice:
     number: int = -1  # of the proposal, among all that the catalogue made for this group
     work: int = 0  # statements that were placed, over all proposals that were built
     is_partial: bool = False  # whether proposals of little promise were left out
-    at_least: float = 0.0  # seconds of a draft that has no price, because another one takes less in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +111,6 @@ def choices(
     others: dict[str, None] = {}
     numbers, work = count(), 0
     name = wishes.name or kernel_name(situation.group)
-    offers = _Offers(situation, walked, name, wishes.max_registers, refusals, pricer)
-    margin = 1.0 if outlook is None else outlook.margin(situation)
     more = iter(walked_flat(walked)) if walked is not None else iter(())
     for tier in propose(situation):
         numbered = _numbered(chain(tier, more), numbers, wishes.number)
@@ -125,7 +121,7 @@ def choices(
         compared: list[Proposal] = []
         for number, part in enumerate(parts, 1):
             before, rest, last = len(refusals), [p for later in parts[number:] for p in later], number == len(parts)
-            made = offers.priced(part, margin, min(map(_seconds, priced), default=inf))
+            made = _all_priced(situation, walked, part, name, wishes.max_registers, refusals, pricer)
             work += sum([c.work for _, c in made])
             work += sum([_placed(v, len(situation.group.body)) for v in refusals[before:]])
             priced = sorted([*priced, *made], key=_seconds)
@@ -134,13 +130,11 @@ def choices(
                 continue
             if outlook is not None:
                 outlook.learn(situation, compared, [(p, _seconds((p, draft))) for p, draft in priced], is_all=last)
-            while priced:  # an order costs as much as a price: for the best
-                proposal, draft = priced.pop(0)
-                if draft.cost is None:  # not before all that take less were refuted
-                    offers.insert(priced, proposal, draft)
-                elif (choice := _ordered(draft, proposal, situation.target, refusals)) is not None:
+            for proposal, draft in priced:  # an order costs as much as a price: for the best
+                if (choice := _ordered(draft, proposal, situation.target, refusals)) is not None:
                     yield replace(choice, work=work, is_partial=not last)
                     work = 0
+            priced = []
     refusals += unasked
     verdict = refusals[0] if refusals else _no_strategy(situation, wishes.strategy, tuple(others))
     yield Choice(None, None, verdict, work=work)
@@ -212,9 +206,8 @@ def rejected(situation: Situation) -> Mapping[str, Verdict]:
     name = kernel_name(situation.group)
     for proposal in next(iter(propose(situation))):
         refusals: list[Verdict] = []
-        offers = _Offers(situation, None, name, 0, refusals, price)
-        priced = offers.priced([(0, proposal)], 1.0, inf)
-        if not priced or _ordered(priced[0][1], proposal, situation.target, refusals) is None:
+        draft = _priced(situation, proposal, 0, name, 0, refusals, price)
+        if draft is None or _ordered(draft, proposal, situation.target, refusals) is None:
             found.setdefault(proposal.strategy, refusals[0])
     return found
 
@@ -256,7 +249,7 @@ _PLACES = attrgetter(*[f.name for f in fields(Proposal) if f.name not in ("strat
 
 def _seconds(candidate: tuple[Proposal, Choice]) -> float:
     cost = candidate[1].cost
-    return cost.seconds if cost else candidate[1].at_least
+    return cost.seconds if cost else 0.0
 
 
 def _ordered(draft: Choice, proposal: Proposal, target: Target, refusals: list[Verdict]) -> Choice | None:
@@ -273,68 +266,50 @@ def _ordered(draft: Choice, proposal: Proposal, target: Target, refusals: list[V
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Offers:
-    """Proposals of a group as priced drafts; reasons why there is none are added to `refusals`.  `walked`: the
-    situation that flat proposals are for."""
+def _all_priced(
+    situation: Situation,
+    walked: Situation | None,
+    proposals: Numbered,
+    name: str,
+    max_registers: int,
+    refusals: list[Verdict],
+    pricer: Pricer,
+) -> list[tuple[Proposal, Choice]]:
+    """Those that can be placed and fit, as priced drafts.  `walked`: the situation that flat proposals are for."""
+    found: list[tuple[Proposal, Choice]] = []
+    for k, proposal in proposals:
+        if any("placed" in v.numbers for v in refusals) and _shares_nothing(proposal):
+            continue
+        scheduled = walked if walked is not None and proposal.strategy == FLAT else situation
+        draft = _priced(scheduled, proposal, k, name, max_registers, refusals, pricer)
+        found += [(proposal, draft)] if draft is not None else []
+    return found
 
-    situation: Situation
-    walked: Situation | None
-    name: str
-    max_registers: int
-    refusals: list[Verdict]
-    pricer: Pricer
 
-    def priced(self, proposals: Numbered, margin: float, best: float) -> list[tuple[Proposal, Choice]]:
-        """Those that can be placed and fit; without a price where what they move takes more than `margin` times what
-        another one does in all, so what moves least has its price first.  `best`: seconds of others."""
-        made: dict[int, Choice | Verdict] = {}  # by place among the proposals
-        for place, (number, proposal) in enumerate(proposals):
-            refused = [*self.refusals, *[v for v in made.values() if isinstance(v, Verdict)]]
-            if not any("placed" in v.numbers for v in refused) or not _shares_nothing(proposal):
-                made[place] = self._draft(proposal, number)
-        drafts = [(place, draft) for place, draft in made.items() if isinstance(draft, Choice)]
-        for place, draft in sorted(drafts, key=lambda d: d[1].at_least):
-            if draft.at_least <= margin * best:
-                made[place] = choice = self._with_price(proposals[place][1], draft)
-                best = min(best, choice.cost.seconds) if isinstance(choice, Choice) and choice.cost else best
-        self.refusals.extend([v for v in made.values() if isinstance(v, Verdict)])
-        return [(proposals[place][1], c) for place, c in made.items() if isinstance(c, Choice)]
-
-    def insert(self, priced: list[tuple[Proposal, Choice]], proposal: Proposal, draft: Choice) -> None:
-        """The draft with its price among those that are sorted by theirs."""
-        made = self._with_price(proposal, draft)
-        if isinstance(made, Verdict):
-            self.refusals.append(made)
-            return
-        own = _seconds((proposal, made)), draft.number
-        place = len([other for other in priced if (_seconds(other), other[1].number) < own])
-        priced.insert(place, (proposal, made))
-
-    def _scheduled(self, proposal: Proposal) -> Situation:
-        return self.walked if self.walked is not None and proposal.strategy == FLAT else self.situation
-
-    def _draft(self, proposal: Proposal, number: int) -> Choice | Verdict:
-        """The proposal as a draft with what it takes at least, if the pricer is the one that knows that."""
-        situation = self._scheduled(proposal)
-        try:
-            schedule = draft_schedule(self.name, situation.group, proposal)
-        except Refused as reason:
-            return reason.verdict
-        scop, target, hints = situation.scop, situation.target, situation.hints
-        resident = resident_blocks(scop, schedule, target, hints)
-        if resident != schedule.minimum_blocks:
-            schedule = replace(schedule, minimum_blocks=resident)
-        least = at_least(scop, schedule, target, hints) if self.pricer is price else 0.0
-        return Choice(schedule, None, None, situation.group, number, len(schedule.placed), at_least=least)
-
-    def _with_price(self, proposal: Proposal, draft: Choice) -> Choice | Verdict:
-        """The draft with its price, or why it does not fit."""
-        situation, schedule = self._scheduled(proposal), draft.schedule
-        assert schedule is not None
-        cost = self.pricer(situation.scop, schedule, situation.target, situation.hints)
-        misfit = _fits(situation, schedule, cost, self.max_registers)
-        return replace(draft, cost=cost) if misfit is None else misfit
+def _priced(
+    situation: Situation,
+    proposal: Proposal,
+    number: int,
+    name: str,
+    max_registers: int,
+    refusals: list[Verdict],
+    pricer: Pricer,
+) -> Choice | None:
+    """The proposal as a priced draft, or None with the reason added to `refusals`."""
+    try:
+        schedule = draft_schedule(name, situation.group, proposal)
+    except Refused as reason:
+        refusals.append(reason.verdict)
+        return None
+    resident = resident_blocks(situation.scop, schedule, situation.target, situation.hints)
+    if resident != schedule.minimum_blocks:
+        schedule = replace(schedule, minimum_blocks=resident)
+    cost = pricer(situation.scop, schedule, situation.target, situation.hints)
+    misfit = _fits(situation, schedule, cost, max_registers)
+    if misfit is not None:
+        refusals.append(misfit)
+        return None
+    return Choice(schedule, cost, None, situation.group, number, len(schedule.placed))
 
 
 def _no_strategy(situation: Situation, strategy: str, others: tuple[str, ...]) -> Verdict:

@@ -91,10 +91,6 @@ class Outlook:
             found[known.rank((p.strategy, p.parameters))].append((k, p))
         return [part for part in found if part]
 
-    def margin(self, situation: Situation) -> float:
-        """Times the best price of a group, up to which that of another proposal says something of its family."""
-        return MARGIN if len(situation.group.body) == 1 else BESIDE_OTHERS
-
     def suffices(self, situation: Situation, others: Numbered, seconds: Iterable[float]) -> bool:
         """Whether the best price so far is about what it is elsewhere, so that `others` are not worth one."""
         known = self.worth.get(_family(situation))
@@ -120,7 +116,7 @@ class Outlook:
         slowness = _slowness(situation, best)
         is_alone = len(situation.group.body) == 1
         known = self.worth.get(family, Worth(slowness=slowness))
-        near = _headers(seconds, best * self.margin(situation))
+        near = _headers(seconds, best * (MARGIN if is_alone else BESIDE_OTHERS))
         served = _headers(seconds[:1], best)
         if is_alone or not known.served.isdisjoint(_headers(seconds, best * CLOSE)):
             served = frozenset()
