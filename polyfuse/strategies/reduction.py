@@ -336,13 +336,15 @@ def _columns(
     splits[main.number] = mixed((outer, share), (r, rows * unroll), (u, rows), (ty, 1))
     splits |= loop_splits | dict(beside.splits)
     kept = kept_digits([*digits, tx, ty, *loops, r, u, v, *beside.slots], keep_threads=True)
+    along = frame.guards if frame else () if cpu else situation.divisible(inner.extent, width)
+    trips = () if frame or cpu else situation.in_trips(inner.extent, lanes * width, short=lanes < most_lanes)
     return Proposal(
         "columns",
         tuple(parameters),
         kept,
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r] if d in kept),
-        guards=(*beside.guards, *(frame.guards if frame else () if cpu else situation.divisible(inner.extent, width))),
+        guards=(*beside.guards, *along, *trips),
         combines=combines,
         border=bool(waves) and not cpu and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )

@@ -238,6 +238,17 @@ class Situation:
         least = (Guard(extent - capacity // 2 - 1, advisory=True),) if full else ()
         return (*least, Guard(Affine.of(capacity) - extent))
 
+    def in_trips(self, extent: Affine, span: int, *, short: bool) -> tuple[AnyGuard, ...]:
+        """The guards of a schedule whose lanes go through rows in trips of `span` elements, where there is much to do:
+        rows that leave half of them idle have a kernel of their own, as have those of several trips where the lanes are
+        so few because one is `short`.  Least and greatest of 3 x 3 windows of 6553600 x 8 float32 take an H100 595
+        us by a kernel for rows of 64, 107 by their own."""
+        size = self.size(extent)
+        if extent.is_constant or not self.has_much or size <= span // 2:
+            return ()
+        most = (Guard(Affine.of(span) - extent, advisory=True),) if short and size <= span else ()
+        return (Guard(extent - span // 2 - 1, advisory=True), *most)
+
     def aligned(self, axis: AxisClass, width: int) -> tuple[AnyGuard, ...]:
         """The guards that all that is read further along rows by sizes, as the second part of a concatenation, begins
         with a whole vector; where something does not at the sizes at hand, that it does not."""

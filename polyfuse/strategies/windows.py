@@ -303,6 +303,7 @@ def _proposal(
     planes = (("planes", tile.planes),) if len(outer) == 2 else ()
     usual = _lanes(situation, inner, columns, len(outer))[0]
     along = (("lanes", tile.lanes),) if "lanes" in situation.tiles or tile.lanes != usual else ()
+    trips = situation.in_trips(_extent(situation, inner), lanes * columns, short=lanes < tile.lanes) if outer else ()
     return Proposal(
         "windows",
         (("threads", threads), *along, *planes, ("rows", tile.rows), ("columns", columns)),
@@ -311,6 +312,7 @@ def _proposal(
         guards=tuple(dict.fromkeys((
             *row_guards(situation, _extent(situation, inner), tile.vector, vectors, flat=tile.flat),
             *situation.aligned(inner, tile.vector),
+            *trips,
         ))),  # fmt: skip
         windows=Windows(("p", "q", "v", *[s.name for s in taken]), vectors),
         border=True,

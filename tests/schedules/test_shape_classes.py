@@ -166,3 +166,29 @@ def test_rows_of_half_the_lanes_have_a_kernel_of_their_own() -> None:
         sizes = {"N": 3_000_000, "K": 3_000_000}
         assert all(g.holds({**sizes, "M": lanes + 1}) for g in plan.guards if "mod" not in str(g))
         assert not all(g.holds({**sizes, "M": lanes}) for g in plan.guards if "mod" not in str(g))
+
+
+def windows(x):
+    """Least of the greatest of 3 x 3."""
+    rows = np.maximum(np.maximum(x[:-2], x[1:-1]), x[2:])
+    columns = np.maximum(np.maximum(rows[:, :-2], rows[:, 1:-1]), rows[:, 2:])
+    return np.minimum(np.minimum(columns[:-2], columns[1:-1]), columns[2:])
+
+
+def columns(x):
+    return np.sum(x, axis=0)
+
+
+@pytest.mark.parametrize(("function", "strategy"), [(windows, "windows"), (columns, "columns")])
+@pytest.mark.parametrize(("n", "other"), [(64, 8), (64, 24), (32, 8), (8, 64), (16, 64)])
+def test_rows_that_would_leave_half_of_the_lanes_idle_are_another_class(function, strategy, n: int, other: int) -> None:
+    """A plan that another shape left on the disk is no worse than one of its own."""
+
+    def sizes(m: int) -> dict[str, int]:
+        return {"N": 52_428_800 // m, "M": m}
+
+    text = "f32[N~{N}, M~{M}]"
+    plan = pf.jit(function).plan(pf.spec(text.format(**sizes(n))), target="h200")
+    assert plan.kernels[0].strategy == strategy
+    assert all(guard.holds(sizes(n)) for guard in plan.guards)
+    assert not all(guard.holds(sizes(other)) for guard in plan.guards)
