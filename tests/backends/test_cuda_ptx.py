@@ -372,6 +372,31 @@ def test_atomics_are_native_where_there_is_an_instruction(
     assert count(kernel, pattern) == (1 if vector else 4)
 
 
+@pytest.mark.parametrize(("monoid", "updates"), [("max", 1), ("bitor", 1), ("sum", 4)])
+def test_slots_that_leave_one_word_the_same_update_it_once(monoid: str, updates: int) -> None:
+    """As a thread does that reports any of several data indices; sums count them."""
+    source = (
+        "V = Tile((4,), (1,), vector=4)\nSAME = Tile((4,), (0,))\n"
+        "def k(x, y_):\n"
+        f'    atomic("{monoid}", y_, 0, SAME, constant(1, int32), mask=load(x, 4 * thread(), V) > 7)\n'
+    )
+    assert count(compiled(source, "x", "y_", dtype="i32"), r"(atom|red)\.global") == updates
+
+
+@pytest.mark.parametrize(("quotient", "selects"), [("a / b", 8), ("a / 8.0", 0), ("1.0 / b", 0)])
+def test_quotients_of_zero_take_no_long_way(quotient: str, selects: int) -> None:
+    """Where each of several slots has a divisor: one select in front of a division and one behind it, which neither
+    powers of two nor dividends in the text need."""
+    source = (
+        "V = Tile((4,), (1,), vector=4)\n"
+        "def k(x, y_, N):\n"
+        "    a, b = load(x, 4 * thread(), V), load(x, 4 * thread() + N, V)\n"
+        f"    store(y_, 4 * thread(), V, {quotient})\n"
+    )
+    kernel = compiled(source, "x", "y_", "N", dtype="f32")
+    assert count(kernel, r"selp\.f32") == selects
+
+
 # ---------------------------------------------------------------------------------------------- scalar functions
 
 
