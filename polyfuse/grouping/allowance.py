@@ -95,6 +95,11 @@ def allowance(statements: int, done: int = 0, granted: int | None = None) -> All
     return Allowance(done + large, done + large * (1 + SMALLER), done)
 
 
+def left_over(granted: int | None, done: int) -> int | None:
+    """Of what a user grants, if there is a limit, after `done` work."""
+    return None if granted is None else max(0, granted - done)
+
+
 def left_for_refusals(granted: int | None) -> int:
     """Of all searches after refused proofs, so that they and the first together stay within what is granted."""
     return AGAIN_IN_ALL if granted is None else int(granted * (1 - SEARCHED) / (1 + SMALLER))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from polyfuse.verdict import Verdict
@@ -58,8 +59,14 @@ class Costs(Protocol):
         """The predicted time of the kernel by the schedules that are worth a price, defined for illegal kernels too."""
         ...
 
-    def whole_price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
-        """The same by all of its schedules: never more."""
+    def whole_price(
+        self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], *, teaches: bool = False
+    ) -> int:
+        """The same by all of its schedules: never more.  `teaches`: which are worth a price for others."""
+        ...
+
+    def learning(self) -> Callable[[], None]:
+        """What forgets which schedules are worth a price, as far as it is learned from now on."""
         ...
 
     def structure(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int | None:

@@ -8,6 +8,8 @@ from polyfuse.grouping.partition import Partition, Sketch
 
 HULL = 16  # kernels merged in one step; measured on random programs, 32 found nothing more
 
+SMALL = 4  # times as small as the largest array that a kernel reads are values that another may pass on to it
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -171,6 +173,37 @@ def advanced(state: Partition, value: int, reader: int) -> Move | None:
     told = (state.users[value] | state.readers[value]) - {owner}
     others = tuple([state.sketch(k) for k in sorted(told)])
     return Move(frozenset({owner} | told), (Sketch(kept.roots | {value}, kept.again), *others))
+
+
+def passed(state: Partition, giver: int, taker: int) -> Move | None:
+    """What both kernels compute is computed by `giver` alone, which stores the small values of it that `taker` needs::
+
+        a {y}  with  m = mean(x) in the body         a {y, m}  ->  b {z}, which reads x and m
+        b {z}  with  m = mean(x) in the body
+
+    Values as large as what they are made of are not passed on: they are computed again of smaller ones.
+    """
+    one, other = state.kernels[giver], state.kernels[taker]
+    shared, size = one.body & other.body, state.costs.bytes
+    wide = max([size(v) for v in other.loads], default=0)
+    small, seen = set[int](), set[int]()
+    todo = [o for v in other.body - shared for o in state.operands[v] if o in shared]
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if size(value) * SMALL <= wide:
+            small.add(value)
+        elif not state.once[value]:
+            todo += [o for o in state.operands[value] if o in shared]
+    small -= one.roots
+    if not small or any(v in state.owner for v in small):
+        return None
+    told = set().union(*[state.users[v] for v in small]) - {giver, taker}
+    kept, freed = state.sketch(giver), state.sketch(taker)
+    others = tuple([state.sketch(k) for k in sorted(told)])
+    return Move(frozenset({giver, taker} | told), (Sketch(kept.roots | small, kept.again), freed, *others))
 
 
 def apart(state: Partition, old: frozenset[int]) -> Move:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from polyfuse.grouping.allowance import CLOSE, MEMORY, OFFERS, PATIENT, SPENT, TRIAL, Allowance
 from polyfuse.grouping.least import Least
-from polyfuse.grouping.moves import Move, detach, drop, join, reload, repeat, thin
+from polyfuse.grouping.moves import Move, detach, drop, join, passed, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unprofitable
@@ -36,6 +36,7 @@ class Kind(IntEnum):
     DETACH = 3
     REPEAT = 4
     RELOAD = 5
+    PASS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,9 @@ class Queue:
         near.discard(number)
         for other in sorted(near, key=state.names.__getitem__):
             self.offer_join(number, other)
+            if not kernel.body.isdisjoint(state.kernels[other].body):
+                self.offer(Kind.PASS, number, other)
+                self.offer(Kind.PASS, other, number)
         for value in sorted(kernel.roots | kernel.loads):
             if value in state.owner:
                 self._offer_value(value)
@@ -299,6 +303,8 @@ class Queue:
             move = repeat(state, first, last) if kind is Kind.REPEAT else reload(state, first, last)
         elif last not in state.kernels:
             return None
+        elif kind is Kind.PASS:
+            move = passed(state, first, last)
         else:
             move = join(state, first, last) if kind is Kind.JOIN else detach(state, first, last)
         return move if move is None or self.window is None or move.old <= self.window else None
@@ -308,7 +314,7 @@ class Queue:
             return
         state = self.state
         names = arguments
-        if kind is Kind.JOIN or kind is Kind.DETACH:
+        if kind in (Kind.JOIN, Kind.DETACH, Kind.PASS):
             names = (state.names[arguments[0]], state.names[arguments[1]])
         elif len(arguments) == 2:
             names = (arguments[1], state.names[arguments[0]])

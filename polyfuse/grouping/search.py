@@ -7,11 +7,20 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from polyfuse.grouping.allowance import AGAIN_IN_ALL, NOTHING, Allowance, allowance, further, left_for_refusals
+from polyfuse.grouping.allowance import (
+    AGAIN_IN_ALL,
+    NOTHING,
+    Allowance,
+    allowance,
+    further,
+    left_for_refusals,
+    left_over,
+)
 from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
 from polyfuse.grouping.moves import drop, merged
+from polyfuse.grouping.outputs import is_near, per_output
 from polyfuse.grouping.pack import pack
 from polyfuse.grouping.partition import KernelGroup, Partition
 from polyfuse.grouping.queue import Queue
@@ -26,6 +35,7 @@ from polyfuse.verdict import LEGAL, Verdict
 ROUNDS = 12  # shakes of a small program
 VAIN = 3  # rounds one after another that win less than one part in WORTH, after which no further one is shaken
 WORTH = 1000
+FEWEST = 6  # statements of the kernels of a program that is shaken: of 602 programs of fewer, shakes made none faster
 VAIN_WORK = 400
 """Work of such rounds after which no further one is shaken, either: 40 ms.  On random programs of 7 to 10 statements as
 users write them the second and third such round win less than one part in a million."""
@@ -137,14 +147,30 @@ def search(
     """
     wishes = tuple(frozenset(v for v in group if not costs.is_input(v)) for group in together)
     judge = Judge(costs, Rules((), tuple(map(frozenset, apart)), max_size, fusible))
-    begun = costs.work
+    begun, forget = costs.work, costs.learning()
     one = whole(judge, allowance(costs.count, begun, granted).large - begun)
-    if granted is not None:
-        granted = max(0, granted - (costs.work - begun))
+    other = None if one is not None or wishes else _from_outputs(judge, effort, left_over(granted, costs.work - begun))
+    if other is not None:
+        return other
+    forget()  # what the kernels above teach is not what smaller ones need
+    granted = left_over(granted, costs.work - begun)
     state = Partition.unfused(costs) if one is None else Partition.of(costs, [one])
     queue = Queue(state, judge, allowance(len(state.owner), costs.work, granted))
     join_chains(queue)
     return _finish(queue, wishes, (), effort, left_for_refusals(granted))
+
+
+def _from_outputs(judge: Judge, effort: int | None, granted: int | None) -> Grouping | None:
+    """What the kernels of all outputs become, where that takes about what its bytes take."""
+    costs, kernels = judge.costs, per_output(judge)
+    if kernels is None:
+        return None
+    state = Partition.of(costs, kernels)
+    queue = Queue(state, judge, allowance(len(kernels), costs.work, granted))
+    for number in sorted(state.kernels):
+        queue.offer_around(number)
+    queue.drain()
+    return _result(queue, (), effort, left_for_refusals(granted)) if is_near(state) else None
 
 
 def _finish(
@@ -178,7 +204,8 @@ def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
     rounds = min(ROUNDS, BUDGET // max(1, len(queue.state.owner))) if effort is None else effort
     limit = min(queue.allowance.large, math.inf if effort is not None else queue.work + SHAKEN)
     vain, start = 0, queue.work
-    if _is_narrow(queue.state):
+    computed = sum([len(kernel.body) for kernel in queue.state.kernels.values()])
+    if _is_narrow(queue.state) or is_near(queue.state) or computed < FEWEST:
         return
     for queue.salt in range(1, rounds + 1):
         before = queue.state.total()

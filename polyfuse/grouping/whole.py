@@ -54,7 +54,7 @@ def whole(judge: Judge, work: float) -> KernelGroup | None:
         return None
     if EACH * len(body) > work or not judge.rules.allows(body, roots):
         return None
-    kernel = KernelGroup(roots, body, inputs, costs.whole_price(body, roots, inputs))
+    kernel = KernelGroup(roots, body, inputs, costs.whole_price(body, roots, inputs, teaches=True))
     return None if _could_win(state, kernel) or not judge.verdict(kernel) else kernel
 
 

@@ -88,11 +88,13 @@ def choices(
     pricer: Pricer = price,
     avoided: frozenset[Header] = frozenset(),
     outlook: Outlook | None = None,
+    lesson: Outlook | None = None,
 ) -> Iterator[Choice]:
     """What `choose` takes, then what it would take if all before were refuted; at last why there is none.
 
     `pricer` says what a schedule costs; the fuzzer has one that makes the planner choose any legal plan.  `avoided`:
-    schedules of this group that were refuted.
+    schedules of this group that were refuted.  `outlook`: says which proposals are worth a price, and learns from them;
+    without one all are priced, and `lesson` learns.
     """
     if (too_small := _too_small(situation)) is not None:
         yield Choice(None, None, too_small)
@@ -128,8 +130,8 @@ def choices(
             compared += [p for _, p in part]
             if outlook is not None and not last and not outlook.suffices(situation, rest, map(_seconds, priced)):
                 continue
-            if outlook is not None:
-                outlook.learn(situation, compared, [(p, _seconds((p, draft))) for p, draft in priced], is_all=last)
+            if (learner := lesson if outlook is None else outlook) is not None:
+                learner.learn(situation, compared, [(p, _seconds((p, draft))) for p, draft in priced], is_all=last)
             for proposal, draft in priced:  # an order costs as much as a price: for the best
                 if (choice := _ordered(draft, proposal, situation.target, refusals)) is not None:
                     yield replace(choice, work=work, is_partial=not last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -176,9 +176,22 @@ class ProgramCosts:
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
         return self._judged(body, roots, loads).picoseconds
 
-    def whole_price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
-        cost = self.choice(body, roots, loads).cost
+    def whole_price(
+        self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], *, teaches: bool = False
+    ) -> int:
+        cost = self.choice(body, roots, loads, self.outlook if teaches else None).cost
         return cost.picoseconds if cost is not None else self.floor(roots, loads)
+
+    def learning(self) -> Callable[[], None]:
+        worth, judged = dict(self.outlook.worth), dict(self.judged)
+
+        def forget() -> None:
+            self.outlook.worth = worth
+            for key, found in list(self.judged.items()):
+                if found.number < 0 and judged.get(key) != found:
+                    del self.judged[key]
+
+        return forget
 
     def _judged(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Judgement:
         """What groups of equal structure share."""
@@ -222,8 +235,11 @@ class ProgramCosts:
         verdict = self._judged(body, roots, loads).verdict
         return LEGAL if verdict is None else verdict
 
-    def choice(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
-        """The best schedule of a group; of one that is like another, that one's, if it costs the same here."""
+    def choice(
+        self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], lesson: Outlook | None = None
+    ) -> Choice:
+        """The best schedule of a group; of one that is like another, that one's, if it costs the same here.  `lesson`:
+        what learns from its prices, if they are asked for now."""
         key = (body, roots)
         found = self.choices.get(key)
         if found is None:
@@ -233,15 +249,17 @@ class ProgramCosts:
                 found = self._choose(body, roots, loads, alike.number)
                 if found.cost is None or found.cost.picoseconds != alike.picoseconds:
                     found = None
-            found = self.choices[key] = found or self._first(body, roots, loads)
+            found = self.choices[key] = found or self._first(body, roots, loads, lesson)
             if like is not None and alike is not None and alike.verdict is None and alike.number < 0:
                 self.judged[like] = self._judgement(found, roots, loads)
         return found
 
-    def _first(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> Choice:
+    def _first(
+        self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int], lesson: Outlook | None
+    ) -> Choice:
         """The best schedule of a group, with all others at hand for where it is refuted."""
         avoided = self.avoided.get((body, roots), frozenset())
-        self.further[body, roots] = self._choices(body, roots, loads, avoided=avoided)
+        self.further[body, roots] = self._choices(body, roots, loads, avoided=avoided, lesson=lesson)
         found = next(self.further[body, roots])
         self.work += found.work
         return found
@@ -296,6 +314,7 @@ class ProgramCosts:
         strategy: str = "",
         outlook: Outlook | None = None,
         avoided: frozenset[Header] = frozenset(),
+        lesson: Outlook | None = None,
     ) -> Iterator[Choice]:
         if self._holds_a_call(body):
             return iter((Choice(None, None, None if len(body) == 1 else _boundary(self.scop, body)),))
@@ -312,7 +331,7 @@ class ProgramCosts:
         wishes = Wishes(
             max_registers=self.options.max_registers, strategy=request.strategy or strategy, number=number
         )
-        return choices(situation, wishes, self.pricer, avoided, outlook)
+        return choices(situation, wishes, self.pricer, avoided, outlook, lesson)
 
 
 def _for_the_like(judgement: Judgement, group: Group) -> Judgement:

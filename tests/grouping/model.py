@@ -142,8 +142,12 @@ class Model:
     def floor(self, roots: Values, loads: Values) -> int:
         return int(max(sum(map(self._bytes.__getitem__, roots | loads)) / DEVICE, LATENCY)) + LAUNCH
 
-    def whole_price(self, body: Values, roots: Values, loads: Values) -> int:
+    def whole_price(self, body: Values, roots: Values, loads: Values, *, teaches: bool = False) -> int:
         return self.price(body, roots, loads)
+
+    def learning(self) -> Callable[[], None]:
+        """It knows one schedule of each kernel."""
+        return lambda: None
 
     def price(self, body: Values, roots: Values, loads: Values) -> int:
         self.asked["price"] += 1
