@@ -9,7 +9,11 @@ takes about what its bytes take, no more is looked for.
 
 from __future__ import annotations
 
+from itertools import combinations
+
+from polyfuse.grouping.moves import SMALL, join
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
+from polyfuse.grouping.queue import Queue
 from polyfuse.grouping.rules import Judge
 
 MOST, LARGEST = 8, 100  # outputs, and statements, of a program that is searched from its outputs first
@@ -35,6 +39,19 @@ def per_output(judge: Judge) -> list[KernelGroup] | None:
             return None
         found.append(kernel)
     return found
+
+
+def is_apart_by_price(queue: Queue) -> bool:
+    """Whether kernels that read the same, one kernel of which would be legal, lose by being one: where it is not, what
+    they compute may be dealt out otherwise, so that fewer of them read it."""
+    state = queue.state
+    for one, other in combinations(sorted(state.kernels), 2):
+        both = state.kernels[one].loads & state.kernels[other].loads
+        if sum(map(state.costs.bytes, both)) * SMALL >= sum(map(state.costs.bytes, state.kernels[other].loads)):
+            move = join(state, one, other)
+            if move is None or not queue.refusal(move, queue.trial(move)):
+                return False
+    return True
 
 
 def is_near(state: Partition) -> bool:

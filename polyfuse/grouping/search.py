@@ -20,7 +20,7 @@ from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
 from polyfuse.grouping.moves import drop, merged
-from polyfuse.grouping.outputs import is_near, per_output
+from polyfuse.grouping.outputs import is_apart_by_price, is_near, per_output
 from polyfuse.grouping.pack import pack
 from polyfuse.grouping.partition import KernelGroup, Partition
 from polyfuse.grouping.queue import Queue
@@ -68,6 +68,7 @@ class Grouping:
     spent: int = field(default=0, compare=False)
     _left: int = field(default=AGAIN_IN_ALL, repr=False, compare=False)  # work, of searches after refusals
     _rest: Allowance = field(default=NOTHING, repr=False, compare=False)  # what the search left over, for shakes
+    _is_settled: bool = field(default=False, repr=False, compare=False)  # nothing is won by shakes
 
     @property
     def time(self) -> int:
@@ -114,6 +115,8 @@ class Grouping:
     def shaken(self, effort: int | None = None, granted: int | None = None) -> Grouping:
         """The same after the rounds of shake that searches with an effort of 0 left out: of a program with several
         forms, the one that is chosen needs them alone.  `granted`: what is left of the work that the user allows."""
+        if self._is_settled:
+            return self
         rest, done = self._rest.within(granted), self._costs.work
         queue = self._queue(self._rules, Allowance(done + rest.large, done + rest.all, done))
         queue.log.update(self.log)
@@ -170,7 +173,12 @@ def _from_outputs(judge: Judge, effort: int | None, granted: int | None) -> Grou
     for number in sorted(state.kernels):
         queue.offer_around(number)
     queue.drain()
-    return _result(queue, (), effort, left_for_refusals(granted)) if is_near(state) else None
+    before = -1
+    while before != (before := state.total()):
+        pack(queue)
+    if not is_near(state) or not is_apart_by_price(queue):
+        return None
+    return replace(_result(queue, (), effort, left_for_refusals(granted)), _is_settled=True)
 
 
 def _finish(
@@ -205,7 +213,7 @@ def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
     limit = min(queue.allowance.large, math.inf if effort is not None else queue.work + SHAKEN)
     vain, start = 0, queue.work
     computed = sum([len(kernel.body) for kernel in queue.state.kernels.values()])
-    if _is_narrow(queue.state) or is_near(queue.state) or computed < FEWEST:
+    if _is_narrow(queue.state) or computed < FEWEST:
         return
     for queue.salt in range(1, rounds + 1):
         before = queue.state.total()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.grouping import chains, whole
+from polyfuse.grouping import chains, outputs, whole
 from polyfuse.grouping.queue import Queue
 from polyfuse.grouping.search import search
 from tests.grouping.model import Model
@@ -24,6 +24,7 @@ def groups(monkeypatch: pytest.MonkeyPatch, model: Model) -> list[list[int]]:
 
     monkeypatch.setattr(chains, "_groups", spy)
     monkeypatch.setattr(whole, "MOST", 0)  # one kernel of all would be near enough to what its bytes take
+    monkeypatch.setattr(outputs, "MOST", 0)  # and so would those of the outputs
     search(model)
     return seen
 
