@@ -59,14 +59,16 @@ Entry = tuple[int, int, tuple[int, ...], Kind, tuple[int, ...], int, bool]
 
 class Queue:
     """Moves by score.  `window`: None, or the kernels outside of which nothing may change.  `salt`: perturbs scores.
+    `passes`: whether kernels that compute the same are offered to pass it on; those that grow from single statements
+    store it from the first.
 
     `log` keeps, per pair of values (least roots of the two kernels; one value twice where it was to be recomputed), the
     last reason against the move.
     """
 
     __slots__ = (
-        "state", "judge", "log", "window", "salt", "origin", "allowance", "unweighed", "tried", "offered", "_bounds",
-        "_came_true", "_heap", "_launch", "_least", "_trials",
+        "state", "judge", "log", "window", "salt", "passes", "origin", "allowance", "unweighed", "tried", "offered",
+        "_bounds", "_came_true", "_heap", "_launch", "_least", "_trials",
     )  # fmt: skip
 
     def __init__(self, state: Partition, judge: Judge, allowed: Allowance) -> None:
@@ -75,6 +77,7 @@ class Queue:
         self.log: dict[tuple[int, int], Verdict] = {}
         self.window: set[int] | None = None
         self.salt = 0
+        self.passes = False
         self.origin = 0  # from which perturbed scores count names, so that windows that are alike are rebuilt alike
         self.allowance = allowed
         self.unweighed = 0  # moves that were refused for what they would cost to price
@@ -263,7 +266,7 @@ class Queue:
         near.discard(number)
         for other in sorted(near, key=state.names.__getitem__):
             self.offer_join(number, other)
-            if not kernel.body.isdisjoint(state.kernels[other].body):
+            if self.passes and not kernel.body.isdisjoint(state.kernels[other].body):
                 self.offer(Kind.PASS, number, other)
                 self.offer(Kind.PASS, other, number)
         for value in sorted(kernel.roots | kernel.loads):

@@ -170,6 +170,7 @@ def _from_outputs(judge: Judge, effort: int | None, granted: int | None) -> Grou
         return None
     state = Partition.of(costs, kernels)
     queue = Queue(state, judge, allowance(len(kernels), costs.work, granted))
+    queue.passes = True
     for number in sorted(state.kernels):
         queue.offer_around(number)
     queue.drain()

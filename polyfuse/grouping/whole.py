@@ -50,7 +50,7 @@ def whole(judge: Judge, work: float) -> KernelGroup | None:
     live = state.live()
     inputs = frozenset([v for v in live if state.is_input[v]])
     body, roots = live - inputs, frozenset([v for v in live - inputs if state.pinned[v]])
-    if not 1 < len(body) <= MOST or any(state.once[v] for v in body) or not _is_connected(state, live):
+    if not 1 < len(body) <= MOST or any(state.once[v] for v in body) or not is_connected(state, live):
         return None
     if EACH * len(body) > work or not judge.rules.allows(body, roots):
         return None
@@ -58,7 +58,7 @@ def whole(judge: Judge, work: float) -> KernelGroup | None:
     return None if _could_win(state, kernel) or not judge.verdict(kernel) else kernel
 
 
-def _is_connected(state: Partition, live: frozenset[int]) -> bool:
+def is_connected(state: Partition, live: frozenset[int]) -> bool:
     """Whether each of these values leads to every other by values that read each other."""
     todo = [min(live)]
     found = set(todo)
