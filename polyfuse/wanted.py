@@ -201,10 +201,8 @@ _DIFFERENCES: dict[str, Callable[[Affine, Affine], tuple[Affine, ...]]] = {
 def _number(scop: Scop, statement: Statement, term: Expr) -> Affine | None:
     """An integer as an affine expression of the dimensions of a statement, where no type cuts it."""
     match term:
-        case Index(affine, dtype) if _is_wide(dtype):
-            return affine
-        case Const(int() as value, _) if not isinstance(value, bool):
-            return Affine.of(value)
+        case Index() | Const():
+            return _index(term)
         case Apply("add" | "subtract" as function, (left, right), dtype) if _is_wide(dtype):
             one, other = _number(scop, statement, left), _number(scop, statement, right)
             return None if one is None or other is None else one + other if function == "add" else one - other
@@ -212,6 +210,32 @@ def _number(scop: Scop, statement: Statement, term: Expr) -> Affine | None:
             source, at = of
             found = _number(scop, source, source.body[0])
             return None if found is None else found.substitute(at)
+        case _:
+            return None
+
+
+def as_condition(term: Expr) -> Expr:
+    """A comparison of indices as the condition that it is, in the numbers that kernels index with; other terms as they
+    are."""
+    match term:
+        case Apply(function, (left, right)) if function in _DIFFERENCES:
+            one, other = _index(left), _index(right)
+            if one is not None and other is not None and not (one.is_constant and other.is_constant):
+                return Inside(_DIFFERENCES[function](one, other)) if _is_side(one) and _is_side(other) else term
+            return term
+        case Apply(function, operands, dtype):
+            return Apply(function, tuple(map(as_condition, operands)), dtype)
+        case _:
+            return term
+
+
+def _index(term: Expr) -> Affine | None:
+    """A number that is an index, or one in the text."""
+    match term:
+        case Index(affine, dtype) if _is_wide(dtype):
+            return affine
+        case Const(int() as value, _) if not isinstance(value, bool):
+            return Affine.of(value)
         case _:
             return None
 
