@@ -26,8 +26,8 @@ from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 Conditions = frozenset[Affine]  # each >= 0
 NONE: Conditions = frozenset()
 
-WIDE, SMALL = 4, 2**15
-"""Bytes of integers that hold every index; and numbers that may be added to one."""
+WIDE, SMALL, LARGE = 4, 2**15, 2**30
+"""Bytes of integers that hold every index; numbers that may be added to one; and numbers that are one."""
 MOST_READ = 32
 """How often a statement reads a value for which that is not looked at: its text may be that of a whole program."""
 MOST = 0.9
@@ -201,10 +201,8 @@ _DIFFERENCES: dict[str, Callable[[Affine, Affine], tuple[Affine, ...]]] = {
 def _number(scop: Scop, statement: Statement, term: Expr) -> Affine | None:
     """An integer as an affine expression of the dimensions of a statement, where no type cuts it."""
     match term:
-        case Index(affine, dtype) if _is_wide(dtype):
-            return affine
-        case Const(int() as value, _) if not isinstance(value, bool):
-            return Affine.of(value)
+        case Index() | Const():
+            return _index(term)
         case Apply("add" | "subtract" as function, (left, right), dtype) if _is_wide(dtype):
             one, other = _number(scop, statement, left), _number(scop, statement, right)
             return None if one is None or other is None else one + other if function == "add" else one - other
@@ -216,10 +214,37 @@ def _number(scop: Scop, statement: Statement, term: Expr) -> Affine | None:
             return None
 
 
+def as_condition(term: Expr) -> Expr:
+    """A comparison of indices as the condition that it is, in the numbers that kernels index with; other terms as they
+    are."""
+    match term:
+        case Apply(function, (left, right)) if function in _DIFFERENCES:
+            one, other = _index(left), _index(right)
+            if one is not None and other is not None and not (one.is_constant and other.is_constant):
+                return Inside(_DIFFERENCES[function](one, other)) if _is_side(one) and _is_side(other) else term
+            return term
+        case Apply(function, operands, dtype):
+            return Apply(function, tuple(map(as_condition, operands)), dtype)
+        case _:
+            return term
+
+
+def _index(term: Expr) -> Affine | None:
+    """A number that is an index, or one in the text."""
+    match term:
+        case Index(affine, dtype) if _is_wide(dtype):
+            return affine
+        case Const(int() as value, _) if not isinstance(value, bool):
+            return Affine.of(value)
+        case _:
+            return None
+
+
 def _is_side(affine: Affine) -> bool:
     """Whether a number stands as it is on one side of a condition, or with a small one beside it: what a statement
     computes with fits the indices of its kernel (`polyfuse.planning.index_bits`), a sum of two such may not."""
-    return affine.is_linear and all(factor > 0 for _, factor in affine.terms) and abs(affine.constant) < SMALL
+    most = LARGE if affine.is_constant else SMALL
+    return affine.is_linear and all(factor > 0 for _, factor in affine.terms) and abs(affine.constant) < most
 
 
 def _is_wide(dtype: DType) -> bool:

@@ -18,6 +18,7 @@ from polyfuse.scalars import SHORT
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement
 from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, lag_and_component, references, rewrite
+from polyfuse.wanted import as_condition
 
 
 def body_term(env: Environment, placed: Placed, statement: Statement, component: int) -> Expr:
@@ -45,7 +46,7 @@ def body_term(env: Environment, placed: Placed, statement: Statement, component:
             case Const(value, dtype):
                 return Const(value, dtype.compute)
 
-    value = in_registers(rewrite(statement.body[component], leaf))
+    value = in_registers(rewrite(as_condition(statement.body[component]), leaf))
     value = rewrite(value, lambda term: _rounded_argument(env, term))
     narrow = _narrowed(env, statement, component)
     return value if narrow is None else rewrite(value, lambda term: Apply("cast", (term,), narrow))

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, names_of
+from polyfuse.lower.ahead import next_name
 from polyfuse.lower.environment import Environment
 from polyfuse.schedule import Placed
 from polyfuse.wanted import wanted
@@ -42,10 +43,10 @@ def _asking(
             case ir.If():
                 branches = [_asking(env, part, found, outside) for part in (op.body, op.orelse)]
                 ops.append(replace(op, body=branches[0], orelse=branches[1]))
-            case ir.Load(name, span=1) if name in found:
-                placed, conditions = found[name]
-                here = _passes(placed, op, outside)
-                asked = _of_accesses(env, op, [c.substitute(here) for c in conditions])
+            case ir.Load(name, span=1) if (loaded := name.removesuffix(next_name(""))) in found:
+                placed, conditions = found[loaded]
+                here = _trips(env, placed, op)
+                asked = [] if here is None else _of_accesses(env, op, [c.substitute(here) for c in conditions])
                 asked = [c for c in asked if not c.names() & outside]
                 where = tuple(dict.fromkeys((*op.where, *env.context.remaining(asked))))
                 ops.append(replace(op, where=where))
@@ -73,15 +74,17 @@ def _of_accesses(env: Environment, op: ir.Load, conditions: Sequence[Affine]) ->
     return found
 
 
-def _passes(placed: Placed, op: ir.Load, outside: frozenset[str]) -> dict[str, int]:
-    """The passes of loops that are no loops any more, by where the load reads in them."""
-    found = dict[str, int]()
-    for entry, index in zip(placed.place, op.index, strict=True):
-        if not isinstance(entry, Affine) or not isinstance(index, Affine):
-            continue
-        for name in entry.names() & outside:
+def _trips(env: Environment, placed: Placed, op: ir.Load) -> dict[str, Affine] | None:
+    """The trips of loops at which a load reads, where that is no loop any more or goes ahead of it; None where it reads
+    elsewhere."""
+    loops = {f"${d.name}" for d in env.schedule.of_kind("loop")}
+    found = dict[str, Affine]()
+    pairs = [pair for pair in zip(placed.place, op.index, strict=True) if isinstance(pair[0], Affine)]
+    for entry, index in pairs:
+        for name in entry.names() & loops if isinstance(index, Affine) else ():
             factor = entry.coefficient(name)
-            ahead = index - entry + factor * Affine.symbol(name)
-            if factor and ahead.is_constant and ahead.constant % factor == 0:
-                found[name] = ahead.constant // factor
-    return found
+            rest = index - entry + factor * Affine.symbol(name)
+            if factor and rest.is_linear and not rest.constant % factor and not any(f % factor for _, f in rest.terms):
+                found[name] = Affine(tuple((a, f // factor) for a, f in rest.terms), rest.constant // factor)
+    same = all(isinstance(index, Affine) and entry.substitute(found) == index for entry, index in pairs)
+    return found if same else None
