@@ -35,7 +35,6 @@ from polyfuse.verdict import LEGAL, Verdict
 ROUNDS = 12  # shakes of a small program
 VAIN = 3  # rounds one after another that win less than one part in WORTH, after which no further one is shaken
 WORTH = 1000
-FEWEST = 6  # statements of the kernels of a program that is shaken: of 602 programs of fewer, shakes made none faster
 VAIN_WORK = 400
 """Work of such rounds after which no further one is shaken, either: 40 ms.  On random programs of 7 to 10 statements as
 users write them the second and third such round win less than one part in a million."""
@@ -213,8 +212,7 @@ def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
     rounds = min(ROUNDS, BUDGET // max(1, len(queue.state.owner))) if effort is None else effort
     limit = min(queue.allowance.large, math.inf if effort is not None else queue.work + SHAKEN)
     vain, start = 0, queue.work
-    computed = sum([len(kernel.body) for kernel in queue.state.kernels.values()])
-    if _is_narrow(queue.state) or computed < FEWEST:
+    if _is_narrow(queue.state):
         return
     for queue.salt in range(1, rounds + 1):
         before = queue.state.total()
