@@ -27,7 +27,7 @@ Conditions = frozenset[Affine]  # each >= 0
 NONE: Conditions = frozenset()
 
 WIDE, SMALL, LARGE = 4, 2**15, 2**30
-"""Bytes of integers that hold every index; numbers that may be added to one; and numbers that are one."""
+"""Bytes of integers that hold every index; numbers that may be added to one; and numbers that are a side."""
 MOST_READ = 32
 """How often a statement reads a value for which that is not looked at: its text may be that of a whole program."""
 MOST = 0.9
@@ -243,8 +243,9 @@ def _index(term: Expr) -> Affine | None:
 def _is_side(affine: Affine) -> bool:
     """Whether a number stands as it is on one side of a condition, or with a small one beside it: what a statement
     computes with fits the indices of its kernel (`polyfuse.planning.index_bits`), a sum of two such may not."""
-    most = LARGE if affine.is_constant else SMALL
-    return affine.is_linear and all(factor > 0 for _, factor in affine.terms) and abs(affine.constant) < most
+    if affine.is_constant and affine.constant >= 0:  # one below zero would be added to the other side
+        return affine.constant < LARGE
+    return affine.is_linear and all(factor > 0 for _, factor in affine.terms) and abs(affine.constant) < SMALL
 
 
 def _is_wide(dtype: DType) -> bool:

@@ -11,7 +11,9 @@ import polyfuse as pf
 from polyfuse import kernel as ir
 from polyfuse.affine import digit
 from polyfuse.face.interpreted import run_plan
+from polyfuse.lower.ahead import next_name
 from polyfuse.lower.inspect import flatten
+from polyfuse.terms import Apply, Inside
 from polyfuse.testing import assert_legal
 from polyfuse.wanted import wanted, wanted_share
 
@@ -105,6 +107,45 @@ def test_a_vector_is_read_where_any_of_its_elements_is_wanted() -> None:
     (placed,) = [p for p in view.schedule.placed if p.role == "load"]
     (condition,) = wanted(view.group.scop, view.schedule, placed)
     assert condition.coefficient("$v") == -1 and asked == condition + digit("v")
+
+
+def margins(x):
+    inside = np.where(below(x), x, 0)
+    return np.sum(inside, 0), np.sum(inside, 1)
+
+
+@pytest.mark.parametrize("columns", [1200, 1203])
+def test_loads_that_go_ahead_of_their_loop_ask_for_what_its_next_trip_wants(columns: int) -> None:
+    plan = pf.jit(margins, tiles={"sum": {"ahead": 1}}).plan(*specs_for(1, "f32", columns), target="h200")
+    assert_legal(plan)
+    early, late = loads_of(plan)
+    assert early.name == late.name == next_name("x")
+    (view,) = plan.kernels
+    (placed,) = [p for p in view.schedule.placed if p.role == "load"]
+    (condition,) = wanted(view.group.scop, view.schedule, placed)
+    first = condition.substitute({"$v": 0})  # of a vector any element
+    assert first.substitute({"$r": 0}) in early.where
+    assert first.substitute({"$r": digit("r") + 1}) in late.where
+    (x,) = arrays_for(1, 301, columns, "f4")
+    for found, exact in zip(run_plan(plan, [x]), margins(x.astype("f8")), strict=True):
+        np.testing.assert_allclose(found, exact, atol=1e-3)
+
+
+@pytest.mark.parametrize("most, is_one", [(40_000, True), (2**30 - 1, True), (2**30, False), (-40_000, False)])
+def test_indices_are_compared_in_the_numbers_that_kernels_index_with(most: int, is_one: bool) -> None:
+    """Where the number fits them on its side; else as NumPy does, in 64 bits."""
+
+    def chosen(x):
+        return np.where(np.arange(x.shape[0]) < most, x, 0) * 2
+
+    plan = pf.jit(chosen).plan(pf.spec("f32[N~100000]"), target="h200")
+    values = [op.value for op in flatten(plan.launches[0].kernel.body) if isinstance(op, ir.Let)]
+    assert any(isinstance(value, Inside) for value in values) is is_one
+    assert any(isinstance(value, Apply) and value.function == "less" for value in values) is not is_one
+    assert all(any(c.constant == most - 1 for c in load.where) for load in loads_of(plan)) is (is_one and most < 100_000)
+    x = np.arange(50_000, dtype="f4")
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_array_equal(found, chosen(x))
 
 
 def test_what_is_left_unread_is_priced_and_told() -> None:
