@@ -79,12 +79,13 @@ def _trips(env: Environment, placed: Placed, op: ir.Load) -> dict[str, Affine] |
     elsewhere."""
     loops = {f"${d.name}" for d in env.schedule.of_kind("loop")}
     found = dict[str, Affine]()
-    pairs = [pair for pair in zip(placed.place, op.index, strict=True) if isinstance(pair[0], Affine)]
+    pairs = [(entry, index) for entry, index in zip(placed.place, op.index, strict=True) if isinstance(entry, Affine)]
     for entry, index in pairs:
-        for name in entry.names() & loops if isinstance(index, Affine) else ():
+        if not isinstance(index, Affine):
+            return None
+        for name in entry.names() & loops:
             factor = entry.coefficient(name)
             rest = index - entry + factor * Affine.symbol(name)
             if factor and rest.is_linear and not rest.constant % factor and not any(f % factor for _, f in rest.terms):
                 found[name] = Affine(tuple((a, f // factor) for a, f in rest.terms), rest.constant // factor)
-    same = all(isinstance(index, Affine) and entry.substitute(found) == index for entry, index in pairs)
-    return found if same else None
+    return found if all(entry.substitute(found) == index for entry, index in pairs) else None
