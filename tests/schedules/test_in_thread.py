@@ -139,7 +139,8 @@ def test_points_are_read_once_for_all_their_results() -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("row", [7, 13, 23])
 def test_threads_have_whole_rows_of_much_where_lanes_would_read_them_for_little(dtype: str, row: int) -> None:
-    """3571428 rows of 7 float32 times 7 x 4: an H100 takes 130 us where lanes share a row, 54 so."""
+    """3571428 rows of 7 float32 times 7 x 4: an H100 takes 130 us where lanes share a row, 54 so.  Of 23, where each of
+    eight lanes has three elements and all four results, 85, 102 so; of float16 143, and 207 so."""
 
     def product(x: Any, w: Any, b: Any) -> Any:
         return np.maximum(x @ w + b, 0)
@@ -147,7 +148,7 @@ def test_threads_have_whole_rows_of_much_where_lanes_would_read_them_for_little(
     specs = f"{dtype}[N~{100_000_000 // row}, K~{row}]", f"{dtype}[K, 4]", f"{dtype}[4]"
     plan = pf.jit(product, library=False).plan(*map(pf.spec, specs), target="h100")
     (kernel,) = plan.kernels
-    assert kernel.strategy == "in_thread"
+    assert kernel.strategy == ("in_thread" if row < 23 else "rows")
     assert_legal(plan)
     rng = np.random.default_rng(row)
     x, w, b = (rng.integers(-3, 4, shape).astype(pf.spec(specs[0]).dtype.numpy) for shape in ((70, row), (row, 4), 4))
