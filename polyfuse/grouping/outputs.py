@@ -21,6 +21,7 @@ from polyfuse.grouping.rules import Judge
 from polyfuse.grouping.whole import is_connected
 
 MOST = 12  # kernels to begin with
+EACH = 30  # work that may be left for this, per value, at least, where a user says how much there is
 FEWEST, LARGEST = 16, 100
 """Values that outputs of a program are made of which is searched from its outputs first: of fewer, to begin with single
 statements takes as long.  A backward layernorm of 32768 x 4096 bfloat16 has 36, and takes a quarter of the time."""

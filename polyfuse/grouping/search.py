@@ -1,5 +1,5 @@
-"""The search for the cheapest partition: one kernel, if no several undercut it; else wishes first, then the queue, then
-settle, pack and shake."""
+"""The search for the cheapest partition: one kernel, if no several undercut it; else those of the outputs, if they take
+what their bytes take; else wishes first, then the queue, then settle, pack and shake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyfuse.grouping.chains import join_chains
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.moves import apart as taken_apart
 from polyfuse.grouping.moves import drop, merged
-from polyfuse.grouping.outputs import is_apart_by_price, is_near, per_output
+from polyfuse.grouping.outputs import EACH, is_apart_by_price, is_near, per_output
 from polyfuse.grouping.pack import pack
 from polyfuse.grouping.partition import KernelGroup, Partition
 from polyfuse.grouping.queue import Queue
@@ -164,7 +164,8 @@ def search(
 
 def _from_outputs(judge: Judge, effort: int | None, granted: int | None) -> Grouping | None:
     """What the kernels of all outputs become, where that takes about what its bytes take."""
-    costs, kernels = judge.costs, per_output(judge)
+    costs = judge.costs
+    kernels = per_output(judge) if granted is None or granted >= EACH * costs.count else None
     if kernels is None:
         return None
     state = Partition.of(costs, kernels)

@@ -115,6 +115,13 @@ def test_kernels_that_may_not_be_one_are_not_apart_by_price() -> None:
         assert is_apart_by_price(Queue(state, Judge(model, Rules()), allowance(2))) is answer
 
 
+def test_where_little_work_is_granted_it_is_left_to_the_search() -> None:
+    model = SlowTogether(normalised_and_summed())
+    grouping = search(model, granted=outputs.EACH * model.count - 1)
+    check(model, grouping)
+    assert grouping.shaken() is not grouping
+
+
 def test_wishes_of_the_user_are_kept() -> None:
     model = SlowTogether(normalised_and_summed())
     found = named(model)
