@@ -285,11 +285,12 @@ def _rows(
     dealt = parallel[:1] if longest is None or shape.rows == 1 else [longest]
     digits, splits = block_digits(parallel, {a.number: shape.rows * several for a in dealt}, ty)
     splits |= {a.number: splits[a.number] + mixed((q, shape.rows)) for a in dealt}
-    every = slot("m", 1)
+    every, guards = slot("m", 1), [*shape.guards]
     if results is not None:
         every, place = slot("m", power_above(results.size(situation.hints))), parallel.index(results)
         digits[place] = block(digits[place].name, results.extent.ceildiv(every.count))
         splits[results.number] = mixed((digits[place], every.count), (every, 1))
+        guards += situation.fits(results.extent, every.count)
     apart = siblings(situation, inner, over)
     beside = dealt_to(situation, apart, tx, [row_width(situation, a.extent) for a in apart], BESIDE)
     loops, loop_splits = outer_loops([a for a in over if a is not inner and a not in apart], digits)
@@ -315,7 +316,7 @@ def _rows(
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
-        guards=(*shape.guards, *beside.guards, *(situation.fits(results.extent, every.count) if results else ())),
+        guards=(*guards, *beside.guards),
         border=not parallel and is_ragged(situation, inner),
     )
 

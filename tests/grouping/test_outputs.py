@@ -8,7 +8,7 @@ from polyfuse.grouping import outputs, search
 from polyfuse.grouping.allowance import allowance
 from polyfuse.grouping.moves import passed
 from polyfuse.grouping.outputs import is_apart_by_price, per_output
-from polyfuse.grouping.partition import KernelGroup, Partition
+from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.queue import Queue
 from polyfuse.grouping.rules import Judge, Rules
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal
@@ -41,15 +41,15 @@ class SlowTogether(Model):
 
     factor, refused = 2.0, LEGAL
 
-    def _holds_both(self, roots: Values, body: Values) -> bool:
+    def _holds_both(self, body: Values) -> bool:
         found = named(self)
         return found["y4"] in body and found["weighted"] in body
 
     def price(self, body: Values, roots: Values, loads: Values) -> int:
-        return int(super().price(body, roots, loads) * (self.factor if self._holds_both(roots, body) else 1))
+        return int(super().price(body, roots, loads) * (self.factor if self._holds_both(body) else 1))
 
     def legal(self, body: Values, roots: Values, loads: Values) -> Verdict:
-        return self.refused if self._holds_both(roots, body) else super().legal(body, roots, loads)
+        return self.refused if self._holds_both(body) else super().legal(body, roots, loads)
 
 
 def test_what_two_kernels_compute_one_passes_on() -> None:
@@ -136,14 +136,9 @@ _REFUSED = illegal(Hazard.SCOPE, "not both", rule="scope")
 
 def _of_outputs(model: Model) -> list[KernelGroup]:
     """A kernel for each output, with all that it needs."""
-    found = []
+    found, state = [], Partition(model)
     for output in sorted(model.program.outputs):
-        body, todo = {output}, [output]
-        while todo:
-            more = {o for o in model.operands(todo.pop()) if not model.is_input(o)} - body
-            body |= more
-            todo += more
-        loads = frozenset(o for v in body for o in model.operands(v) if model.is_input(o))
-        sets = frozenset(body), frozenset((output,)), loads
-        found.append(KernelGroup(sets[1], sets[0], loads, model.price(*sets)))
+        alone = frozenset((output,))
+        body, loads = state.closure(Sketch(alone), (), frozenset())
+        found.append(KernelGroup(alone, body, loads, model.price(body, alone, loads)))
     return found
