@@ -11,7 +11,8 @@ from math import prod
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
 from polyfuse.cost.l1 import WORD, begins_anywhere, inside
-from polyfuse.cost.phases import idle_in_scans, merges_states
+from polyfuse.cost.phases import merges_states
+from polyfuse.cost.scans import idle_in_scans
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop, Statement

@@ -45,12 +45,11 @@ from polyfuse.cost.phases import (
     merges_states,
     overlap,
     picking,
-    running,
-    runs_in_threads,
     stalls,
     waiting,
 )
 from polyfuse.cost.registers import least_registers, moments, register_need
+from polyfuse.cost.scans import running, runs_in_threads, scanned_together
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
@@ -325,7 +324,8 @@ def _terms(
     )
     compute = max(flops, 2 * issued) / (target.flops * busy)  # a fused multiply-add is two operations
     compute *= _held_apart(scop, schedule)
-    compute += combined_in_trips(scop, schedule, sizes) * schedule.block_threads * blocks / (target.flops * busy)
+    shared = combined_in_trips(scop, schedule, sizes) + scanned_together(scop, schedule, target, sizes)
+    compute += shared * schedule.block_threads * blocks / (target.flops * busy)
     memory += moved.again / (target.l2_bandwidth * fill)
     memory *= overlap(scop, schedule, target, sizes, occupancy) * picking(scop, schedule, target, sizes)
     if in_phases(scop, schedule, target, sizes):

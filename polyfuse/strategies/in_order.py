@@ -126,11 +126,13 @@ def _columns(
     width = min(WIDEST, situation.width(inner.extent, flat=False))
     steps = steps * SINGLE if width == 1 else _fewer(situation, steps, width)
     lanes = min(most, power_above(-(-inner.size(situation.hints) // width)))
+    warps = warps * most // lanes  # rows of threads below each other
     blocks = -(-axis.size(situation.hints) // (warps * steps))
     panels = -(-inner.size(situation.hints) // (lanes * width))
     digits, parallel = _parallel(situation, [axis, inner], 1)
     lead = _lead(situation, 0, blocks, panels * prod(a.size(situation.hints) for a in parallel))
-    if blocks < LEAST_BLOCKS or lanes < situation.target.warp or lead is None:
+    narrow = lanes < situation.target.warp and width == 1
+    if blocks < LEAST_BLOCKS or narrow or lead is None:
         return None
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, warps)
     u, v = slot("u", steps), slot("v", width)

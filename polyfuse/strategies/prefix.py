@@ -1,8 +1,8 @@
-"""Groups with scans and no reductions, where a whole block per trip would wait for itself: fewer threads, or one warp.
+"""Groups with scans, where a whole block per trip would wait for itself: fewer threads, or rows of them side by side.
 
     rows      y[i, :]: i = b0,  j = R*b1 + T*V*r + V*tx + v       T threads: other blocks work while they wait; V are
                                                                   a vector, or a few neighbours
-    columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + 32*U*r + U*ty + u      a warp per V columns: no barrier
+    columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + Y*U*r + U*ty + u       Y threads per V columns, X side by side
     columns   y[:, j]: j = X*V*b0 + V*tx + v,  i = R*b1 + U*r + u                a thread per V columns: rows are whole
 
 R, the length of a run, deals the runs of a scan to blocks (`polyfuse/planning/split_scans.py`).  On a CPU there are no
@@ -17,7 +17,7 @@ from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.pointwise import LINE, anchors, kept_digits
 from polyfuse.strategies.reduction import run_block
 from polyfuse.strategies.row_shape import is_ragged, scanned_piece
 from polyfuse.strategies.situation import (
@@ -33,8 +33,17 @@ from polyfuse.strategies.situation import (
 )
 
 ROW_THREADS = (256, 512)
-COLUMN_LANES = (4, 8, 16)  # warps of a block, side by side along the kept class
-COLUMN_STEPS = (4, 1)  # consecutive elements of a prefix that a thread holds
+MOST_LANES = 16
+"""Lanes along a row at most where threads share columns and have 16 bytes of it each."""
+FEW_LANES = 4
+"""Lanes along a row up to which a few rows of a trip are worth offering."""
+SHARED = ((32, 16), (64, 8), (128, 8), (256, 8), (256, 16), (256, 2))
+"""Threads of a block that share columns, and rows that each of them loads at once: few threads wait little for each
+other, many keep memory busy where there are few columns; a few rows where they are short.  On an H100, prefixes along
+the middle of 534 x 1534 x 64 bfloat16, in the order of these: 82, 79, 84, 85, 96 and 119 us, and 98 in threads that
+share none; of 100 x 16000 x 32 float32 292, 358, 207, 175, 154 and over 300; of 40 x 1000 x 1024 float32 123, 123, 120,
+118, 123 and 170; of 3000 x 2000 x 8 float32 148, 149, 143, 149, 165 and 136.  Where the lanes of a warp lie along the
+columns instead, 165, 338, 258 and 147."""
 THREAD_LANES = (128, 256)
 """Threads of a block, each with columns of its own.  Of single elements more where there are blocks enough: cumsum
 along the middle of 255 x 513 x 767 on an H200, float32 348 us in 128, 297 in 256, bfloat16 180 and 165."""
@@ -56,24 +65,38 @@ FEW = 128
 WORD = 4  # bytes
 
 
+FEWEST = 128
+"""Threads of a block that has one run of a long column, at least: there are as many runs as the device is to have
+blocks."""
+WHOLE = ((128, 16), (512, 8), (512, 16))
+"""The same besides where the columns are reduced as well: rows that one trip has are read once."""
+SHORT_ROW = 64
+"""Bytes of a row below which these have other strategies.  On an H100, prefixes of 5000 x 300 x 6 float32 by their sums
+36 us by points in 256 lanes, 50 to 103 so."""
+
+
 def prefix(situation: Situation) -> list[Proposal]:
     """Proposals for a group of scans along one class, and what is fused with them."""
-    if not situation.scans or situation.reductions or situation.target.kind == "cpu" or situation.inner is None:
+    if not situation.scans or situation.target.kind == "cpu" or situation.inner is None:
         return []
-    over = [a for a in situation.axes if a.scanned_by]
+    over = [a for a in situation.axes if a.scanned_by or a.reduced_by]
     if len(over) != 1 or any(s.lags for s in situation.scans):  # a recurrence has one thread per row: `serial`
         return []
     axis, inner = over[0], situation.inner
     if axis is inner:
-        found = [_rows(situation, axis, threads) for threads in ROW_THREADS]
+        found = [] if situation.reductions else [_rows(situation, axis, threads) for threads in ROW_THREADS]
         return [p for p in found if p.loops]  # else one trip serves, which `reduction` proposes
-    warp = situation.target.warp
-    most = axis.run // warp if axis.run else max(COLUMN_STEPS)  # steps of a block whose prefix is a run
-    some = list(dict.fromkeys([min(steps, most) for steps in COLUMN_STEPS])) if most else []
-    found = [_columns(situation, inner, axis, lanes, steps) for lanes in COLUMN_LANES for steps in some]
-    alone = [_in_threads(situation, inner, axis, lanes, more) for lanes in THREAD_LANES for more in (1, 2, 4)]
-    alone.append(_in_threads(situation, inner, axis, _lanes_in_step(situation, inner), 1, in_step=True))
-    return [*{p.parameters: p for p in alone if p is not None}.values(), *found]
+    shapes = (*SHARED, *WHOLE) if situation.reductions else SHARED
+    least = FEWEST if axis.run else 0
+    shared = [_in_turn(situation, inner, axis, threads, rows) for threads, rows in shapes if threads >= least]
+    alone = [] if situation.reductions else _alone(situation, inner, axis)
+    return list({p.parameters: p for p in (*alone, *shared) if p is not None}.values())
+
+
+def _alone(situation: Situation, inner: AxisClass, axis: AxisClass) -> list[Proposal | None]:
+    """Threads that have columns for themselves; of groups that reduce as well `reduction` proposes those."""
+    found = [_in_threads(situation, inner, axis, lanes, more) for lanes in THREAD_LANES for more in (1, 2, 4)]
+    return [*found, _in_threads(situation, inner, axis, _lanes_in_step(situation, inner), 1, in_step=True)]
 
 
 def _blocks(
@@ -114,22 +137,35 @@ def _rows(situation: Situation, axis: AxisClass, threads: int) -> Proposal:
     )
 
 
-def _columns(situation: Situation, inner: AxisClass, axis: AxisClass, most: int, steps: int) -> Proposal:
-    """The bits of a scan are the lowest of the thread index, so the lanes of a warp lie along the scanned class."""
-    digits, splits = _blocks(situation, [axis, inner], axis)
-    width = situation.width(inner.extent, flat=False)
-    lanes = min(most, power_above(-(-inner.size(situation.hints) // width)))
-    warp = situation.target.warp
-    ty, tx = thread("ty", 1, warp), thread("tx", warp, lanes)
-    u, v = slot("u", steps), slot("v", width)
-    r = loop("r", _length(axis).ceildiv(warp * steps))
-    digits.append(block(f"b{len(digits)}", inner.extent.ceildiv(lanes * width)))
-    splits[inner.number] = mixed((digits[-1], lanes * width), (tx, width), (v, 1))
-    splits[axis.number] += mixed((r, warp * steps), (ty, steps), (u, 1))
-    kept = kept_digits([*digits, ty, tx, r, u, v], keep_threads=True)
+def _in_turn(
+    situation: Situation, inner: AxisClass, axis: AxisClass, threads: int, steps: int
+) -> Proposal | None:
+    """Threads share columns: each has `steps` rows of a trip, behind those of the thread in front of it.  The lanes of
+    a warp lie along the columns first, so that they touch whole lines.  None where they do not, where one has columns
+    for itself, a run has fewer rows than threads, or most of these have none."""
+    width, columns = situation.width(inner.extent, flat=False), inner.size(situation.hints)
+    piece = width * max(situation.long_itemsizes, default=WORD)
+    most = situation.target.warp if piece < situation.target.vector_bytes else MOST_LANES
+    lanes = min(most, power_above(-(-columns // width)))
+    short = LINE if lanes * width < columns else SHORT_ROW if situation.reductions else 0
+    if lanes * piece < short:
+        return None
+    below = threads // lanes
+    rows = axis.run or axis.size(situation.hints)
+    steps = min(steps, rows // below if axis.run else power_above(-(-rows // below)))
+    few = steps < THREAD_STEPS and lanes > FEW_LANES
+    if few or below < 2 or steps < 1 or not axis.run and below >= 2 * rows:
+        return None
+    tx, ty, u, v = thread("tx", 1, lanes), thread("ty", lanes, below), slot("u", steps), slot("v", width)
+    r = loop("r", _length(axis).ceildiv(below * steps))
+    panel = block("b0", inner.extent.ceildiv(lanes * width))  # neighbouring blocks share rows
+    digits, splits = _blocks(situation, [axis, inner], axis, (panel,))
+    splits[inner.number] = mixed((panel, lanes * width), (tx, width), (v, 1))
+    splits[axis.number] += mixed((r, below * steps), (ty, steps), (u, 1))
+    kept = kept_digits([*digits, tx, ty, r, u, v], keep_threads=True)
     return Proposal(
         "columns",
-        (("threads", warp * lanes), ("lanes", lanes), ("unroll", steps), ("vector", width)),
+        (("threads", threads), ("lanes", lanes), ("unroll", steps), ("vector", width)),
         kept,
         anchors(situation, splits),
         loops=("r",) if r in kept else (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from math import inf, nan
 
@@ -200,28 +201,38 @@ def scan_checks(t: str) -> Iterator[Check]:
             )
 
 
-def warp_scan_checks(t: str) -> Iterator[Check]:
-    """Scans over whole warps, a lane at a time, in each slot and through all slots of a thread."""
+def apart_scan_checks(t: str) -> Iterator[Check]:
+    """Scans over threads that lie apart, lanes of a warp, whole warps or both, in each slot and through all of them."""
     x = random_values(t, 256 * 4, 15, small=True)
-    for mask in (32, 96, 224, 192):
-        low, width = (mask & -mask) // 32, mask // (mask & -mask) + 1
+    for mask, reverse in itertools.product((32, 96, 224, 192, 2, 6, 16, 24, 28, 56, 240, 248), (False, True)):
+        low = mask & -mask
         body, expected = ["v = load(x, 4 * thread(), V)"], {}
-        for axis in (None, 0):
-            lines = x.reshape(-1, width, low, 32, 4)  # which group, place in it, warp and lane of the line, slot
-            order = (0, 2, 3, 4, 1) if axis is None else (0, 2, 3, 1, 4)
+        for axis, exclusive in itertools.product((None, 0), (False, True)):
+            lines = x.reshape(-1, mask // low + 1, low, 4)  # which group, place in it, its neighbour, slot
+            order = (0, 2, 3, 1) if axis is None else (0, 2, 1, 3)
             seen = lines.transpose(order).astype(np.float64 if t == "f32" else x.dtype)
-            flat = seen if axis is None else seen.reshape(*seen.shape[:3], -1)
-            prefix = np.cumsum(flat, axis=-1, dtype=flat.dtype).astype(x.dtype).reshape(seen.shape)
-            label = "each" if axis is None else "through"
-            body += [f"{label}_p, {label}_t = scan_sum(v, {axis}, {mask}, 256, False, False)"]
+            flat = seen if axis is None else seen.reshape(*seen.shape[:2], -1)
+            flat = flat[..., ::-1] if reverse else flat
+            prefix = np.cumsum(flat, axis=-1, dtype=flat.dtype)
+            total = prefix[..., -1:] * np.ones_like(prefix)
+            prefix = prefix - flat if exclusive else prefix
+            prefix = prefix[..., ::-1] if reverse else prefix
+            label = f"{'each' if axis is None else 'through'}{'_before' if exclusive else ''}"
+            body += [f"{label}_p, {label}_t = scan_sum(v, {axis}, {mask}, 256, {exclusive}, {reverse})"]
             body += [f"store({label}, 4 * thread(), V, {label}_p)"]
-            expected[label] = np.ascontiguousarray(prefix.transpose(np.argsort(order))).reshape(-1)
+            at = "4 * thread(), V" if axis is None else "thread(), S"
+            body += [f"store(t{label}, {at}, {label}_t)"]
+            back = np.argsort(order)
+            found = prefix.astype(x.dtype).reshape(seen.shape).transpose(back)
+            totals = total.astype(x.dtype).reshape(seen.shape).transpose(back)
+            expected[label] = np.ascontiguousarray(found).reshape(-1)
+            expected[f"t{label}"] = np.ascontiguousarray(totals if axis is None else totals[..., :1]).reshape(-1)
         yield check(
-            f"scan of warps sum {t} bits {mask}",
+            f"scan of threads apart sum {t} bits {mask}{' reverse' if reverse else ''}",
             "\n".join(body),
             {"x": x},
             expected,
-            "V = Tile((4,), (1,), vector=4)",
+            "V, S = Tile((4,), (1,), vector=4), Tile((1,), (0,))",
             floor=1.0,
             tolerance=1e-4 if t == "f32" else 0.0,
         )
@@ -259,5 +270,5 @@ def all_reduction_checks() -> Iterator[Check]:
     for t in ("f32", "f64", "i32", "i8"):
         yield from slots_checks(t)
     for t in ("f32", "i32"):
-        yield from warp_scan_checks(t)
+        yield from apart_scan_checks(t)
     yield from contract_checks()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyfuse.backends.interpreter.collectives import neutral, scan
-from tests.gpu.check_reductions import MASKS, over_threads, reduce_over, scan_checks, warp_scan_checks
+from tests.gpu.check_reductions import MASKS, apart_scan_checks, over_threads, reduce_over, scan_checks
 from tests.gpu.checks import NUMPY_MONOID, REGISTERS, Check, monoids_of, random_values
 
 SCANS = [c for t in ("f32", "f64", "i32", "u64", "i8", "bool") for c in scan_checks(t)]
@@ -33,12 +33,16 @@ def test_scans_are_folds_from_the_neutral_element(check: Check) -> None:
             np.testing.assert_allclose(got[::-1] if reverse else got, want, check.tolerance, check.tolerance)
 
 
-@pytest.mark.parametrize("check", list(warp_scan_checks("i32")), ids=lambda c: c.name)
-def test_scans_of_warps_are_those_of_the_interpreter(check: Check) -> None:
-    mask = int(check.name.split()[-1])
+@pytest.mark.parametrize("check", list(apart_scan_checks("i32")), ids=lambda c: c.name)
+def test_scans_of_threads_apart_are_those_of_the_interpreter(check: Check) -> None:
+    _, _, numbers = check.name.partition(" bits ")
+    mask, reverse = int(numbers.split()[0]), "reverse" in numbers
     for axis, label in ((None, "each"), (2, "through")):
-        prefix, _ = scan("sum", check.arrays["x"].reshape(1, 256, 4), axis, mask, 256, False, False)
-        np.testing.assert_array_equal(prefix.reshape(-1), check.expected[label])
+        for exclusive, suffix in ((False, ""), (True, "_before")):
+            x = check.arrays["x"].reshape(1, 256, 4)
+            prefix, total = scan("sum", x, axis, mask, 256, exclusive, reverse)
+            np.testing.assert_array_equal(prefix.reshape(-1), check.expected[f"{label}{suffix}"])
+            np.testing.assert_array_equal(total.reshape(-1), check.expected[f"t{label}{suffix}"])
 
 
 @pytest.mark.parametrize("t", REGISTERS)

@@ -3,6 +3,7 @@ right numbers, the same ones in whatever order blocks run."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -116,12 +117,27 @@ def test_a_few_rows_are_shared_by_the_device(spec: str) -> None:
     assert_legal(plan)
 
 
-@pytest.mark.parametrize("spec", ["f32[8192, 8192]", "f32[16384, N~4096]", "f64[8192, 8192]"])
+@pytest.mark.parametrize("spec", ["f32[1048576, 16]", "f32[16384, N~4096]", "f64[16384, 2048]"])
 def test_columns_are_read_once(spec: str) -> None:
     plan = plan_of(down, spec)
     (kernel,) = plan.kernels
     assert kernel.schedule.strategy == "columns" and kernel.schedule.grid_scans
     assert_legal(plan)
+
+
+def test_lanes_that_waited_for_different_blocks_meet_before_their_warp_combines() -> None:
+    """By ptxas they went on apart up to the barrier: slots of a warp's other lines were read before they were there."""
+    (launch,) = plan_of(down, "f32[1048576, 16]").launches
+    from polyfuse.backends.numba_cuda.compile import compile_kernel
+
+    k = launch.kernel
+    ptx = compile_kernel(print_kernel(k), function_name(k.name), k.parameters, k.threads, (9, 0)).ptx
+    waits = [m.end() for m in re.finditer(r"ld\.relaxed\.gpu\.global", ptx)]
+    meets, combines = ptx.rindex("bar.warp.sync"), [m.start() for m in re.finditer(r"shfl\.sync\.bfly", ptx)]
+    for wait in waits:
+        after = [at for at in combines if at > wait]
+        assert not after or "bar.warp.sync" in ptx[wait : after[0]]
+    assert meets > 0
 
 
 def test_a_prefix_of_a_prefix_leaves_no_total_ahead() -> None:
@@ -225,6 +241,8 @@ CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...], str, dict[str, int]]] =
     "columns": (down, ((500, 256),), "f4", {"group": 2}),
     "odd columns": (down, ((301, 131),), "f4", {"group": 4}),
     "columns of planes": (down, ((200, 2, 70),), "f8", {"group": 4}),
+    "lines of a warp": (down, ((700, 32),), "f4", {"group": 2}),
+    "a few columns": (down, ((1100, 12),), "f4", {"group": 1}),
 }
 
 
@@ -293,8 +311,9 @@ def test_totals_ahead_are_left_by_a_body_of_their_own() -> None:
         (largest, ["f32[3000001]"], {}),
         (decayed, ["f32[3000001]"] * 2, {}),
         (twice, ["f32[3000001]"], {}),
-        (down, ["f32[8192, 8192]"], {}),
-        (down, ["f64[8192, N~8192]"], {}),
+        (down, ["f32[1048576, 16]"], {}),
+        (down, ["f32[16384, 4096]"], {}),
+        (down, ["f64[16384, N~2048]"], {}),
     ],
 )
 def test_ptx(function: Any, specs: list[str], tiles: dict[str, int]) -> None:
@@ -311,7 +330,7 @@ def test_ptx(function: Any, specs: list[str], tiles: dict[str, int]) -> None:
 
 def test_lines_of_blocks_differ_along_two_axes_of_any_size() -> None:
     """Of which neither number of blocks is known before the launch: counters and totals have an axis for each."""
-    plan = pf.jit(between).plan(pf.spec("f32[L~4, N~16384, M~2048]"), target="h200")
+    plan = pf.jit(between).plan(pf.spec("f32[L~2, N~16384, M~2048]"), target="h200")
     (kernel,) = plan.kernels
     assert dict(kernel.parameters)["group"] == 8
     assert_legal(plan)

@@ -97,7 +97,7 @@ def test_many_rows_and_short_rows_are_left_whole() -> None:
 
 @pytest.mark.parametrize("target", ["h200", "cpu"])
 def test_columns_are_shared_by_the_device(target: str) -> None:
-    for spec in ("f32[1048576, 16]", "f32[1000000, 3]"):
+    for spec in ("f32[4000000, 5]", "f32[1000000, 3]"):
         plan = plan_of(down, spec, target)
         assert len(plan.kernels) == 3
         assert_legal(plan)
@@ -107,6 +107,56 @@ def test_narrow_columns_are_read_in_whole_rows() -> None:
     (kernel,) = plan_of(lambda x: np.cumsum(x, axis=1), "f32[4096, 256, 64]", "h200").kernels
     parameters = dict(kernel.schedule.parameters)
     assert parameters["lanes"] * parameters["vector"] == 64
+
+
+SHARED = {
+    "534 rows of 64": ("bf16[534, 1534, 64]", 1, 8),
+    "100 rows of 24": ("f32[100, 2000, 24]", 1, 8),
+    "columns": ("f32[8192, 8192]", 0, 16),
+    "odd rows of 5": ("f32[2000, 5000, 5]", 1, 8),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_threads_share_columns_and_lanes_touch_whole_lines(name: str) -> None:
+    """Lanes lay along the columns: each access of a warp touched 32 lines, and prefixes took twice as long."""
+    spec, axis, lanes = SHARED[name]
+    (kernel,) = plan_of(lambda x: np.cumsum(x, axis=axis), spec, "h200").kernels
+    schedule, parameters = kernel.schedule, dict(kernel.schedule.parameters)
+    assert schedule.strategy == "columns" and parameters["lanes"] == lanes and not schedule.grid_scans
+    scan = next(p for p in schedule.placed if p.role == "compute" and p.path and "sum" in p.name)
+    along = [d for d in schedule.of_kind("thread") if f"${d.name}" in scan.place[axis].names()]
+    assert [d.stride for d in along] == [lanes] and parameters["threads"] // lanes == along[0].count
+
+
+MIXED: dict[str, tuple[Any, tuple[int, ...], str]] = {
+    "shares": (lambda x: np.cumsum(x, 1) / np.sum(x, 1, keepdims=True), (3, 300, 64), "f4"),
+    "less the largest": (lambda x: np.cumsum(x - np.max(x, 1, keepdims=True), 1), (2, 333, 24), "f4"),
+    "range": (lambda x: np.max(np.cumsum(x, 1), 1) - np.min(np.cumsum(x, 1), 1), (3, 500, 32), "f4"),
+    "drawdown": (lambda x: np.max(np.maximum.accumulate(x, 1) - x, 1), (2, 401, 20), "f8"),
+    "from the end": (lambda x: np.cumsum(x[:, ::-1], 1)[:, ::-1], (3, 200, 40), "f8"),
+    "products": (lambda x: np.cumprod(x / 8, 1), (2, 130, 17), "f8"),
+    "in front": (lambda x: np.cumsum(x, 1) - x, (2, 677, 12), "f4"),
+}
+
+
+@pytest.mark.parametrize("tile", [(32, 16), (64, 8), (256, 8)], ids=str)
+@pytest.mark.parametrize("name", MIXED)
+def test_what_threads_that_share_columns_compute(jit: Jit, name: str, tile: tuple[int, int]) -> None:
+    compute, shape, dtype = MIXED[name]
+    x = np.abs(values(shape, dtype)) + 1
+    threads, rows = tile
+
+    def program(x: Any) -> Any:
+        y = compute(x)
+        return y
+
+    compiled = jit(
+        program, strategies={"y": "columns"}, tiles={"y": {"threads": threads, "unroll": rows}}, **INTERPRETED
+    )
+    exact = program(x.astype("f8"))
+    assert dict(compiled.plan(x).kernels[-1].parameters)["threads"] == threads
+    np.testing.assert_allclose(compiled(x), exact, rtol=1e-4 if dtype == "f4" else 1e-11)
 
 
 @pytest.mark.parametrize("shape", [(3, 256), (8, 256), (130, 260), (67, 1000), (40, 33)])
@@ -234,7 +284,7 @@ def test_exclusive_and_in_runs_in_the_reference() -> None:
 @pytest.mark.ptx
 @pytest.mark.parametrize(
     ("function", "spec"),
-    [(down, "f32[1048576, 16]"), (down, "f32[1000000, 3]")],
+    [(down, "bf16[4000000, 16]"), (down, "f32[1000000, 3]")],
 )
 def test_ptx(function: Any, spec: str) -> None:
     from polyfuse.backends.numba_cuda.compile import compile_kernel

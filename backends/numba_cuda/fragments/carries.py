@@ -16,12 +16,13 @@ from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, Rule, literal, named, operation
 from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid, State, accepts, neutral
-from polyfuse.backends.numba_cuda.fragments.slots import assembly, intrinsic, pack, special_register, spread, unpack
+from polyfuse.backends.numba_cuda.fragments.slots import assembly, pack, special_register, spread, unpack
 from polyfuse.backends.numba_cuda.fragments.threads import (
     between_warps,
     butterfly,
     compact,
     emit_barrier,
+    emit_warp_barrier,
     i32,
     read_shared,
     shared_buffer,
@@ -205,6 +206,7 @@ class _Line:
             for place, found in zip(held, self.wait(number_of(k)), strict=True):
                 (merged,) = monoid.merge(b, (self.dtype,), (b.load(place),), (found,))
                 b.store(merged, place)
+        emit_warp_barrier(b)  # lanes have waited for different blocks, and ptxas has them go on apart, up to a barrier
         states: list[State] = [(b.load(place),) for place in held]
         combine = between_warps if self.bits >= 32 else butterfly
         states = combine(b, monoid, (self.dtype,), states, self.bits, self.threads)
@@ -230,7 +232,7 @@ class _Line:
             b.cbranch(b.icmp_unsigned("==", before, b.sub(self.count, i32(1))), there, waiting)
             b.position_at_end(there)
             self._clear()
-            intrinsic(b, "llvm.nvvm.bar.warp.sync", ir.VoidType(), [i32(-1)], convergent=True)
+            emit_warp_barrier(b)
             with b.if_then(first):
                 text = "st.relaxed.gpu.global.u32 [$0], $1;"
                 assembly(b, text, "l,r,~{memory}", ir.VoidType(), [arrived, i32(0)], effect=True)

@@ -16,16 +16,20 @@ from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, types
 
 
 class _Scan:
-    """One scan over the threads of groups of `width` threads, `step` apart: neighbours, or threads of as many warps."""
+    """One scan over the threads of groups of `width` threads, `step` apart: neighbours, lanes of a warp with others
+    between them, which run through lines of their own, or threads of as many warps."""
 
     def __init__(
         self, b: Builder, monoid: FragmentMonoid, dtype: DType, width: int, step: int, threads: int, reverse: bool
     ):
         self.b, self.monoid, self.dtype, self.reverse, self.threads = b, monoid, dtype, reverse, threads
-        self.lanes, self.warps = (min(width, 32), max(width // 32, 1)) if step == 1 else (1, width)
-        self.step = max(step // 32, 1)  # in warps
+        self.between = min(step, 32)  # lines side by side in a warp
+        self.lanes = min(width, 32 // self.between)
+        self.warps, self.step = width // self.lanes, max(step // 32, 1)  # the step in warps
+        self.segment = (32 - self.lanes * self.between) << 8
         self.thread = special_register(b, "tid.x")
-        self.rank = b.and_(self.thread, i32(self.lanes - 1))  # among the lanes of the group, in scan order
+        place = b.lshr(self.thread, i32(self.between.bit_length() - 1)) if self.between > 1 else self.thread
+        self.rank = b.and_(place, i32(self.lanes - 1))  # among the lanes of the group, in scan order
         if reverse:
             self.rank = b.sub(i32(self.lanes - 1), self.rank)
 
@@ -35,14 +39,15 @@ class _Scan:
 
     def previous(self, value: Value, distance: int) -> Value:
         """The value of the lane `distance` earlier in scan order; meaningless where there is none."""
-        segment = (32 - self.lanes) << 8
-        mode, clamp = (2, segment | 31) if self.reverse else (1, segment)
-        return shuffle(self.b, self.dtype, value, mode, i32(distance), clamp, self.threads)
+        mode, clamp = (2, self.segment | 31) if self.reverse else (1, self.segment)
+        return shuffle(self.b, self.dtype, value, mode, i32(distance * self.between), clamp, self.threads)
 
     def last(self, value: Value) -> Value:
         """The value of the last lane in scan order."""
-        lane = i32(0) if self.reverse else i32(self.lanes - 1)
-        return shuffle(self.b, self.dtype, value, 0, lane, (32 - self.lanes) << 8 | 31, self.threads)
+        lane = i32(0) if self.reverse else i32((self.lanes - 1) * self.between)
+        if self.between > 1:
+            lane = self.b.or_(lane, self.b.and_(self.thread, i32(self.between - 1)))
+        return shuffle(self.b, self.dtype, value, 0, lane, self.segment | 31, self.threads)
 
     def over_lanes(self, value: Value, start: Value) -> tuple[Value, Value]:
         """The exclusive prefix over the lanes, from `start`, and the total (Hillis and Steele)."""
@@ -58,8 +63,8 @@ class _Scan:
 
     @property
     def kept(self) -> int:
-        """Totals of one line that warps exchange: one of a warp, or one of each lane."""
-        return self.threads if self.lanes == 1 else self.threads // 32
+        """Totals of one line of slots that warps exchange: one of a warp, or one of each of its lines."""
+        return self.threads // 32 * self.between
 
     def over_warps(self, exchange: Exchange, totals: list[Value], start: Value) -> list[tuple[Value, Value]]:
         """Per value: the exclusive prefix over the warps of the group, and the total of the group."""
@@ -67,25 +72,23 @@ class _Scan:
         warp = b.lshr(self.thread, i32(5))
         local = b.and_(b.udiv(warp, i32(self.step)), i32(self.warps - 1))
         others = i32(~((self.warps - 1) * self.step) & (warps_of_block - 1))  # constant 0 where the group is the block
-        first, lane = b.and_(warp, others), b.and_(self.thread, i32(31))
+        own, first, lane = warp, b.and_(warp, others), b.and_(self.thread, i32(31))
+        if self.between > 1:
+            line, shift = b.and_(lane, i32(self.between - 1)), i32(self.between.bit_length() - 1)
+            own, first = (b.or_(b.shl(place, shift), line) for place in (own, first))
         exchange.open(b)
-        if self.lanes == 1:
+        with b.if_then(b.icmp_unsigned("==", b.and_(lane, i32(32 - self.between)), i32(0))):
             for k, total in enumerate(totals):
-                exchange.write(b, b.add(self.thread, i32(k * apart)), (total,))
-            first = b.or_(b.shl(first, i32(5)), lane)
-        else:
-            with b.if_then(b.icmp_unsigned("==", lane, i32(0))):
-                for k, total in enumerate(totals):
-                    exchange.write(b, b.add(warp, i32(k * apart)), (total,))
+                exchange.write(b, b.add(own, i32(k * apart)), (total,))
         emit_barrier(b)
         results = []
         for k in range(len(totals)):
             base = b.add(first, i32(k * apart))
-            if self.lanes == 1:
-                places = [b.add(base, i32(32 * self.step * m)) for m in range(self.warps)]
-                found = [exchange.read(b, place, 1)[0][0] for place in places]
-            else:
+            if self.between == 1 and self.step == 1:
                 found = [state[0] for state in exchange.read(b, base, self.warps)]
+            else:
+                places = [b.add(base, i32(self.between * self.step * m)) for m in range(self.warps)]
+                found = [exchange.read(b, place, 1)[0][0] for place in places]
             order = range(self.warps - 1, -1, -1) if self.reverse else range(self.warps)
             carry, running = start, found[order[0]]
             for m in order[1:]:
@@ -142,9 +145,8 @@ def _scan(monoid: FragmentMonoid) -> Rule:
         accepts(monoid, x.dtype)
         along, mask, count = literal(axis, "the axis"), literal(bits, "the bits"), literal(threads, "the threads")
         low = mask & -mask or 1
-        if mask // low & (mask // low + 1) or 1 < low < 32 or mask >= count:
-            where = "contiguous from bit 0, or of whole warps, and inside the block"
-            raise TypingError(f"the bits of a scan are {where}, not {mask:#x}")
+        if mask // low & (mask // low + 1) or mask >= count:
+            raise TypingError(f"the bits of a scan are contiguous and inside the block, not {mask:#x}")
         before, backwards = literal(exclusive, "exclusive"), literal(reverse, "reverse")
         lines = _lines(x.shape, along, backwards)
         kept = tuple(1 if along is not None and k == along % len(x.shape) else n for k, n in enumerate(x.shape))

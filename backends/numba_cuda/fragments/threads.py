@@ -56,14 +56,15 @@ def barrier() -> tuple[Any, Emit]:
     return types.void, emit_barrier
 
 
+def emit_warp_barrier(b: Builder) -> None:
+    """All threads of the warp meet."""
+    intrinsic(b, "llvm.nvvm.bar.warp.sync", ir.VoidType(), [i32(-1)], convergent=True)
+
+
 @operation
 def warp_barrier() -> tuple[Any, Emit]:
     """The same for the threads of each warp."""
-
-    def emit(b: Builder) -> None:
-        intrinsic(b, "llvm.nvvm.bar.warp.sync", ir.VoidType(), [i32(-1)], convergent=True)
-
-    return types.void, emit
+    return types.void, emit_warp_barrier
 
 
 def shared_buffer(b: Builder, dtype: DType, count: int) -> Value:

@@ -1,0 +1,110 @@
+"""What prefixes take beside their bytes: threads that share them, threads that run through them, lanes without any.
+
+Each constant names the measurement that set it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from polyfuse.affine import Affine
+from polyfuse.cost.counts import Sizes
+from polyfuse.scalars import RECURRENCE
+from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.scop import Scop, Statement
+from polyfuse.target import Target
+
+
+def scanned_digits(scop: Scop, placed: Placed) -> frozenset[str]:
+    """The digits that a placed scan runs through; none for other statements."""
+    statement = scop.statements[placed.value]
+    if placed.role != "compute" or not isinstance(statement, Statement) or statement.scanned is None:
+        return frozenset()
+    entry = placed.place[statement.scanned]
+    names = entry.names() if isinstance(entry, Affine) else frozenset()
+    return frozenset(name[1:] for name in names if name.startswith("$"))  # the others are sizes
+
+
+def runs_in_threads(scop: Scop, schedule: KernelSchedule) -> bool:
+    """Whether each thread runs through prefixes of its own columns and stores some in every trip.  Recurrences, which
+    load little in each, were not measured."""
+    if schedule.strategy != "columns" or not any(p.role == "store" and p.path for p in schedule.placed):
+        return False
+    digits = {d.name: d.kind for d in schedule.digits}
+    prefixes = [p for p in schedule.placed if getattr(scop.statements[p.value], "monoid", None) != RECURRENCE]
+    kinds = [{digits[name] for name in scanned_digits(scop, p)} for p in prefixes]
+    return any("loop" in of_scan and "thread" not in of_scan for of_scan in kinds)
+
+
+RUNNING = (0.6e-6, 15e-9)
+"""Seconds from the loads of a trip to its stores, and more for each row in it, where threads run through prefixes.  On
+an H200, cumsum along the middle of float32 in vectors of four: of 16 x 4096 x 1024 in steps of 4, 8, 16 and 32 rows
+740, 386, 263 and 202 us, of 64 x 4096 x 1024 972, 653, 542 and 541; in single elements of 4 x 16384 x 2048, of 16 and
+32 rows, 782 and 514."""
+
+
+def running(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
+    """Seconds of the trips of a thread that runs through prefixes of its own, one behind the other."""
+    if not runs_in_threads(scop, schedule):
+        return 0.0
+    seconds = 0.0
+    for placed in schedule.placed:
+        digits = scanned_digits(scop, placed)
+        loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"}
+        trips, rows = sizes.product(loops, ("loop",)), sizes.product(digits, ("slot",))
+        seconds = max(seconds, trips * (RUNNING[0] + rows * RUNNING[1]) if digits else 0.0)
+    return seconds
+
+
+OF_SCAN = 6
+"""Operations of one thread per step of a scan that threads share, a lane bit or a warp: a shuffle or a load, a merge, a
+choice.  On an H100, prefixes along the middle of 2000 x 5000 x 5 float32 232 us in 512 threads with four rows of five
+each, 301 with one, where their bytes take 150; of 534 x 1534 x 64 bfloat16 119 us in 256 threads with two rows of eight
+columns, 85 with eight rows, as their bytes take."""
+
+
+def scanned_together(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> int:
+    """Operations of one thread for the prefixes that the threads of a block share, in all of its trips."""
+    found = 0
+    for placed in schedule.placed:
+        over = scanned_digits(scop, placed)
+        dealt = [d for d in schedule.of_kind("thread") if d.name in over and d.count > 1]
+        if not dealt:
+            continue
+        lanes = math.prod(min(d.count, max(1, target.warp // d.stride)) for d in dealt)
+        warps = math.prod(d.count for d in dealt) // lanes
+        steps = lanes.bit_length() - 1 + (warps + 1 if warps > 1 else 0)
+        loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"}
+        lines = sizes.product(placed.digits() - over, ("slot",))
+        found += OF_SCAN * steps * lines * sizes.product(loops)
+    return found
+
+
+IDLE_SCANS, FEW_IDLE = 1.5, 1 / 16
+"""Of the share of lanes that find nothing of a row, beyond the other, how much longer the rest take that scan it in one
+trip of several warps.  On an H100: prefixes of rows of 777 bfloat16 164 us in 256 lanes, 128 in two trips of 128; of
+1501 int64 268 in 512 lanes, 201 in three trips of 128; of 2001 float32 over the last of them 201 and 200, in 512 lanes
+of which ten are idle; of 330 float32 206 in 256 lanes, 143 in 128; of 140 points of four 199 in 256 lanes, 140 in
+columns of a warp."""
+
+
+IN_TRIPS = 1.6
+"""Times that rows of points take which several warps scan in several trips.  On an H100, prefixes along the middle of
+2000 x 5000 x 5 float32 in 512 lanes of four points 232 us, of one 301, of 3000 x 2000 x 8 236, where 151, 148 and 137
+were predicted; of 512000 x 256 x 3 in one trip of 256 lanes 158 and 141."""
+
+
+def idle_in_scans(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """Times that rows take which several warps scan in one trip, of whose lanes some are idle."""
+    if schedule.strategy not in ("rows", "points") or dict(schedule.parameters)["lanes"] <= target.warp:
+        return 1.0
+    idle = 0.0
+    for placed in schedule.placed:
+        statement, digits = scop.statements[placed.value], scanned_digits(scop, placed)
+        once = sizes.product(digits | {loop for loop, _ in placed.path}, ("loop",)) == 1
+        if digits and not once and schedule.strategy == "points":
+            return IN_TRIPS
+        if digits and once and isinstance(statement, Statement) and statement.scanned is not None:
+            covered = sizes.product(digits, ("thread", "slot"))
+            idle = max(idle, 1 - statement.extents[statement.scanned].evaluate(sizes.hints) / covered)
+    return 1 + IDLE_SCANS * max(0.0, idle - FEW_IDLE)
