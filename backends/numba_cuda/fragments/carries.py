@@ -11,12 +11,13 @@ No block waits for ever: those in front have begun, and the first of all that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, Rule, literal, named, operation
 from polyfuse.backends.numba_cuda.fragments.monoids import MONOIDS, FragmentMonoid, State, accepts, neutral
-from polyfuse.backends.numba_cuda.fragments.slots import assembly, pack, special_register, spread, unpack
+from polyfuse.backends.numba_cuda.fragments.slots import assembly, intrinsic, pack, special_register, spread, unpack
 from polyfuse.backends.numba_cuda.fragments.threads import (
     between_warps,
     butterfly,
@@ -28,6 +29,7 @@ from polyfuse.backends.numba_cuda.fragments.threads import (
     shared_buffer,
 )
 from polyfuse.backends.numba_cuda.fragments.values import (
+    I1,
     I32,
     I64,
     Builder,
@@ -140,6 +142,26 @@ def _store_words(b: Builder, address: Value, words: list[Value]) -> None:
         assembly(b, text, constraints, ir.VoidType(), [at, *some], effect=True)
 
 
+@contextlib.contextmanager
+def _until(b: Builder, threads: int) -> Iterator[Callable[[Value], None]]:
+    """Do again until all lanes of the warp have told that they are done.
+
+    No lane goes ahead: ptxas lets threads that spin yield, and those that wait where they are to meet go on without
+    them, to shuffles and barriers, where it takes the warp for whole (13.0 drops even `bar.warp.sync` there).
+    """
+    again, behind = b.append_basic_block("waiting"), b.append_basic_block("there")
+    b.branch(again)
+    b.position_at_end(again)
+
+    def told(done: Value) -> None:
+        members = i32((1 << threads) - 1 if threads < 32 else -1)
+        every = intrinsic(b, "llvm.nvvm.vote.all.sync", I1, [members, done], convergent=True)
+        b.cbranch(every, behind, again)
+
+    yield told
+    b.position_at_end(behind)
+
+
 # ------------------------------------------------------------------------------------------ a line of blocks
 
 
@@ -177,17 +199,14 @@ class _Line:
             _store_words(b, self.row(number), words)
 
     def wait(self, number: Value) -> list[Value]:
-        """The total of a row, as soon as it is there."""
+        """The total of a row, as soon as those of all lanes are there."""
         b, address = self.b, self.row(number)
-        waiting, done = b.append_basic_block("waiting"), b.append_basic_block("there")
-        b.branch(waiting)
-        b.position_at_end(waiting)
-        words = _load_words(b, address, self.each)
-        marks = words[0]
-        for word in words[1:]:
-            marks = b.and_(marks, word)
-        b.cbranch(b.icmp_unsigned("!=", b.and_(marks, i64(_MARK)), i64(0)), done, waiting)
-        b.position_at_end(done)
+        with _until(b, self.threads) as told:
+            words = _load_words(b, address, self.each)
+            marks = words[0]
+            for word in words[1:]:
+                marks = b.and_(marks, word)
+            told(b.icmp_unsigned("!=", b.and_(marks, i64(_MARK)), i64(0)))
         per_slot = self.each // self.slots
         return [_from_words(b, self.dtype, words[k : k + per_slot]) for k in range(0, self.each, per_slot)]
 
@@ -195,18 +214,22 @@ class _Line:
         self, monoid: FragmentMonoid, low: Value, high: Value, number_of: Callable[[Value], Value]
     ) -> list[Value]:
         """The totals of the rows that `number_of` gives for `low` to `high`: this thread's share of them in turn, then
-        those of all that deal them among them."""
+        those of all that deal them among them.  The lanes of a warp go through as many, of which some count for one."""
         b = self.b
+        first = compact(b, b.and_(self.thread, i32(~31)), self.bits)
+        behind = b.sub(self.reader, first)
         start = neutral(monoid, self.dtype, exact=True)
         with b.goto_entry_block():
             held = [b.alloca(register_type(self.dtype)) for _ in range(self.slots)]
         for place in held:
             b.store(start, place)
-        with cgutils.for_range_slice(b, b.add(low, self.reader), high, i32(self.readers), I32) as (k, _):
-            for place, found in zip(held, self.wait(number_of(k)), strict=True):
-                (merged,) = monoid.merge(b, (self.dtype,), (b.load(place),), (found,))
-                b.store(merged, place)
-        emit_warp_barrier(b)  # lanes have waited for different blocks, and ptxas has them go on apart, up to a barrier
+        with cgutils.for_range_slice(b, b.add(low, first), high, i32(self.readers), I32) as (one, _):
+            mine = b.add(one, behind)
+            counts = b.icmp_signed("<", mine, high)
+            for place, found in zip(held, self.wait(number_of(b.select(counts, mine, one))), strict=True):
+                before = b.load(place)
+                (merged,) = monoid.merge(b, (self.dtype,), (before,), (found,))
+                b.store(b.select(counts, merged, before), place)
         states: list[State] = [(b.load(place),) for place in held]
         combine = between_warps if self.bits >= 32 else butterfly
         states = combine(b, monoid, (self.dtype,), states, self.bits, self.threads)
@@ -224,13 +247,10 @@ class _Line:
             text = "red.release.gpu.global.add.u32 [$0], $1;"
             assembly(b, text, "l,r,~{memory}", ir.VoidType(), [arrived, i32(1)], effect=True)
         with b.if_then(b.and_(last, b.icmp_unsigned("<", self.thread, i32(32)))):
-            waiting, there = b.append_basic_block("waiting"), b.append_basic_block("there")
-            b.branch(waiting)
-            b.position_at_end(waiting)
-            text = "ld.acquire.gpu.global.u32 $0, [$1];"
-            before = assembly(b, text, "=r,l,~{memory}", I32, [arrived], effect=True)
-            b.cbranch(b.icmp_unsigned("==", before, b.sub(self.count, i32(1))), there, waiting)
-            b.position_at_end(there)
+            with _until(b, self.threads) as told:
+                text = "ld.acquire.gpu.global.u32 $0, [$1];"
+                before = assembly(b, text, "=r,l,~{memory}", I32, [arrived], effect=True)
+                told(b.icmp_unsigned("==", before, b.sub(self.count, i32(1))))
             self._clear()
             emit_warp_barrier(b)
             with b.if_then(first):
