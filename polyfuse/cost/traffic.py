@@ -69,7 +69,7 @@ STILL_THERE = 2
 """The power of the share of what all blocks have between two loads of the same that the cache holds, which is still
 there.  On an H100, prefixes along the middle of 4000 x 300 x 64 float32 by their sums, which read 307 MB twice, in
 blocks of 64, 128 and 256 threads with 8 rows each 327, 294 and 247 us, of 128 with 16 rows 256; none of it there 330,
-all 212; the shares are 0.34, 0.52, 0.86 and 0.86."""
+all 212; the shares are 0.2, 0.4, 0.9 and 0.9."""
 
 
 def traffic_of(

@@ -40,10 +40,10 @@ FEW_LANES = 4
 SHARED = ((32, 16), (64, 8), (128, 8), (256, 8), (256, 16), (256, 2))
 """Threads of a block that share columns, and rows that each of them loads at once: few threads wait little for each
 other, many keep memory busy where there are few columns; a few rows where they are short.  On an H100, prefixes along
-the middle of 534 x 1534 x 64 bfloat16, in the order of these: 82, 79, 84, 85, 96 and 119 us, and 98 in threads that
-share none; of 100 x 16000 x 32 float32 292, 358, 207, 175, 154 and over 300; of 40 x 1000 x 1024 float32 123, 123, 120,
-118, 123 and 170; of 3000 x 2000 x 8 float32 148, 149, 143, 149, 165 and 136.  Where the lanes of a warp lie along the
-columns instead, 165, 338, 258 and 147."""
+the middle of 534 x 1534 x 64 bfloat16, in the order of these: 82, 79, 84, 85, 106 and 119 us, and 98 in threads that
+share none; of 40 x 1000 x 1024 float32 123, 123, 120, 118, 123 and 137, and 125; of 100 x 16000 x 32 292 in the first,
+207, 175 and 154 in the third to the fifth; of 3000 x 2000 x 8 143 in the third, 155 in the fourth, 136 in the last.
+Where the lanes of a warp lie along the columns instead, 165, 257, 338 and 147."""
 THREAD_LANES = (128, 256)
 """Threads of a block, each with columns of its own.  Of single elements more where there are blocks enough: cumsum
 along the middle of 255 x 513 x 767 on an H200, float32 348 us in 128, 297 in 256, bfloat16 180 and 165."""

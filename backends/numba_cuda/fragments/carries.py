@@ -6,7 +6,8 @@ never torn).  Then it reads the totals of all blocks in front: for whole groups 
 block behind the next group leaves of it, else each by itself.  Which thread merges which of them depends on the number
 of the block alone, so the result has the same bits in every run, unlike a look-back that takes what it finds.
 
-No block waits for ever: those in front have begun, and the first of all that are not done waits for none.
+The lanes of a warp wait together, for the totals of all of them (`_until`).  No block waits for ever: those in front
+have begun, and the first of all that are not done waits for none.
 """
 
 from __future__ import annotations
