@@ -184,26 +184,32 @@ IN_STEP = 0.35
 run and 173 in another instead of 166."""
 
 
-FOLLOWED = 0.35
-"""Of it where a warp has whole rows that follow each other: prefixes along the middle of 2000 x 5000 x 5 float32 take
-an H100 153 us in 8 lanes by 8 rows of threads, where their bytes take 135."""
-WARP = 32
+FOLLOWED, APART = 0.35, 1.5
+"""Of it where threads share the columns: if a warp has whole rows, which follow each other, and if another block has
+the rest of each and they begin at any word.  On an H100, prefixes along the middle of 2000 x 5000 x 5 float32 153 us in
+8 lanes by 8 rows of threads, where their bytes take 135; of 900 x 700 x 77 201 to 262, 161 by threads that keep step,
+where 202 and 172 were predicted; along axis 0 of 78251 x 670 bfloat16 353, 289 by threads that share none (206, 243).
+"""
+WARP, WORD = 32, 4
 
 
 def torn_runs(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
     """The same of columns of a prefix."""
     shape = scop.shape(store.value)
-    if not shape or schedule.strategy != "columns" or not (store.path or schedule.grid_scans):
-        return 0.0
-    pitch = max(1, shape[-1].evaluate(sizes.hints))
-    pitch *= scop.dtype(store.value, store.component).itemsize
-    torn = TORN_RUNS.get(math.gcd(pitch, SECTOR), 0.0)
     digits = frozenset[str]().union(*[e.names() for e in store.place[:-1] if isinstance(e, Affine)])
-    below = any(d.stride < WARP and d.count > 1 and f"${d.name}" in digits for d in schedule.of_kind("thread"))
-    last, row = store.place[-1], shape[-1].evaluate(sizes.hints)
-    if below and isinstance(last, Affine) and run_of(last, schedule, schedule.threads) >= row:
-        torn *= FOLLOWED
-    return torn * IN_STEP if dict(schedule.parameters).get("in_step") else torn
+    below = [d for d in schedule.of_kind("thread") if d.count > 1 and f"${d.name}" in digits]
+    if not shape or schedule.strategy != "columns" or not (store.path or schedule.grid_scans or below):
+        return 0.0
+    row, last = max(1, shape[-1].evaluate(sizes.hints)), store.place[-1]
+    pitch = row * scop.dtype(store.value, store.component).itemsize
+    begins = math.gcd(pitch, SECTOR)
+    torn = TORN_RUNS.get(begins, 0.0)
+    if not below or schedule.grid_scans or not isinstance(last, Affine):
+        return torn * IN_STEP if dict(schedule.parameters).get("in_step") else torn
+    whole = run_of(last, schedule, schedule.threads) >= row
+    if whole:
+        return torn * (FOLLOWED if below[0].stride < WARP else 1.0)
+    return torn * (APART if begins <= WORD else 1.0)
 
 
 def torn_ends(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
