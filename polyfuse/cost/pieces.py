@@ -9,6 +9,7 @@ import math
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
+from polyfuse.cost.l1 import WORD
 from polyfuse.cost.lines import LINE, SECTOR
 from polyfuse.cost.scans import scanned_digits
 from polyfuse.schedule import KernelSchedule, Placed, in_frame
@@ -70,8 +71,9 @@ predicted, in two kernels 69; of 512 x 1024 x 49 float32 143 (83), of 1000 x 256
 
 
 SCANNED = 3.0
-"""The same for panels that a prefix runs through: cumsum of 16384 x 8192 along axis 0 in pieces of 64 bytes takes 655
-us on an H200, where its bytes take 257; of 8192 x 8192 318 us; of 4096 x 256 x 64 along axis 1 395 instead of 128."""
+"""The same for panels that a prefix runs through, where the lanes of a warp lie along it: cumsum of 16384 x 8192 along
+axis 0 in pieces of 64 bytes takes 655 us on an H200, where its bytes take 257; of 8192 x 8192 318 us; of 4096 x 256 x
+64 along axis 1 395 instead of 128."""
 
 
 def scattering(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes, summed: frozenset[str]) -> float:
@@ -190,7 +192,7 @@ the rest of each and they begin at any word.  On an H100, prefixes along the mid
 8 lanes by 8 rows of threads, where their bytes take 135; of 900 x 700 x 77 201 to 262, 161 by threads that keep step,
 where 202 and 172 were predicted; along axis 0 of 78251 x 670 bfloat16 353, 289 by threads that share none (206, 243).
 """
-WARP, WORD = 32, 4
+WARP = 32
 
 
 def torn_runs(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:

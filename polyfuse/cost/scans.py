@@ -87,7 +87,6 @@ trip of several warps.  On an H100: prefixes of rows of 777 bfloat16 164 us in 2
 of which ten are idle; of 330 float32 206 in 256 lanes, 143 in 128; of 140 points of four 199 in 256 lanes, 140 in
 columns of a warp."""
 
-
 IN_TRIPS = 1.6
 """Times that rows of points take which several warps scan in several trips.  On an H100, prefixes along the middle of
 2000 x 5000 x 5 float32 in 512 lanes of four points 232 us, of one 301, of 3000 x 2000 x 8 236, where 151, 148 and 137
@@ -95,7 +94,7 @@ were predicted; of 512000 x 256 x 3 in one trip of 256 lanes 158 and 141."""
 
 
 def idle_in_scans(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
-    """Times that rows take which several warps scan in one trip, of whose lanes some are idle."""
+    """Times that rows take which several warps scan in one trip, of whose lanes some are idle; points, in several."""
     if schedule.strategy not in ("rows", "points") or dict(schedule.parameters)["lanes"] <= target.warp:
         return 1.0
     idle = 0.0

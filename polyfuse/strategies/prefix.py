@@ -88,7 +88,7 @@ def prefix(situation: Situation) -> list[Proposal]:
         return [p for p in found if p.loops]  # else one trip serves, which `reduction` proposes
     shapes = (*SHARED, *WHOLE) if situation.reductions else SHARED
     least = FEWEST if axis.run else 0
-    shared = [_in_turn(situation, inner, axis, threads, rows) for threads, rows in shapes if threads >= least]
+    shared = [_shared(situation, inner, axis, threads, rows) for threads, rows in shapes if threads >= least]
     alone = [] if situation.reductions else _alone(situation, inner, axis)
     return list({p.parameters: p for p in (*alone, *shared) if p is not None}.values())
 
@@ -137,7 +137,7 @@ def _rows(situation: Situation, axis: AxisClass, threads: int) -> Proposal:
     )
 
 
-def _in_turn(
+def _shared(
     situation: Situation, inner: AxisClass, axis: AxisClass, threads: int, steps: int
 ) -> Proposal | None:
     """Threads share columns: each has `steps` rows of a trip, behind those of the thread in front of it.  The lanes of

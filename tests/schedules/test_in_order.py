@@ -125,14 +125,14 @@ def test_columns_are_read_once(spec: str) -> None:
     assert_legal(plan)
 
 
-def both_ends(x: Any) -> Any:
+def least_and_sum(x: Any) -> Any:
     y = np.minimum.accumulate(x, 0) + np.cumsum(x, 0)
     return y
 
 
 @pytest.mark.ptx
 @pytest.mark.parametrize(
-    ("function", "spec"), [(down, "f32[1048576, 16]"), (both_ends, "bf16[N~513, M~20]"), (running, "f32[N~900001]")]
+    ("function", "spec"), [(down, "f32[1048576, 16]"), (least_and_sum, "bf16[N~513, M~20]"), (running, "f32[N~900001]")]
 )
 def test_the_lanes_of_a_warp_wait_together(function: Any, spec: str) -> None:
     """Those that spin yield to those that are done, which by ptxas went on to shuffles and a barrier without them: on
