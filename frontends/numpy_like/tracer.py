@@ -421,8 +421,11 @@ class Tracer(Operators["Tracer"]):
         return format(self)
 
     def __format__(self, spec: str) -> str:
-        """The dtype and shape; of a number that the caller passes its digits, which may be a key, and so count for the
-        trace."""
+        """The dtype and shape, which have no digits to be asked for; of a number that the caller passes its digits,
+        which may be a key, and so count for the trace."""
+        if spec and not self.state.ended:
+            advice = "Write it without digits, which shows dtype and shape, or outside of the jitted function."
+            return format(self._value(f"the format {spec!r}", advice), spec)
         plain = self.weak is not None and not self.state.ended
         known = self.state.run(self.state.scalar_value, self.node) if plain else None
         return f"Tracer({self.element}[{', '.join(map(str, self.sizes))}])" if known is None else format(known, spec)

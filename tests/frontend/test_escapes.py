@@ -181,7 +181,17 @@ def test_numbers_in_texts_are_the_callers() -> None:
     f = pf.jit(lambda x, n: x * tables[f"w{n}"] + {1: 10.0, 2: 20.0}[n], backend="interpreter")
     for n in (1, 2, 1):
         np.testing.assert_array_equal(f(X, n), X * n + 10 * n)
-    assert pf.jit(lambda x: (x, f"{x} {x.sum():.2f}"), backend="interpreter")(X)[1] == "Tracer(f64[n0]) Tracer(f64[])"
+    assert pf.jit(lambda x: (x, f"{x} {x.sum()}"), backend="interpreter")(X)[1] == "Tracer(f64[n0]) Tracer(f64[])"
+
+
+@pytest.mark.parametrize("text", [lambda x: f"{x.sum():.2f}", lambda x: f"{x:.2f}", lambda x: "{:8}".format(x[0])])
+def test_digits_of_unknown_values_are_refused(text: Any) -> None:
+    with pytest.raises(TraceError, match=r"the format '.*' needs the value.*(\n.*)*Write it without digits"):
+        pf.jit(lambda x: (x, text(x)), backend="interpreter")(X)
+
+
+def test_digits_of_known_numbers_are_the_callers() -> None:
+    assert pf.jit(lambda x, n: (x, f"{n:.2f}"), backend="interpreter")(X, 1.5)[1] == "1.50"
 
 
 def test_sizes_as_keys_are_integers() -> None:
