@@ -254,8 +254,9 @@ class GridCombine:
 class GridScan:
     """The prefix of the placed scan `scan` goes on through the blocks that differ in the digit `digit` alone: each
     leaves its total, and takes those of all with a smaller digit.  Blocks of such a kernel begin in the order of their
-    index.  `group`: totals of so many blocks that follow each other are also left as one.  `lead`: so many blocks
-    before a block of the device runs as block b, it leaves the total of block b + lead: what it takes is there."""
+    index.  `group`: totals of so many blocks that follow each other are also left as one, and so many of these.
+    `lead`: so many blocks before a block of the device runs as block b, it leaves the total of block b + lead: what it
+    takes is there."""
 
     scan: str
     digit: str

@@ -13,6 +13,7 @@ import numpy as np
 
 from polyfuse.backends.interpreter.functions import IMPLEMENTATIONS
 from polyfuse.backends.interpreter.special import Array
+from polyfuse.kernel import nests
 from polyfuse.scalars import MONOIDS
 
 State = tuple[Array, ...]
@@ -117,12 +118,15 @@ def combine_threads(monoid: str, values: Sequence[Array], bits: int, threads: in
 
 def carried(monoid: str, totals: Sequence[Array], like: Array, bits: int, threads: int, group: int) -> Array:
     """The `totals` of the blocks in front, of a value like `like`: those of whole groups as one, but for the last group
-    that is whole; threads that differ in `bits` take every n-th of these, then combine."""
+    that is whole, and those of whole groups of groups in the same way; threads that differ in `bits` take every n-th of
+    these, then combine."""
     totals = [over_threads(total, threads) for total in totals]
     like = over_threads(like, threads)
     whole = max(0, len(totals) // group - 1)
     groups = [_dealt(monoid, totals[k * group : (k + 1) * group], like, bits, threads) for k in range(whole)]
-    return _dealt(monoid, [*groups, *totals[whole * group :]], like, bits, threads)
+    wider = max(0, whole // group - 1) if nests(group, like.shape[0]) else 0
+    above = [_dealt(monoid, groups[k * group : (k + 1) * group], like, bits, threads) for k in range(wider)]
+    return _dealt(monoid, [*above, *groups[wider * group :], *totals[whole * group :]], like, bits, threads)
 
 
 def _dealt(monoid: str, values: Sequence[Array], like: Array, bits: int, threads: int) -> Array:

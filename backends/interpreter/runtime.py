@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse import dtypes
+from polyfuse.affine import Affine
 from polyfuse.backends.interpreter import collectives
 from polyfuse.backends.interpreter.copies import Copies
 from polyfuse.backends.interpreter.faults import MisalignedVector, OutOfBounds
@@ -24,7 +25,7 @@ from polyfuse.backends.interpreter.special import Array
 from polyfuse.backends.interpreter.tracker import Bools, Clock, Ints
 from polyfuse.codegen.language import DTYPE_NAMES
 from polyfuse.dtypes import DType
-from polyfuse.kernel import Kernel, carry_words
+from polyfuse.kernel import Kernel, carry_counters, carry_rows, carry_words
 from polyfuse.scalars import FUNCTIONS, MONOIDS
 
 WARP = 32
@@ -485,8 +486,9 @@ class Runtime:
     ) -> Generator[None, None, Fragment]:
         """See `Carries`; pauses until all blocks in front have left their totals."""
         place, own = self._in_line(x, words, line, number, count, group, bits, threads)
-        if place >= arrived.memory.data.size or arrived.memory.data.any():
-            raise FragmentError(f"line {place} has no counter in {arrived.memory.name}, or none that is zero")
+        counters = carry_counters(Affine.of(self.scalar(as_fragment(count, self.index))), group).constant
+        if (place + 1) * counters > arrived.memory.data.size or arrived.memory.data.any():
+            raise FragmentError(f"line {place} has not {counters} counters in {arrived.memory.name} that are zero")
         while (totals := self.carries.before(words.memory, place, own)) is None:
             yield
         return Fragment(collectives.carried(monoid, totals, x.array, bits, threads, group), x.dtype)
@@ -506,7 +508,8 @@ class Runtime:
         self._meet(bits, threads)
         place, own, blocks = (self.scalar(as_fragment(n, self.index)) for n in (line, number, count))
         columns = carry_words(threads, bits, math.prod(x.shape), x.dtype)
-        if (place + 1) * (blocks - (-blocks // group)) * columns > words.memory.data.size or not 0 <= own < blocks:
+        rows = carry_rows(Affine.of(blocks), group).constant
+        if (place + 1) * rows * columns > words.memory.data.size or not 0 <= own < blocks:
             raise FragmentError(f"block {own} of {blocks} in line {place} has no place in {words.memory.name}")
         return place, own
 

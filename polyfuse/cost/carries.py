@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
+from polyfuse.kernel import nests, stretch
 from polyfuse.schedule import GridScan, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 
-IN_STEP, SHUFFLED = 1.5e-6, 1.5e-6
-"""Seconds by which a wave of blocks is longer where each waits for totals of those in front, and where lanes of a warp
-scan besides: they come to their loads, to the wait and to their stores together.  On an H200, 67 million float32 in 31,
-21 and 16 waves of 256 threads: 219, 199 and 190 us, of which 133 are those of their bytes; 8192 x 8192 along columns in
-21 and 16 waves 182 and 167."""
+IN_STEP, SHUFFLED = 2.0e-6, 0.3e-6
+"""Seconds by which a wave of blocks is longer where each waits for totals of those in front, and for each step in which
+lanes of a warp scan besides: they come to their loads, to the wait and to their stores together.  On an H200, 67
+million float32 in 31, 21 and 16 waves of 256 threads: 219, 199 and 190 us, of which 133 are those of their bytes; 8192
+x 8192 along columns in 21 and 16 waves 182 and 167."""
 AGAIN = 0.7
 """Of the bandwidth of the last-level cache, what loads of what was summed a few blocks ahead reach: the same 67 million
 in 175 us, and with another array beside them in 238, of which 200 are those of the bytes."""
@@ -30,14 +32,13 @@ def handed_on(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes
     """Seconds that a kernel takes longer for what its blocks hand on."""
     if not schedule.grid_scans:
         return 0.0
-    scans = [(scan, _total_bytes(scop, schedule, scan)) for scan in schedule.grid_scans]
-    left = sum(each * sizes.extent[scan.digit] * (1 + 1 / scan.group) for scan, each in scans)
-    seconds = CLEARED + left * target.processors / target.l2_bandwidth
-    seconds += HELD_UP * sum(each * _read(sizes, scan) for scan, each in scans) / target.l2_bandwidth
+    left = [_left(scop, schedule, scan) for scan in schedule.grid_scans]
+    seconds = CLEARED + sum(_cleared(totals, target, sizes) for totals in left)
+    seconds += HELD_UP * sum(totals.bytes * _read(totals, sizes) for totals in left) / target.l2_bandwidth
     if any(scan.lead for scan in schedule.grid_scans):
         return seconds + _summed(scop, schedule, sizes) / (AGAIN * target.l2_bandwidth)
-    shuffles = any(_shuffles(scop, schedule, scan, target) for scan in schedule.grid_scans)
-    return seconds + waves * (IN_STEP + SHUFFLED * shuffles)
+    steps = max(_lane_steps(scop, schedule, scan, target) for scan in schedule.grid_scans)
+    return seconds + waves * (IN_STEP + SHUFFLED * steps)
 
 
 def _summed(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
@@ -55,22 +56,42 @@ def _over(scop: Scop, placed: Placed) -> frozenset[str]:
     return entry.names() if isinstance(entry, Affine) else frozenset()
 
 
-def _shuffles(scop: Scop, schedule: KernelSchedule, scan: GridScan, target: Target) -> bool:
+def _lane_steps(scop: Scop, schedule: KernelSchedule, scan: GridScan, target: Target) -> int:
+    """Steps of a scan between lanes of a warp."""
     over = _over(scop, schedule.by_name()[scan.scan])
-    return any(f"${d.name}" in over and d.count > 1 and d.stride < target.warp for d in schedule.of_kind("thread"))
+    dealt = [d for d in schedule.of_kind("thread") if f"${d.name}" in over]
+    return sum(min(d.count, max(1, target.warp // d.stride)).bit_length() - 1 for d in dealt)
 
 
-def _total_bytes(scop: Scop, schedule: KernelSchedule, scan: GridScan) -> int:
-    """What a block leaves."""
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What each block leaves for a prefix: bytes, and whether groups of groups are left as one."""
+
+    scan: GridScan
+    bytes: int
+    nested: bool
+
+
+def _left(scop: Scop, schedule: KernelSchedule, scan: GridScan) -> _Left:
     placed = schedule.by_name()[scan.scan]
     over, statement = _over(scop, placed), scop.statements[placed.value]
     threads = prod(d.count for d in schedule.of_kind("thread") if f"${d.name}" not in over)
     slots = prod(d.count for d in schedule.of_kind("slot") if d.name in placed.digits() and f"${d.name}" not in over)
-    return 8 * max(1, statement.dtypes[0].compute.itemsize // 4) * threads * slots
+    words = max(1, statement.dtypes[0].compute.itemsize // 4)
+    return _Left(scan, 8 * words * threads * slots, nests(scan.group, slots))
 
 
-def _read(sizes: Sizes, scan: GridScan) -> float:
-    """Totals that all blocks read: one for every group of blocks, and of the last groups one of each block."""
-    count = sizes.extent[scan.digit]
-    totals = min(count / 2, count / 2 / scan.group + 1.5 * scan.group)
+def _cleared(left: _Left, target: Target, sizes: Sizes) -> float:
+    """Seconds in which the last block of a line clears its totals, or in which many clear them."""
+    count = sizes.extent[left.scan.digit]
+    seconds = left.bytes * count * (1 + 1 / left.scan.group) / target.l2_bandwidth
+    return seconds if left.nested and count > stretch(left.scan.group) else seconds * target.processors
+
+
+def _read(left: _Left, sizes: Sizes) -> float:
+    """Totals that all blocks read: of groups, of groups of groups if any, and of the last groups one of each block."""
+    group, one = left.scan.group, sizes.extent[left.scan.digit] / 2
+    totals = min(one, one / group + 1.5 * group)
+    if left.nested:
+        totals = min(totals, one / group**2 + 3.0 * group)
     return totals * sizes.product(frozenset(sizes.extent), ("block",))

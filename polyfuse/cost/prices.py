@@ -49,7 +49,7 @@ from polyfuse.cost.phases import (
     waiting,
 )
 from polyfuse.cost.registers import least_registers, moments, register_need
-from polyfuse.cost.scans import running, runs_in_threads, scanned_together
+from polyfuse.cost.scans import in_runs, running, runs_in_threads, scanned_together
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.places.products import folded_products
@@ -167,7 +167,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     together += exposed(scop, middle, target, sizes) * min(max(terms["memory"], terms["cache"]), terms["compute"])
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
-    together = math.hypot(together, waves * running(scop, schedule, sizes))
+    together = math.hypot(together, waves * running(scop, schedule, target, sizes))
     if (rings := waves * combining(scop, schedule, target, sizes)) > 0:
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
         together = max(together, work + rings)
@@ -187,6 +187,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     if schedule.cluster == 1 and not tiles and is_starved(target, blocks, moved.read + moved.written, together):
         together = math.hypot(together, counted(STARVED * each / target.clock, together))
     alone = begun(schedule, target, sizes, each * (1 - min(1.0, terms["compute"] / together))) + combined
+    together *= in_runs(scop, schedule)
     seconds = target.launch + together + counted(alone, together)
     if (spilled := spilled_at_border(scop, schedule, middle, target, sizes)) > 0:
         seconds += SPILLED * spilled * (1 + blocks_at_border(schedule, sizes) / resident)

@@ -151,9 +151,10 @@ def carry_uses(env: Environment) -> list[ScratchUse]:
         each = ir.carry_words(env.schedule.threads, _bits(env, over), slots, dtype)
         count = env.schedule.digit(scan.digit).extent
         _, lines = election(env.schedule.digits, scan.digit)
-        rows = count + count.ceildiv(scan.group)
-        found.append(ScratchUse(words_name(scan.scan), u64, (*lines, rows, Affine.of(each)), zeroed=True))
-        found.append(ScratchUse(arrived_name(scan.scan), i32, lines, zeroed=True))
+        shape = (*lines, ir.carry_rows(count, scan.group), Affine.of(each))
+        found.append(ScratchUse(words_name(scan.scan), u64, shape, zeroed=True))
+        counters = (*lines, ir.carry_counters(count, scan.group))
+        found.append(ScratchUse(arrived_name(scan.scan), i32, counters, zeroed=True))
     return [*found, ScratchUse(TURNS, i32, (Affine.of(1),), zeroed=True)] if found else []
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt, prod
 
+from polyfuse.kernel import nests
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
@@ -27,13 +28,21 @@ ROW_SHAPES = ((256, 4, 6, 2), (256, 4, 4, 2), (256, 8, 4, 0), (256, 4, 4, 0))
 are left ahead.  Cumsum of 67 million float32 on an H200: with totals 2, 4, 6, 8 and 16 blocks ahead 175, 181, 198, 204
 and 207 us in the first, with 4 ahead 185 in the second, 189 in the third, with 2, 4 and 8 ahead in it 183, 198 and 201,
 237 in the last; where 6 blocks of that fit 211."""
-COLUMN_SHAPES = ((32, 8, 8, 4),)
-"""Lanes along the columns, warps below each other, rows that a thread holds, blocks per processor.  Of 8192 x 8192
-float32 on an H200: 167 us; in 3 blocks 182, with totals ahead of it 226; of 16 rows in 2 blocks 214, of 4 in 6 189."""
-WIDEST, SINGLE = 4, 2
-"""The widest vectors of a column's rows, of which as many are held as there are, and times as many single elements.  On
-an H200, of 16384 x 8192 bfloat16: 245 us in vectors of four, 301 in twice as many of two, 406 in half as many of eight;
-of 16383 x 8191 379 in 16 single elements, 460 in 8, 491 in 32, float32 464, 530 and 608."""
+COLUMN_THREADS = 256
+VECTORS, SINGLES = ((16, 8, 4), (8, 8, 4)), ((32, 16, 4),)
+"""Threads; lanes along the columns at most, rows that a thread holds, blocks per processor, of vectors and of single
+elements.  Of 8192 x 8192 float32 on an H200, in 32 lanes along the columns with eight rows of vectors: 167 us; in 3
+blocks 182, with totals ahead of it 226; of 16 rows in 2 blocks 214, of 4 in 6 189."""
+WIDEST = 4
+"""The widest vectors of a column's rows.  On an H200, of 16384 x 8192 bfloat16: 245 us in vectors of four, 301 in twice
+as many of two, 406 in half as many of eight; of 16383 x 8191 379 in 16 single elements, 460 in 8, 491 in 32, float32
+464, 530 and 608."""
+FEW_READERS, LEAST_GROUP = 16, 16
+"""Threads that share what a block reads of those in front, up to which it should be little; and the least groups then.
+On an H100, prefixes along axis 0 in groups of 8, 16, 32 and 64 blocks: of 65536 x 1024 float32 248, 237, 254 and 295
+us, of 1000003 x 131 bfloat16 677, 630, 668 and 767; of 2000000 x 24 float32, in 32 such threads, 234, 238, 231, 227."""
+LEAST_PIECE = 64
+"""Bytes of a row that a block takes at least, if it does not take all of it."""
 LEAST_BLOCKS = 2  # along the prefix: what one block holds needs nobody else
 
 
@@ -47,8 +56,10 @@ def in_order(situation: Situation) -> list[Proposal]:
     if over[0] is situation.inner:
         found = [_rows(situation, over[0], *shape) for shape in ROW_SHAPES]
     else:
-        found = [_columns(situation, situation.inner, over[0], *shape) for shape in COLUMN_SHAPES]
-    return [p for p in found if p is not None]
+        width = min(WIDEST, situation.width(situation.inner.extent, flat=False))
+        shapes = SINGLES if width == 1 else VECTORS
+        found = [_columns(situation, situation.inner, over[0], width, *shape) for shape in shapes]
+    return list({p.parameters: p for p in found if p is not None}.values())
 
 
 def _fewer(situation: Situation, vectors: int, width: int) -> int:
@@ -60,6 +71,11 @@ def _fewer(situation: Situation, vectors: int, width: int) -> int:
 def _group(situation: Situation, blocks: int) -> int:
     """Totals that are left as one: a block reads one of each group in front, and up to two groups one by one."""
     return situation.tiles.get("group", min(256, max(4, power_below(isqrt(max(1, 2 * blocks // 3))))))
+
+
+def _group_of_few(situation: Situation, blocks: int) -> int:
+    """The same where few threads share what a block reads: with groups of groups it is the fewest."""
+    return min(_group(situation, blocks), max(LEAST_GROUP, power_below(int((3 * blocks) ** (1 / 3)))))
 
 
 def _lead(situation: Situation, resident: int, blocks: int, lines: int) -> int | None:
@@ -121,17 +137,17 @@ def _rows(
 
 
 def _columns(
-    situation: Situation, inner: AxisClass, axis: AxisClass, most: int, warps: int, steps: int, resident: int
+    situation: Situation, inner: AxisClass, axis: AxisClass, width: int, most: int, steps: int, resident: int
 ) -> Proposal | None:
-    width = min(WIDEST, situation.width(inner.extent, flat=False))
-    steps = steps * SINGLE if width == 1 else _fewer(situation, steps, width)
+    steps = steps if width == 1 else _fewer(situation, steps, width)
     lanes = min(most, power_above(-(-inner.size(situation.hints) // width)))
-    warps = warps * most // lanes  # rows of threads below each other
+    warps = COLUMN_THREADS // lanes  # rows of threads below each other
     blocks = -(-axis.size(situation.hints) // (warps * steps))
     panels = -(-inner.size(situation.hints) // (lanes * width))
     digits, parallel = _parallel(situation, [axis, inner], 1)
     lead = _lead(situation, 0, blocks, panels * prod(a.size(situation.hints) for a in parallel))
-    narrow = lanes < situation.target.warp and width == 1
+    piece = lanes * width * max(situation.long_itemsizes, default=4)
+    narrow = width == 1 and lanes < situation.target.warp or panels > 1 and piece < LEAST_PIECE
     if blocks < LEAST_BLOCKS or narrow or lead is None:
         return None
     tx, ty = thread("tx", 1, lanes), thread("ty", lanes, warps)
@@ -141,7 +157,8 @@ def _columns(
     splits = {a.number: mixed((d, 1)) for a, d in zip(parallel, digits, strict=True)}
     splits[inner.number] = mixed((panel, lanes * width), (tx, width), (v, 1))
     splits[axis.number] = mixed((b, warps * steps), (ty, steps), (u, 1))
-    group = _group(situation, blocks)
+    few = nests(2, width) and warps <= FEW_READERS
+    group = _group_of_few(situation, blocks) if few else _group(situation, blocks)
     tile = (("threads", lanes * warps), ("lanes", lanes), ("unroll", steps), ("vector", width))
     return Proposal(
         "columns",

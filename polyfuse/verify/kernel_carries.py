@@ -9,7 +9,19 @@ from typing import NoReturn, Union
 from polyfuse import dtypes
 from polyfuse.affine import Affine, names_of
 from polyfuse.dtypes import DType
-from polyfuse.kernel import ArrayParameter, Carry, For, If, Inside, Kernel, Leave, Op, carry_words
+from polyfuse.kernel import (
+    ArrayParameter,
+    Carry,
+    For,
+    If,
+    Inside,
+    Kernel,
+    Leave,
+    Op,
+    carry_counters,
+    carry_rows,
+    carry_words,
+)
 from polyfuse.kernel_types import Types, expression_type
 
 Refuse = Callable[..., NoReturn]
@@ -74,10 +86,11 @@ def _check_memory(kernel: Kernel, types: Types, op: Passing, refuse: Refuse) -> 
     value = expression_type(op.value, types, kernel)
     words = _array(kernel, op.words, dtypes.u64, refuse, op)
     lines = words.shape[: len(op.line)]
-    if isinstance(op, Carry) and _array(kernel, op.arrived, dtypes.i32, refuse, op).shape != lines:
-        refuse(f"{op.arrived} does not count {' x '.join(map(str, lines))} lines", op)
+    counters = (*lines, carry_counters(op.count, op.group))
+    if isinstance(op, Carry) and _array(kernel, op.arrived, dtypes.i32, refuse, op).shape != counters:
+        refuse(f"{op.arrived} has not {' x '.join(map(str, counters))} counters", op)
     each = carry_words(kernel.threads, op.bits, prod(value.shape(kernel)), value.dtype)
-    wanted = (op.count + op.count.ceildiv(op.group), Affine.of(each))
+    wanted = (carry_rows(op.count, op.group), Affine.of(each))
     if words.shape[len(op.line) :] != wanted:
         rows, columns = wanted
         refuse(f"{op.words} has not {rows} rows of {columns} words for each line", op)

@@ -184,7 +184,7 @@ def test_numbers_in_texts_are_the_callers() -> None:
     assert pf.jit(lambda x: (x, f"{x} {x.sum()}"), backend="interpreter")(X)[1] == "Tracer(f64[n0]) Tracer(f64[])"
 
 
-@pytest.mark.parametrize("text", [lambda x: f"{x.sum():.2f}", lambda x: f"{x:.2f}", lambda x: "{:8}".format(x[0])])
+@pytest.mark.parametrize("text", [lambda x: f"{x.sum():.2f}", lambda x: f"{x:.2f}", lambda x: format(x[0], "8")])
 def test_digits_of_unknown_values_are_refused(text: Any) -> None:
     with pytest.raises(TraceError, match=r"the format '.*' needs the value.*(\n.*)*Write it without digits"):
         pf.jit(lambda x: (x, text(x)), backend="interpreter")(X)

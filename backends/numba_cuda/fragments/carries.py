@@ -2,9 +2,11 @@
 
 A block leaves its total as 64-bit words, half of each a mark that it is there, so that no fence orders the two: a word
 is written and read as a whole (PTX ISA, memory consistency model: relaxed operations of one scope on one location are
-never torn).  Then it reads the totals of all blocks in front: for whole groups of blocks the one total that the first
-block behind the next group leaves of it, else each by itself.  Which thread merges which of them depends on the number
-of the block alone, so the result has the same bits in every run, unlike a look-back that takes what it finds.
+never torn).  Then it reads the totals of all blocks in front: of whole groups of blocks the one total that the first
+block behind a group leaves; where a thread leaves several values, of whole groups of groups the one that the second
+block behind their next group leaves; the rest one by one.  No block reads what the group in front of its own leaves
+last, which may be late.  Which thread merges which of them depends on the number of the block alone, so the result has
+the same bits in every run, unlike a look-back that takes what it finds.
 
 The lanes of a warp wait together, for the totals of all of them (`_until`).  No block waits for ever: those in front
 have begun, and the first of all that are not done waits for none.
@@ -45,6 +47,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     register_type,
 )
 from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
+from polyfuse.kernel import nests, stretch
 
 _MARK = 1 << 32  # of a word that holds something
 
@@ -143,6 +146,10 @@ def _store_words(b: Builder, address: Value, words: list[Value]) -> None:
         assembly(b, text, constraints, ir.VoidType(), [at, *some], effect=True)
 
 
+def _fence(b: Builder) -> None:
+    assembly(b, "fence.acq_rel.gpu;", "~{memory}", ir.VoidType(), [], effect=True)
+
+
 @contextlib.contextmanager
 def _until(b: Builder, threads: int) -> Iterator[Callable[[Value], None]]:
     """Do again until all lanes of the warp have told that they are done.
@@ -165,9 +172,9 @@ def _until(b: Builder, threads: int) -> Iterator[Callable[[Value], None]]:
 
 # ------------------------------------------------------------------------------------------ a line of blocks
 
-
 class _Line:
-    """The totals of one line of blocks, as one thread meets them: rows of words, one per block, then one per group."""
+    """The totals of one line of blocks, as one thread meets them: rows of words, one per block, then one per group,
+    then one per group of groups."""
 
     def __init__(self, b: Builder, dtype: DType, slots: int, bits: int, threads: int) -> None:
         self.b, self.dtype, self.slots = b, dtype, slots
@@ -181,10 +188,11 @@ class _Line:
         """`count` blocks in the line, whose totals lie from `base` on."""
         b = self.b
         self.count = count
-        rows = b.add(count, b.sdiv(b.add(count, i32(group - 1)), i32(group)))
+        self.above = b.add(count, b.sdiv(b.add(count, i32(group - 1)), i32(group)))
+        self.rows = b.add(self.above, b.sdiv(b.add(count, i32(group * group - 1)), i32(group * group)))
         self.columns = self.threads // self.readers * self.each
-        self.words = b.mul(b.sext(rows, I64), i64(self.columns))
-        self.base = b.add(base, b.mul(b.mul(line, self.words), i64(8)))
+        words = b.mul(b.sext(self.rows, I64), i64(self.columns))
+        self.base = b.add(base, b.mul(b.mul(line, words), i64(8)))
         self.mine = b.add(self.base, b.mul(b.sext(self.column, I64), i64(8)))
 
     def row(self, number: Value) -> Value:
@@ -236,34 +244,86 @@ class _Line:
         states = combine(b, monoid, (self.dtype,), states, self.bits, self.threads)
         return [state[0] for state in states]
 
-    def done(self, number: Value, arrived: Value) -> None:
-        """All threads of the block have read what they need: the last block of the line waits for all others to say so,
-        and leaves zeros."""
-        b = self.b
-        last = b.icmp_signed("==", number, b.sub(self.count, i32(1)))
+    def done(self, number: Value, counters: Value, group: int) -> None:
+        """All threads of the block have read what they need, which the first warp counts: of one stretch of blocks, and
+        of totals of one value, the last block waits for all others and leaves zeros; else whoever comes last."""
+        b, each = self.b, stretch(group)
         if self.bits < 32:
             emit_barrier(b)
-        first = b.icmp_unsigned("==", self.thread, i32(0))
-        with b.if_then(b.and_(first, b.not_(last))):
-            text = "red.release.gpu.global.add.u32 [$0], $1;"
-            assembly(b, text, "l,r,~{memory}", ir.VoidType(), [arrived, i32(1)], effect=True)
-        with b.if_then(b.and_(last, b.icmp_unsigned("<", self.thread, i32(32)))):
-            with _until(b, self.threads) as told:
-                text = "ld.acquire.gpu.global.u32 $0, [$1];"
-                before = assembly(b, text, "=r,l,~{memory}", I32, [arrived], effect=True)
-                told(b.icmp_unsigned("==", before, b.sub(self.count, i32(1))))
-            self._clear()
-            emit_warp_barrier(b)
-            with b.if_then(first):
-                text = "st.relaxed.gpu.global.u32 [$0], $1;"
-                assembly(b, text, "l,r,~{memory}", ir.VoidType(), [arrived, i32(0)], effect=True)
+        in_first_warp = b.icmp_unsigned("<", self.thread, i32(32))
+        if not nests(group, self.slots):
+            with b.if_then(in_first_warp):
+                self._clear_behind(number, counters)
+            return
+        is_one = b.icmp_signed("<=", self.count, i32(each))
+        with b.if_then(in_first_warp), b.if_else(is_one) as (then, otherwise):
+            with then:
+                self._clear_behind(number, counters)
+            with otherwise:
+                self._clear_stretches(number, counters, each)
 
-    def _clear(self) -> None:
-        """By the first warp."""
+    def _clear_behind(self, number: Value, counter: Value) -> None:
+        b = self.b
+        first, others = b.icmp_unsigned("==", self.thread, i32(0)), b.sub(self.count, i32(1))
+        with b.if_else(b.icmp_signed("==", number, others)) as (is_last, is_before):
+            with is_before, b.if_then(first):
+                text = "red.release.gpu.global.add.u32 [$0], $1;"
+                assembly(b, text, "l,r,~{memory}", ir.VoidType(), [counter, i32(1)], effect=True)
+            with is_last:
+                with _until(b, self.threads) as told:
+                    text = "ld.acquire.gpu.global.u32 $0, [$1];"
+                    before = assembly(b, text, "=r,l,~{memory}", I32, [counter], effect=True)
+                    told(b.icmp_unsigned("==", before, others))
+                self._clear(i32(0), self.rows)
+                emit_warp_barrier(b)
+                with b.if_then(first):
+                    text = "st.relaxed.gpu.global.u32 [$0], $1;"
+                    assembly(b, text, "l,r,~{memory}", ir.VoidType(), [counter, i32(0)], effect=True)
+
+    def _clear_stretches(self, number: Value, counters: Value, each: int) -> None:
+        """Totals of a stretch have been read when its own blocks and those of the next one have read what they need;
+        those of groups, when all have.  Nothing orders what was read before the count, as it has arrived by then:
+        branches depend on it."""
+        b = self.b
+        own, last = b.sdiv(number, i32(each)), b.sdiv(b.sub(self.count, i32(1)), i32(each))
+        with self._by_last(counters, b.add(own, own), self._behind(b.mul(own, i32(each)), each)):
+            low = b.select(b.icmp_signed(">", own, i32(0)), b.sub(own, i32(1)), i32(0))
+            with cgutils.for_range_slice(b, low, b.add(own, i32(1)), i32(1), I32) as (one, _):
+                waits = b.select(b.icmp_signed("<", one, last), i32(2), i32(1))
+                with self._by_last(counters, b.add(b.add(one, one), i32(1)), waits):
+                    first, everything = b.mul(one, i32(each)), b.add(last, i32(1))
+                    self._clear(first, b.add(first, self._behind(first, each)))
+                    with self._by_last(counters, b.add(everything, everything), everything):
+                        self._clear(self.count, self.rows)
+
+    def _behind(self, begin: Value, each: int) -> Value:
+        """How many blocks the stretch that begins there has."""
+        b = self.b
+        rest = b.sub(self.count, begin)
+        return b.select(b.icmp_signed("<", rest, i32(each)), rest, i32(each))
+
+    @contextlib.contextmanager
+    def _by_last(self, counters: Value, counter: Value, of: Value) -> Iterator[None]:
+        """What the first warp does in the last of so many blocks that come here; the counter is zero again then."""
+        b = self.b
+        address = b.add(counters, b.mul(b.sext(counter, I64), i64(4)))
+        told = cgutils.alloca_once_value(b, ir.Constant(I1, 0))
+        with b.if_then(b.icmp_unsigned("==", self.thread, i32(0))):
+            most = b.sub(of, i32(1))
+            before = assembly(b, _TURN, "=r,l,r,~{memory}", I32, [address, most], effect=True)
+            b.store(b.icmp_unsigned("==", before, most), told)
+        members = i32((1 << self.threads) - 1 if self.threads < 32 else -1)
+        with b.if_then(intrinsic(b, "llvm.nvvm.vote.any.sync", I1, [members, b.load(told)], convergent=True)):
+            _fence(b)
+            yield
+
+    def _clear(self, low: Value, high: Value) -> None:
+        """The rows from `low` to `high`, by the first warp."""
         b, step = self.b, 2 if self.columns % 2 == 0 else 1
         lanes = min(self.threads, 32)
-        low = b.mul(b.sext(self.thread, I64), i64(step))
-        with cgutils.for_range_slice(b, low, self.words, i64(step * lanes), I64) as (k, _):
+        begin, end = (b.mul(b.sext(row, I64), i64(self.columns)) for row in (low, high))
+        own = b.add(begin, b.mul(b.sext(self.thread, I64), i64(step)))
+        with cgutils.for_range_slice(b, own, end, i64(step * lanes), I64) as (k, _):
             _store_words(b, b.add(self.base, b.mul(k, i64(8))), [i64(0)] * step)
 
 
@@ -298,6 +358,52 @@ def leave(
     return types.void, emit
 
 
+def _groups(b: Builder, q: Value, every: int) -> tuple[Value, Value]:
+    """Of whole groups in front of block `q`, those that others have surely left as one, and its place in its own."""
+    before = b.sdiv(q, i32(every))
+    groups = b.select(b.icmp_signed(">", before, i32(0)), b.sub(before, i32(1)), i32(0))
+    return groups, b.sub(q, b.mul(before, i32(every)))
+
+
+def _lead_groups(line: _Line, monoid: FragmentMonoid, q: Value, every: int) -> None:
+    """The first block behind a group leaves its total; the second one behind the next group of a group of groups that
+    of these."""
+    b = line.b
+    groups, place = _groups(b, q, every)
+    leaves = b.and_(b.icmp_signed("==", place, i32(0)), b.icmp_signed(">", q, i32(0)))
+    low, row = b.sub(q, i32(every)), b.add(line.count, b.sub(b.sdiv(q, i32(every)), i32(1)))
+    if nests(every, line.slots):
+        wider = b.sdiv(groups, i32(every))
+        is_second = b.and_(b.icmp_signed("==", place, i32(1)), b.icmp_signed(">", groups, i32(0)))
+        of_groups = b.and_(is_second, b.icmp_signed("==", b.mul(wider, i32(every)), groups))
+        leaves = b.or_(leaves, of_groups)
+        low = b.select(of_groups, b.sub(b.add(line.count, groups), i32(every)), low)
+        row = b.select(of_groups, b.sub(b.add(line.above, wider), i32(1)), row)
+    with b.if_then(leaves):
+        line.leave(row, line.merged(monoid, low, b.add(low, i32(every)), lambda k: k))
+        if nests(every, line.slots):
+            _fence(b)  # it may be cleared before anybody has read it
+
+
+def _in_front(line: _Line, q: Value, every: int) -> tuple[Value, Callable[[Value], Value]]:
+    """How many totals make up all blocks in front of block `q`, and the row of each: of groups of groups, then of
+    groups, then of blocks."""
+    b = line.b
+    groups, _ = _groups(b, q, every)
+    wider = i32(0)
+    if nests(every, line.slots):
+        whole = b.sdiv(groups, i32(every))
+        wider = b.select(b.icmp_signed(">", whole, i32(0)), b.sub(whole, i32(1)), i32(0))
+    saved_above, saved = b.mul(wider, i32(every - 1)), b.mul(groups, i32(every - 1))
+
+    def row(k: Value) -> Value:
+        group = b.add(k, saved_above)
+        alone = b.select(b.icmp_signed("<", group, groups), b.add(line.count, group), b.add(group, saved))
+        return b.select(b.icmp_signed("<", k, wider), b.add(line.above, k), alone)
+
+    return b.sub(q, b.add(saved, saved_above)), row
+
+
 def _carry(monoid: FragmentMonoid) -> Rule:
     def rule(
         x: Any,
@@ -322,19 +428,11 @@ def _carry(monoid: FragmentMonoid) -> Rule:
             (blocks,) = spread(b, count, total, int32, ())
             found = _Line(b, x.dtype, x.size, mask, together)
             found.at(b.ptrtoint(w, I64), place, blocks, every)
-            before = b.sdiv(q, i32(every))  # whole groups in front, of which the last one is read block by block
-            is_first = b.icmp_signed("==", b.mul(before, i32(every)), q)
-            with b.if_then(b.and_(is_first, b.icmp_signed(">", before, i32(0)))):
-                low = b.sub(q, i32(every))
-                found.leave(b.sub(b.add(blocks, before), i32(1)), found.merged(monoid, low, q, lambda k: k))
-            groups = b.select(b.icmp_signed(">", before, i32(0)), b.sub(before, i32(1)), i32(0))
-            beyond = b.sub(b.mul(groups, i32(every)), groups)
-
-            def row(k: Value) -> Value:
-                return b.select(b.icmp_signed("<", k, groups), b.add(blocks, k), b.add(k, beyond))
-
-            totals = found.merged(monoid, i32(0), b.sub(q, beyond), row)
-            found.done(q, b.add(b.ptrtoint(a, I64), b.mul(place, i64(4))))
+            _lead_groups(found, monoid, q, every)
+            totals = found.merged(monoid, i32(0), *_in_front(found, q, every))
+            stretches = b.sdiv(b.add(blocks, i32(stretch(every) - 1)), i32(stretch(every)))
+            counters = b.mul(place, b.sext(b.add(b.add(stretches, stretches), i32(1)), I64))
+            found.done(q, b.add(b.ptrtoint(a, I64), b.mul(counters, i64(4))), every)
             return pack(b, x, totals)
 
         return Fragment(x.dtype, x.shape), emit
