@@ -25,6 +25,8 @@ from typing import Union
 
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
+from polyfuse.schedule import nests as nests
+from polyfuse.schedule import stretch
 from polyfuse.terms import Apply as Apply
 from polyfuse.terms import Const as Const
 from polyfuse.terms import Expr as Expr
@@ -326,28 +328,16 @@ class Carry:
     group: int
 
 
-def carry_rows(count: Affine, group: int) -> Affine:
-    """Totals of a line of `count` blocks: of each, of groups of them, and of groups of groups."""
-    return count + count.ceildiv(group) + count.ceildiv(group * group)
+def carry_rows(count: Affine, group: int, slots: int) -> Affine:
+    """Totals of a line of `count` blocks: of each, of groups of them, and of groups of groups if any."""
+    rows = count + count.ceildiv(group)
+    return rows + count.ceildiv(group * group) if nests(group, slots) else rows
 
 
-def nests(group: int, slots: int) -> bool:
-    """Whether totals of groups, of so many values in each thread, are left for groups of them as well.  Kernels of
-    single values have no registers for it: prefixes of 16384 x 8193 float32 along axis 0 take an H100 528 us without,
-    629 with it."""
-    return group > 1 and slots > 1
-
-
-def stretch(group: int) -> int:
-    """Blocks whose totals are cleared together; what one of them reads of single blocks is theirs, or of those of the
-    stretch in front."""
-    return max(256, 4 * group)
-
-
-def carry_counters(count: Affine, group: int) -> Affine:
-    """Counters of a line of `count` blocks: for each stretch, who has read what it needs, and which of two stretches
-    have; and of how many stretches the totals are cleared."""
-    return 2 * count.ceildiv(stretch(group)) + 1
+def carry_counters(count: Affine, group: int, slots: int) -> Affine:
+    """Counters of a line of `count` blocks, of who has read what it needs; where groups nest, for each stretch, and of
+    which two stretches have, and of how many the totals are cleared."""
+    return 2 * count.ceildiv(stretch(group)) + 1 if nests(group, slots) else Affine.of(1)
 
 
 def carry_words(threads: int, bits: int, slots: int, dtype: DType) -> int:

@@ -486,7 +486,8 @@ class Runtime:
     ) -> Generator[None, None, Fragment]:
         """See `Carries`; pauses until all blocks in front have left their totals."""
         place, own = self._in_line(x, words, line, number, count, group, bits, threads)
-        counters = carry_counters(Affine.of(self.scalar(as_fragment(count, self.index))), group).constant
+        blocks = self.scalar(as_fragment(count, self.index))
+        counters = carry_counters(Affine.of(blocks), group, math.prod(x.shape)).constant
         if (place + 1) * counters > arrived.memory.data.size or arrived.memory.data.any():
             raise FragmentError(f"line {place} has not {counters} counters in {arrived.memory.name} that are zero")
         while (totals := self.carries.before(words.memory, place, own)) is None:
@@ -508,7 +509,7 @@ class Runtime:
         self._meet(bits, threads)
         place, own, blocks = (self.scalar(as_fragment(n, self.index)) for n in (line, number, count))
         columns = carry_words(threads, bits, math.prod(x.shape), x.dtype)
-        rows = carry_rows(Affine.of(blocks), group).constant
+        rows = carry_rows(Affine.of(blocks), group, math.prod(x.shape)).constant
         if (place + 1) * rows * columns > words.memory.data.size or not 0 <= own < blocks:
             raise FragmentError(f"block {own} of {blocks} in line {place} has no place in {words.memory.name}")
         return place, own

@@ -7,16 +7,16 @@ from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
-from polyfuse.kernel import nests, stretch
-from polyfuse.schedule import GridScan, KernelSchedule, Placed
+from polyfuse.schedule import GridScan, KernelSchedule, Placed, nests, stretch
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 
-IN_STEP, SHUFFLED = 2.0e-6, 0.3e-6
-"""Seconds by which a wave of blocks is longer where each waits for totals of those in front, and for each step in which
-lanes of a warp scan besides: they come to their loads, to the wait and to their stores together.  On an H200, 67
-million float32 in 31, 21 and 16 waves of 256 threads: 219, 199 and 190 us, of which 133 are those of their bytes; 8192
-x 8192 along columns in 21 and 16 waves 182 and 167."""
+IN_STEP, SHUFFLED, LANE_STEP, MOST_SHUFFLED = 1.5e-6, 0.4e-6, 0.3e-6, 1.5e-6
+"""Seconds by which a wave of blocks is longer where each waits for totals of those in front; where lanes of a warp scan
+besides, for each step of that, and for all of them at most: they come to their loads, to the wait and to their stores
+together.  On an H200, 67 million float32 in 31, 21 and 16 waves of 256 threads: 219, 199 and 190 us, of which 133 are
+those of their bytes; 8192 x 8192 along columns in 21 and 16 waves 182 and 167.  On an H100, with one step and with two:
+8192 x 8192 213 and 224 us, 65536 x 1024 216 and 216, 500000 x 100 206 and 202, 123457 x 40 float64 58 and 48."""
 AGAIN = 0.7
 """Of the bandwidth of the last-level cache, what loads of what was summed a few blocks ahead reach: the same 67 million
 in 175 us, and with another array beside them in 238, of which 200 are those of the bytes."""
@@ -38,7 +38,8 @@ def handed_on(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes
     if any(scan.lead for scan in schedule.grid_scans):
         return seconds + _summed(scop, schedule, sizes) / (AGAIN * target.l2_bandwidth)
     steps = max(_lane_steps(scop, schedule, scan, target) for scan in schedule.grid_scans)
-    return seconds + waves * (IN_STEP + SHUFFLED * steps)
+    shuffled = min(MOST_SHUFFLED, SHUFFLED + LANE_STEP * steps) if steps else 0.0
+    return seconds + waves * (IN_STEP + shuffled)
 
 
 def _summed(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:

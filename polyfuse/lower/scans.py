@@ -151,9 +151,9 @@ def carry_uses(env: Environment) -> list[ScratchUse]:
         each = ir.carry_words(env.schedule.threads, _bits(env, over), slots, dtype)
         count = env.schedule.digit(scan.digit).extent
         _, lines = election(env.schedule.digits, scan.digit)
-        shape = (*lines, ir.carry_rows(count, scan.group), Affine.of(each))
+        shape = (*lines, ir.carry_rows(count, scan.group, slots), Affine.of(each))
         found.append(ScratchUse(words_name(scan.scan), u64, shape, zeroed=True))
-        counters = (*lines, ir.carry_counters(count, scan.group))
+        counters = (*lines, ir.carry_counters(count, scan.group, slots))
         found.append(ScratchUse(arrived_name(scan.scan), i32, counters, zeroed=True))
     return [*found, ScratchUse(TURNS, i32, (Affine.of(1),), zeroed=True)] if found else []
 

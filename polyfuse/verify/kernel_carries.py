@@ -86,11 +86,12 @@ def _check_memory(kernel: Kernel, types: Types, op: Passing, refuse: Refuse) -> 
     value = expression_type(op.value, types, kernel)
     words = _array(kernel, op.words, dtypes.u64, refuse, op)
     lines = words.shape[: len(op.line)]
-    counters = (*lines, carry_counters(op.count, op.group))
+    slots = prod(value.shape(kernel))
+    counters = (*lines, carry_counters(op.count, op.group, slots))
     if isinstance(op, Carry) and _array(kernel, op.arrived, dtypes.i32, refuse, op).shape != counters:
         refuse(f"{op.arrived} has not {' x '.join(map(str, counters))} counters", op)
-    each = carry_words(kernel.threads, op.bits, prod(value.shape(kernel)), value.dtype)
-    wanted = (carry_rows(op.count, op.group), Affine.of(each))
+    each = carry_words(kernel.threads, op.bits, slots, value.dtype)
+    wanted = (carry_rows(op.count, op.group, slots), Affine.of(each))
     if words.shape[len(op.line) :] != wanted:
         rows, columns = wanted
         refuse(f"{op.words} has not {rows} rows of {columns} words for each line", op)

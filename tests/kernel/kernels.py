@@ -217,8 +217,9 @@ def prefix_in_order(lead: int = 0, columns: bool = False) -> Case:
     kernel = Kernel(
         "prefix_in_order", (
             array("x", *shape), array("y", *shape, out=True),
-            array("words", M, carry_rows(BLOCKS, 3), each, dtype=u64, out=True),
-            array("arrived", M, carry_counters(BLOCKS, 3), dtype=i32, out=True), array("turns", 1, dtype=i32, out=True),
+            array("words", M, carry_rows(BLOCKS, 3, 1), each, dtype=u64, out=True),
+            array("arrived", M, carry_counters(BLOCKS, 3, 1), dtype=i32, out=True),
+            array("turns", 1, dtype=i32, out=True),
             *sizes("M", "blocks"),
         ),
         (M, BLOCKS + lead), 64, (ThreadDigit("lane", 1, 32), ThreadDigit("warp", 32, 2)), (), (), body,
@@ -227,7 +228,7 @@ def prefix_in_order(lead: int = 0, columns: bool = False) -> Case:
     x = normal(3, 60, 32) if columns else normal(3, 30, 64)
     wide = x.astype(np.float64)
     expected = np.cumsum(wide, 1) if columns else np.cumsum(wide.reshape(3, -1), 1).reshape(x.shape)
-    zeros = {"words": np.zeros((3, 30 + 10 + 4, each), np.uint64), "arrived": np.zeros((3, 2 * 1 + 1), np.int32)}
+    zeros = {"words": np.zeros((3, 30 + 10, each), np.uint64), "arrived": np.zeros((3, 1), np.int32)}
     arrays = {"x": x, "y": np.zeros_like(x), **zeros, "turns": np.zeros(1, np.int32)}
     return Case(kernel, arrays, {"M": 3, "blocks": 30}, {"y": expected}, tolerance=1e-4)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polyfuse import schedule
 from polyfuse.affine import Affine
 from polyfuse.backends.interpreter import collectives, faults, run_kernel, run_source
 from polyfuse.codegen.printer import print_kernel
@@ -53,6 +54,15 @@ def test_of_several_values_groups_of_groups_are_merged_first() -> None:
     single = collectives.carried("sum", alone, alone[0], 0, 1, 2)
     # six groups of two, of which four are two groups of groups, and three blocks; a two on top of a four makes eight
     assert several[0, 0] == 2.0**25 + 8 and single[0, 0] == 2.0**25
+
+
+def test_what_runs_and_what_is_allocated_agree() -> None:
+    from polyfuse.backends.numba_cuda.fragments import carries
+
+    for group in (1, 2, 3, 16, 64, 100, 256):
+        assert carries._stretch(group) == schedule.stretch(group) >= 2 * group  # what one reads lies in two stretches
+        for slots in (1, 2, 4):
+            assert carries._nests(group, slots) == schedule.nests(group, slots)
 
 
 def test_nothing_is_in_front_of_the_first_block() -> None:

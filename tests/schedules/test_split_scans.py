@@ -284,7 +284,7 @@ def test_exclusive_and_in_runs_in_the_reference() -> None:
 @pytest.mark.ptx
 @pytest.mark.parametrize(
     ("function", "spec"),
-    [(down, "bf16[4000000, 16]"), (down, "f32[1000000, 3]")],
+    [(down, "bf16[4000000, 6]"), (down, "f32[1000000, 3]")],
 )
 def test_ptx(function: Any, spec: str) -> None:
     from polyfuse.backends.numba_cuda.compile import compile_kernel

@@ -47,7 +47,6 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     register_type,
 )
 from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
-from polyfuse.kernel import nests, stretch
 
 _MARK = 1 << 32  # of a word that holds something
 
@@ -146,7 +145,7 @@ def _store_words(b: Builder, address: Value, words: list[Value]) -> None:
         assembly(b, text, constraints, ir.VoidType(), [at, *some], effect=True)
 
 
-def _fence(b: Builder) -> None:
+def _device_fence(b: Builder) -> None:
     assembly(b, "fence.acq_rel.gpu;", "~{memory}", ir.VoidType(), [], effect=True)
 
 
@@ -172,6 +171,16 @@ def _until(b: Builder, threads: int) -> Iterator[Callable[[Value], None]]:
 
 # ------------------------------------------------------------------------------------------ a line of blocks
 
+
+def _nests(group: int, slots: int) -> bool:
+    """As schedules have it; this module also stands alone, in exported kernels."""
+    return group > 1 and slots > 1
+
+
+def _stretch(group: int) -> int:
+    """As schedules have it."""
+    return max(256, 4 * group)
+
 class _Line:
     """The totals of one line of blocks, as one thread meets them: rows of words, one per block, then one per group,
     then one per group of groups."""
@@ -189,7 +198,9 @@ class _Line:
         b = self.b
         self.count = count
         self.above = b.add(count, b.sdiv(b.add(count, i32(group - 1)), i32(group)))
-        self.rows = b.add(self.above, b.sdiv(b.add(count, i32(group * group - 1)), i32(group * group)))
+        self.rows = self.above
+        if _nests(group, self.slots):
+            self.rows = b.add(self.rows, b.sdiv(b.add(count, i32(group * group - 1)), i32(group * group)))
         self.columns = self.threads // self.readers * self.each
         words = b.mul(b.sext(self.rows, I64), i64(self.columns))
         self.base = b.add(base, b.mul(b.mul(line, words), i64(8)))
@@ -247,11 +258,11 @@ class _Line:
     def done(self, number: Value, counters: Value, group: int) -> None:
         """All threads of the block have read what they need, which the first warp counts: of one stretch of blocks, and
         of totals of one value, the last block waits for all others and leaves zeros; else whoever comes last."""
-        b, each = self.b, stretch(group)
+        b, each = self.b, _stretch(group)
         if self.bits < 32:
             emit_barrier(b)
         in_first_warp = b.icmp_unsigned("<", self.thread, i32(32))
-        if not nests(group, self.slots):
+        if not _nests(group, self.slots):
             with b.if_then(in_first_warp):
                 self._clear_behind(number, counters)
             return
@@ -314,7 +325,7 @@ class _Line:
             b.store(b.icmp_unsigned("==", before, most), told)
         members = i32((1 << self.threads) - 1 if self.threads < 32 else -1)
         with b.if_then(intrinsic(b, "llvm.nvvm.vote.any.sync", I1, [members, b.load(told)], convergent=True)):
-            _fence(b)
+            _device_fence(b)
             yield
 
     def _clear(self, low: Value, high: Value) -> None:
@@ -372,7 +383,7 @@ def _lead_groups(line: _Line, monoid: FragmentMonoid, q: Value, every: int) -> N
     groups, place = _groups(b, q, every)
     leaves = b.and_(b.icmp_signed("==", place, i32(0)), b.icmp_signed(">", q, i32(0)))
     low, row = b.sub(q, i32(every)), b.add(line.count, b.sub(b.sdiv(q, i32(every)), i32(1)))
-    if nests(every, line.slots):
+    if _nests(every, line.slots):
         wider = b.sdiv(groups, i32(every))
         is_second = b.and_(b.icmp_signed("==", place, i32(1)), b.icmp_signed(">", groups, i32(0)))
         of_groups = b.and_(is_second, b.icmp_signed("==", b.mul(wider, i32(every)), groups))
@@ -381,27 +392,30 @@ def _lead_groups(line: _Line, monoid: FragmentMonoid, q: Value, every: int) -> N
         row = b.select(of_groups, b.sub(b.add(line.above, wider), i32(1)), row)
     with b.if_then(leaves):
         line.leave(row, line.merged(monoid, low, b.add(low, i32(every)), lambda k: k))
-        if nests(every, line.slots):
-            _fence(b)  # it may be cleared before anybody has read it
+        if _nests(every, line.slots):
+            _device_fence(b)  # it may be cleared before anybody has read it
 
 
 def _in_front(line: _Line, q: Value, every: int) -> tuple[Value, Callable[[Value], Value]]:
-    """How many totals make up all blocks in front of block `q`, and the row of each: of groups of groups, then of
-    groups, then of blocks."""
+    """How many totals make up all blocks in front of block `q`, and the row of each: of groups of groups if any, then
+    of groups, then of blocks."""
     b = line.b
     groups, _ = _groups(b, q, every)
-    wider = i32(0)
-    if nests(every, line.slots):
-        whole = b.sdiv(groups, i32(every))
-        wider = b.select(b.icmp_signed(">", whole, i32(0)), b.sub(whole, i32(1)), i32(0))
-    saved_above, saved = b.mul(wider, i32(every - 1)), b.mul(groups, i32(every - 1))
+    saved = b.mul(groups, i32(every - 1))
 
     def row(k: Value) -> Value:
-        group = b.add(k, saved_above)
-        alone = b.select(b.icmp_signed("<", group, groups), b.add(line.count, group), b.add(group, saved))
-        return b.select(b.icmp_signed("<", k, wider), b.add(line.above, k), alone)
+        return b.select(b.icmp_signed("<", k, groups), b.add(line.count, k), b.add(k, saved))
 
-    return b.sub(q, b.add(saved, saved_above)), row
+    if not _nests(every, line.slots):
+        return b.sub(q, saved), row
+    whole = b.sdiv(groups, i32(every))
+    wider = b.select(b.icmp_signed(">", whole, i32(0)), b.sub(whole, i32(1)), i32(0))
+    saved_above = b.mul(wider, i32(every - 1))
+
+    def row_above(k: Value) -> Value:
+        return b.select(b.icmp_signed("<", k, wider), b.add(line.above, k), row(b.add(k, saved_above)))
+
+    return b.sub(q, b.add(saved, saved_above)), row_above
 
 
 def _carry(monoid: FragmentMonoid) -> Rule:
@@ -430,9 +444,10 @@ def _carry(monoid: FragmentMonoid) -> Rule:
             found.at(b.ptrtoint(w, I64), place, blocks, every)
             _lead_groups(found, monoid, q, every)
             totals = found.merged(monoid, i32(0), *_in_front(found, q, every))
-            stretches = b.sdiv(b.add(blocks, i32(stretch(every) - 1)), i32(stretch(every)))
-            counters = b.mul(place, b.sext(b.add(b.add(stretches, stretches), i32(1)), I64))
-            found.done(q, b.add(b.ptrtoint(a, I64), b.mul(counters, i64(4))), every)
+            if _nests(every, x.size):
+                stretches = b.sdiv(b.add(blocks, i32(_stretch(every) - 1)), i32(_stretch(every)))
+                place = b.mul(place, b.sext(b.add(b.add(stretches, stretches), i32(1)), I64))
+            found.done(q, b.add(b.ptrtoint(a, I64), b.mul(place, i64(4))), every)
             return pack(b, x, totals)
 
         return Fragment(x.dtype, x.shape), emit
