@@ -6,6 +6,7 @@ A value is an array ``(blocks, threads, *slots)``; a monoid's state is a tuple o
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -118,13 +119,13 @@ def combine_threads(monoid: str, values: Sequence[Array], bits: int, threads: in
 
 def carried(monoid: str, totals: Sequence[Array], like: Array, bits: int, threads: int, group: int) -> Array:
     """The `totals` of the blocks in front, of a value like `like`: those of whole groups as one, but for the last group
-    that is whole, and those of whole groups of groups in the same way; threads that differ in `bits` take every n-th of
-    these, then combine."""
+    that is whole, and, where they nest, of groups of groups in the same way; threads that differ in `bits` take every
+    n-th of these, then combine."""
     totals = [over_threads(total, threads) for total in totals]
     like = over_threads(like, threads)
     whole = max(0, len(totals) // group - 1)
     groups = [_dealt(monoid, totals[k * group : (k + 1) * group], like, bits, threads) for k in range(whole)]
-    wider = max(0, whole // group - 1) if nests(group, like.shape[0]) else 0
+    wider = max(0, whole // group - 1) if nests(group, math.prod(like.shape[2:])) else 0
     above = [_dealt(monoid, groups[k * group : (k + 1) * group], like, bits, threads) for k in range(wider)]
     return _dealt(monoid, [*above, *groups[wider * group :], *totals[whole * group :]], like, bits, threads)
 

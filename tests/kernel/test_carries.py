@@ -41,19 +41,19 @@ def test_every_order_of_blocks_gives_the_same_bits(lead: int) -> None:
 @pytest.mark.parametrize("monoid", ["sum", "max"])
 @pytest.mark.parametrize("slots", [1, 2])
 def test_totals_of_whole_groups_are_merged_first(group: int, monoid: str, slots: int) -> None:
-    totals = [np.full((slots, 8), float(k)) for k in range(23)]
+    totals = [np.full((1, 8, slots), float(k)) for k in range(23)]
     before = collectives.carried(monoid, totals, totals[0], 7, 8, group)
-    np.testing.assert_array_equal(before, np.full((slots, 8), 253.0 if monoid == "sum" else 22.0))
+    np.testing.assert_array_equal(before, np.full((1, 8, slots), 253.0 if monoid == "sum" else 22.0))
 
 
 def test_of_several_values_groups_of_groups_are_merged_first() -> None:
     """One thread merges in turn: 2**25 swallows ones and twos that come alone, and not a four."""
-    totals = [np.array([[2.0**25 if k == 0 else 1.0], [0.0]], np.float32) for k in range(15)]
-    alone = [total[:1] for total in totals]
+    totals = [np.array([[[2.0**25 if k == 0 else 1.0, 0.0]]], np.float32) for k in range(15)]
+    alone = [total[..., :1] for total in totals]
     several = collectives.carried("sum", totals, totals[0], 0, 1, 2)
     single = collectives.carried("sum", alone, alone[0], 0, 1, 2)
     # six groups of two, of which four are two groups of groups, and three blocks; a two on top of a four makes eight
-    assert several[0, 0] == 2.0**25 + 8 and single[0, 0] == 2.0**25
+    assert several[0, 0, 0] == 2.0**25 + 8 and single[0, 0, 0] == 2.0**25
 
 
 def test_what_runs_and_what_is_allocated_agree() -> None:

@@ -181,6 +181,7 @@ def _stretch(group: int) -> int:
     """As schedules have it."""
     return max(256, 4 * group)
 
+
 class _Line:
     """The totals of one line of blocks, as one thread meets them: rows of words, one per block, then one per group,
     then one per group of groups."""
