@@ -78,7 +78,8 @@ def _group(situation: Situation, blocks: int) -> int:
 
 def _group_of_few(situation: Situation, blocks: int) -> int:
     """The same where few threads share what a block reads: with groups of groups it is the fewest."""
-    return min(_group(situation, blocks), max(LEAST_GROUP, power_below(int((3 * blocks) ** (1 / 3)))))
+    fewest = max(LEAST_GROUP, power_below(int((3 * blocks) ** (1 / 3))))
+    return situation.tiles.get("group", min(_group(situation, blocks), fewest))
 
 
 def _lead(situation: Situation, resident: int, blocks: int, lines: int) -> int | None:

@@ -274,6 +274,12 @@ def test_numbers_do_not_depend_on_the_order_of_blocks(
         np.testing.assert_array_equal(other, found[0])
 
 
+@pytest.mark.parametrize("spec", ["bf16[30000, 130]", "f32[65536, 1023]", "f32[262144, 16]"])
+def test_groups_are_as_asked_for(spec: str) -> None:
+    (kernel,) = plan_of(down, spec, tiles={"y": {"group": 64}}).kernels
+    assert kernel.schedule.grid_scans[0].group == 64 == kernel.parameters["group"]
+
+
 def test_a_prefix_of_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     x = values((20000,), "f8")
     plan = pf.jit(twice).plan(x, target="h200", tiles={"y": {"chunks": 4, "group": 2}})
