@@ -62,8 +62,8 @@ IN_RUNS = 1.4
 """Times that a kernel takes whose blocks begin prefixes of columns anew, each at a place of its own.  On an H100, the
 last of three kernels for prefixes along axis 0, measured and as predicted without it: 2000000 x 24 float32 214 and 136
 us, 300000 x 257 418 and 269, 500000 x 100 181 and 156, 3000000 x 18 290 and 167, 100000 x 513 220 and 173, 123457 x 40
-float64 43 and 31, 150000 x 515 bfloat16 264 and 216, 16384 x 8193 float32 529 and 443.  They are one
-or two waves of blocks, of which the second is not whole."""
+float64 43 and 31, 150000 x 515 bfloat16 264 and 216, 16384 x 8193 float32 529 and 443.  They are one or two waves of
+blocks, of which the last is not whole."""
 
 
 def in_runs(scop: Scop, schedule: KernelSchedule) -> float:

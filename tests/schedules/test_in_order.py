@@ -95,6 +95,24 @@ def test_a_long_row_is_read_once_and_written_once(spec: str) -> None:
     assert_legal(plan)
 
 
+@pytest.mark.parametrize("target", ["h100", "h200"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "f32[500000, 100]",
+        "f32[2000000, 24]",
+        "f32[300000, 257]",
+        "bf16[200000, 130]",
+        "f64[123457, 40]",
+        "f32[100000, 513]",
+    ],
+)
+def test_long_columns_are_read_once_and_written_once(spec: str, target: str) -> None:
+    plan = pf.jit(down).plan(pf.spec(spec), target=target)
+    assert len(plan.kernels) == 1 and len(plan.kernels[0].schedule.grid_scans) == 1
+    assert_legal(plan)
+
+
 def test_what_is_beside_a_prefix_shares_its_kernel() -> None:
     assert_schedule(
         plan_of(decayed, "f32[67108864]", "f32[67108864]"),

@@ -1,12 +1,11 @@
 """Blocks that begin in order, and what each of them is handed by those in front.
 
-A block leaves its total as 64-bit words, half of each a mark that it is there, so that no fence orders the two: a word
-is written and read as a whole (PTX ISA, memory consistency model: relaxed operations of one scope on one location are
-never torn).  Then it reads the totals of all blocks in front: of whole groups of blocks the one total that the first
-block behind a group leaves; where a thread leaves several values, of whole groups of groups the one that the second
-block behind their next group leaves; the rest one by one.  No block reads what the group in front of its own leaves
-last, which may be late.  Which thread merges which of them depends on the number of the block alone, so the result has
-the same bits in every run, unlike a look-back that takes what it finds.
+A block leaves its total as words that carry a mark of being there (`words.py`).  Then it reads the totals of all blocks
+in front: of whole groups of blocks the one total that the first block behind a group leaves; where a thread leaves
+several values, of whole groups of groups the one that the second block behind their next group leaves; the rest one by
+one.  No block reads what the group in front of its own leaves last, which may be late.  Which thread merges which of
+them depends on the number of the block alone, so the result has the same bits in every run, unlike a look-back that
+takes what it finds.
 
 The lanes of a warp wait together, for the totals of all of them (`_until`).  No block waits for ever: those in front
 have begun, and the first of all that are not done waits for none.
@@ -42,19 +41,11 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     Value,
     int32,
     int64,
-    is_float,
     itemsize,
     register_type,
 )
+from polyfuse.backends.numba_cuda.fragments.words import MARK, from_words, i64, load_words, store_words, to_words
 from polyfuse.backends.numba_cuda.numba_api import TypingError, cgutils, ir, types
-
-_MARK = 1 << 32  # of a word that holds something
-
-
-def i64(value: int) -> Value:
-    """A constant."""
-    return ir.Constant(I64, value)
-
 
 # ------------------------------------------------------------------------------------------ the order of blocks
 
@@ -90,59 +81,7 @@ def in_turn64(turns: Any, blocks: Any) -> tuple[Fragment, Emit] | None:
     return _in_turn(turns, blocks, int64)
 
 
-# ------------------------------------------------------------------------------------------ words
-
-
-def _to_words(b: Builder, dtype: DType, value: Value) -> list[Value]:
-    """A slot in marked words, 32 bits in each."""
-    if is_float(dtype):
-        value = b.bitcast(value, I64 if itemsize(dtype) == 8 else I32)
-    if itemsize(dtype) == 8:
-        halves = [b.and_(value, i64(_MARK - 1)), b.lshr(value, i64(32))]
-    else:
-        halves = [b.and_(b.zext(value, I64), i64(_MARK - 1))]
-    return [b.or_(half, i64(_MARK)) for half in halves]
-
-
-def _from_words(b: Builder, dtype: DType, words: list[Value]) -> Value:
-    if itemsize(dtype) == 8:
-        whole = b.or_(b.and_(words[0], i64(_MARK - 1)), b.shl(words[1], i64(32)))
-    else:
-        whole = b.trunc(words[0], I32)
-    llvm = register_type(dtype)
-    if is_float(dtype):
-        return b.bitcast(whole, llvm)
-    return b.trunc(whole, llvm) if llvm.width < whole.type.width else whole
-
-
-def _pairs(words: int) -> list[tuple[int, int]]:
-    """Where accesses begin, and how many words each moves: two where all come in pairs, which are aligned then."""
-    step = 2 if words % 2 == 0 else 1
-    return [(k, step) for k in range(0, words, step)]
-
-
-def _load_words(b: Builder, address: Value, words: int) -> list[Value]:
-    found: list[Value] = []
-    for start, count in _pairs(words):
-        at = b.add(address, i64(8 * start))
-        if count == 1:
-            text = "ld.relaxed.gpu.global.b64 $0, [$1];"
-            found.append(assembly(b, text, "=l,l,~{memory}", I64, [at], effect=True))
-        else:
-            text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"
-            pair = assembly(b, text, "=l,=l,l,~{memory}", ir.LiteralStructType([I64, I64]), [at], effect=True)
-            found += [b.extract_value(pair, 0), b.extract_value(pair, 1)]
-    return found
-
-
-def _store_words(b: Builder, address: Value, words: list[Value]) -> None:
-    for start, count in _pairs(len(words)):
-        at, some = b.add(address, i64(8 * start)), words[start : start + count]
-        if count == 1:
-            text, constraints = "st.relaxed.gpu.global.b64 [$0], $1;", "l,l,~{memory}"
-        else:
-            text, constraints = "st.relaxed.gpu.global.v2.b64 [$0], {$1, $2};", "l,l,l,~{memory}"
-        assembly(b, text, constraints, ir.VoidType(), [at, *some], effect=True)
+# ------------------------------------------------------------------------------------------ waiting
 
 
 def _device_fence(b: Builder) -> None:
@@ -216,20 +155,20 @@ class _Line:
         """One thread of those that hold the same totals writes them."""
         b = self.b
         with b.if_then(b.icmp_unsigned("==", self.reader, i32(0))):
-            words = [word for total in totals for word in _to_words(b, self.dtype, total)]
-            _store_words(b, self.row(number), words)
+            words = [word for total in totals for word in to_words(b, self.dtype, total)]
+            store_words(b, self.row(number), words)
 
     def wait(self, number: Value) -> list[Value]:
         """The total of a row, as soon as those of all lanes are there."""
         b, address = self.b, self.row(number)
         with _until(b, self.threads) as told:
-            words = _load_words(b, address, self.each)
+            words = load_words(b, address, self.each)
             marks = words[0]
             for word in words[1:]:
                 marks = b.and_(marks, word)
-            told(b.icmp_unsigned("!=", b.and_(marks, i64(_MARK)), i64(0)))
+            told(b.icmp_unsigned("!=", b.and_(marks, i64(MARK)), i64(0)))
         per_slot = self.each // self.slots
-        return [_from_words(b, self.dtype, words[k : k + per_slot]) for k in range(0, self.each, per_slot)]
+        return [from_words(b, self.dtype, words[k : k + per_slot]) for k in range(0, self.each, per_slot)]
 
     def merged(
         self, monoid: FragmentMonoid, low: Value, high: Value, number_of: Callable[[Value], Value]
@@ -336,7 +275,7 @@ class _Line:
         begin, end = (b.mul(b.sext(row, I64), i64(self.columns)) for row in (low, high))
         own = b.add(begin, b.mul(b.sext(self.thread, I64), i64(step)))
         with cgutils.for_range_slice(b, own, end, i64(step * lanes), I64) as (k, _):
-            _store_words(b, b.add(self.base, b.mul(k, i64(8))), [i64(0)] * step)
+            store_words(b, b.add(self.base, b.mul(k, i64(8))), [i64(0)] * step)
 
 
 # ------------------------------------------------------------------------------------------ the operation
