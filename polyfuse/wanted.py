@@ -39,14 +39,19 @@ STEPS, MOST_AXES = 24, 3
 def wanted(scop: Scop, schedule: KernelSchedule, load: Placed) -> tuple[Affine, ...]:
     """The conditions under which a thread of the kernel wants what it loads, over the digits of the schedule; none
     where nearly all is wanted."""
-    return _found(scop, schedule, load)[0] if _chooses(scop, schedule) else ()
+    return _found(_Wants(scop, schedule), load)[0] if _chooses(scop, schedule) else ()
 
 
 def wanted_share(scop: Scop, schedule: KernelSchedule, loads: Sequence[Placed]) -> float:
     """The share of the elements of some loads that is wanted, by the hints of the program."""
-    if not _chooses(scop, schedule):
+    if not loads or not _chooses(scop, schedule):
         return 1.0
-    return max((_found(scop, schedule, load)[1] for load in loads), default=1.0)
+    wants, share = _Wants(scop, schedule), 0.0
+    for load in loads:
+        share = max(share, _found(wants, load)[1])
+        if share >= 1.0:
+            break
+    return share
 
 
 def _chooses(scop: Scop, schedule: KernelSchedule) -> bool:
@@ -54,8 +59,8 @@ def _chooses(scop: Scop, schedule: KernelSchedule) -> bool:
     return any(isinstance(s := scop.statements[value], Statement) and s.chooses for value in schedule.body)
 
 
-def _found(scop: Scop, schedule: KernelSchedule, load: Placed) -> tuple[tuple[Affine, ...], float]:
-    wants, every, share = _Wants(scop, schedule), list[Conditions](), 0.0
+def _found(wants: _Wants, load: Placed) -> tuple[tuple[Affine, ...], float]:
+    scop, schedule, every, share = wants.scop, wants.schedule, list[Conditions](), 0.0
     for placed in (p for p in schedule.placed if load.name in p.providers):
         statement = scop.statements[placed.value]
         if placed.role != "compute" or not isinstance(statement, Statement):

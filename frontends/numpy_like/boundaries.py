@@ -1,5 +1,6 @@
 """Functions that no affine kernel computes: sorting and searching.  Each is one call of the caller's array library
-between fused kernels; shapes and dtypes of the results are known while tracing.
+between fused kernels; shapes and dtypes of the results are known while tracing.  Short axes, and vectors of few keys,
+are sorted and searched in the program itself (`networks`, `bisection`).
 """
 
 from __future__ import annotations
@@ -8,14 +9,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bf16, f32, i64
 from polyfuse.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UnsupportedError
 from polyfuse.expr import Call, Shape
-from polyfuse.frontends.numpy_like import axes, nodes, promotion
+from polyfuse.frontends.numpy_like import axes, bisection, networks, nodes, promotion
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
+from polyfuse.frontends.numpy_like.joining import stack
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, lift_arrays, text_of
 from polyfuse.frontends.numpy_like.slicing import integer_index
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -69,10 +73,17 @@ def sort(
     """``np.sort``; NaN stands last, with the Array API's `descending` first."""
     _check_kind(kind, order, stable)
     array, axis = _along(x, axis)
-    keys = _sortable(array)
-    found = library("sort", [keys], keys.sizes, keys.element, axis=axis)
-    result = Tracer(array.state, nodes.cast(found.node, array.element))
+    result = rising(array, axis, networks.ALL)
     return flip(result, axis) if descending else result
+
+
+def rising(x: Tracer, axis: int, most: int) -> Tracer:
+    """An array sorted along an axis, NaN last; in the program itself where there are no more than `most` elements."""
+    if networks.is_short(x.state, x.sizes[axis], most):
+        return stack(networks.ordered(x, axis), axis)
+    keys = _sortable(x)
+    found = library("sort", [keys], keys.sizes, keys.element, axis=axis)
+    return Tracer(x.state, nodes.cast(found.node, x.element))
 
 
 def argsort(
@@ -81,6 +92,9 @@ def argsort(
     """``np.argsort``, always stable, `descending` too, so that the answer is the same in every library."""
     _check_kind(kind, order, stable)
     array, axis = _along(x, axis)
+    if networks.is_short(array.state, array.sizes[axis], networks.PLACED):
+        _, places = networks.placed(array, axis, largest=descending)
+        return stack(places, axis, dtype=np.int64)
     keys = _sortable(flip(array, axis) if descending else array)
     found = library("argsort", [keys], array.sizes, i64, axis=axis)
     if not descending:
@@ -95,6 +109,9 @@ def top_k(x: ArrayLike, k: int, axis: int = -1) -> tuple[Tracer, Tracer]:
     extent = array.sizes[axis]
     if k < 0 or not array.state.decide(extent - k):
         raise ShapeError(f"the {k} largest of an axis of size {extent}")
+    if k and networks.is_short(array.state, extent, networks.PLACED):
+        values, places = networks.placed(array, axis, largest=True)
+        return stack(values[:k], axis), stack(places[:k], axis, dtype=np.int64)
     shape = tuple(Affine.of(k) if d == axis else n for d, n in enumerate(array.sizes))
     indices = library("top_k_indices", [_sortable(array)], shape, i64, axis=axis, k=k)
     return take_along_axis(array, indices, axis), indices
@@ -149,8 +166,11 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         keys = keys[order]
     common = promotion.common((kind_of(keys), kind_of(values)))
     common = f32 if common == bf16 else common
-    operands = [Tracer(t.state, as_dtype(t, common)) for t in (keys, values)]
-    return library("searchsorted", operands, values.sizes, i64, side=side)
+    keys, values = (Tracer(t.state, as_dtype(t, common)) for t in (keys, values))
+    steps = bisection.steps_for(keys.state, keys.sizes[0])
+    if steps is not None:
+        return bisection.places(keys, values, steps, right=side == "right")
+    return library("searchsorted", [keys, values], values.sizes, i64, side=side)
 
 
 # ---------------------------------------------------------------------------------------------- complex results

@@ -1,6 +1,6 @@
 """Quantiles: elements of the sorted axis, at places that are computed, and what lies between them.
 
-The sort is a call of the caller's array library; what reads its result is one kernel.
+The sort is a call of the caller's array library, and what reads its result one kernel; of few elements both are one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from polyfuse.affine import dimension
 from polyfuse.dtypes import bool_, f64, i64
 from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.expr import Shape
-from polyfuse.frontends.numpy_like import axes, nodes
+from polyfuse.frontends.numpy_like import axes, networks, nodes
 from polyfuse.frontends.numpy_like.axes import Axis
-from polyfuse.frontends.numpy_like.boundaries import argsort, sort
+from polyfuse.frontends.numpy_like.boundaries import argsort, rising
 from polyfuse.frontends.numpy_like.elementwise import isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
 from polyfuse.frontends.numpy_like.lifting import as_dtype, lift, lift_all, trace_of
@@ -41,6 +41,10 @@ class Rows:
     @property
     def is_empty(self) -> bool:
         return not self.values.state.decide(self.values.sizes[-1] - 1)
+
+    def rising(self) -> Tracer:
+        """The values in order, NaN last."""
+        return rising(self.values, -1, networks.FEW)
 
     def at(self, ordered: Tracer, index: Tracer) -> Tracer:
         """Elements of the last axis: `index` broadcasts against the kept axes, and may have more in front."""
@@ -75,11 +79,12 @@ def median(x: ArrayLike, axis: Axis = None, overwrite_input: bool = False, keepd
     rows = _rows(array, axis)
     if rows.is_empty:
         return _kept_dims(rows.values.mean(axis=-1), rows, keepdims)
-    ordered = _real(sort(rows.values, -1))
+    ordered = rows.rising()
     n = ordered.shape[-1]
-    low, high = ordered[..., (n - 1) // 2], ordered[..., n // 2]
-    last = ordered[..., -1]
-    return _kept_dims(where(isnan(last), last, _mean(low, high)).astype(ordered.dtype), rows, keepdims)
+    low, high, last = (_real(ordered[..., k]) for k in ((n - 1) // 2, n // 2, -1))
+    middle = low if low.node is high.node else _mean(low, high)
+    result = where(isnan(last), last, middle) if rows.values.element.is_float else middle
+    return _kept_dims(result.astype(low.dtype), rows, keepdims)
 
 
 def nan_median(x: ArrayLike, axis: Axis = None, overwrite_input: bool = False, keepdims: bool = False) -> Tracer:
@@ -88,10 +93,10 @@ def nan_median(x: ArrayLike, axis: Axis = None, overwrite_input: bool = False, k
     rows = _rows(array, axis)
     if rows.is_empty:
         return _kept_dims(rows.values.mean(axis=-1), rows, keepdims)
-    ordered = _real(sort(rows.values, -1))
+    ordered = rows.rising()
     n = count_nonzero(~isnan(rows.values), -1)
-    low, high = (rows.at(ordered, ufunc("maximum", k // 2, 0)) for k in (n - 1, n))
-    return _kept_dims(_mean(low, high).astype(ordered.dtype), rows, keepdims)
+    low, high = (_real(rows.at(ordered, ufunc("maximum", k // 2, 0))) for k in (n - 1, n))
+    return _kept_dims(_mean(low, high).astype(low.dtype), rows, keepdims)
 
 
 def _real(x: Tracer) -> Tracer:
@@ -207,7 +212,7 @@ def _levels(x: Tracer, q: Any, full: float) -> Tracer:
 
 
 def _unweighted(rows: Rows, q: Tracer, method: str, skip: bool) -> Tracer:
-    ordered = sort(rows.values, -1)
+    ordered = rows.rising()
     count = lift(q.state, ordered.shape[-1])
     if skip:
         count = count_nonzero(~isnan(rows.values), -1)

@@ -10,6 +10,7 @@ written                       becomes             exact because
 ``x * 1``, ``x / 1``, x - 0   ``x``               (``x + 0.0`` is kept: it turns ``-0.0`` into ``0.0``)
 ``x ** 2``                    ``x * x``           NumPy computes it so
 ``x ** n``, whole n <= 6      products            of integers; floats err by 3 units at most, reciprocals by 5
+``2.0 ** x``                  ``exp2(x)``         floats: one unit, as the power itself
 ``2 < x``, ``y > x``          ``x > 2``, x < y    a constant stands right; else "less"
 casts there and back          nothing             where the way there is lossless
 ============================  ==================  ==============================================
@@ -132,6 +133,8 @@ MOST = 6
 
 
 def _power(a: Node, b: Node) -> Node | None:
+    if isinstance(a, Constant) and a.value == 2 and a.dtype.is_float:
+        return expr.map_("exp2", [b])
     if not isinstance(b, Constant) or b.value not in range(-MOST, MOST + 1):
         return None
     exponent = int(b.value)

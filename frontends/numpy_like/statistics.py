@@ -11,7 +11,7 @@ import numpy as np
 from polyfuse import expr
 from polyfuse.dtypes import f64, i64
 from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
-from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like import bisection, nodes, promotion
 from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted, sort
 from polyfuse.frontends.numpy_like.contractions import matmul
 from polyfuse.frontends.numpy_like.creation import linspace
@@ -85,10 +85,13 @@ def _known(given: ArrayLike, lifted: Tracer) -> np.ndarray[Any, Any] | None:
 def histogram(
     x: ArrayLike, bins: Any = 10, range: Any = None, density: Any = None, weights: ArrayLike = None
 ) -> tuple[Tracer, Tracer]:
-    """Counts (or sums of weights) between edges: positions of the edges among the sorted values."""
+    """Counts (or sums of weights) between edges: of values by their place among few edges, or the positions of edges
+    among the sorted values."""
     (x,) = lift_all(x)
     edges = histogram_bin_edges(x, bins, range)
     flat = x.reshape(-1)
+    if weights is None and bisection.steps_for(x.state, edges.sizes[0]) is not None:
+        return _density(_counts(flat, edges), edges, density), edges
     if weights is None:
         ordered, total = sort(flat), None
     else:
@@ -104,10 +107,24 @@ def histogram(
     counts = diff(ends if total is None else total[ends])
     if weights is not None:
         counts = counts.astype(lift(x.state, weights).dtype)
-    if density:
-        widths = diff(edges).astype(np.float64)
-        return counts / widths / counts.sum(), edges
-    return counts, edges
+    return _density(counts, edges, density), edges
+
+
+def _counts(x: Tracer, edges: Tracer) -> Tracer:
+    """How many values lie between edges, the last one included."""
+    last = edges.shape[0] - 1
+    at = searchsorted(edges, x, side="right").astype(np.int32) - 1
+    at = where(ufunc("equal", x, edges[-1]), last - 1, at)
+    at = where(ufunc("less", at, 0), last, at)  # what lies outside, or is NaN, has a bin of its own
+    bins = Tracer(x.state, nodes.full(edges.sizes, 0, i64))
+    return update(bins, at, "add", 1, bounds="assume")[:-1]
+
+
+def _density(counts: Tracer, edges: Tracer, density: Any) -> Tracer:
+    """The share of each bin per width, where that is asked for."""
+    if not density:
+        return counts
+    return counts / diff(edges).astype(np.float64) / counts.sum()
 
 
 def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tracer:

@@ -20,6 +20,7 @@ from polyfuse.banks import turns, words
 from polyfuse.cost.copied import copies
 from polyfuse.cost.counts import Sizes, looked_up
 from polyfuse.cost.lines import LINE, SECTOR, TAGS
+from polyfuse.cost.tables import table_passes
 from polyfuse.cost.walked import goes_apart, passes
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
 from polyfuse.scop import Scop, Statement
@@ -210,7 +211,7 @@ def _lines(
         passes, issued = _unravelled(scop, schedule, target, move, sizes, each)
         return passes, issued + LOOKED_UP * warps * _looked_up(schedule, move, sizes)
     if move.place and not isinstance(move.place[-1], Affine):
-        return 0.0, each  # a gather of single elements: how far apart is not known
+        return table_passes(scop, schedule, target, move, sizes, each), each  # single elements
     dtype = scop.dtype(move.value, move.component)
     if move.role in ("put", "get"):  # padding keeps the lanes of a warp in different banks
         return each * ceil(target.warp * dtype.compute.itemsize / LINE), each

@@ -55,6 +55,10 @@ class Costs(Protocol):
         """A lower bound of `price` for any body with this boundary, cheap to compute."""
         ...
 
+    def floor_of_all(self, roots: frozenset[int], loads: frozenset[int]) -> int:
+        """A lower bound of what all kernels of a program with these inputs and outputs take together."""
+        ...
+
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
         """The predicted time of the kernel by the schedules that are worth a price, defined for illegal kernels too."""
         ...

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
-from polyfuse.affine import Affine, dimensions
+from polyfuse.affine import Affine, dimension, dimensions
 from polyfuse.bindings import Layout
 from polyfuse.cost.alone import BEGIN, counted
 from polyfuse.cost.counts import box_of_rows
@@ -151,7 +151,14 @@ class ProgramCosts:
         return count
 
     def floor(self, roots: frozenset[int], loads: frozenset[int]) -> int:
-        read, written = sum(map(self.least_read, loads)), sum(map(self.bytes, roots))
+        return self._moving(sum(map(self.least_read, loads)), roots)
+
+    def floor_of_all(self, roots: frozenset[int], loads: frozenset[int]) -> int:
+        return self._moving(sum(map(self.read_by_all, loads)), roots)
+
+    def _moving(self, read: int, roots: frozenset[int]) -> int:
+        """Picoseconds of a launch that reads so many bytes and writes these values."""
+        written = sum(map(self.bytes, roots))
         if self.target.kind == "cpu":
             return int((self.target.launch + (read + written) / self.target.bandwidth) * 1e12)
         moved = (READ * read + WRITTEN * written) / self.target.bandwidth
@@ -172,6 +179,27 @@ class ProgramCosts:
                         counts.append(box_of_rows([read.index], shape, itemsize, extents))
             count = self.least[value] = min(counts)
         return count
+
+    def read_by_all(self, value: int) -> int:
+        """Bytes of a value that all its readers together read at least: rows of it that each read by its number."""
+        shape, picked, rows = self.scop.shape(value), set[tuple[int, ...]](), set[tuple[int, ...]]()
+        for reader in self.scop.readers.get(value, ()):
+            statement = self.scop.statements[reader]
+            reads = [r for r in statement.reads if r.source == value] if isinstance(statement, Statement) else []
+            if not isinstance(statement, Statement) or any(read.where for read in reads):
+                return self.least_read(value)
+            extents = {dimension(k): extent for k, extent in enumerate(statement.extents)}
+            for read in reads:
+                numbers = {d: e.constant for d, e in enumerate(read.index) if isinstance(e, Affine) and e.is_constant}
+                others = [(e, n) for d, (e, n) in enumerate(zip(read.index, shape, strict=True)) if d not in numbers]
+                if any(not isinstance(e, Affine) or extents.get(e) != n for e, n in others):
+                    return self.least_read(value)
+                picked.add(tuple(numbers.values()))
+                rows.add(tuple(numbers))
+        if len(rows) != 1:
+            return self.least_read(value)
+        count = prod([max(1, shape[d].evaluate(self.hints)) for d in next(iter(rows))])
+        return max(self.least_read(value), self.bytes(value) * len(picked) // count)
 
     def price(self, body: frozenset[int], roots: frozenset[int], loads: frozenset[int]) -> int:
         return self._judged(body, roots, loads).picoseconds

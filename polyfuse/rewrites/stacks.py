@@ -54,11 +54,24 @@ def unstacked(program: Program) -> Program:
 
 
 def _is_stack(node: Node, axis: int) -> bool:
-    """Whether pieces meet along an axis of a few elements, perhaps converted behind that."""
-    while isinstance(node, expr.Map) and node.function == "cast":
-        (node,) = node.operands
-    extent = node.shape[axis]
-    return isinstance(node, expr.Region) and extent.is_constant and 2 <= extent.constant <= MOST
+    """Whether pieces meet along an axis of a few elements, perhaps converted, or cut, behind that."""
+    if not node.shape[axis].is_constant or not 2 <= node.shape[axis].constant <= MOST:
+        return False
+    while not isinstance(node, expr.Region):
+        if isinstance(node, expr.Map) and node.function == "cast":
+            (node,) = node.operands
+        elif isinstance(node, expr.View):
+            along = [d for d, entry in enumerate(node.index) if dimension(axis) in _terms(entry)]
+            if len(along) != 1:
+                return False
+            node, axis = node.source, along[0]
+        else:
+            return False
+    return True
+
+
+def _terms(entry: Affine) -> list[Affine]:
+    return [Affine.symbol(name) for name in entry.names()]
 
 
 def _at(node: Node, axis: int, place: int) -> Node | None:
@@ -66,9 +79,28 @@ def _at(node: Node, axis: int, place: int) -> Node | None:
     if isinstance(node, expr.Map):
         found = _at(node.operands[0], axis, place)
         return found and expr.map_(node.function, [found], node.dtype)
-    assert isinstance(node, expr.Region)
     shape = [extent for d, extent in enumerate(node.shape) if d != axis]
     at = {f"%{d}": Affine.of(place) if d == axis else dimension(d - (d > axis)) for d in range(node.rank)}
+    if isinstance(node, expr.View):
+        return _part(node.source, shape, _at_all(node.index, at))
+    assert isinstance(node, expr.Region)
+    return _piece(node, shape, at)
+
+
+def _part(node: Node, shape: Sequence[Affine], index: Sequence[Affine]) -> Node | None:
+    """``node[index]`` of a stack that was cut; None where that is not one piece."""
+    if isinstance(node, expr.Map):
+        found = _part(node.operands[0], shape, index)
+        return found and expr.map_(node.function, [found], node.dtype)
+    at = {f"%{d}": entry for d, entry in enumerate(index)}
+    if isinstance(node, expr.View):
+        return _part(node.source, shape, _at_all(node.index, at))
+    assert isinstance(node, expr.Region)
+    return _piece(node, shape, at)
+
+
+def _piece(node: expr.Region, shape: Sequence[Affine], at: dict[str, Affine]) -> Node | None:
+    """The piece of a region that holds all that is at these places."""
     for piece in node.pieces:
         conditions = _at_all(piece.where, at)
         if not all(c.is_constant for c in conditions):

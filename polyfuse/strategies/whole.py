@@ -29,6 +29,8 @@ COLOURS, SHORT, MOST_COLOURS = 4, 8, 16
 it reads where there is much to do.  A kernel for
 an axis of no constant length is for the length at hand alone, which has to be one of few where there is little to do.
 """
+MOST_STACKED = 16
+"""The same of arrays that are stacked: a thread that has one of these computes what the others have as well."""
 GAPS = (5, 6, 7)
 """Results of a pixel that lanes side by side have one each of: those of a thread leave gaps between stores.  346 MB of
 float32 in rows of five made of planes: 235 us on an H200, 164 so."""
@@ -74,7 +76,8 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
     where it has four; of 34 million made of three arrays 257 where it has two that lie apart, 195 where they do not."""
     row, hints = axes[-1], situation.hints
     others = [a for a in axes if a is not row and a.extent != ONE]
-    if not others or not 1 < row.size(hints) <= (SHORT if row.extent.is_constant else _few(situation)):
+    most = SHORT if row.extent.is_constant else _few(situation)
+    if not others or not 1 < row.size(hints) <= (MOST_STACKED if _is_stacked(situation, row) else most):
         return
     if row.size(hints) in GAPS and not _is_read_along(situation, row):
         return
@@ -93,6 +96,18 @@ def _pixels(situation: Situation, axes: Sequence[AxisClass]) -> Iterator[Whole]:
         yield Whole(pixels, (*taken, row), power_below(unroll), vector)
     if vector > 1 and "vector" not in situation.tiles:
         yield Whole(pixels, (row,), 1, 1)
+
+
+def _is_stacked(situation: Situation, row: AxisClass) -> bool:
+    """Whether each element of a row is an array of its own."""
+    if not row.extent.is_constant:
+        return False
+    for statement in situation.group.statements():
+        along = _names(situation.classes.statement(statement), row)
+        pieces = {read.where for read in statement.reads if any(along & w.names() for w in read.where)}
+        if len(pieces) >= row.extent.constant:
+            return True
+    return False
 
 
 def _colours(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> tuple[AxisClass, ...]:

@@ -142,6 +142,9 @@ class Model:
     def floor(self, roots: Values, loads: Values) -> int:
         return int(max(sum(map(self._bytes.__getitem__, roots | loads)) / DEVICE, LATENCY)) + LAUNCH
 
+    def floor_of_all(self, roots: Values, loads: Values) -> int:
+        return self.floor(roots, loads)
+
     def whole_price(self, body: Values, roots: Values, loads: Values, *, teaches: bool = False) -> int:
         return self.price(body, roots, loads)
 

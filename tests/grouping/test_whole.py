@@ -56,10 +56,11 @@ def test_several_kernels_are_not_faster_by_more_than_is_said(family: Callable[[i
             found += 1
             exact = optimum(model, kernel.time)
             assert (kernel.time - exact) * whole.NEAR <= kernel.time
+            # those of maps may be further from what is read and written, and compute no less
     assert found > 10
 
 
-@pytest.mark.parametrize("program, factor", [(softmax(), 1.4), (chain(4), 1.9)])
+@pytest.mark.parametrize("program, factor", [(softmax(), 1.4), (chain(4), 2.7)])
 def test_what_is_passed_on_counts(program: Program, factor: float) -> None:
     """Rows are read again by the second of two kernels, arrays of a chain are written and read: kernels that take
     nearly as long are left, and those that take longer are not."""

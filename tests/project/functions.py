@@ -11,9 +11,11 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -21,7 +23,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import PolyfuseError, UnsupportedError
 from polyfuse.expr import Opaque, Scatter, topological
-from polyfuse.frontends.numpy_like import functions, specs_of_arrays, trace
+from polyfuse.frontends.numpy_like import bisection, functions, networks, specs_of_arrays, trace
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, ATTRIBUTES
 from polyfuse.frontends.numpy_like.registry import CREATION, TABLE
 from polyfuse.frontends.numpy_like.tracer import METHODS, Tracer
@@ -67,6 +69,19 @@ def entries(module: str) -> list[Entry]:
 
 
 def entry(name: str, function: Any) -> Entry:
+    with of_long_axes():
+        return _entry(name, function)
+
+
+@contextmanager
+def of_long_axes() -> Iterator[None]:
+    """Nothing is short enough to be sorted, or searched, in the program itself."""
+    none = {"ALL": 0, "FEW": 0, "PLACED": 0}
+    with patch.multiple(networks, **none), patch.object(bisection, "STEPS", (0,)):
+        yield
+
+
+def _entry(name: str, function: Any) -> Entry:
     full = next((n for n in (name, getattr(function, "__name__", name)) if n in TABLE or n in CREATION), None)
     if full is None:
         refused = (
@@ -147,7 +162,8 @@ def methods() -> list[Entry]:
         elif name in METHODS or callable(getattr(Tracer, name, None)):
             made = [call for array in "xvp" for call in samples(f"{array}.{name}({{}})", True)]
             in_place = list(samples(f"(y := x.copy(), y.{name}({{}}), y)[-1]", True))
-            found.append(judged(name, [*made, *in_place, *rows(rf"(?<!\w)x\.{name}\(")]))
+            with of_long_axes():
+                found.append(judged(name, [*made, *in_place, *rows(rf"(?<!\w)x\.{name}\(")]))
         else:
             assert hasattr(Tracer, name), f"ndarray.{name} is neither there nor refused with an alternative"
             found.append(Entry(name, WORKS))
@@ -165,6 +181,8 @@ by tracing a call of each function; a test compares. The states are
 - **works**: part of the program, fused like everything else. The same functions are there as `pf.sum`,
   many as methods (`x.sum()`), and those of the Array API standard through `__array_namespace__`.
 - **library call**: a call of the caller's array library (NumPy, CuPy, PyTorch) between kernels, shown in the plan.
+  Axes of up to {networks.ALL} elements ({networks.FEW} for medians and quantiles, {networks.PLACED} for positions) are
+  sorted, and up to {(1 << bisection.STEPS[-1]) - 1} keys or edges searched, in the program itself.
 - **NumPy's own**: takes numbers, shapes, dtypes or settings and no arrays; NumPy answers while the function is traced.
 - **refused**: an error with the user's line, and what to write instead.
 """

@@ -54,7 +54,7 @@ def test_a_graph_holds_all_kernels_and_memory_of_its_own() -> None:
 
 def test_only_kernels_are_captured() -> None:
     x = np.ones((8, 8), np.float32)
-    sorting = pf.jit(lambda x: np.sort(x + 1, axis=1)).bind(x)
+    sorting = pf.jit(lambda x: np.sort(x + 1, axis=1)).bind(np.ones((8, 80), np.float32))
     into_columns = pf.jit(normalised).bind(x, out=np.empty((8, 16), np.float32)[:, ::2])
     raw = np.zeros(4 * 64 + 1, np.uint8)[1:].view(np.float32).reshape(8, 8)
     misaligned = pf.jit(normalised).bind(raw)
