@@ -23,8 +23,8 @@ from polyfuse.frontends.numpy_like.views import unstack
 
 ALL, FEW, PLACED = 16, 25, 8
 """Elements of an axis, up to which it is sorted so: where all of them may be read, where a few places are, as of a
-median of 5 x 5, and where positions are sorted, which takes more of a program.  On an H100, torch sorts ten million
-rows of eight float32 in 28 ms, where one read of them takes 0.1."""
+median of 5 x 5, and where positions are sorted, which takes more of a program.  On an H100, of ten million rows of
+eight float32: a trimmed mean 28250 us by a sort of torch, 121 so; np.sort 213, 6721 by torch.sort alone."""
 
 
 def is_short(trace: Trace, size: Affine, most: int) -> bool:

@@ -14,7 +14,7 @@ about once, neighbouring lanes may be told to read neighbours."""
 SPREAD = 0.4
 """Passes of the cache for each line that the lanes of a warp lie in, if they lie anywhere in the table: words in
 different banks share one.  Searches by halves of 30 million float32 on an H100: among 17 and 100 keys 125 and 126 us,
-as their bytes take; among 1000, with a lookup, 333; among 4095 537; np.interp between 3000 points in float64 811."""
+as their bytes take; among 1000, with a lookup, 329; among 4095 537; np.interp between 3000 points in float64 811."""
 
 
 def table_passes(

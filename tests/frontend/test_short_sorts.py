@@ -124,6 +124,17 @@ def test_a_median_computes_no_other_element() -> None:
     assert len(compared) < 2 * len(list(exchanges(9)))
 
 
+def test_what_is_added_up_of_a_sorted_row_is_no_row() -> None:
+    """Neither is a stack made, nor chosen from, where it is cut before its elements are added."""
+    for spec, axis in (("f32[10000000, 8]", 1), ("f32[9, 10000003]", 0)):
+        plan = pf.jit(lambda x, axis=axis: np.moveaxis(np.sort(x, axis=axis), axis, 0)[2:-2].mean(axis=0)).plan(
+            pf.spec(spec), target="h200"
+        )
+        (kernel,) = plan.kernels
+        names = {s.name.rstrip("_0123456789") for s in kernel.group.statements()}
+        assert names <= {"fmin", "maximum", "add", "multiply", "divide"}
+
+
 def test_a_network_of_many_statements_is_one_kernel_at_once() -> None:
     """Several kernels would compute no less: there is nothing to search for, which would take seconds."""
     plan = pf.jit(lambda x: np.sort(x, axis=1)).plan(pf.spec("f32[5000000, 16]"), target="h200")

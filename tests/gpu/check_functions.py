@@ -195,6 +195,9 @@ def quotient_checks() -> Iterator[Check]:
             want = {"q": x / y, "r": np.float32(1) / y, "s": np.sqrt(np.abs(x))}
         body = f"{lines}\nstore(q, at, V, x / y)\nstore(r, at, V, 1.0 / y)\nstore(s, at, V, sqrt(absolute(x)))"
         yield check(f"quotients, {name}", body, {"px": x, "py": y}, want, tile, grid=(blocks,), signed_zero=True)
+        several, body = "V = Tile((16, 4), (1024, 1), vector=4)", body.replace("4096 *", "16384 *")
+        grid, found = (blocks // 4,), {"px": x, "py": y}
+        yield check(f"64 quotients, {name}", body, found, want, several, grid=grid, signed_zero=True)
 
 
 def function_checks() -> Iterator[Check]:

@@ -43,6 +43,38 @@ ELSEWHERE = "h100_surveyed"
 """The record of programs that were measured on another device, with what was predicted there."""
 
 
+def seconds(function: Any, *specs: str, target: str) -> float:
+    return pf.jit(function).plan(*map(pf.spec, specs), target=target).cost_analysis().seconds
+
+
+def test_elements_of_a_table_that_lie_in_many_lines_take_the_cache_longer() -> None:
+    """Measured on an H100: 125 us, 537, and 329 with a lookup."""
+
+    def search(x: Any, keys: Any) -> Any:
+        return np.searchsorted(keys, x)
+
+    few = seconds(search, "f32[30000000]", "f32[17]", target="h100")
+    many = seconds(search, "f32[30000000]", "f32[4095]", target="h100")
+    looked_up = seconds(
+        lambda x, keys, table: table[np.searchsorted(keys, x)] * x,
+        *("f32[30000000]", "f32[1000]", "f32[1001]"), target="h100",
+    )  # fmt: skip
+    assert few == pytest.approx(125e-6, rel=0.2) and many == pytest.approx(537e-6, rel=0.2)
+    assert looked_up == pytest.approx(329e-6, rel=0.2)
+
+
+def test_one_warp_of_a_block_is_slow_where_it_computes_much_in_a_trip() -> None:
+    """Quotients of prefixes: 309 us in blocks of one warp, 170 of four."""
+
+    def shares(x: Any) -> Any:
+        return np.cumsum(x, axis=1) / (np.cumsum(np.abs(x), axis=1) + 1)
+
+    plan = pf.jit(shares).plan(pf.spec("f32[300, 6000, 24]"), target="h100")
+    (kernel,) = plan.kernels
+    assert kernel.schedule.block_threads > 32
+    assert plan.cost_analysis().seconds == pytest.approx(170e-6, rel=0.2)
+
+
 def measured(names: tuple[str, ...]) -> dict[str, float]:
     records = [json.loads((RESULTS / f"{name}.json").read_text()) for name in names]
     figures = [figure for record in records for figure in record["figures"] if figure["name"] not in CHANGED]
