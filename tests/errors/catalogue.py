@@ -230,7 +230,7 @@ OPTIONS: Mapping[str, Case] = {
     "tiles that are an array": plan(softmax, SPEC, tiles=np.arange(2)),
     "back end of another target": call(add, X, Y, target="cpu", backend="numba_cuda"),
     "together, unknown value": plan(softmax, SPEC, together=("m", "q")),
-    "together, library call": plan(lambda x: np.sort(x) + 1, SPEC, together=("sort", "add")),
+    "together, library call": plan(lambda x: np.sort(x) + 1, pf.spec("f32[N, 40]"), together=("sort", "add")),
     "together of a strange kind": plan(softmax, SPEC, together=3),
     "apart, unknown value": plan(softmax, SPEC, apart=("m", "q")),
     "tiles of an unknown value": plan(softmax, SPEC, tiles={"q": {"threads": 64}}),
