@@ -61,7 +61,7 @@ def _is_stack(node: Node, axis: int) -> bool:
         if isinstance(node, expr.Map) and node.function == "cast":
             (node,) = node.operands
         elif isinstance(node, expr.View):
-            along = [d for d, entry in enumerate(node.index) if dimension(axis) in _terms(entry)]
+            along = [d for d, entry in enumerate(node.index) if f"%{axis}" in entry.names()]
             if len(along) != 1:
                 return False
             node, axis = node.source, along[0]
@@ -70,25 +70,15 @@ def _is_stack(node: Node, axis: int) -> bool:
     return True
 
 
-def _terms(entry: Affine) -> list[Affine]:
-    return [Affine.symbol(name) for name in entry.names()]
-
-
 def _at(node: Node, axis: int, place: int) -> Node | None:
     """The elements of a stack at one place along its axis; None where that is not one piece."""
-    if isinstance(node, expr.Map):
-        found = _at(node.operands[0], axis, place)
-        return found and expr.map_(node.function, [found], node.dtype)
     shape = [extent for d, extent in enumerate(node.shape) if d != axis]
-    at = {f"%{d}": Affine.of(place) if d == axis else dimension(d - (d > axis)) for d in range(node.rank)}
-    if isinstance(node, expr.View):
-        return _part(node.source, shape, _at_all(node.index, at))
-    assert isinstance(node, expr.Region)
-    return _piece(node, shape, at)
+    index = [Affine.of(place) if d == axis else dimension(d - (d > axis)) for d in range(node.rank)]
+    return _part(node, shape, index)
 
 
 def _part(node: Node, shape: Sequence[Affine], index: Sequence[Affine]) -> Node | None:
-    """``node[index]`` of a stack that was cut; None where that is not one piece."""
+    """``node[index]`` of a stack, perhaps converted, or cut, behind that; None where it is not one piece."""
     if isinstance(node, expr.Map):
         found = _part(node.operands[0], shape, index)
         return found and expr.map_(node.function, [found], node.dtype)

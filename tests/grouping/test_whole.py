@@ -56,7 +56,6 @@ def test_several_kernels_are_not_faster_by_more_than_is_said(family: Callable[[i
             found += 1
             exact = optimum(model, kernel.time)
             assert (kernel.time - exact) * whole.NEAR <= kernel.time
-            # those of maps may be further from what is read and written, and compute no less
     assert found > 10
 
 
