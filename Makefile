@@ -1,12 +1,12 @@
 # make demo                        what polyfuse does, in one run
 # make test                        lint, types, tests
 # make test EXTRAS=cuda            the same with PTX compilation; no GPU needed
-# make coverage                    the tests with the coverage gate; Python 3.12 or later counts lines at next to no cost
+# make test COUNT=yes              the same with the coverage gate; Python 3.12 or later counts lines at next to no cost
 # make fuzz                        random programs against NumPy, from seed 0 on, SECONDS on each back end of a CPU
 # make lint | make pytest | make clean
 #
-# Variables: PYTHON (any interpreter from 3.11 on), EXTRAS (comma list), VENV, COVERAGE (percent), PYTEST (arguments),
-# WORKERS (processes that share the tests; 0 for none, as a debugger wants it), SECONDS.
+# Variables: PYTHON (any interpreter from 3.11 on), EXTRAS (comma list), VENV, COVERAGE (percent that COUNT asks for),
+# PYTEST (arguments), WORKERS (processes that share the tests; 0 for none, as a debugger wants it), SECONDS.
 
 PYTHON   ?= python3
 VENV     ?= .venv
@@ -28,10 +28,11 @@ REQUIRE := $(if $(findstring cuda,$(EXTRAS)),--require-ptx)
 # A worker that has run out of tests takes some of another's: a few tests take a minute, most take milliseconds.
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
+COUNTING := $(if $(COUNT),--cov --cov-report=term --cov-fail-under=$(COVERAGE))
 # Before Python 3.12, lines are counted by a tracer, which doubles the time of the tests.
 MONITORED = $(shell $(BIN)/python -c 'import sys; print("COVERAGE_CORE=sysmon" * hasattr(sys, "monitoring"))')
 
-.PHONY: demo test lint pytest coverage fuzz clean
+.PHONY: demo test lint pytest fuzz clean
 .SUFFIXES:
 
 demo: $(VENV)/installed-$(DEMO_EXTRAS)
@@ -44,11 +45,7 @@ lint: $(VENV)/installed-$(TEST_EXTRAS)
 	$(BIN)/mypy
 
 pytest: $(VENV)/installed-$(TEST_EXTRAS)
-	$(BIN)/python -m pytest $(PARALLEL) $(REQUIRE) $(PYTEST)
-
-coverage: $(VENV)/installed-$(TEST_EXTRAS)
-	$(MONITORED) $(BIN)/python -m pytest $(PARALLEL) $(REQUIRE) \
-	  --cov --cov-report=term --cov-fail-under=$(COVERAGE) $(PYTEST)
+	$(MONITORED) $(BIN)/python -m pytest $(PARALLEL) $(REQUIRE) $(COUNTING) $(PYTEST)
 
 fuzz: $(VENV)/installed-$(TEST_EXTRAS)
 	for backend in interpreter numba_cpu; do \
