@@ -35,7 +35,8 @@ class Costs(Protocol):
     def is_output(self, value: int) -> bool: ...
 
     def is_elementwise(self, value: int, reader: int) -> bool:
-        """Whether both are elementwise over the same domain and `reader` needs `value` at its own element alone."""
+        """Whether neither combines elements, and each of `value` is needed by one element of `reader` at most: at the
+        same place, but for dimensions along which one of the two stands still."""
         ...
 
     def blocks_apart(self, one: frozenset[int], other: frozenset[int]) -> bool:

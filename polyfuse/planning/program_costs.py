@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
-from polyfuse.affine import Affine, dimension, dimensions
+from polyfuse.affine import Affine, dimension
 from polyfuse.bindings import Layout
 from polyfuse.cost.alone import BEGIN, counted
 from polyfuse.cost.counts import box_of_rows
@@ -17,6 +17,7 @@ from polyfuse.expr import Program
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
 from polyfuse.planning.choose import Choice, Pricer, Wishes, choices, is_refuted, kernel_name
+from polyfuse.planning.in_place import is_in_place
 from polyfuse.planning.likeness import Likeness
 from polyfuse.planning.outlook import Header, Outlook
 from polyfuse.planning.steering import Steering, Tiles, steering
@@ -123,9 +124,7 @@ class ProgramCosts:
         one, other = self.scop.statements[value], self.scop.statements[reader]
         if not (isinstance(one, Statement) and isinstance(other, Statement)) or one.monoid or other.monoid:
             return False
-        own = dimensions(len(other.extents))
-        reads = [read for read in other.reads if read.source == value]
-        return one.extents == other.extents and all(r.index == own and not r.where for r in reads)
+        return all(is_in_place(one, other, read) for read in other.reads if read.source == value)
 
     def blocks_apart(self, one: frozenset[int], other: frozenset[int]) -> bool:
         if self.target.members < 2 or self.steering.fuse != "all":
