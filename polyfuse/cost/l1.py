@@ -17,6 +17,7 @@ from math import ceil, gcd, prod
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.banks import turns, words
+from polyfuse.bindings import Guard
 from polyfuse.cost.copied import copies
 from polyfuse.cost.counts import Sizes, looked_up
 from polyfuse.cost.lines import LINE, SECTOR, TAGS
@@ -157,8 +158,25 @@ def _found_spans(
     position = sizes.position(scop, move)
     if short:  # guards say what their sizes are multiples of
         position = position.substitute({a: n for a, n in sizes.hints.items() if a in position.names()})
-    found = _widest(position, slots, target.vector_bytes // itemsize, volume)
+    most = target.vector_bytes // itemsize
+    if move.role == "store":  # which writes nothing between its elements: each row has to begin at a span
+        most = min([most, *filter(None, [_multiple(extent, schedule) for extent in scop.shape(move.value)[1:]])])
+    found = _widest(position, slots, most, volume)
     return found if found is not None and found.width > vector else None
+
+
+def _multiple(extent: Affine, schedule: KernelSchedule) -> int:
+    """What an extent is a multiple of, as far as its factors and the guards say; 0 of what they say is a constant."""
+    if extent.is_constant:
+        return 0
+    stated = [g for g in schedule.guards if isinstance(g, Guard) and not g.negated]
+    bounds = {g.expression for g in stated if not g.modulus}
+    for least in bounds:
+        over = least - extent
+        if over.is_constant and -extent - over in bounds:
+            return 0
+    factors = [g.modulus for g in stated if g.modulus and g.expression == extent]
+    return max(gcd(extent.constant, *[f for _, f in extent.terms]), *factors, 1)
 
 
 def _widest(position: Affine, slots: Sequence[Digit], most: int, volume: int) -> _Wide | None:

@@ -355,8 +355,10 @@ def _columns(
     digits, splits = block_digits(order, {inner.number: lanes * width})
     apart = [] if waves else siblings(situation, main, rest)
     beside = dealt_to(situation, apart, ty, [1] * len(apart), unroll)
-    loops, loop_splits = outer_loops([a for a in rest if a not in apart], digits)
-    loops += beside.loops
+    further, nearer = _around(situation, main, [a for a in rest if a not in apart])
+    loops, loop_splits = outer_loops([*further, *nearer], digits)
+    inside = loops[len(further) :]
+    loops = [*loops[: len(further)], *beside.loops]
     splits[inner.number] += mixed((tx, width), (v, 1))
     if frame is not None:
         k = order.index(inner)
@@ -377,7 +379,8 @@ def _columns(
         digits.append(outer)
     splits[main.number] = mixed((outer, share), (r, rows * unroll), (u, rows), (ty, 1))
     splits |= loop_splits | dict(beside.splits)
-    kept = kept_digits([*digits, tx, ty, *loops, r, u, v, *beside.slots], keep_threads=True)
+    loops += [r, *inside]
+    kept = kept_digits([*digits, tx, ty, *loops, u, v, *beside.slots], keep_threads=True)
     along = frame.guards if frame else () if cpu else situation.divisible(inner.extent, width)
     trips = () if frame or cpu else situation.in_trips(inner.extent, lanes * width, short=lanes < most_lanes)
     return Proposal(
@@ -385,11 +388,21 @@ def _columns(
         tuple(parameters),
         kept,
         anchors(situation, splits),
-        loops=tuple(d.name for d in [*loops, r] if d in kept),
+        loops=tuple(d.name for d in loops if d in kept),
         guards=(*beside.guards, *along, *trips),
         combines=combines,
         border=bool(waves) and not cpu and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )
+
+
+def _around(situation: Situation, main: AxisClass, rest: list[AxisClass]) -> tuple[list[AxisClass], list[AxisClass]]:
+    """Further reduced classes whose loops go around that of `main`, and inside: what lies nearer in memory follows each
+    other there.  Rows that begin inside a sector share one with the row before them, which is stored, and asked for,
+    soon after."""
+    if situation.target.kind == "cpu" or any(a.scanned_by for a in (main, *rest)):
+        return rest, []
+    near = situation.nearest([main, *rest])
+    return [a for a in rest if near.index(a) > near.index(main)], [a for a in rest if near.index(a) < near.index(main)]
 
 
 def _frame_of_columns(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Frame | None:
