@@ -27,7 +27,7 @@ from benchmarks.programs import Input, Program
 
 DTYPES = {
     **{"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64},
-    **{"i64": torch.int64, "u8": torch.uint8},
+    **{"i64": torch.int64, "i32": torch.int32, "u8": torch.uint8},
 }
 ROTATED_BYTES = 3 * 60 << 20
 SMALL = 16 << 20  # bytes moved, below which a call costs the host more than the device

@@ -25,6 +25,7 @@ from polyfuse.strategies.framed_rows import framed_rows
 from polyfuse.strategies.frames import Frame, common_frame
 from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
+from polyfuse.strategies.nesting import around
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, is_ragged, row_shape
 from polyfuse.strategies.shares import SHARES, WAVES, combination, keeps, share_of, words_of
@@ -355,7 +356,7 @@ def _columns(
     digits, splits = block_digits(order, {inner.number: lanes * width})
     apart = [] if waves else siblings(situation, main, rest)
     beside = dealt_to(situation, apart, ty, [1] * len(apart), unroll)
-    further, nearer = _around(situation, main, [a for a in rest if a not in apart])
+    further, nearer = around(situation, main, [a for a in rest if a not in apart])
     loops, loop_splits = outer_loops([*further, *nearer], digits)
     inside = loops[len(further) :]
     loops = [*loops[: len(further)], *beside.loops]
@@ -393,16 +394,6 @@ def _columns(
         combines=combines,
         border=bool(waves) and not cpu and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )
-
-
-def _around(situation: Situation, main: AxisClass, rest: list[AxisClass]) -> tuple[list[AxisClass], list[AxisClass]]:
-    """Further reduced classes whose loops go around that of `main`, and inside: what lies nearer in memory follows each
-    other there.  Rows that begin inside a sector share one with the row before them, which is stored, and asked for,
-    soon after."""
-    if situation.target.kind == "cpu" or any(a.scanned_by for a in (main, *rest)):
-        return rest, []
-    near = situation.nearest([main, *rest])
-    return [a for a in rest if near.index(a) > near.index(main)], [a for a in rest if near.index(a) < near.index(main)]
 
 
 def _frame_of_columns(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> Frame | None:
