@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -61,10 +62,11 @@ class Drawn:
 
     def function(self, np: Any) -> Callable[..., Any]:
         """With NumPy, or what looks like it.  Its lines are kept for traces."""
-        file, names = f"<random program {hash(self.text)}>", {"np": np}
+        file, names = f"<random program {hash(self.text)}>", dict[str, Any](np=np)
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
         exec(compile(self.text, file, "exec"), names)
-        return names["f"]  # type: ignore[no-any-return]
+        found: Callable[..., Any] = names["f"]
+        return found
 
 
 def drawn(seed: int, size: int = BYTES) -> Drawn:
@@ -240,7 +242,7 @@ def measured(seed: int, speed: float) -> list[Any]:
     size = sum(t.numel() * t.element_size() for t in sets[0])
     while size * len(sets) < gpu.ROTATED_BYTES:
         sets.append([gpu.draw(array) for array in arrays])
-    time, _ = gpu.microseconds([lambda s=s: function(*s) for s in sets], 11)  # type: ignore[misc]
+    time, _ = gpu.microseconds([partial(function, *tensors) for tensors in sets], 11)
     plan = function.plan(*sets[0])
     roof, predicted = LAUNCH + 1e6 * moved / speed, 1e6 * plan.cost_analysis().seconds
     inputs = " ".join(f"{dtype}{list(shape)}" for dtype, shape in program.inputs)

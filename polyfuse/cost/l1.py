@@ -9,7 +9,6 @@ lie 24 apart take two passes for six lines (67 million colours of pictures, 96 s
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +17,10 @@ from math import ceil, gcd, prod
 
 from polyfuse.affine import ZERO, Affine
 from polyfuse.banks import turns, words
-from polyfuse.bindings import Guard
 from polyfuse.cost.copied import copies
 from polyfuse.cost.counts import Sizes, looked_up
 from polyfuse.cost.lines import LINE, SECTOR, TAGS
+from polyfuse.cost.multiples import rows_begin_at
 from polyfuse.cost.tables import table_passes
 from polyfuse.cost.walked import goes_apart, passes
 from polyfuse.schedule import Digit, KernelSchedule, Placed, SharedBox, in_frame
@@ -161,35 +160,9 @@ def _found_spans(
         position = position.substitute({a: n for a, n in sizes.hints.items() if a in position.names()})
     most = target.vector_bytes // itemsize
     if move.role == "store":  # which writes nothing between its elements: each row has to begin at a span
-        most = min(most, _rows_begin_at(scop.shape(move.value), schedule))
+        most = min(most, rows_begin_at(scop.shape(move.value), schedule))
     found = _widest(position, slots, most, volume)
     return found if found is not None and found.width > vector else None
-
-
-def _rows_begin_at(shape: Sequence[Affine], schedule: KernelSchedule) -> int:
-    """The power of two of which rows, and planes of rows, begin at multiples, as far as extents and guards say.  Those
-    of constant extents alone are not asked: their places are known."""
-    step, most, is_known = 1, sys.maxsize, True
-    for extent in reversed(shape[1:]):
-        factor, exact = _factor(extent, schedule)
-        step, is_known = step * factor, is_known and exact
-        if not is_known and step:
-            most = min(most, step & -step)
-    return most
-
-
-def _factor(extent: Affine, schedule: KernelSchedule) -> tuple[int, bool]:
-    """What an extent is a multiple of, and whether it is just that."""
-    if extent.is_constant:
-        return extent.constant, True
-    stated = [g for g in schedule.guards if isinstance(g, Guard) and not g.negated]
-    bounds = {g.expression for g in stated if not g.modulus}
-    for least in bounds:
-        over = least - extent
-        if over.is_constant and -extent - over in bounds:
-            return -over.constant, True
-    factors = [g.modulus for g in stated if g.modulus and g.expression == extent]
-    return max(gcd(extent.constant, *[f for _, f in extent.terms]), *factors, 1), False
 
 
 def _widest(position: Affine, slots: Sequence[Digit], most: int, volume: int) -> _Wide | None:

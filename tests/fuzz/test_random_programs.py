@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from benchmarks.random_programs import drawn
+from benchmarks.random_programs import SIZES, drawn
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "u8": np.uint8, "i32": np.int32}
 SEEDS = [seed for seed in range(60) if drawn(seed, 20_000).inputs[0][0] in DTYPES]
@@ -36,6 +36,6 @@ def test_seeds_repeat_and_sizes_are_as_asked() -> None:
         program = drawn(seed)
         assert program == drawn(seed)
         (dtype, shape), *_ = program.inputs
-        size = np.prod(shape) * {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "u8": 1, "i32": 4}[dtype]
+        size = np.prod(shape) * SIZES[dtype]
         assert 70e6 < size < 310e6
         assert re.match(r"def f\(a0", program.text)
