@@ -29,7 +29,7 @@ def scanned(proof: Proof) -> Verdict:
         statement = proof.statement(placed)
         if statement is None or statement.scanned is None:
             continue
-        over = proof.used(proof.affine(placed.place[statement.scanned]))
+        over = frozenset([n[1:] for n in proof.affine(placed.place[statement.scanned]).steps() if n.startswith("$")])
         together = meeting(proof, placed, over) | _blocks(proof, placed)
         for verdict in (
             _levels(proof, placed, together),

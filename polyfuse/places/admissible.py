@@ -60,7 +60,8 @@ def check_scan(
     if at.terms and not any(isinstance(atom, str) for atom, _ in at.terms):
         sentence = f"the prefix {statement.name} is needed at {at}, where several threads or blocks have each element"
         raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
-    for atom, factor in at.terms:
+    moving = at if at.is_linear else at.remainders()[0]  # where rows begin in memory is where nobody steps
+    for atom, factor in moving.terms:
         digit = digits.get(atom[1:]) if isinstance(atom, str) else None
         if statement.lags and digit is not None and digit.kind in ("thread", "slot"):
             sentence = f"the recurrence {statement.name} is needed at {at}, in several threads or slots at a time"

@@ -59,13 +59,15 @@ def frame(
     parts: int = 1,
     enough: int = WORD,
     least: int = HALF,
+    scans: bool = False,
 ) -> Frame | None:
     """The frame of rows along `inner` in which most bytes lie in aligned vectors, or halves of vectors where `parts` is
     2; None where accesses of single elements, or of what divides the rows, are as good: of `enough` bytes, or of
-    elements of fewer than `least`.  `splits`: the places of other classes."""
+    elements of fewer than `least`; and of rows that are scanned, but for `scans`.  `splits`: the places of other
+    classes."""
     width = situation.widest // parts
     single = "vector" in situation.tiles and "frames" not in situation.tiles
-    if situation.target.kind == "cpu" or single or inner.scanned_by:
+    if situation.target.kind == "cpu" or single or inner.scanned_by and not scans:
         return None
     itemsize = min(situation.long_itemsizes, default=WORD)
     if itemsize < least or situation.width(inner.extent, flat=False) * itemsize >= enough:

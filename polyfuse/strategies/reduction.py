@@ -22,6 +22,7 @@ from polyfuse.schedule import Digit
 from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.framed_rows import framed_rows
+from polyfuse.strategies.framed_scans import framed_scans
 from polyfuse.strategies.frames import Frame, common_frame
 from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
@@ -99,7 +100,8 @@ def reduction(situation: Situation) -> list[Proposal]:
         ways += [rows(inner, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({p.parameters: p for p in ways}.values())
         found += _several_rows(situation, inner, over) if along is inner else []
-        found += framed_rows(situation, inner, over) if along is inner else []
+        if along is inner:
+            found += framed_scans(situation, inner) if inner.scanned_by else framed_rows(situation, inner, over)
     if situation.target.kind != "cpu" and not situation.scans:
         found += _shared(situation, inner, over, frame)
     return [p for p in found if p is not None]
