@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polyfuse.backends.numba_cuda.compile import CompiledKernel, Resources
@@ -51,17 +51,48 @@ def assemble(kernel: CompiledKernel) -> CompiledKernel:
 
 def assemble_by_ptxas(kernel: CompiledKernel, path: str) -> CompiledKernel:
     """By the ptxas at `path`, which needs no GPU; raises `CompileError`."""
+    return begin(kernel, path).result()
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A run of ptxas that goes on beside this process."""
+
+    kernel: CompiledKernel
+    folder: tempfile.TemporaryDirectory[str]
+    process: subprocess.Popen[str]
+
+    def result(self) -> CompiledKernel:
+        """Wait for the machine code; raises `CompileError`."""
+        with self.folder:
+            _, said = self.process.communicate()
+            if self.process.returncode:
+                raise CompileError(f"ptxas refuses kernel {self.kernel.entry}:\n{said.strip()[:2000]}")
+            return replace(self.kernel, cubin=_target(self.folder).read_bytes(), resources=resources_from(said))
+
+    def drop(self) -> None:
+        """End it: nobody wants what it makes."""
+        with self.folder:
+            self.process.kill()
+            self.process.communicate()
+
+
+def begin(kernel: CompiledKernel, path: str) -> Assembly:
+    """Begin what `assemble_by_ptxas` does."""
     major, minor = kernel.capability
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(kernel.ptx)
-        command = [path, "-v", f"-arch=sm_{major}{minor}", str(source), "-o", str(target)]
-        tunables = ":".join(filter(None, (os.environ.get("GLIBC_TUNABLES"), _LARGE_PAGES)))
-        environment = {**os.environ, "GLIBC_TUNABLES": tunables}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        if done.returncode:
-            raise CompileError(f"ptxas refuses kernel {kernel.entry}:\n{done.stderr.strip()[:2000]}")
-        return replace(kernel, cubin=target.read_bytes(), resources=resources_from(done.stderr))
+    folder = tempfile.TemporaryDirectory()
+    source = Path(folder.name, "kernel.ptx")
+    source.write_text(kernel.ptx)
+    command = [path, "-v", f"-arch=sm_{major}{minor}", str(source), "-o", str(_target(folder))]
+    tunables = ":".join(filter(None, (os.environ.get("GLIBC_TUNABLES"), _LARGE_PAGES)))
+    environment = {**os.environ, "GLIBC_TUNABLES": tunables}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+    return Assembly(kernel, folder, process)
+
+
+def _target(folder: tempfile.TemporaryDirectory[str]) -> Path:
+    return Path(folder.name, "kernel.cubin")
 
 
 def resources_from(log: str) -> Resources:

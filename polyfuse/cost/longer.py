@@ -257,9 +257,9 @@ def _in_single_cells(scop: Scop, schedule: KernelSchedule) -> float:
 
 
 NARROW_WINDOWS = 1.2
-"""Times that windows take whose threads load or store less than a word of a row at once: of 16001 x 16002 bytes of a game of
-life 273 us on an H100 in two columns and eight rows, 237 in four and four; 257 and 230 on an H200, where differences of
-928 x 2 x 1688 x 48 bytes take 465 and 291."""
+"""Times that windows take whose threads load or store less than a word of a row at once: 16001 x 16002 bytes of a game
+of life 273 us on an H100 in two columns and eight rows, 237 in four and four; 257 and 230 on an H200, where differences
+of 928 x 2 x 1688 x 48 bytes take 465 and 291."""
 
 
 def _in_narrow_windows(scop: Scop, schedule: KernelSchedule) -> float:

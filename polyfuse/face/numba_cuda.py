@@ -85,12 +85,24 @@ class CudaJob:
         compiled = compile_kernel(self.source, self.name, self.parameters, **self.settings)
         with contextlib.suppress(DeviceError):  # neither assembler nor driver: PTX is what this machine can make
             compiled = assembled(
-                compiled, self.target, waits=self.waits, blocks=self.blocks, guessed=self.guessed
+                compiled,
+                self.target,
+                waits=self.waits,
+                blocks=self.blocks,
+                guessed=self.guessed,
+                idle=idle_processors(),
             )
         return compiled
 
     def run(self) -> bytes:
         return self.kernel().to_bytes()
+
+
+def idle_processors() -> int:
+    """Processors beside those that the threads of `run_jobs` keep busy."""
+    from polyfuse.run.jobs import THREADS, processors  # which a process that finds its kernels stored never needs
+
+    return max(0, processors() - 1 - THREADS)
 
 
 def _job(launch: Launch, plan: Plan) -> CudaJob:

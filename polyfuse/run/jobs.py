@@ -65,12 +65,13 @@ def run_jobs(jobs: Sequence[Job]) -> list[bytes]:
 
 def helpers_for(jobs: int) -> int:
     """How many processes pay beside this one."""
-    helpers = min(_cores() - 1, jobs - 1, MOST_HELPERS)
+    helpers = min(processors() - 1, jobs - 1, MOST_HELPERS)
     saved = (jobs * KERNEL_SECONDS - START_SECONDS) * helpers / (helpers + 1)
     return helpers if saved > START_SECONDS else 0
 
 
-def _cores() -> int:
+def processors() -> int:
+    """Those that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -307,3 +308,63 @@ def test_steps_of_what_is_rolled_spill_next_to_nothing() -> None:
     """6000 x 6002 on an H100: 422 us with 652 bytes of each thread in memory."""
     kernel = compiled(shallow, "f32[N~6000, M~6002]", "f32[N, M]", "f32[N, M]")
     assert kernel.resources is not None and kernel.resources.spilled_bytes <= 32
+
+
+def slow_ptxas(folder: Path) -> str:
+    """An assembler that says in a file which bound it was given, and takes a minute for room for 6 or 7 blocks."""
+    told = folder / "ptxas"
+    script = """
+import re, sys, time
+text = open(sys.argv[3]).read()
+bound = re.search(r"minnctapersm (\\d+)", text)[1]
+open(__file__ + ".asked", "a").write(bound + " ")
+time.sleep(60 if bound in ("6", "7") else 0)
+open(sys.argv[5], "wb").write(bound.encode())
+print("Used 70 registers", file=sys.stderr)
+open(__file__ + ".done", "a").write(bound + " ")
+"""
+    (folder / "script.py").write_text(script)
+    told.write_text(f'#!/bin/sh\nexec {sys.executable} {folder}/script.py "$@"\n')
+    told.chmod(0o755)
+    return str(told)
+
+
+@pytest.mark.parametrize("idle", [0, 1, 2])
+def test_versions_that_will_probably_be_asked_for_begin_early(
+    idle: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polyfuse.backends.numba_cuda import assemble, resident
+
+    plain = replace(compiled(softmax, "f32[N~16384, 4096]"), threads=128, minimum_blocks=1, cubin=None, resources=None)
+    plain = replace(plain, ptx=re.sub(r"\.minnctapersm \d+", ".minnctapersm 1", plain.ptx))
+    path = slow_ptxas(tmp_path)
+    monkeypatch.setattr(assemble, "find_ptxas", lambda: path)
+    monkeypatch.setattr(resident, "find_ptxas", lambda: path)
+    monkeypatch.setattr(resident, "_expected", lambda kernel, target: 6)
+    # 70 registers leave room for 7 blocks: 8 are asked for, 7 and 6 were probable
+    found = resident.assembled(plain, H200, waits=True, blocks=0, idle=idle)
+    asked = (tmp_path / "script.py.asked").read_text().split()
+    assert found.minimum_blocks == 8 and found.cubin == b"8"
+    assert set(asked) <= {"1", "8", "7", "6"} and {"1", "8"} <= set(asked)
+    assert (tmp_path / "script.py.done").read_text().split() == ["1", "8"], "what nobody asked for was ended"
+    monkeypatch.setattr(resident, "_expected", lambda kernel, target: 7)
+    (tmp_path / "script.py.asked").unlink()
+    found = resident.assembled(plain, H200, waits=True, blocks=0, idle=idle)
+    asked = (tmp_path / "script.py.asked").read_text().split()
+    assert found.minimum_blocks == 8 and asked.count("8") == 1, "a version that was begun is not begun again"
+
+
+def test_a_version_that_was_begun_is_waited_for_once_and_errors_are_ours(tmp_path: Path) -> None:
+    from polyfuse.backends.numba_cuda.assemble import begin
+
+    told = tmp_path / "ptxas"
+    told.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
+    told.chmod(0o755)
+    kernel = CompiledKernel("k", "", 32, 1, (9, 0), "", 0, 0)
+    run = begin(kernel, str(told))
+    with pytest.raises(CompileError, match="no such thing"):
+        run.result()
+    assert not Path(run.folder.name).exists()
+    run = begin(kernel, str(told))
+    run.drop()
+    assert not Path(run.folder.name).exists()

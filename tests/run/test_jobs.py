@@ -181,10 +181,10 @@ def test_a_process_is_not_started_after_it_was_released() -> None:
 
 
 def test_processes_are_started_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_module, "_cores", lambda: 16)
+    monkeypatch.setattr(jobs_module, "processors", lambda: 16)
     counts = [helpers_for(jobs) for jobs in range(1, 200)]
     assert counts[:60] == [0] * 60 and counts[120] == 8 and counts == sorted(counts)
-    monkeypatch.setattr(jobs_module, "_cores", lambda: 1)
+    monkeypatch.setattr(jobs_module, "processors", lambda: 1)
     assert not any(helpers_for(jobs) for jobs in range(1, 200))
 
 
