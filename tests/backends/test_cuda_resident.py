@@ -329,7 +329,7 @@ open(__file__ + ".done", "a").write(bound + " ")
     return str(told)
 
 
-@pytest.mark.parametrize("idle", [0, 1, 2])
+@pytest.mark.parametrize("idle", [0, 1, 2, 3])
 def test_versions_that_will_probably_be_asked_for_begin_early(
     idle: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,12 +346,13 @@ def test_versions_that_will_probably_be_asked_for_begin_early(
     asked = (tmp_path / "script.py.asked").read_text().split()
     assert found.minimum_blocks == 8 and found.cubin == b"8"
     assert set(asked) <= {"1", "8", "7", "6"} and {"1", "8"} <= set(asked)
-    assert (tmp_path / "script.py.done").read_text().split() == ["1", "8"], "what nobody asked for was ended"
+    assert sorted((tmp_path / "script.py.done").read_text().split()) == ["1", "8"], "what nobody asked for was ended"
+    assert asked.count("8") == 1, "a version that was begun is not begun again"
     monkeypatch.setattr(resident, "_expected", lambda kernel, target: 7)
     (tmp_path / "script.py.asked").unlink()
     found = resident.assembled(plain, H200, waits=True, blocks=0, idle=idle)
     asked = (tmp_path / "script.py.asked").read_text().split()
-    assert found.minimum_blocks == 8 and asked.count("8") == 1, "a version that was begun is not begun again"
+    assert found.minimum_blocks == 8 and asked.count("8") == 1
 
 
 def test_a_version_that_was_begun_is_waited_for_once_and_errors_are_ours(tmp_path: Path) -> None:
