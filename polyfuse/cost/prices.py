@@ -292,9 +292,16 @@ def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     tile = dict(schedule.parameters)
     if schedule.strategy == "one_pass" and combined_in_trips(scop, schedule, sizes):
         return 1.0  # lanes meet in every trip
-    merges = schedule.strategy == "rows" and merges_states(scop, schedule)
-    if tile.get("frames") or merges or schedule.strategy == "columns" and _compares_twice(scop, schedule):
+    if schedule.strategy == "rows" and merges_states(scop, schedule):
+        return min(HARDLY_UNROLLED, _of_trips(schedule, sizes))
+    if tile.get("frames") or schedule.strategy == "columns" and _compares_twice(scop, schedule):
         return HARDLY_UNROLLED
+    return _of_trips(schedule, sizes)
+
+
+def _of_trips(schedule: KernelSchedule, sizes: Sizes) -> float:
+    """The same where the compiler sees no reason against it."""
+    tile = dict(schedule.parameters)
     if tile.get("vector") != 1:
         return UNROLLED
     if any(p.role == "partial" for p in schedule.placed):
@@ -342,7 +349,9 @@ def _terms(
     idle = idle_in_rows(scop, schedule, sizes)
     memory *= 1 + IDLE * max(idle - FEW_IDLE, SLIGHTLY * idle)
     if not schedule.shared:  # what is staged is spread over trips
-        compute += 2 * ACCESS * target.warp * accesses / (target.flops * busy)
+        picked = any(isinstance(e, str) for p in schedule.placed if p.role == "load" for e in p.place)
+        each = ACCESS if picked else 1  # addresses that data choose are computed, others are constants apart
+        compute += 2 * each * target.warp * accesses / (target.flops * busy)
         compute *= stalls(scop, schedule, target, sizes, blocks, occupancy)
     cache = (moved.cache_read + moved.stored) / (target.l2_bandwidth * fill)
     return {"memory": memory, "cache": cache, "compute": compute}

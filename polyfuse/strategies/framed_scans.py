@@ -13,6 +13,8 @@ warp has whole, which write the parts of a sector one soon after the other: of 3
 
 from __future__ import annotations
 
+from math import inf
+
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
@@ -23,10 +25,12 @@ from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, 
 
 THREADS = 128
 """Of a block, where a row has fewer lanes."""
-WHOLE = 512
-"""Lanes of a row that goes by at once, at most."""
-LOOPED = (128, 32, 256)
-"""Lanes of a row that goes by in trips.  Of equal prices the first: rows of 8191 float32 138, 151 and 137 us."""
+WHOLE = {False: 256, True: 512}
+"""Lanes of a row that goes by at once, at most, and where it is reduced as well: of 2001 float32 prefixes take 144 us
+in 512, 131 in trips of 128, and prefixes over their last 173 and 186."""
+TRIPS = {128: inf, 32: 8, 256: inf}
+"""Lanes of a row that goes by in trips, and how many of them at most.  Rows of 8191 float32 138, 151 and 137 us, of
+2001 131, 149 and 133; of 1555 bfloat16, seven trips of a warp, 144, 142 and 149."""
 
 
 def framed_scans(situation: Situation, inner: AxisClass) -> list[Proposal]:
@@ -39,11 +43,15 @@ def framed_scans(situation: Situation, inner: AxisClass) -> list[Proposal]:
     framed = _frame(situation, inner, block_digits(parallel, {})[1])
     if framed is None:
         return []
-    whole = power_above(-(-situation.size(framed.padded(inner.extent)) // framed.width))
+    vectors = -(-situation.size(framed.padded(inner.extent)) // framed.width)
+    whole = power_above(vectors)
     if whole <= situation.target.warp and min(situation.long_itemsizes, default=WORD) >= WORD:
         return []
-    lanes = [*([whole] if whole <= WHOLE else []), *(few for few in LOOPED if few < whole)]
-    found = [_rows(situation, inner, parallel, n) for n in lanes]
+    most = WHOLE[bool(situation.reductions)]
+    lanes = [few for few in TRIPS if few < whole <= few * TRIPS[few]]
+    lanes.insert(1, whole)
+    lanes.sort(key=lambda n: -(-vectors // n) * n)  # of equal prices the least padding
+    found = [_rows(situation, inner, parallel, n) for n in lanes if n <= most]
     return [p for p in found if p is not None]
 
 

@@ -128,3 +128,30 @@ def test_rows_without_a_frame(dtype: str, length: int, why: str) -> None:
 def test_little_is_not_framed() -> None:
     plan = pf.jit(sums).plan(pf.spec("bf16[N~20, M~777]"), target="h200")
     assert "frames" not in tiles(plan)
+
+
+STEPS = (
+    "({v} * 2 + 1)",
+    "np.cumsum({v}, axis=1)",
+    "np.maximum.accumulate({v}, axis=1)",
+    "({v})[:, 2:]",
+    "({v})[:, ::-1]",
+    "({v} + ({v})[:1])",
+    "(({v})[:, 1:] - ({v})[:, :-1])",
+    "({v} - ({v}).max(axis=1, keepdims=True))",
+    "({v} + ({v})[:, -1:])",
+)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_programs_around_a_scan(seed: int) -> None:
+    """Slices and rows that all share begin elsewhere than the rows that are written."""
+    rng = np.random.default_rng(seed)
+    text = "x"
+    for step in (*rng.choice(STEPS, 2), STEPS[1 + seed % 2], *rng.choice(STEPS, 1)):
+        text = step.format(v=text)
+    function = eval(f"lambda x: {text}", {"np": np})
+    dtype, length = str(rng.choice(["bf16", "f16", "i64"])), int(rng.integers(33, 1500)) | 1
+    plan = planned(function, dtype, length)
+    assert_legal(plan)
+    assert_agrees(plan, function, drawn(dtype, (9, length)))

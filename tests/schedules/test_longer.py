@@ -20,7 +20,7 @@ def planned(function: Function, *specs: str) -> KernelView:
 
 
 PREFIXES = {
-    "bf16[N~100001, M~777]": 128,
+    "bf16[N~100001, M~777]": 32,
     "i64[N~20001, M~1501]": 128,
     "f32[N~32769, M~1001]": 256,
     "f32[N~32769, M~2001]": 128,
@@ -29,7 +29,8 @@ PREFIXES = {
 
 @pytest.mark.parametrize("spec", PREFIXES)
 def test_lanes_of_a_scan_are_not_idle(spec: str) -> None:
-    """Rows of 777 bfloat16 164 us in 256 lanes, of which 61 are idle, 128 in two trips of 128."""
+    """Rows of 777 bfloat16 take an H200 249 us in 256 lanes, of which 61 are idle, 194 in two trips of 128; in frames
+    143 in 128 lanes, 139 in four trips of 32."""
     kernel = planned(lambda x: np.cumsum(x, 1), spec)
     assert kernel.strategy == "rows" and dict(kernel.parameters)["lanes"] == PREFIXES[spec]
 
