@@ -52,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         gpu.torch.cuda.empty_cache()
     print(report.summary(rows, speed))
     if arguments.save:
-        Path(arguments.save).write_text(json.dumps(record(rows, speed, sys.argv[1:]), indent=1) + "\n")
+        target = Path(arguments.save)
+        command = [word.replace(arguments.save, target.name) for word in sys.argv[1:]]  # folders say nothing elsewhere
+        target.write_text(json.dumps(record(rows, speed, command), indent=1) + "\n")
     return 1 if failed else 0
 
 

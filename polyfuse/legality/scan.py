@@ -29,7 +29,8 @@ def scanned(proof: Proof) -> Verdict:
         statement = proof.statement(placed)
         if statement is None or statement.scanned is None:
             continue
-        over = frozenset([n[1:] for n in proof.affine(placed.place[statement.scanned]).steps() if n.startswith("$")])
+        steps, _ = proof.affine(placed.place[statement.scanned]).remainders()  # which say where a row begins in memory
+        over = proof.used(steps)
         together = meeting(proof, placed, over) | _blocks(proof, placed)
         for verdict in (
             _levels(proof, placed, together),

@@ -60,8 +60,7 @@ def check_scan(
     if at.terms and not any(isinstance(atom, str) for atom, _ in at.terms):
         sentence = f"the prefix {statement.name} is needed at {at}, where several threads or blocks have each element"
         raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
-    moving = at if at.is_linear else at.remainders()[0]  # where rows begin in memory is where nobody steps
-    for atom, factor in moving.terms:
+    for atom, factor in at.remainders()[0].terms:  # what remainders alone have says where a row begins: no step
         digit = digits.get(atom[1:]) if isinstance(atom, str) else None
         if statement.lags and digit is not None and digit.kind in ("thread", "slot"):
             sentence = f"the recurrence {statement.name} is needed at {at}, in several threads or slots at a time"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,11 @@ def test_the_record_of_cold_compilations_has_every_program() -> None:
     assert found["columns"] == compile_programs.COLUMNS
     assert [tuple(row[:2]) for row in found["rows"]] == [(s, p.name) for s, p in compile_programs.programs()]
     assert {row[-1] for row in found["rows"]} == {300.0, 800.0}
+
+
+def test_no_record_names_a_folder_of_a_machine() -> None:
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *(root / "docs").glob("*.md"), *(root / "benchmarks" / "results").glob("*.json")]
+    assert len(pages) > 20
+    found = {p.name: re.findall(r"[ `\"=](/(?:root|home|tmp|work|mnt)/\S*)", p.read_text("utf-8")) for p in pages}
+    assert not {name: paths for name, paths in found.items() if paths}
