@@ -64,8 +64,8 @@ class Masked(NDArrayOperatorsMixin):
 
     @property
     def count(self) -> Tracer:
-        """How many elements of the mask hold."""
-        return self.mask.sum()
+        """How many elements of the mask hold: a Python int to NumPy, which leaves the dtype of arrays beside it."""
+        return Tracer(self.state, self.mask.sum().node, weak=int)
 
     @property
     def shape(self) -> tuple[Any, ...]:

@@ -90,7 +90,8 @@ def slice_bounds(trace: Trace, wanted: slice, size: Affine) -> tuple[Affine, Aff
     stop = _clamped(trace, wanted.stop, "the end of a slice", size, low, high, high if step > 0 else low)
     span = stop - start if step > 0 else start - stop
     if not trace.decide(span - 1):
-        return ZERO, ZERO if not trace.known(span) or span == ZERO else span, step
+        is_span = trace.hint(span) == 0 and trace.decide(span)  # as of ``x[:-2]`` beside ``x[1:-1]`` of two elements
+        return ZERO, span if is_span or trace.known(span) else ZERO, step
     return start, span.ceildiv(abs(step)), step
 
 

@@ -11,6 +11,7 @@ from math import prod
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes
 from polyfuse.cost.l1 import WORD, begins_anywhere, inside
+from polyfuse.cost.lines import SECTOR
 from polyfuse.cost.phases import merges_states
 from polyfuse.cost.scans import idle_in_scans
 from polyfuse.scalars import CASCADES
@@ -42,7 +43,64 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     found *= _looked_up_in_trips(schedule) * _in_empty_panels(scop, schedule, sizes) * _in_stored_points(schedule)
     found *= _picked_flat(scop, schedule) * _in_threads(scop, schedule) * _of_short_elements(scop, schedule)
     found *= _of_whole_rows(scop, schedule, sizes) * _of_products(scop, schedule, target)
+    found *= _of_lanes_apart(scop, schedule, sizes) * _of_single_bytes(scop, schedule) * _of_held_planes(schedule)
     return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
+
+
+HELD_PLANES = 1.4
+"""Times that clusters take which hold planes in vectors.  On an H200, batch normalisation of 112 x 112 images 174 us,
+predicted 122, in two kernels 157.  Of single elements, what else there is takes longer than predicted as well: 913
+planes of 2046 x 41 float32 over their means 356 us in clusters (158), 422 in a block each (254), 366 in two kernels
+(266)."""
+
+
+def _of_held_planes(schedule: KernelSchedule) -> float:
+    """Times that such clusters take."""
+    held = schedule.strategy == "planes" and schedule.cluster > 1
+    return HELD_PLANES if held and dict(schedule.parameters)["vector"] > 1 else 1.0
+
+
+SINGLE_BYTES = 1.35
+"""Times that elementwise kernels take which move bytes one by one or in pairs, though they are neighbours.  On an H200,
+the first two axes of 10 x 9427 x 2110 bytes swapped 162 us in pairs, 104 in frames, predicted 100 both; of 425 x 178 x
+2646 166 (101); 16382 x 16381 bytes less a border, one by one, 193, whose bytes take 134."""
+
+
+def _of_single_bytes(scop: Scop, schedule: KernelSchedule) -> float:
+    """Times that such kernels take."""
+    if schedule.strategy != "pointwise" or dict(schedule.parameters).get("vector", WORD) >= WORD:
+        return 1.0
+    moved = [p for p in schedule.placed if p.role in ("load", "store") and p.place]
+    bytes_ = [scop.dtype(p.value, p.component).itemsize == 1 for p in moved]
+    tile = dict(schedule.parameters)
+    return SINGLE_BYTES if all(bytes_) and not tile.keys() & {"frames", "columns"} else 1.0
+
+
+LANES_APART, FEW_LANES = {1: 2.3, 2: 1.3, 4: 1.25}, 16
+"""Times that elementwise kernels take, by bytes of an element, whose lanes read a sector or more apart, and what lies
+between is another thread's; doubles do not.  And lanes of a row that were measured, at least.  On an H200, 200 MB
+permuted in rows of several elements of a thread: of bytes, 105 x 1760 x 825 scaled 378 us, predicted 216, of 440 x 2 x
+438 x 500 292 (154), of 213 x 939600 346 (138), where tiles take 252, 199 and 255; of bfloat16, 906 x 426 x 59 x 4 187
+(148); of float32, 167 x 729 x 4 x 116 250 (197), 128 x 80 x 1480 x 4 150 (124)."""
+
+
+def _of_lanes_apart(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
+    """Times that such kernels take."""
+    lanes = next((d for d in schedule.of_kind("thread") if d.stride == 1), None)
+    if schedule.strategy != "pointwise" or lanes is None or lanes.count < FEW_LANES:
+        return 1.0
+    found = 1.0
+    for load in (p for p in schedule.placed if p.role == "load" and all(isinstance(e, Affine) for e in p.place)):
+        itemsize, position = scop.dtype(load.value, load.component).itemsize, sizes.position(scop, load)
+        step, run = abs(position.coefficient(f"${lanes.name}")), 1
+        slots = [(abs(position.coefficient(f"${d.name}")), d.count) for d in schedule.of_kind("slot")]
+        for factor, count in sorted(slots):
+            run *= count if factor == run else 1
+        others = [d for d in schedule.digits if d is not lanes and d.kind in ("block", "thread")]
+        between = any(0 < abs(position.coefficient(f"${d.name}")) < step for d in others)
+        if between and step * itemsize >= SECTOR and step > run:
+            found = max(found, LANES_APART.get(itemsize, 1.0))
+    return found
 
 
 IN_THREADS, SHORT_ROW = 1.08, 4

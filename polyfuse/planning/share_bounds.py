@@ -33,7 +33,7 @@ def share_bounds(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[
     if target.kind != "cuda" or not schedule.grid_combine:
         return ()
     grid = tuple(d.extent for d in schedule.of_kind("block"))
-    wave = target.processors // schedule.cluster
+    wave = max(1, target.processors // schedule.cluster)
     blocks = cost.blocks // schedule.cluster  # a cluster is one block of the grid
     resident = -(-blocks // wave)
     if resident > AT_ONCE:

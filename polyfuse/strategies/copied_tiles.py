@@ -59,7 +59,7 @@ def copied_tiles(
     b1 = block("b1", outer.extent.ceildiv(tile))
     splits = {outer.number: mixed((b1, tile), (r, rows * EACH), (q, rows), (ty, 1))}
     digits: list[Digit] = []
-    for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
+    for k, axis in enumerate(a for a in reversed(axes) if a not in (inner, outer)):
         digits.append(block(f"b{k + 2}", axis.extent))
         splits[axis.number] = mixed((digits[-1], 1))
     is_whole, frame = written_sectors(situation, inner, splits)

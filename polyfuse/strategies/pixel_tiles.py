@@ -12,6 +12,7 @@ an H200, 201 MB turned by a quarter, as bytes, bfloat16 and float32: 114, 111 an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from polyfuse.affine import Affine
@@ -35,6 +36,8 @@ of four bytes a pixel: 131 us in pairs, 135 to 137 in fours."""
 LONG = 8
 """Bytes of a row up to which elements may move one by one: the middle axes of 566 x 287 x 123 x 5 bfloat16 take an H100
 288 us so, 186 where each thread of a block has an element of each of 16 rows."""
+MOST_SHARED = 40 << 10
+"""Bytes of shared memory of a tile."""
 PIECE = 128
 """Bytes of a tile along what is read in rows, at least: a line of the cache."""
 
@@ -46,17 +49,36 @@ def pixel_tiles(situation: Situation) -> list[Proposal]:
     axes = situation.classes.statement(situation.lead)
     if len(axes) < 3 or situation.tiles or len(set(axes)) < len(axes) or set(situation.axes) != set(axes):
         return []
-    *_, along, row = axes
+    found = []
+    for row in dict.fromkeys((axes[-1], *_read_in_rows(situation))):
+        along = axes[-2] if row is axes[-1] else axes[-1]
+        crossing = _crossing(situation, along, row) if _is_short(situation, row, along, row is axes[-1]) else {}
+        outer = next(iter(crossing.values()), None)
+        if outer is not None and all(axis is outer for axis in crossing.values()):
+            found.append(_proposal(situation, axes, along, row, outer, list(crossing)))
+    return found
+
+
+def _is_short(situation: Situation, row: AxisClass, along: AxisClass, is_last: bool) -> bool:
+    """Whether rows are so short that a thread has them whole.  `is_last`: they are written as rows, too."""
     count, size = row.size(situation.hints), max(situation.long_itemsizes, default=1)
-    if not 1 < count <= MOST_COLOURS or count * size >= SECTOR or count * size == situation.target.vector_bytes:
-        return []
-    if count * size > LONG and count * size % WORD and along.size(situation.hints) % (WORD // size):
-        return []
-    crossing = _crossing(situation, along, row)
-    outer = next(iter(crossing.values()), None)
-    if outer is None or any(axis is not outer for axis in crossing.values()):
-        return []
-    return [_proposal(situation, axes, outer, list(crossing))]
+    if not 1 < count <= MOST_COLOURS or row is along:
+        return False
+    if is_last and (count * size >= SECTOR or count * size == situation.target.vector_bytes):
+        return False
+    whole = count * size % WORD == 0 or along.size(situation.hints) % (WORD // size) == 0
+    return whole or not is_last or count * size <= LONG
+
+
+def _read_in_rows(situation: Situation) -> Iterator[AxisClass]:
+    """The classes that loaded arrays of three dimensions and more lie along."""
+    for statement in situation.group.statements():
+        axes = situation.classes.statement(statement)
+        for read in statement.reads:
+            if read.source in situation.group.loads and len(read.index) > 2 and read.affine:
+                last = _only(axes, read, -1)
+                if last is not None:
+                    yield last
 
 
 def _crossing(situation: Situation, along: AxisClass, row: AxisClass) -> dict[int, AxisClass]:
@@ -107,15 +129,18 @@ class _Tile:
         return self.far * self.below * WARP
 
 
-def _tile(situation: Situation, along: AxisClass, row: AxisClass, values: list[int]) -> _Tile:
+def _tile(situation: Situation, along: AxisClass, row: AxisClass, values: list[int], is_last: bool) -> _Tile:
     count, size = row.size(situation.hints), max(situation.long_itemsizes, default=1)
     held = max(situation.group.scop.dtype(value).compute.itemsize for value in values)
     read = max(situation.group.scop.dtype(value).itemsize for value in values)
-    vector = max(1, WORD // size if count & (count - 1) else STORED // (size * count))
+    written = count if is_last else 1  # elements that lie side by side in the order of results
+    vector = max(1, WORD // size if written == 1 or count & (count - 1) else STORED // (size * count))
     together, tile = whole_words(count, held), max(32, power_above(PIECE // (count * read)))
     while along.size(situation.hints) % vector or together * vector * count > MOST_SLOTS:
         vector //= 2
-    far = max(1, power_above(PIECE // (count * size * vector)) // WARP)
+    while tile > together and tile * count * WARP * vector * held > MOST_SHARED:
+        tile //= 2
+    far = max(1, power_above(PIECE // (written * size * vector)) // WARP)
     threads = THREADS if held == read else 2 * THREADS  # which hold wider words than they move
     below = max(1, min(tile // together, threads // (WARP * far)))
     while tile * vector * count > MOST_SLOTS * below and below < tile // together:
@@ -124,10 +149,14 @@ def _tile(situation: Situation, along: AxisClass, row: AxisClass, values: list[i
 
 
 def _proposal(
-    situation: Situation, axes: tuple[AxisClass, ...], outer: AxisClass, values: list[int]
+    situation: Situation,
+    axes: tuple[AxisClass, ...],
+    along: AxisClass,
+    row: AxisClass,
+    outer: AxisClass,
+    values: list[int],
 ) -> Proposal:
-    along, row = axes[-2], axes[-1]
-    t = _tile(situation, along, row, values)
+    t = _tile(situation, along, row, values, row is axes[-1])
     count = row.size(situation.hints)
     tx, wx, wy = thread("tx", 1, WARP), thread("wx", WARP, t.far), thread("wy", WARP * t.far, t.below)
     q, u, v, c = slot("q", t.steps), slot("u", t.together), slot("v", t.vector), slot("c", count)
@@ -139,7 +168,7 @@ def _proposal(
         row.number: mixed((c, 1)),
     }
     others = []
-    for k, axis in enumerate(a for a in axes if a not in (along, outer, row)):
+    for k, axis in enumerate(a for a in reversed(axes) if a not in (along, outer, row)):
         others.append(block(f"b{k + 2}", axis.extent))
         splits[axis.number] = mixed((others[-1], 1))
     read = words = max(whole_words(count, situation.group.scop.dtype(value).itemsize) for value in values)

@@ -298,6 +298,19 @@ class Situation:
         return [v for v, count in counts.items() if parts * count >= max(counts.values())]
 
 
+def read_side_by_side(situation: Situation, held: Mapping[int, int]) -> int:
+    """Bytes that a block with so many elements of each class, else one, reads side by side of the longest array."""
+    steps, run = {n: abs(step) for n, step in situation.steps.items()}, 1
+    for axis in sorted(situation.axes, key=lambda a: steps.get(a.number, 0)):
+        size = situation.size(axis.extent)
+        if steps.get(axis.number) != run or size < 2:
+            continue
+        run *= min(held.get(axis.number, 1), size)
+        if held.get(axis.number, 1) < size:
+            break
+    return run * max(situation.long_itemsizes, default=1)
+
+
 def row_width(situation: Situation, extent: Affine) -> int:
     """Whole vectors or single words, so that many shapes share few kernels; what fits, where there is much to do."""
     known = situation.row_widths.get(extent)

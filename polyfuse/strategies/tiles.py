@@ -6,15 +6,28 @@ u[i, j] = f(x[i-1, j], ...), y[i, j] = g(u[i, j-1], ...)      u (and x) in boxes
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
 from polyfuse.affine import Affine
+from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.copied_tiles import copied_tiles
-from polyfuse.strategies.frames import SECTOR, WORD, sectors
+from polyfuse.strategies.frames import SECTOR, WORD, sectors, written_sectors
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.situation import (
+    Situation,
+    block,
+    mixed,
+    power_above,
+    power_below,
+    read_side_by_side,
+    slot,
+    thread,
+)
 
 TILE, COLUMNS = 64, 64
 """Of a tile that is transposed: elements along what is read in rows, of halves twice as many, and along what is written
@@ -58,9 +71,7 @@ def tiles(situation: Situation) -> list[Proposal]:
         crossing = crossing_reads(situation, along)
         for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
             values = [v for v, b in crossing if b is outer]
-            ways = (False, True) if situation.has_much else (False,)
-            made = [_transposed(situation, axes, along, outer, values, framed) for framed in ways]
-            made += [_transposed(situation, axes, along, outer, values, close=True)] if situation.has_much else []
+            made = list(_turned(situation, axes, along, outer, values))
             made.append(copied_tiles(situation, axes, along, outer, values))
             found += [proposal for proposal in made if proposal is not None]
     neighbours = _neighbours(situation)
@@ -93,67 +104,179 @@ def _dims(entry: Affine) -> list[str]:
     return [n for n in entry.names() if n.startswith("%")]
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Of a tile: `tile` elements along what is read in rows, `columns` along what is written in rows, in vectors of
+    `width`.  `framed`: pieces of what is written are whole sectors.  `row`: rows of a few elements, which are what is
+    written in vectors, and which follow each other along the `columns`."""
+
+    tile: int
+    columns: int
+    width: int
+    framed: bool = False
+    row: AxisClass | None = None
+
+
+def _turned(
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass, values: list[int]
+) -> Iterator[Proposal | None]:
+    """Proposals for tiles of two classes, the usual one first."""
+    width = situation.width(inner.extent, flat=False)
+    usual = _Shape(*_extents(situation, inner, width), width)
+    yield _transposed(situation, axes, inner, outer, values, usual)
+    if not situation.has_much:
+        return
+    framed = _Shape(TILE, _framed_columns(situation, inner), 1, framed=True)
+    yield _transposed(situation, axes, inner, outer, values, framed)
+    if situation.tiles:
+        return
+    for shape in dict.fromkeys(_others(situation, inner, outer, usual)):
+        if shape != usual:
+            yield _transposed(situation, axes, inner, outer, values, shape)
+    if (rows := _of_short_rows(situation, axes, inner, outer)) is not None:
+        yield _transposed(situation, axes, axes[-2], outer, values, rows)
+
+
+def _others(situation: Situation, inner: AxisClass, outer: AxisClass, usual: _Shape) -> Iterator[_Shape]:
+    """Tiles that leave less empty than the usual ones, or write whole sectors."""
+    width, sizes = usual.width, [situation.size(axis.extent) for axis in (outer, inner)]
+    if min(sizes) >= FEW_LANES and max(sizes) <= MOST_WHOLE:
+        yield _Shape(*_close(situation, inner, outer, width), width)
+    if width > 1:
+        line = LINE // max(situation.long_itemsizes)
+        tile, columns = _filled(sizes[0], usual.tile, line), _filled(sizes[1], usual.columns, line)
+        for shape in (usual, _Shape(tile, columns, width)):
+            yield shape
+            yield replace(shape, framed=True)
+
+
+LINE, EMPTY = 128, 1.12
+"""Bytes of a piece of a row that are read or written, at least; and times what the fullest tile takes that a longer one
+may.  On an H200, of bfloat16, in 64 x 64 instead of 128 x 64: 16 matrices of 142784 x 48 113 us, 160 before.  In 64 x
+32, where reads are pieces of 64 bytes: 2824 x 88 x 432, the last axis in front, 156, 128 before.  And in sectors: 40 x
+1576 x 2 x 1080, its last axes reversed, 163, 218 before; 550440 x 184 131 in 64 x 64, 158 before."""
+
+
+def _filled(size: int, usual: int, least: int) -> int:
+    """The usual extent of a tile along a class, or a part of it that leaves less empty, of `least` elements if there
+    are as many."""
+    tried = [n for n in (usual, usual // 2, usual // 4) if n == usual or n >= min(least, power_above(size))]
+    fullest = min(-(-size // n) * n for n in tried)
+    return next(n for n in tried if -(-size // n) * n <= EMPTY * fullest)
+
+
+SHORT_ROWS, PIXELS, SHARED = 64, 16, 40 << 10
+"""Bytes of a row up to which a block writes neighbouring rows, each by as many lanes as hold it; such lanes or more,
+and bytes of shared memory of such a tile at most.  On an H200, 167 x 729 x 4 x 116 float32 to 729 x 116 x 167 x 4 127
+us so, 250 in threads that have four rows of four each; 56 x 5 x 16 x 27976 bfloat16, its last axis in front of the
+first, 137, 192 in tiles of 128 x 16; 5 x 232049 x 47 float32 reversed 152, 184 where a thread has whole rows of five
+and 1120 without tiles; 2 x 1993 x 13 x 14 x 67 to 67 x 2 x 1993 x 14 x 13 166, 445 and 997
+(benchmarks/results/permutations_h200.json)."""
+VECTORS, FEW_ROWS = 4, 4
+"""Vectors of a thread in such a tile, and rows of it at least."""
+
+
+PIECE = 64
+"""Bytes of a piece that a block reads, below which blocks that read beside it follow it."""
+
+
+def in_order(situation: Situation, axes: Sequence[AxisClass], held: Mapping[int, int]) -> Sequence[AxisClass]:
+    """Classes of which a tile has one element, in the order in which blocks follow each other along them: what is
+    written lies side by side, or what is read in short pieces.  On an H200, 104 x 16 x 216 x 288 bfloat16 reversed,
+    rows of 208 bytes, 136 us so, 177 in the other order; 40 x 2040 x 80 x 24, of which pieces of 48 bytes are read, 259
+    in the order of results, 221.  `held`: elements of a tile by class."""
+    if read_side_by_side(situation, held) < PIECE:
+        return sorted(axes, key=lambda a: abs(situation.steps.get(a.number, 0)))
+    return axes[::-1]
+
+
+def _of_short_rows(
+    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass
+) -> _Shape | None:
+    """A tile of what rows of a few elements follow each other along; None where none are written."""
+    if inner is not axes[-1] or len(axes) < 3 or axes[-2] is outer or situation.size(axes[-2].extent) < FEW_ROWS:
+        return None
+    count, size = situation.size(inner.extent), max(situation.long_itemsizes)
+    if not 1 < count <= SHORT_ROWS // size:
+        return None
+    width = situation.width(inner.extent, flat=False)
+    vectors = count // width
+    columns = max(PIXELS // power_above(vectors), power_below(2 * COLUMNS // count - 1), 4)
+    columns = min(columns, power_above(situation.size(axes[-2].extent)))
+    tile = min(TILE, power_below(SHARED // (columns * count * max(WORD, size))))
+    return _Shape(tile, columns, width, row=inner)
+
+
 def _transposed(
     situation: Situation,
     axes: tuple[AxisClass, ...],
     inner: AxisClass,
     outer: AxisClass,
     values: list[int],
-    framed: bool = False,
-    close: bool = False,
+    shape: _Shape,
 ) -> Proposal | None:
-    """A block has a tile of two classes, and one element of each other.  `framed`: what it writes of a row are whole
-    sectors; None where it is that anyway.  `close`: the tile is no larger than two short classes; None of others."""
-    width = 1 if framed else situation.width(inner.extent, flat=False)
-    tile, columns = (TILE, _framed_columns(situation, inner)) if framed else _extents(situation, inner, width)
-    if close:
-        usual, (tile, columns) = (tile, columns), _close(situation, inner, outer, width)
-        short = [situation.size(axis.extent) for axis in (inner, outer)]
-        if (tile, columns) == usual or situation.tiles or min(short) < FEW_LANES or max(short) > MOST_WHOLE:
-            return None  # of fewer a thread has all of them
-    most = min(TRANSPOSING, max(FEW_THREADS, power_below(tile * columns // OF_A_THREAD))) if close else TRANSPOSING
-    threads = power_below(situation.tiles.get("threads", most))
-    side_by_side = columns // width  # no cache puts together what stores leave between them
+    """A block has a tile of two classes, and one element of each other; None where sectors are whole anyway."""
+    tile, columns, width, row = shape.tile, shape.columns, shape.width, shape.row
+    count = situation.size(row.extent) // width if row is not None else 1
+    needed = tile * columns // OF_A_THREAD if row is None else tile * columns * count // VECTORS
+    threads = power_below(situation.tiles.get("threads", min(TRANSPOSING, max(FEW_THREADS, needed))))
+    near = power_above(count)
+    step = 1 if row is not None else width
+    side_by_side = columns // step  # no cache puts together what stores leave between them
     lanes = min(threads, side_by_side & -side_by_side)
-    most = _lanes_of_a_row(situation, width, values)
-    lanes = min(lanes, most) if framed or most < situation.target.warp else lanes
-    rows = min(tile & -tile, threads // lanes)
-    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
-    q, u, v = slot("q", tile // rows), slot("u", columns // (lanes * width)), slot("v", width)
+    most = max(_lanes_of_a_row(situation, width, values), min(FEW_THREADS, threads) // (tile & -tile))
+    lanes = min(lanes, most) if shape.framed or most < situation.target.warp else lanes
+    rows = min(tile & -tile, max(1, threads // (lanes * near)))
+    tn, tx, ty = thread("tn", 1, near), thread("tx", near, lanes), thread("ty", near * lanes, rows)
+    q, u = slot("q", tile // rows), slot("u", columns // (lanes * step))
+    v = slot("v", width)
     b1 = block("b1", outer.extent.ceildiv(tile))
     splits = {outer.number: mixed((b1, tile), (q, ty.count), (ty, 1))}
     digits: list[Digit] = []
-    for k, axis in enumerate(a for a in axes if a not in (inner, outer)):
+    held = {outer.number: tile, inner.number: columns} | ({row.number: count * width} if row is not None else {})
+    for k, axis in enumerate(in_order(situation, [a for a in axes if a not in (inner, outer, row)], held)):
         digits.append(block(f"b{k + 2}", axis.extent))
         splits[axis.number] = mixed((digits[-1], 1))
-    frame = sectors(situation, inner, splits) if framed else None
-    if framed and frame is None:
-        return None
+    frame = None
+    if shape.framed:
+        frame = sectors(situation, inner, splits) if width == 1 else written_sectors(situation, inner, splits)[1]
+        if frame is None:
+            return None
     b0 = block("b0", (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
-    place = mixed((b0, columns), (u, lanes * width), (tx, width), (v, 1))
+    place = mixed((b0, columns), (u, lanes * step), (tx, step))
+    if row is not None:
+        splits[row.number] = mixed((tn, width), (v, 1))
+    else:
+        place = place + mixed((v, 1))
     splits[inner.number] = place - frame.shift if frame else place
-    staged = situation.widest if framed else width
+    staged = situation.widest if shape.framed or row is not None else width
     while staged > 1 and situation.size(outer.extent) % staged:
         staged //= 2
-    guards = frame.guards if frame else situation.divisible(inner.extent, width)
+    guards = frame.guards if frame else situation.divisible((row or inner).extent, width)
+    guards = (*guards, *at_most(row.extent, near * width)) if row is not None else guards
+    within = tn if near > 1 else tx if row is None and lanes > 1 else v
     return Proposal(
         "tiles",
         (
-            *(("threads", lanes * rows), ("tile", tile)),
-            *([("columns", columns)] if columns != tile or framed else []),
+            *(("threads", near * lanes * rows), ("tile", tile)),
+            *([("columns", columns)] if columns != tile or shape.framed else []),
+            *([("rows", count * width)] if row is not None else []),
             ("vector", width),
             *([("frames", frame.width)] if frame else []),
         ),
-        kept_digits([b0, b1, *digits, tx, ty, q, u, v], keep_threads=True),
+        kept_digits([b0, b1, *digits, tn, tx, ty, q, u, v], keep_threads=True),
         anchors(situation, splits),
         staging={
-            value: Staging(
-                unless="tx" if lanes > 1 else "v", vector=staged, lanes=_lanes_of_a_row(situation, staged, [value])
-            )
+            value: Staging(unless=within.name, vector=staged, lanes=_lanes_of_a_row(situation, staged, [value]))
             for value in values
         },
         guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
     )
+
+
+def at_most(extent: Affine, count: int) -> tuple[AnyGuard, ...]:
+    """The guards that a size is no more than `count`."""
+    return () if extent.is_constant else (Guard(Affine.of(count) - extent),)
 
 
 FAR = 4
@@ -182,7 +305,8 @@ def _extents(situation: Situation, inner: AxisClass, width: int) -> tuple[int, i
     if width > 1 or size <= TILE or asked.keys() & {"tile", "columns"}:
         usual = TILE * max(4, width) // 4
         tile = max(4, power_below(asked.get("tile", usual)))
-        return tile, max(width, power_below(asked.get("columns", COLUMNS * tile // usual)))
+        columns = COLUMNS if "tile" in asked else max(COLUMNS, LINE // max(situation.long_itemsizes))
+        return tile, max(width, power_below(asked.get("columns", columns * tile // usual)))
     is_word = min(situation.long_itemsizes) >= 4
     return SINGLE_ROWS[is_word], min(reversed(SINGLE_COLUMNS), key=lambda n: -(-size // n) * n)
 

@@ -59,7 +59,8 @@ def whole(situation: Situation, axes: Sequence[AxisClass], inner: AxisClass) -> 
     yield from _pixels(situation, axes)
     if colours := _colours(situation, axes, inner):
         count = prod(axis.size(situation.hints) for axis in colours)
-        vector = min(4 // gcd(4, count), situation.width(inner.extent, flat=False))  # so that they are whole accesses
+        pixels = max(4 // gcd(4, count), WORD // max(situation.long_itemsizes))  # so that they are whole accesses
+        vector = min(pixels, situation.width(inner.extent, flat=False))
         yield Whole(inner, colours, power_below(MOST_RESULTS // (vector * count)), vector)
     for taken in _together(situation, _shared(situation, axes, inner)):
         yield from _of_shared(situation, inner, taken)

@@ -507,7 +507,8 @@ def cells_name(cells: str) -> str:
 def _combines(body: Sequence[Op]) -> bool:
     """Whether threads combine what they have."""
     inside = [part for op in body for part in _parts(op)]
-    return any(isinstance(op, (Combine, Exchange, Scan, Carry)) for op in body) or any(map(_combines, inside))
+    crossing = [op for op in body if isinstance(op, (Combine, Exchange, Scan, Carry)) and op.bits]
+    return bool(crossing) or any(map(_combines, inside))
 
 
 def _parts(op: Op) -> tuple[tuple[Op, ...], ...]:
