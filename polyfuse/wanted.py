@@ -121,9 +121,20 @@ class _Wants:
 
     def of_value(self, statement: Statement) -> Conditions:
         """Under which anybody wants the value of a statement that is computed element by element."""
-        if statement.id not in self._of_values:
-            self._of_values[statement.id] = self._of_value(statement)
+        for value in sorted(self._unknown(statement.id), reverse=True):  # readers before what they read
+            other = self.scop.statements[value]
+            self._of_values[value] = self._of_value(other) if isinstance(other, Statement) else NONE
         return self._of_values[statement.id]
+
+    def _unknown(self, value: int) -> set[int]:
+        """A value of the kernel, and all that need it, as far as nothing is known of them."""
+        found, todo = set[int](), [value]
+        while todo:
+            value = todo.pop()
+            if value not in self._of_values and value not in found:
+                found.add(value)
+                todo += [r for r in self.scop.readers.get(value, ()) if r in self.schedule.body]
+        return found
 
     def _of_value(self, statement: Statement) -> Conditions:
         if statement.id in self.schedule.roots or statement.monoid is not None or statement.scanned is not None:
@@ -174,22 +185,26 @@ def _guards(scop: Scop, statement: Statement, term: Expr, k: int, around: Condit
             pass
 
 
-def _conditions(scop: Scop, statement: Statement, term: Expr) -> Conditions:
+FAR = 32
+"""Statements behind each other through which conditions are followed: each is a few calls deep."""
+
+
+def _conditions(scop: Scop, statement: Statement, term: Expr, depth: int = 0) -> Conditions:
     """What a truth says of the dimensions of a statement, where it says it in full; else nothing."""
     match term:
         case Inside(where):
             return frozenset(where)
         case Apply("bitwise_and" | "logical_and", (left, right)):
-            both = [_conditions(scop, statement, side) for side in (left, right)]
+            both = [_conditions(scop, statement, side, depth) for side in (left, right)]
             return both[0] | both[1] if all(both) else NONE
         case Apply(function, (left, right)) if function in _DIFFERENCES:
-            one, other = _number(scop, statement, left), _number(scop, statement, right)
+            one, other = _number(scop, statement, left, depth), _number(scop, statement, right, depth)
             if one is None or other is None or not (_is_side(one) and _is_side(other)):
                 return NONE
             return frozenset(_DIFFERENCES[function](one, other))
-        case Ref(name) if (of := _made(scop, statement, name)) is not None:
+        case Ref(name) if depth < FAR and (of := _made(scop, statement, name)) is not None:
             source, at = of
-            return frozenset(c.substitute(at) for c in _conditions(scop, source, source.body[0]))
+            return frozenset(c.substitute(at) for c in _conditions(scop, source, source.body[0], depth + 1))
         case _:
             return NONE
 
@@ -203,17 +218,17 @@ _DIFFERENCES: dict[str, Callable[[Affine, Affine], tuple[Affine, ...]]] = {
 }
 
 
-def _number(scop: Scop, statement: Statement, term: Expr) -> Affine | None:
+def _number(scop: Scop, statement: Statement, term: Expr, depth: int = 0) -> Affine | None:
     """An integer as an affine expression of the dimensions of a statement, where no type cuts it."""
     match term:
         case Index() | Const():
             return _index(term)
         case Apply("add" | "subtract" as function, (left, right), dtype) if _is_wide(dtype):
-            one, other = _number(scop, statement, left), _number(scop, statement, right)
+            one, other = _number(scop, statement, left, depth), _number(scop, statement, right, depth)
             return None if one is None or other is None else one + other if function == "add" else one - other
-        case Ref(name) if (of := _made(scop, statement, name)) is not None:
+        case Ref(name) if depth < FAR and (of := _made(scop, statement, name)) is not None:
             source, at = of
-            found = _number(scop, source, source.body[0])
+            found = _number(scop, source, source.body[0], depth + 1)
             return None if found is None else found.substitute(at)
         case _:
             return None

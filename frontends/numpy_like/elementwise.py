@@ -12,9 +12,9 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.dtypes import DType, bool_, f32, f64, i8, i64, integer_limits, u64
-from polyfuse.errors import ArgumentError, DTypeError, PowerError, UnsupportedError
+from polyfuse.errors import ArgumentError, DTypeError, PowerError, TraceError, UnsupportedError
 from polyfuse.expr import Node
-from polyfuse.frontends.numpy_like import nodes, promotion
+from polyfuse.frontends.numpy_like import nodes, promotion, python_ranges
 from polyfuse.frontends.numpy_like.bit_views import Reinterpreted
 from polyfuse.frontends.numpy_like.layout import in_order
 from polyfuse.frontends.numpy_like.lifting import (
@@ -27,9 +27,8 @@ from polyfuse.frontends.numpy_like.lifting import (
     trace_of,
 )
 from polyfuse.frontends.numpy_like.nonzero import nonzero
-from polyfuse.frontends.numpy_like.python_ranges import keep_in_range
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
-from polyfuse.frontends.numpy_like.state import Trace
+from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer, as_array, whole
 
 ArrayLike = object
@@ -378,16 +377,30 @@ def weak(name: str, *values: ArrayLike) -> Tracer:
     numbers = [lift(trace, as_plain(v)) for v in values]
     if all(number.weak is bool for number in numbers) and name not in _OF_TRUTH:  # True + True is 2
         numbers = [Tracer(trace, nodes.cast(number.node, i64), weak=int) for number in numbers]
-    if name == "pow" and numbers[0].weak in (int, bool) and _is_negative(numbers[1]):  # 2 ** -1 is 0.5
-        numbers[0] = Tracer(trace, nodes.cast(numbers[0].node, f64), weak=float)
+    if name in ("pow", "power") and numbers[0].weak in (int, bool) and numbers[1].weak is int:
+        number = numbers[1] = _of_known_sign(trace, numbers[1])
+        if python_ranges.is_negative(trace, number.node):  # 2 ** -1 is 0.5
+            numbers[0] = Tracer(trace, nodes.cast(numbers[0].node, f64), weak=float)
     result = function(*numbers)
     if result.element.kind == "i":
-        keep_in_range(trace, result.node)
+        python_ranges.keep_in_range(trace, result.node)
     return Tracer(trace, result.node, weak=promotion.weak_of(result.element))
 
 
-def _is_negative(number: Tracer) -> bool:
-    return isinstance(number.node, expr.Constant) and number.weak is int and number.node.value < 0
+def _of_known_sign(trace: Trace, number: Tracer) -> Tracer:
+    """A Python integer whose sign is the same in all calls of this trace: the power of an integer is an integer or a
+    float by it.  Raises TraceError where it is data, or belongs to a number that has no value yet."""
+    if python_ranges.keep_sign(trace, number.node):
+        return number
+    value = trace.scalar_value(number.node)
+    if not isinstance(value, int):
+        raise located(
+            TraceError(
+                "Python gives an int or a float by the sign of this exponent, which is unknown while tracing",
+                advice="Write a float base, as 2.0 ** n.",
+            )
+        )
+    return lift(trace, value)
 
 
 def as_python(x: Tracer) -> Tracer:

@@ -89,10 +89,17 @@ def _known(item: Any) -> np.ndarray[Any, Any] | None:
     return item if isinstance(item, np.ndarray) else known(item.node)
 
 
-def known_positions(trace: Trace, positions: Any, name: str) -> Any:
-    """Positions as integers, real arrays, slices and lists of them.  Raises IndexingError for data."""
+def known_positions(
+    trace: Trace,
+    positions: Any,
+    name: str,
+    why: str = "its result has no static shape",
+    advice: str = masked.ADVICE,
+) -> Any:
+    """Positions as integers, real arrays, slices and lists of them.  Raises IndexingError for data, which says `why`
+    there is none and what to write instead."""
     if isinstance(positions, (list, tuple)):
-        return [known_positions(trace, p, name) for p in positions]
+        return [known_positions(trace, p, name, why, advice) for p in positions]
     if isinstance(positions, np.ndarray):
         trace.read.append(positions)
     if isinstance(positions, SymbolicSize):
@@ -101,6 +108,5 @@ def known_positions(trace: Trace, positions: Any, name: str) -> Any:
         return positions
     values = settled(trace, positions.node)
     if values is None:
-        problem = f"np.{name} at positions that are data: its result has no static shape"
-        raise IndexingError(problem, advice=masked.ADVICE)
+        raise IndexingError(f"np.{name} at positions that are data: {why}", advice=advice)
     return values if values.ndim else values.item()

@@ -7,7 +7,21 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from polyfuse.errors import PolyfuseError, UnsupportedError
+from polyfuse.frontends.numpy_like.state import located
+
 Result = TypeVar("Result")
+
+
+
+def no_modulus() -> PolyfuseError:
+    """The error for ``pow(x, y, m)``."""
+    return located(
+        UnsupportedError(
+            "pow() with a modulus needs Python integers that are known while the function is traced",
+            advice="Compute it before the call, or step by step: r = r * x % m.",
+        )
+    )
 
 
 class Operators(Generic[Result]):
@@ -133,13 +147,15 @@ class Operators(Generic[Result]):
     def __imod__(self, other: Any) -> Result:
         return self._in_place("remainder", other)
 
-    def __pow__(self, other: Any) -> Result:
+    def __pow__(self, other: Any, modulus: Any = None) -> Result:
+        if modulus is not None:
+            raise no_modulus()
         return self._binary("pow", other)
 
     def __rpow__(self, other: Any) -> Result:
         return self._binary("pow", other, swap=True)
 
-    def __ipow__(self, other: Any) -> Result:
+    def __ipow__(self, other: Any, modulus: Any = None) -> Result:
         return self._in_place("pow", other)
 
     def __matmul__(self, other: Any) -> Result:

@@ -34,6 +34,37 @@ def keep_in_range(trace: Trace, node: Node) -> None:
         trace.scalar_value(node)
 
 
+def keep_sign(trace: Trace, node: Node) -> bool:
+    """Confine the integer that `node` is, or of which it is the negative, to those of its present sign, zero among the
+    positive ones.  False where it follows from several, and its sign is not the same for all of them."""
+    low, high = _range_at(trace, node, _MOST_BITS) or (_LOWEST, _HIGHEST)
+    if low >= 0 or high < 0:
+        return True
+    negated = isinstance(node, expr.Map) and node.function == "negative"
+    scalar = node.operands[0] if isinstance(node, expr.Map) and negated else node
+    if not isinstance(scalar, expr.Scalar):
+        return False
+    value = trace.scalars.get(scalar.position, 0)
+    if negated:
+        trace.confine(scalar, *((1, _HIGHEST) if value > 0 else (_LOWEST, 0)))
+    else:
+        trace.confine(scalar, *((_LOWEST, -1) if value < 0 else (0, _HIGHEST)))
+    return True
+
+
+def is_negative(trace: Trace, node: Node) -> bool:
+    """Whether an integer whose sign is known is below zero."""
+    match node:
+        case expr.Constant():
+            return bool(node.value < 0)
+        case expr.Scalar():
+            return trace.ranges[node.position][1] < 0 if node.position in trace.ranges else False
+        case expr.Map(function="negative", operands=(expr.Scalar() as scalar,)):
+            return trace.ranges[scalar.position][0] > 0
+    found = _range_at(trace, node, _MOST_BITS)
+    return found is not None and found[1] < 0
+
+
 def _bits_that_fit(trace: Trace, node: Node) -> int | None:
     """How many bits what is passed, and sizes, may have for `node` to have 64; None where that is not known."""
     for bits in range(_MOST_BITS, 0, -1):

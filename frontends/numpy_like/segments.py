@@ -66,9 +66,16 @@ def _by_number(name: str, x: Tracer, starts: list[int], axis: int) -> Tracer:
     return moveaxis(update(first, numbers, name, x[starts[0] :]), 0, axis)
 
 
+SEGMENTS = (
+    "Number the segments and write np.add.at(out, segment, x), or np.maximum.at; sums are also differences of prefixes: "
+    "c = np.cumsum(x); c[p[1:] - 1] - c[p[:-1] - 1]."
+)
+
+
 def _starts(name: str, x: Tracer, indices: Any, size: int) -> list[int]:
     """Where segments begin.  Raises IndexingError for data, and for positions outside of the axis."""
-    starts = [int(start) for start in known_positions(x.state, indices, f"{name}.reduceat")]
+    found = known_positions(x.state, indices, f"{name}.reduceat", "segments of unknown lengths", SEGMENTS)
+    starts = [int(start) for start in found]
     outside = next((start for start in starts if not 0 <= start < size), None)
     if outside is not None:
         raise IndexingError(f"index {outside} is out of bounds for an axis of size {size}")

@@ -15,6 +15,7 @@ import numpy as np
 
 from polyfuse.affine import ONE, Affine
 from polyfuse.errors import DivisionError
+from polyfuse.frontends.numpy_like.operators import no_modulus
 from polyfuse.frontends.numpy_like.state import Trace
 
 Size = Union[int, "SymbolicSize"]
@@ -148,7 +149,9 @@ class SymbolicSize:
     def __rtruediv__(self, other: Any) -> Any:
         return self._scalar("divide", other, swap=True)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            raise no_modulus()
         if is_exact(other) and 0 <= other <= 8:
             return self._size(other, ONE, *(self.factors * int(other)))
         if isinstance(other, int) and other < 0 and not self.is_numpy:
@@ -156,6 +159,8 @@ class SymbolicSize:
         return self._scalar("power", other)
 
     def __rpow__(self, other: Any) -> Any:
+        if isinstance(other, int) and not self.is_numpy and not self >= 0:
+            other = float(other)
         return self._scalar("power", other, swap=True)
 
     def __neg__(self) -> Any:

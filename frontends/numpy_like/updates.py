@@ -65,7 +65,7 @@ def _value_for(target: Shape, x: Tracer, value: Tracer) -> Node:
     """`value` in the dtype and shape of what is written; NumPy drops leading unit axes.  Raises ShapeError."""
     node = as_dtype(value, x.element)
     shape = node.shape
-    while len(shape) > len(target) and shape[0].constant == 1 and shape[0].is_constant:
+    while len(shape) > len(target) and x.state.is_one(shape[0]):
         shape = shape[1:]
     if shape != node.shape:
         node = nodes.view(node, shape, (*[0] * (node.rank - len(shape)), *dimensions(len(shape))))

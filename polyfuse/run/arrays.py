@@ -226,13 +226,14 @@ host_pointer = _choose_pointer()
 
 def unsupported_dtype(name: str, kind: str) -> ArgumentError:
     """The error for an element type that programs do not have; `kind` as in ``np.dtype.kind``."""
+    other = "Convert the array first; supported are bool, integers and floats up to 64 bits."
     advice = {
         "c": "Pass the real and the imaginary part as two arrays.",
         "O": "Convert the array to a numeric dtype first.",
-        "V": "Pass the fields of a structured array one by one.",
+        "V": "Pass the fields of a structured array one by one." if name.startswith("[") else other,
         "M": "Convert dates to int64 first, for example x.view('int64').",
         "m": "Convert time spans to int64 first, for example x.view('int64').",
         "S": "Text is no tensor.",
         "U": "Text is no tensor.",
-    }.get(kind, "Convert the array first; supported are bool, integers and floats up to 64 bits.")
+    }.get(kind, other)
     return ArgumentError(f" has dtype {name}, which is not supported", advice=advice)

@@ -1,0 +1,148 @@
+"""What testers found in code from elsewhere: Python's own numbers, selections, slices at their ends, long chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import ArgumentError, IndexingError, TraceError, UnsupportedError
+from polyfuse.frontends.numpy_like import spec, trace
+
+Function = Callable[..., Any]
+X = np.arange(1, 4).astype(np.float32)
+
+POWERS: dict[str, tuple[Function, list[int]]] = {
+    "rounded to digits": (lambda x, d: np.round(x / 3 / 10**-d) * 10**-d, [3, 0, -2, 3]),
+    "steps of so many bits": (lambda x, bits: x * 2 ** (1 - bits), [8, 1, 0, -3]),
+    "an argument": (lambda x, n: x * 2**n, [-3, 0, 5, -1]),
+    "its negative": (lambda x, n: x * (-2) ** -n, [3, -3, 0]),
+    "called": (lambda x, n: x * pow(2, -n), [3, -2]),
+    "of itself": (lambda x, n: x * n**n, [-2, 3, 1]),
+    "divided by": (lambda x, n: x / 10**-n, [2, -2]),
+    "less a size": (lambda x, n: x * 2 ** (n - x.shape[0]), [1, 5]),
+    "of a size": (lambda x, n: x * x.shape[0] ** -n, [2, -2]),
+    "the negative of a size": (lambda x, n: x * n ** -x.shape[0], [2, 3]),
+    "and of a length": (lambda x, n: x * 2 ** -len(x) + n, [1]),
+    "of a truth": (lambda x, n: x * True**n, [2, -2]),
+    "a number, to one": (lambda x, n: x * n**-2, [2, -3]),
+    "never negative": (lambda x, n: x * 2 ** abs(n), [3, -3]),
+}
+
+
+@pytest.mark.parametrize("case", POWERS)
+def test_an_integer_to_a_negative_power_is_a_float(case: str) -> None:
+    """It was an integer, zero in most of these, where the exponent was no number in the text."""
+    function, values = POWERS[case]
+    jitted = pf.jit(function)
+    for value in values:
+        expected, found = function(X, value), jitted(X, value)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_exponents_of_one_sign_share_a_trace() -> None:
+    jitted = pf.jit(lambda x, n: x * 2**n)
+    for n in (1, 2, 7, 0):
+        jitted(X, n)
+    assert jitted.cache_info().traces == 1
+    jitted(X, -1), jitted(X, -2)
+    assert jitted.cache_info().traces == 2
+
+
+def test_powers_with_a_modulus_are_refused_with_the_line() -> None:
+    for function in (lambda x, n: x * pow(n, 5, 7), lambda x, n: x * pow(len(x), 5, 7), lambda x, n: pow(x, 2, 3)):
+        with pytest.raises(UnsupportedError, match="modulus") as caught:
+            pf.jit(function)(X, 3)
+        assert "test_found_by_testers" in str(caught.value) and "r * x % m" in str(caught.value)
+
+
+SELECTED: dict[str, Function] = {
+    "positions": lambda x: np.flatnonzero(x > 0).size + x,
+    "elements": lambda x: x[x > 0].size + x,
+    "its shape": lambda x: x[x > 0].shape[0] * x,
+    "of a tuple": lambda x: x / np.nonzero(x > 0)[0].size,
+    "halves of it": lambda x: x * (x[x > 0].size / 2),
+    "in place of a number": lambda x: x - x[x > 0].size // 2,
+}
+
+
+@pytest.mark.parametrize("case", SELECTED)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+def test_the_size_of_a_selection_leaves_the_dtype(case: str, dtype: type) -> None:
+    x = np.array([1, -2, 3], dtype)
+    expected, found = SELECTED[case](x), pf.jit(SELECTED[case])(x)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x[:, 1:-1] + x[:, :-2], lambda x: x[:, 1:-1] + x[:, 2:], lambda x: x[:, :-2] - x[:, 1:-1]]
+)
+def test_slices_that_are_just_empty_have_one_length(function: Function) -> None:
+    traced = trace(function, [spec("f32[N~5, M~2]")])
+    assert not all(g.holds({"N": 5, "M": 3}) for g in traced.guards)
+    np.testing.assert_array_equal(pf.jit(function)(np.ones((5, 2), np.float32)), np.ones((5, 0)))
+
+
+def test_a_part_of_one_row_by_its_size_is_assigned_to_a_row() -> None:
+    def last(x: Any) -> Any:
+        y = x.copy()
+        y[-1] = y[:-2:3]
+        return y
+
+    x = np.arange(15.0).reshape(5, 3)
+    np.testing.assert_array_equal(pf.jit(last)(x), last(x))
+
+
+def test_long_chains_of_choices_are_one_kernel() -> None:
+    """What a load is wanted for was asked of each reader in turn, a thousand calls deep."""
+
+    def steps(x: Any, y: Any) -> Any:
+        for _ in range(220):
+            x = np.where(x > 0.5, x * 0.9, x + 0.25)
+        return np.where(y > 0, x, y)
+
+    plan = pf.jit(steps).plan(pf.spec("f32[4, 9]"), pf.spec("f32[4, 9]"), target="h200")
+    assert len(plan.kernels) == 1 and not plan.fallback
+
+
+def test_long_chains_of_truths_are_one_kernel() -> None:
+    def masked(x: Any) -> Any:
+        i = np.arange(x.shape[0])
+        m = i >= 0
+        for k in range(220):
+            m = m & (i <= 3 * k + 1000)
+        return np.where(m, x, 0)
+
+    plan = pf.jit(masked).plan(pf.spec("f32[N~5000]"), target="h200")
+    assert len(plan.kernels) == 1 and not plan.fallback
+
+
+@pytest.mark.parametrize("spec_", ["f32[N~5000, 31, 33]", "f64[N~5000, 31, 33]"])
+def test_scans_in_threads_whose_number_is_no_power_of_two_verify(spec_: str) -> None:
+    """No bits of their numbers are combined."""
+    plan = pf.jit(lambda x: np.cumsum(x, axis=1), verify=True).plan(pf.spec(spec_), target="h200")
+    assert not plan.fallback and dict(plan.kernels[0].parameters)["lanes"] == 36
+
+
+def test_dtypes_without_an_equal_say_what_to_write() -> None:
+    for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.int4):
+        with pytest.raises(ArgumentError, match="Convert the array first"):
+            pf.jit(lambda v: v + 1)(np.ones(2, dtype))
+    with pytest.raises(ArgumentError, match="fields"):
+        pf.jit(lambda v: v + 1)(np.zeros(2, [("a", "f4")]))
+
+
+def test_segments_at_positions_that_are_data_say_what_to_write() -> None:
+    with pytest.raises(IndexingError, match="np.add.at"):
+        pf.jit(lambda d, p: np.add.reduceat(d, p))(np.arange(6.0), np.array([0, 2, 3]))
+
+
+def test_an_exponent_that_has_no_value_yet_is_refused() -> None:
+    with pytest.raises(TraceError, match=r"2\.0 \*\* n"):
+        pf.jit(lambda x, n, k: x * 2 ** (n - k)).plan(pf.spec("f32[8]"), pf.spec("i64"), pf.spec("i64"), target="h200")
