@@ -43,21 +43,8 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     found *= _looked_up_in_trips(schedule) * _in_empty_panels(scop, schedule, sizes) * _in_stored_points(schedule)
     found *= _picked_flat(scop, schedule) * _in_threads(scop, schedule) * _of_short_elements(scop, schedule)
     found *= _of_whole_rows(scop, schedule, sizes) * _of_products(scop, schedule, target)
-    found *= _of_lanes_apart(scop, schedule, sizes) * _of_single_bytes(scop, schedule) * _of_held_planes(schedule)
+    found *= _of_lanes_apart(scop, schedule, sizes) * _of_single_bytes(scop, schedule)
     return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
-
-
-HELD_PLANES = 1.4
-"""Times that clusters take which hold planes in vectors.  On an H200, batch normalisation of 112 x 112 images 174 us,
-predicted 122, in two kernels 157.  Of single elements, what else there is takes longer than predicted as well: 913
-planes of 2046 x 41 float32 over their means 356 us in clusters (158), 422 in a block each (254), 366 in two kernels
-(266)."""
-
-
-def _of_held_planes(schedule: KernelSchedule) -> float:
-    """Times that such clusters take."""
-    held = schedule.strategy == "planes" and schedule.cluster > 1
-    return HELD_PLANES if held and dict(schedule.parameters)["vector"] > 1 else 1.0
 
 
 SINGLE_BYTES = 1.35

@@ -8,6 +8,9 @@ by words, for four pixels side by side of each of four rows, which a thread turn
 of a warp lie along what is written: its stores are whole lines of a row, though lanes wait for each other's banks.  On
 an H200, 201 MB turned by a quarter, as bytes, bfloat16 and float32: 114, 111 and 103 us so, of which 94 are the bytes;
 179, 144 and 169 where a warp is 4 to 16 lanes along what is written, in accesses of eight bytes.
+
+z[c, j, i] = x[i, j, c]      the same, c no row of what is written: 128 x 80 x 1480 x 4 float32, its last axis in front
+                             of all others reversed, 126 us, 150 in threads that have four elements of each of eight
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Elementwise groups on two-dimensional tiles: transposed reads and stencils through shared memory.
 
 z[i, j] = x[i, j] + y[j, i]        i = 64*b1 + 16*q + ty,  j = 64*b0 + 4*tx + v;  y put by rows, got by columns
+z[i, j, c] = x[c, j, i]            i as there,  j = 16*b0 + tx,  c = tn:  short rows beside each other in lanes
 u[i, j] = f(x[i-1, j], ...), y[i, j] = g(u[i, j-1], ...)      u (and x) in boxes with a halo; recomputed at their edges
 """
 
@@ -142,19 +143,21 @@ def _others(situation: Situation, inner: AxisClass, outer: AxisClass, usual: _Sh
     width, sizes = usual.width, [situation.size(axis.extent) for axis in (outer, inner)]
     if min(sizes) >= FEW_LANES and max(sizes) <= MOST_WHOLE:
         yield _Shape(*_close(situation, inner, outer, width), width)
-    if width > 1:
-        line = LINE // max(situation.long_itemsizes)
+    size = max(situation.long_itemsizes)
+    if width * size >= WIDE and sizes[0] >= FEW_LANES:
+        line = LINE // size
         tile, columns = _filled(sizes[0], usual.tile, line), _filled(sizes[1], usual.columns, line)
         for shape in (usual, _Shape(tile, columns, width)):
             yield shape
             yield replace(shape, framed=True)
 
 
-LINE, EMPTY = 128, 1.12
-"""Bytes of a piece of a row that are read or written, at least; and times what the fullest tile takes that a longer one
-may.  On an H200, of bfloat16, in 64 x 64 instead of 128 x 64: 16 matrices of 142784 x 48 113 us, 160 before.  In 64 x
-32, where reads are pieces of 64 bytes: 2824 x 88 x 432, the last axis in front, 156, 128 before.  And in sectors: 40 x
-1576 x 2 x 1080, its last axes reversed, 163, 218 before; 550440 x 184 131 in 64 x 64, 158 before."""
+WIDE, LINE, EMPTY = 8, 128, 1.12
+"""Bytes of a vector, and of a piece of a row that is read or written, at least; and times what the fullest tile takes
+that a longer one may.  On an H200, of bfloat16, in 64 x 64 instead of 128 x 64: 16 matrices of 142784 x 48 113 us, 160
+before.  In 64 x 32, where reads are pieces of 64 bytes: 2824 x 88 x 432, the last axis in front, 156, 128 before.  And
+in sectors: 40 x 1576 x 2 x 1080, all but the first reversed, 160, 220 before; 550440 x 184 131 in 64 x 64, 158 before.
+"""
 
 
 def _filled(size: int, usual: int, least: int) -> int:
@@ -172,7 +175,7 @@ us so, 250 in threads that have four rows of four each; 56 x 5 x 16 x 27976 bflo
 first, 137, 192 in tiles of 128 x 16; 5 x 232049 x 47 float32 reversed 152, 184 where a thread has whole rows of five
 and 1120 without tiles; 2 x 1993 x 13 x 14 x 67 to 67 x 2 x 1993 x 14 x 13 166, 445 and 997
 (benchmarks/results/permutations_h200.json)."""
-VECTORS, FEW_ROWS = 4, 4
+VECTORS, FEW_ROWS = 4, 8
 """Vectors of a thread in such a tile, and rows of it at least."""
 
 

@@ -32,13 +32,6 @@ CASES: dict[str, Case] = {
         (2, 72, 2, 88),
     ),
     "pairs in sectors": ("f32[N~9282, M~10002]", (1, 0), "tiles", {"frames": 8, "vector": 2}, (74, 138)),
-    "quarter vectors in sectors": (
-        "bf16[N~9002, M~9988]",
-        (1, 0),
-        "tiles",
-        {"vector": 2, "frames": 16},
-        (74, 140),
-    ),
     "bytes in longer pieces": ("u8[N~10016, M~19984]", (1, 0), "tiles", {"tile": 128, "vector": 8}, (144, 272)),
     "rows of one vector": ("f32[A~167, B~729, 4, C~116]", (1, 3, 0, 2), "tiles", {"rows": 4}, (19, 3, 4, 20)),
     "rows of two vectors": ("bf16[A~56, 5, 16, C~27976]", (1, 3, 0, 2), "tiles", {"rows": 16}, (11, 5, 16, 72)),
