@@ -74,7 +74,7 @@ SEGMENTS = (
 
 def _starts(name: str, x: Tracer, indices: Any, size: int) -> list[int]:
     """Where segments begin.  Raises IndexingError for data, and for positions outside of the axis."""
-    found = known_positions(x.state, indices, f"{name}.reduceat", "segments of unknown lengths", SEGMENTS)
+    found = known_positions(x.state, indices, f"{name}.reduceat", "the lengths of its segments are unknown", SEGMENTS)
     starts = [int(start) for start in found]
     outside = next((start for start in starts if not 0 <= start < size), None)
     if outside is not None:

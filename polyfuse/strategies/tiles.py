@@ -144,7 +144,7 @@ def _others(situation: Situation, inner: AxisClass, outer: AxisClass, usual: _Sh
     if min(sizes) >= FEW_LANES and max(sizes) <= MOST_WHOLE:
         yield _Shape(*_close(situation, inner, outer, width), width)
     size = max(situation.long_itemsizes)
-    if width * size >= WIDE and sizes[0] >= FEW_LANES:
+    if width > 1 and sizes[0] >= FEW_LANES:
         line = LINE // size
         tile, columns = _filled(sizes[0], usual.tile, line), _filled(sizes[1], usual.columns, line)
         for shape in (usual, _Shape(tile, columns, width)):
@@ -152,9 +152,9 @@ def _others(situation: Situation, inner: AxisClass, outer: AxisClass, usual: _Sh
             yield replace(shape, framed=True)
 
 
-WIDE, LINE, EMPTY = 8, 128, 1.12
-"""Bytes of a vector, and of a piece of a row that is read or written, at least; and times what the fullest tile takes
-that a longer one may.  On an H200, of bfloat16, in 64 x 64 instead of 128 x 64: 16 matrices of 142784 x 48 113 us, 160
+LINE, EMPTY = 128, 1.12
+"""Bytes of a piece of a row that is read or written, at least; and times what the fullest tile takes that a longer one
+may.  On an H200, of bfloat16, in 64 x 64 instead of 128 x 64: 16 matrices of 142784 x 48 113 us, 160
 before.  In 64 x 32, where reads are pieces of 64 bytes: 2824 x 88 x 432, the last axis in front, 156, 128 before.  And
 in sectors: 40 x 1576 x 2 x 1080, all but the first reversed, 160, 220 before; 550440 x 184 131 in 64 x 64, 158 before.
 """

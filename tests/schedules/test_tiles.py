@@ -40,7 +40,7 @@ CASES = {
     "bytes in odd rows": (doubled, ("u8[N~8191, M~16384]",), 1, 1),
     "odd rows are read": (doubled, ("f32[N~8192, M~8193]",), 4, 1),
     "pairs": (doubled, ("f32[N~8190, M~8190]",), 2, 2),
-    "pairs of halves": (doubled, ("bf16[N~8190, M~8188]",), 2, 2),
+    "pairs of halves": (doubled, ("bf16[N~8190, M~8188]",), 2, 4),
     "vectors": (doubled, ("f32[N~8192, M~8192]",), 4, 4),
     "vectors of halves": (doubled, ("bf16[N~8192, M~8192]",), 8, 8),
     "beside rows": (added, ("f32[N~8191, M~8191]", "f32[M, N]"), 1, 1),
