@@ -67,8 +67,8 @@ def _by_number(name: str, x: Tracer, starts: list[int], axis: int) -> Tracer:
 
 
 SEGMENTS = (
-    "Number the segments and write np.add.at(out, segment, x), or np.maximum.at; sums are also differences of prefixes: "
-    "c = np.cumsum(x); c[p[1:] - 1] - c[p[:-1] - 1]."
+    "Number the segments and write np.add.at(out, segment, x), or np.maximum.at; sums are also differences of "
+    "prefixes: c = np.cumsum(x); c[p[1:] - 1] - c[p[:-1] - 1]."
 )
 
 
