@@ -13,7 +13,6 @@ from polyfuse.frontends.numpy_like.state import located
 Result = TypeVar("Result")
 
 
-
 def no_modulus() -> PolyfuseError:
     """The error for ``pow(x, y, m)``."""
     return located(

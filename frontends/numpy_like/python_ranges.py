@@ -38,7 +38,7 @@ def keep_sign(trace: Trace, node: Node) -> bool:
     """Confine the integer that `node` is, or of which it is the negative, to those of its present sign, zero among the
     positive ones.  False where it follows from several, and its sign is not the same for all of them."""
     low, high = _range_at(trace, node, _MOST_BITS) or (_LOWEST, _HIGHEST)
-    if low >= 0 or high < 0:
+    if low >= 0 or high < 0 or isinstance(node, expr.Reduce):  # the elements of a selection, counted
         return True
     negated = isinstance(node, expr.Map) and node.function == "negative"
     scalar = node.operands[0] if isinstance(node, expr.Map) and negated else node

@@ -18,12 +18,12 @@ from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.reads import are_chosen
 from polyfuse.strategies.situation import (
     Situation,
+    as_read,
     block,
     loop,
     mixed,
     power_above,
     power_below,
-    read_side_by_side,
     slot,
     thread,
 )
@@ -351,9 +351,7 @@ the other, 148 so; five by five by two bfloat16 500 and 418."""
 def _in_order(situation: Situation, axes: Sequence[AxisClass], held: Mapping[int, int]) -> Sequence[AxisClass]:
     """Classes in the order in which blocks follow each other along them: what is written lies side by side, or what is
     read where a block reads short pieces.  `held`: by class, how many elements of it a block has."""
-    if not situation.has_much or read_side_by_side(situation, held) >= SECTOR:
-        return axes
-    return sorted(axes, key=lambda a: abs(situation.steps.get(a.number, 0)))
+    return (as_read(situation, axes, held, SECTOR) if situation.has_much else ()) or axes
 
 
 def _of_such_rows(

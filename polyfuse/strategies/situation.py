@@ -298,9 +298,15 @@ class Situation:
         return [v for v, count in counts.items() if parts * count >= max(counts.values())]
 
 
-def read_side_by_side(situation: Situation, held: Mapping[int, int]) -> int:
-    """Bytes that a block with so many elements of each class, else one, reads side by side of the longest array."""
+def as_read(
+    situation: Situation, axes: Sequence[AxisClass], held: Mapping[int, int], piece: int
+) -> Sequence[AxisClass]:
+    """Classes in the order in which the longest array lies along them, where a block reads pieces of it of fewer than
+    `piece` bytes; empty where pieces are longer, or the array is the same along some of them.  `held`: by class, how
+    many elements of it a block has."""
     steps, run = {n: abs(step) for n, step in situation.steps.items()}, 1
+    if any(not steps.get(axis.number) for axis in axes if situation.size(axis.extent) > 1):
+        return ()
     for axis in sorted(situation.axes, key=lambda a: steps.get(a.number, 0)):
         size = situation.size(axis.extent)
         if steps.get(axis.number) != run or size < 2:
@@ -308,7 +314,9 @@ def read_side_by_side(situation: Situation, held: Mapping[int, int]) -> int:
         run *= min(held.get(axis.number, 1), size)
         if held.get(axis.number, 1) < size:
             break
-    return run * max(situation.long_itemsizes, default=1)
+    if run * max(situation.long_itemsizes, default=1) >= piece:
+        return ()
+    return sorted(axes, key=lambda a: steps.get(a.number, 0))
 
 
 def row_width(situation: Situation, extent: Affine) -> int:

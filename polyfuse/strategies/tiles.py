@@ -21,11 +21,11 @@ from polyfuse.strategies.frames import SECTOR, WORD, sectors, written_sectors
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import (
     Situation,
+    as_read,
     block,
     mixed,
     power_above,
     power_below,
-    read_side_by_side,
     slot,
     thread,
 )
@@ -188,9 +188,7 @@ def in_order(situation: Situation, axes: Sequence[AxisClass], held: Mapping[int,
     written lies side by side, or what is read in short pieces.  On an H200, 104 x 16 x 216 x 288 bfloat16 reversed,
     rows of 208 bytes, 136 us so, 177 in the other order; 40 x 2040 x 80 x 24, of which pieces of 48 bytes are read, 259
     in the order of results, 221.  `held`: elements of a tile by class."""
-    if read_side_by_side(situation, held) < PIECE:
-        return sorted(axes, key=lambda a: abs(situation.steps.get(a.number, 0)))
-    return axes[::-1]
+    return as_read(situation, axes, held, PIECE) or axes[::-1]
 
 
 def _of_short_rows(

@@ -67,6 +67,7 @@ SELECTED: dict[str, Function] = {
     "its shape": lambda x: x[x > 0].shape[0] * x,
     "of a tuple": lambda x: x / np.nonzero(x > 0)[0].size,
     "halves of it": lambda x: x * (x[x > 0].size / 2),
+    "to its power": lambda x: x * 2 ** x[x > 0].size,
     "in place of a number": lambda x: x - x[x > 0].size // 2,
 }
 
