@@ -7,17 +7,15 @@ result is compared with torch's, in memory that was poisoned, then timed beside 
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import math
 import statistics
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
+
+from benchmarks import seeds
 
 BYTES = 200_000_000
 SIZES = {"f32": 4, "bf16": 2, "u8": 1, "f64": 8}
@@ -78,42 +76,8 @@ def summary(rows: Sequence[Sequence[Any]]) -> str:
     )
 
 
-def run(first: int, last: int, save: str) -> int:
-    import torch
-
-    from benchmarks import gpu
-
-    rows, failed = list[list[Any]](), 0
-    for seed in range(first, last):
-        try:
-            rows.append(measured(seed))
-            print(*rows[-1], flush=True)
-        except Exception as error:  # one failure must not hide the other lines
-            failed += 1
-            print(seed, "FAILED", type(error).__name__, str(error)[:300], flush=True)
-        torch.cuda.empty_cache()
-    print(summary(rows))
-    if save:
-        record = {
-            "machine": gpu.device_name(),
-            "versions": gpu.versions(),
-            "date": datetime.date.today().isoformat(),
-            "command": f"python -m benchmarks.permutations {first} {last}",
-            "summary": summary(rows),
-            "columns": COLUMNS,
-            "rows": rows,
-        }
-        Path(save).write_text(json.dumps(record, indent=1) + "\n")
-    return 1 if failed else 0
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", type=int)
-    parser.add_argument("last", type=int)
-    parser.add_argument("--save", default="", help="results file to write")
-    chosen = parser.parse_args()
-    return run(chosen.first, chosen.last, chosen.save)
+    return seeds.run("permutations", __doc__, COLUMNS, measured, summary)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,17 @@ checked against CuPy in float64, in memory that was poisoned, then timed.  `text
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import linecache
 import math
 import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
 from random import Random
 from typing import Any
+
+from benchmarks import seeds
 
 BYTES = 150_000_000
 """Of the array that a program begins with: three times what the last-level cache of an H100 holds."""
@@ -216,8 +214,16 @@ def _slice(axis: int, part: str) -> str:
 COLUMNS = ["seed", "measured, us", "bytes take, us", "predicted, us", "kernels", "error", "inputs", "strategies"]
 
 
-def measured(seed: int, speed: float) -> list[Any]:
-    """The row of one program.  `speed`: bytes that a copy moves in a second, read and written."""
+@cache
+def _speed() -> float:
+    """Bytes that a copy moves in a second, read and written."""
+    from benchmarks import gpu
+
+    return gpu.copy_bandwidth()
+
+
+def measured(seed: int) -> list[Any]:
+    """The row of one program."""
     import cupy
     import numpy as np
     import torch
@@ -244,7 +250,7 @@ def measured(seed: int, speed: float) -> list[Any]:
         sets.append([gpu.draw(array) for array in arrays])
     time, _ = gpu.microseconds([partial(function, *tensors) for tensors in sets], 11)
     plan = function.plan(*sets[0])
-    roof, predicted = LAUNCH + 1e6 * moved / speed, 1e6 * plan.cost_analysis().seconds
+    roof, predicted = LAUNCH + 1e6 * moved / _speed(), 1e6 * plan.cost_analysis().seconds
     inputs = " ".join(f"{dtype}{list(shape)}" for dtype, shape in program.inputs)
     strategies = ", ".join(kernel.schedule.strategy for kernel in plan.kernels)
     figures = [round(figure, 1) for figure in (time, roof, predicted)]
@@ -268,47 +274,16 @@ def summary(rows: Sequence[Sequence[Any]]) -> str:
     )
 
 
-def run(first: int, last: int, save: str) -> int:
-    import torch
-
-    from benchmarks import gpu
-
-    speed, rows, failed = gpu.copy_bandwidth(), list[list[Any]](), 0
-    for seed in range(first, last):
-        try:
-            rows.append(measured(seed, speed))
-            dtype = drawn(seed).inputs[0][0]
-            wrong = "" if rows[-1][5] <= TOLERANCES.get(dtype, 1e-4) else "  LOOK"
-            print(*rows[-1], wrong, flush=True)
-        except Exception as error:  # one program's failure must not hide the other lines
-            failed += 1
-            print(seed, "FAILED", type(error).__name__, str(error)[:300], flush=True)
-        torch.cuda.empty_cache()
-    print(summary(rows))
-    if save:
-        record = {
-            "machine": gpu.device_name(),
-            "versions": gpu.versions(),
-            "date": datetime.date.today().isoformat(),
-            "command": f"python -m benchmarks.random_programs {first} {last}",
-            "summary": summary(rows),
-            "columns": COLUMNS,
-            "rows": rows,
-        }
-        Path(save).write_text(json.dumps(record, indent=1) + "\n")
-    return 1 if failed else 0
+def _remark(row: Sequence[Any]) -> str:
+    dtype = drawn(row[0]).inputs[0][0]
+    return "" if row[5] <= TOLERANCES.get(dtype, 1e-4) else "  LOOK"
 
 
 def main() -> int:
     if sys.argv[1:2] == ["text"]:
         print(drawn(int(sys.argv[2])).text)
         return 0
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", type=int)
-    parser.add_argument("last", type=int)
-    parser.add_argument("--save", default="", help="results file to write")
-    chosen = parser.parse_args()
-    return run(chosen.first, chosen.last, chosen.save)
+    return seeds.run("random_programs", __doc__, COLUMNS, measured, summary, _remark)
 
 
 if __name__ == "__main__":

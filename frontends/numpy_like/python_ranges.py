@@ -37,8 +37,8 @@ def keep_in_range(trace: Trace, node: Node) -> None:
 def keep_sign(trace: Trace, node: Node) -> bool:
     """Confine the integer that `node` is, or of which it is the negative, to those of its present sign, zero among the
     positive ones.  False where it follows from several, and its sign is not the same for all of them."""
-    low, high = _range_at(trace, node, _MOST_BITS) or (_LOWEST, _HIGHEST)
-    if low >= 0 or high < 0 or isinstance(node, expr.Reduce):  # the elements of a selection, counted
+    low, high = _anywhere(node)
+    if low >= 0 or high < 0:
         return True
     negated = isinstance(node, expr.Map) and node.function == "negative"
     scalar = node.operands[0] if isinstance(node, expr.Map) and negated else node
@@ -55,14 +55,21 @@ def keep_sign(trace: Trace, node: Node) -> bool:
 def is_negative(trace: Trace, node: Node) -> bool:
     """Whether an integer whose sign is known is below zero."""
     match node:
-        case expr.Constant():
-            return bool(node.value < 0)
         case expr.Scalar():
             return trace.ranges[node.position][1] < 0 if node.position in trace.ranges else False
         case expr.Map(function="negative", operands=(expr.Scalar() as scalar,)):
             return trace.ranges[scalar.position][0] > 0
-    found = _range_at(trace, node, _MOST_BITS)
-    return found is not None and found[1] < 0
+    return _anywhere(node)[1] < 0
+
+
+def _anywhere(node: Node) -> Range:
+    """The numbers that an integer of Python may be, whatever is passed; a reduction counts the elements of a
+    selection."""
+    found: dict[bytes, Range | None] = {}
+    for n in expr.topological([node]):
+        operands = [found[o.digest] for o in expr.operands_of(n)]
+        found[n.digest] = (0, 1 << _BITS_OF_SIZES) if isinstance(n, expr.Reduce) else _range_of(n, operands, _MOST_BITS)
+    return found[node.digest] or (_LOWEST, _HIGHEST)
 
 
 def _bits_that_fit(trace: Trace, node: Node) -> int | None:

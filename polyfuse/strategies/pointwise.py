@@ -15,6 +15,7 @@ from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.frames import SECTOR
 from polyfuse.strategies.reads import are_chosen
 from polyfuse.strategies.situation import (
     Situation,
@@ -342,15 +343,11 @@ def _gpu(
     )
 
 
-SECTOR = 32
-"""Bytes that memory keeps together: where a block reads pieces of fewer, others follow it that read the rest, however
-what they write lies.  Two by two floats of each of 32 of 414112 rows, made planes: an H200 takes 287 us a plane after
-the other, 148 so; five by five by two bfloat16 500 and 418."""
-
-
 def _in_order(situation: Situation, axes: Sequence[AxisClass], held: Mapping[int, int]) -> Sequence[AxisClass]:
     """Classes in the order in which blocks follow each other along them: what is written lies side by side, or what is
-    read where a block reads short pieces.  `held`: by class, how many elements of it a block has."""
+    read where a block reads less than a sector: others that read the rest of it follow.  Two by two floats of each of
+    32 of 414112 rows, made planes: an H200 takes 287 us a plane after the other, 148 so; five by five by two bfloat16
+    500 and 418.  `held`: by class, how many elements of it a block has."""
     return (as_read(situation, axes, held, SECTOR) if situation.has_much else ()) or axes
 
 

@@ -1,60 +1,21 @@
 """Elementwise groups on two-dimensional tiles: transposed reads and stencils through shared memory.
 
-z[i, j] = x[i, j] + y[j, i]        i = 64*b1 + 16*q + ty,  j = 64*b0 + 4*tx + v;  y put by rows, got by columns
-z[i, j, c] = x[c, j, i]            i as there,  j = 16*b0 + tx,  c = tn:  short rows beside each other in lanes
 u[i, j] = f(x[i-1, j], ...), y[i, j] = g(u[i, j-1], ...)      u (and x) in boxes with a halo; recomputed at their edges
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-
 from polyfuse.affine import Affine
-from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.copied_tiles import copied_tiles
-from polyfuse.strategies.frames import SECTOR, WORD, sectors, written_sectors
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.situation import (
-    Situation,
-    as_read,
-    block,
-    mixed,
-    power_above,
-    power_below,
-    slot,
-    thread,
-)
+from polyfuse.strategies.situation import Situation, block, mixed, power_above, slot, thread
+from polyfuse.strategies.turned_tiles import turned_tiles
 
-TILE, COLUMNS = 64, 64
-"""Of a tile that is transposed: elements along what is read in rows, of halves twice as many, and along what is written
-in rows.  8192 x 8192 bfloat16 on an H200: 76 us in 128 x 64 with vectors of eight, 81 in 64 x 128, 84 in 64 x 64 with
-vectors of four."""
-SINGLE_ROWS, SINGLE_COLUMNS = (64, 32), (96, 128)
-"""Of a tile that is transposed in single elements: along what is read in rows, of less than a word and of words; along
-what is written in rows, whichever leaves less empty.  A row that is not aligned gains from long pieces.  On an H200, in
-32 x 96, 32 x 128 and 64 x 64: 95 million float32 to rows of 287 236, 249 and 283 us, of 517 268, 275 and 295, of 1003
-266, 262 and 293, x.T * 2 of 8191 x 8193 147, 151 and 170; of bfloat16 in 64 x 128, 32 x 128 and 64 x 64 92, 98 and 97,
-of 268 million bytes, kept in rows of whole words, 255, 279 and 279."""
-FRAMED_COLUMNS = (64, 96, 128)
-"""Of a tile whose pieces of rows are whole sectors, 64 along what is read in rows, in single elements, whichever leaves
-less empty.  On an H200, of float32: axes of 401 x 403 x 405 reversed 144 us, 162 without; the last one in front 152
-and 168, the middle one behind 133 and 149; 8191 x 8193 turned 131 and 137, 8194 x 8198 136 and 140, the last two axes
-of 300 x 511 x 701 208 and 228.  Not of bfloat16: 100 and 103, 89 and 91, 179 and 137; nor of rows of whole vectors:
-8196 x 8196 137 and 137, 300 x 511 x 700 times a vector 244 and 240."""
-MOST_WHOLE, FEW_LANES, FEW_VECTORS = 192, 16, 8
-"""Elements of a class up to which one tile has all of them; lanes or rows of threads that share them, or lanes of
-vectors.  On an H100, the last two axes of 41893 x 31 x 77 bfloat16 193 us in tiles of 80 x 32, 262 in 96 x 64."""
-FEW_THREADS, OF_A_THREAD = 128, 8
-"""Threads of a block with such a tile at least, and elements of each: more blocks wait beside each other."""
 THREADS = 256
-TRANSPOSING = 512
-"""Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
-vector, 190 against 190 to 212 for x + y.T of 8192 x 8192."""
 STENCIL_ROWS, STENCIL_COLUMNS = 32, 64
 
 
@@ -72,7 +33,7 @@ def tiles(situation: Situation) -> list[Proposal]:
         crossing = crossing_reads(situation, along)
         for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
             values = [v for v, b in crossing if b is outer]
-            made = list(_turned(situation, axes, along, outer, values))
+            made = list(turned_tiles(situation, axes, along, outer, values))
             made.append(copied_tiles(situation, axes, along, outer, values))
             found += [proposal for proposal in made if proposal is not None]
     neighbours = _neighbours(situation)
@@ -103,220 +64,6 @@ def crossing_reads(situation: Situation, inner: AxisClass) -> list[tuple[int, Ax
 
 def _dims(entry: Affine) -> list[str]:
     return [n for n in entry.names() if n.startswith("%")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """Of a tile: `tile` elements along what is read in rows, `columns` along what is written in rows, in vectors of
-    `width`.  `framed`: pieces of what is written are whole sectors.  `row`: rows of a few elements, which are what is
-    written in vectors, and which follow each other along the `columns`."""
-
-    tile: int
-    columns: int
-    width: int
-    framed: bool = False
-    row: AxisClass | None = None
-
-
-def _turned(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass, values: list[int]
-) -> Iterator[Proposal | None]:
-    """Proposals for tiles of two classes, the usual one first."""
-    width = situation.width(inner.extent, flat=False)
-    usual = _Shape(*_extents(situation, inner, width), width)
-    yield _transposed(situation, axes, inner, outer, values, usual)
-    if not situation.has_much:
-        return
-    framed = _Shape(TILE, _framed_columns(situation, inner), 1, framed=True)
-    yield _transposed(situation, axes, inner, outer, values, framed)
-    if situation.tiles:
-        return
-    for shape in dict.fromkeys(_others(situation, inner, outer, usual)):
-        if shape != usual:
-            yield _transposed(situation, axes, inner, outer, values, shape)
-    if (rows := _of_short_rows(situation, axes, inner, outer)) is not None:
-        yield _transposed(situation, axes, axes[-2], outer, values, rows)
-
-
-def _others(situation: Situation, inner: AxisClass, outer: AxisClass, usual: _Shape) -> Iterator[_Shape]:
-    """Tiles that leave less empty than the usual ones, or write whole sectors."""
-    width, sizes = usual.width, [situation.size(axis.extent) for axis in (outer, inner)]
-    if min(sizes) >= FEW_LANES and max(sizes) <= MOST_WHOLE:
-        yield _Shape(*_close(situation, inner, outer, width), width)
-    size = max(situation.long_itemsizes)
-    if width > 1 and sizes[0] >= FEW_LANES:
-        line = LINE // size
-        tile, columns = _filled(sizes[0], usual.tile, line), _filled(sizes[1], usual.columns, line)
-        for shape in (usual, _Shape(tile, columns, width)):
-            yield shape
-            yield replace(shape, framed=True)
-
-
-LINE, EMPTY = 128, 1.12
-"""Bytes of a piece of a row that is read or written, at least; and times what the fullest tile takes that a longer one
-may.  On an H200, of bfloat16, in 64 x 64 instead of 128 x 64: 16 matrices of 142784 x 48 113 us, 160
-before.  In 64 x 32, where reads are pieces of 64 bytes: 2824 x 88 x 432, the last axis in front, 156, 128 before.  And
-in sectors: 40 x 1576 x 2 x 1080, all but the first reversed, 160, 220 before; 550440 x 184 131 in 64 x 64, 158 before.
-"""
-
-
-def _filled(size: int, usual: int, least: int) -> int:
-    """The usual extent of a tile along a class, or a part of it that leaves less empty, of `least` elements if there
-    are as many."""
-    tried = [n for n in (usual, usual // 2, usual // 4) if n == usual or n >= min(least, power_above(size))]
-    fullest = min(-(-size // n) * n for n in tried)
-    return next(n for n in tried if -(-size // n) * n <= EMPTY * fullest)
-
-
-SHORT_ROWS, PIXELS, SHARED = 64, 16, 40 << 10
-"""Bytes of a row up to which a block writes neighbouring rows, each by as many lanes as hold it; such lanes or more,
-and bytes of shared memory of such a tile at most.  On an H200, 167 x 729 x 4 x 116 float32 to 729 x 116 x 167 x 4 127
-us so, 250 in threads that have four rows of four each; 56 x 5 x 16 x 27976 bfloat16, its last axis in front of the
-first, 137, 192 in tiles of 128 x 16; 5 x 232049 x 47 float32 reversed 152, 184 where a thread has whole rows of five
-and 1120 without tiles; 2 x 1993 x 13 x 14 x 67 to 67 x 2 x 1993 x 14 x 13 166, 445 and 997
-(benchmarks/results/permutations_h200.json)."""
-VECTORS, FEW_ROWS = 4, 8
-"""Vectors of a thread in such a tile, and rows of it at least."""
-
-
-PIECE = 64
-"""Bytes of a piece that a block reads, below which blocks that read beside it follow it."""
-
-
-def in_order(situation: Situation, axes: Sequence[AxisClass], held: Mapping[int, int]) -> Sequence[AxisClass]:
-    """Classes of which a tile has one element, in the order in which blocks follow each other along them: what is
-    written lies side by side, or what is read in short pieces.  On an H200, 104 x 16 x 216 x 288 bfloat16 reversed,
-    rows of 208 bytes, 136 us so, 177 in the other order; 40 x 2040 x 80 x 24, of which pieces of 48 bytes are read, 259
-    in the order of results, 221.  `held`: elements of a tile by class."""
-    return as_read(situation, axes, held, PIECE) or axes[::-1]
-
-
-def _of_short_rows(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass
-) -> _Shape | None:
-    """A tile of what rows of a few elements follow each other along; None where none are written."""
-    if inner is not axes[-1] or len(axes) < 3 or axes[-2] is outer or situation.size(axes[-2].extent) < FEW_ROWS:
-        return None
-    count, size = situation.size(inner.extent), max(situation.long_itemsizes)
-    if not 1 < count <= SHORT_ROWS // size:
-        return None
-    width = situation.width(inner.extent, flat=False)
-    vectors = count // width
-    columns = max(PIXELS // power_above(vectors), power_below(2 * COLUMNS // count - 1), 4)
-    columns = min(columns, power_above(situation.size(axes[-2].extent)))
-    tile = min(TILE, power_below(SHARED // (columns * count * max(WORD, size))))
-    return _Shape(tile, columns, width, row=inner)
-
-
-def _transposed(
-    situation: Situation,
-    axes: tuple[AxisClass, ...],
-    inner: AxisClass,
-    outer: AxisClass,
-    values: list[int],
-    shape: _Shape,
-) -> Proposal | None:
-    """A block has a tile of two classes, and one element of each other; None where sectors are whole anyway."""
-    tile, columns, width, row = shape.tile, shape.columns, shape.width, shape.row
-    count = situation.size(row.extent) // width if row is not None else 1
-    needed = tile * columns // OF_A_THREAD if row is None else tile * columns * count // VECTORS
-    threads = power_below(situation.tiles.get("threads", min(TRANSPOSING, max(FEW_THREADS, needed))))
-    near = power_above(count)
-    step = 1 if row is not None else width
-    side_by_side = columns // step  # no cache puts together what stores leave between them
-    lanes = min(threads, side_by_side & -side_by_side)
-    most = max(_lanes_of_a_row(situation, width, values), min(FEW_THREADS, threads) // (tile & -tile))
-    lanes = min(lanes, most) if shape.framed or most < situation.target.warp else lanes
-    rows = min(tile & -tile, max(1, threads // (lanes * near)))
-    tn, tx, ty = thread("tn", 1, near), thread("tx", near, lanes), thread("ty", near * lanes, rows)
-    q, u = slot("q", tile // rows), slot("u", columns // (lanes * step))
-    v = slot("v", width)
-    b1 = block("b1", outer.extent.ceildiv(tile))
-    splits = {outer.number: mixed((b1, tile), (q, ty.count), (ty, 1))}
-    digits: list[Digit] = []
-    held = {outer.number: tile, inner.number: columns} | ({row.number: count * width} if row is not None else {})
-    for k, axis in enumerate(in_order(situation, [a for a in axes if a not in (inner, outer, row)], held)):
-        digits.append(block(f"b{k + 2}", axis.extent))
-        splits[axis.number] = mixed((digits[-1], 1))
-    frame = None
-    if shape.framed:
-        frame = sectors(situation, inner, splits) if width == 1 else written_sectors(situation, inner, splits)[1]
-        if frame is None:
-            return None
-    b0 = block("b0", (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
-    place = mixed((b0, columns), (u, lanes * step), (tx, step))
-    if row is not None:
-        splits[row.number] = mixed((tn, width), (v, 1))
-    else:
-        place = place + mixed((v, 1))
-    splits[inner.number] = place - frame.shift if frame else place
-    staged = situation.widest if shape.framed or row is not None else width
-    while staged > 1 and situation.size(outer.extent) % staged:
-        staged //= 2
-    guards = frame.guards if frame else situation.divisible((row or inner).extent, width)
-    guards = (*guards, *at_most(row.extent, near * width)) if row is not None else guards
-    within = tn if near > 1 else tx if row is None and lanes > 1 else v
-    return Proposal(
-        "tiles",
-        (
-            *(("threads", near * lanes * rows), ("tile", tile)),
-            *([("columns", columns)] if columns != tile or shape.framed else []),
-            *([("rows", count * width)] if row is not None else []),
-            ("vector", width),
-            *([("frames", frame.width)] if frame else []),
-        ),
-        kept_digits([b0, b1, *digits, tn, tx, ty, q, u, v], keep_threads=True),
-        anchors(situation, splits),
-        staging={
-            value: Staging(unless=within.name, vector=staged, lanes=_lanes_of_a_row(situation, staged, [value]))
-            for value in values
-        },
-        guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
-    )
-
-
-def at_most(extent: Affine, count: int) -> tuple[AnyGuard, ...]:
-    """The guards that a size is no more than `count`."""
-    return () if extent.is_constant else (Guard(Affine.of(count) - extent),)
-
-
-FAR = 4
-"""Words of a vector from which lanes that have one each, side by side along a row, meet in few banks: of eight words in
-four of them.  So many lanes of a warp have one row that it meets all banks.  On an H200, of bfloat16, those that put
-and those that get beside each other in rows, and before: 8192 x 8192 turned 70.7 and 74.5 us, the last two axes of 256
-x 512 x 768 99.6 and 108.8; 16384 x 8192 bytes, of which four share a word, 115 and 88."""
-
-
-def _lanes_of_a_row(situation: Situation, width: int, values: list[int]) -> int:
-    """Lanes of a warp that have vectors of `width` side by side, where they move elements of `values` one by one."""
-    warp = situation.target.warp
-    words = min(situation.scop.dtype(value).compute.itemsize for value in values) >= WORD
-    return max(1, warp // width) if width > FAR and words else warp
-
-
-def _framed_columns(situation: Situation, inner: AxisClass) -> int:
-    """Those of tiles in frames that leave the least of the last tile of a row empty."""
-    most = situation.size(inner.extent) + SECTOR // max(situation.long_itemsizes) - 1
-    return min(FRAMED_COLUMNS, key=lambda n: -(-most // n) * n)
-
-
-def _extents(situation: Situation, inner: AxisClass, width: int) -> tuple[int, int]:
-    """Elements of a tile along what is read in rows, and along what is written in rows in vectors of `width`."""
-    asked, size = situation.tiles, situation.size(inner.extent)
-    if width > 1 or size <= TILE or asked.keys() & {"tile", "columns"}:
-        usual = TILE * max(4, width) // 4
-        tile = max(4, power_below(asked.get("tile", usual)))
-        columns = COLUMNS if "tile" in asked else max(COLUMNS, LINE // max(situation.long_itemsizes))
-        return tile, max(width, power_below(asked.get("columns", columns * tile // usual)))
-    is_word = min(situation.long_itemsizes) >= 4
-    return SINGLE_ROWS[is_word], min(reversed(SINGLE_COLUMNS), key=lambda n: -(-size // n) * n)
-
-
-def _close(situation: Situation, inner: AxisClass, outer: AxisClass, width: int) -> tuple[int, int]:
-    """The same of short classes, in steps that keep some lanes, and some rows of threads, of each."""
-    step = max(FEW_LANES, FEW_VECTORS * width)
-    tile = -(-situation.size(outer.extent) // FEW_LANES) * FEW_LANES
-    return tile, -(-situation.size(inner.extent) // step) * step
 
 
 def _neighbours(situation: Situation) -> list[int]:

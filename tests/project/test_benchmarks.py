@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import benchmarks
 import polyfuse as pf
-from benchmarks import calls, compile, compile_programs, shapes
+from benchmarks import calls, compile, compile_programs, seeds, shapes
 from benchmarks.__main__ import SETS
 from benchmarks.peers import polyfuse_function
 
@@ -79,3 +83,22 @@ def test_no_record_names_a_folder_of_a_machine() -> None:
     assert len(pages) > 20
     found = {p.name: re.findall(r"[ `\"=](/(?:root|home|tmp|work|mnt)/\S*)", p.read_text("utf-8")) for p in pages}
     assert not {name: paths for name, paths in found.items() if paths}
+
+
+def test_a_seed_that_fails_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    nothing = SimpleNamespace(device_name=lambda: "d", versions=lambda: "v")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(empty_cache=lambda: None)))
+    monkeypatch.setitem(sys.modules, "benchmarks.gpu", nothing)
+    monkeypatch.setattr(benchmarks, "gpu", nothing, raising=False)
+    saved = tmp_path / "r.json"
+    monkeypatch.setattr(sys, "argv", ["x", "3", "6", "--save", str(saved)])
+
+    def measured(seed: int) -> list[int]:
+        assert seed != 4, "wrong"
+        return [seed, 10 * seed]
+
+    failed = seeds.run("drawn", None, ["seed", "us"], measured, lambda rows: f"{len(rows)} rows", lambda row: "LOOK")
+    record, printed = json.loads(saved.read_text()), capsys.readouterr().out
+    assert failed == 1 and "4 FAILED AssertionError wrong" in printed and "5 50 LOOK" in printed
+    assert record["rows"] == [[3, 30], [5, 50]] and record["summary"] == "2 rows"
+    assert record["command"] == "python -m benchmarks.drawn 3 6"

@@ -68,6 +68,7 @@ SELECTED: dict[str, Function] = {
     "of a tuple": lambda x: x / np.nonzero(x > 0)[0].size,
     "halves of it": lambda x: x * (x[x > 0].size / 2),
     "to its power": lambda x: x * 2 ** x[x > 0].size,
+    "to one more": lambda x: x * 2 ** (x[x > 0].size + 1),
     "in place of a number": lambda x: x - x[x > 0].size // 2,
 }
 
