@@ -8,9 +8,10 @@ on an H200: 141 us in 3 blocks, 133 to 135 in 4, 135 in 5 and 6, and 218 in 5 wi
 
 ptxas is a process of its own, and takes about as long as all that comes before it.  Where blocks share a reduction, the
 bound that they need is assembled first if registers will probably not do without: it often tells all.  For threads that
-wait, the first version tells which bound to ask for; what it probably will is begun beside it where processors are idle
-(`probable`), and dropped if it is not.  Of 20 kernels of benchmark programs that wait and had a second version,
-12 asked for the first of these, 6 for the second and 2 for the third.
+wait, the first version tells which bound to ask for.  What will probably be asked for next is begun beside the first
+version where processors are idle (`probable`, `others`, `looser`), and dropped if it is not.  Of 20 kernels of
+benchmark programs that wait and had a second version, 12 asked for the first of these, 6 for the second and 2 for the
+third.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ def assembled(
     try:
         if blocks > least and _BOUND.search(kernel.ptx):  # room for more than there are is no use
             expected = _expected(kernel, target)
-            if expected >= blocks and idle:
-                versions.begin(blocks)
+            versions.begin(*others(kernel, target, blocks, expected)[:idle])
             found = crowded(kernel, target, blocks, expected, versions)
-            return found or at_once(assemble(kernel), target, blocks, versions)
+            return found or at_once(versions(least), target, blocks, versions)
         if waits and not blocks:
             versions.begin(*probable(kernel, target)[:idle])
             return denser(assemble(kernel), target, versions)
+        if guessed:
+            versions.begin(*looser(kernel, target)[:idle])
         found = assemble(kernel)
         return roomier(found, versions) if guessed else found
     finally:
@@ -80,6 +82,24 @@ of shallow water that is rolled, 36 million cells, 422 us in 6 (652), 410 in 5 (
 padding by a roll 205 in 6 (28), 187 in 5 (0); Gray and Scott's step 140 in 4 (76), 137 in 3 (32), 150 in 2 (0); two
 kernels of such steps 293 in 4 and 5 (76, 420), 273 in 3 (32, 24), 298 in 2 (0).  And times as many, from which two
 blocks less are next."""
+
+
+def others(kernel: CompiledKernel, target: Target, blocks: int, expected: int) -> tuple[int, ...]:
+    """Blocks that share a reduction for which registers will probably be asked for beside the first version, the
+    likeliest first: that is the one for all `blocks`, or where these fit without a bound (`expected`), the usual one.
+    """
+    if expected >= blocks:
+        return (blocks,)
+    least = max(1, kernel.minimum_blocks)
+    return tuple(dict.fromkeys((max(least, blocks - 1), least))) if _will_spill(kernel, target, blocks) else ()
+
+
+def looser(kernel: CompiledKernel, target: Target) -> tuple[int, ...]:
+    """Blocks that `roomier` will probably ask for registers for, the likeliest first."""
+    blocks = kernel.minimum_blocks
+    if blocks <= 2 or not _BOUND.search(kernel.ptx) or not _will_spill(kernel, target, blocks):
+        return ()
+    return tuple(dict.fromkeys((max(2, blocks - 2), blocks - 1)))
 
 
 def roomier(kernel: CompiledKernel, bounded: Bounded) -> CompiledKernel:
@@ -156,6 +176,11 @@ def _expected(kernel: CompiledKernel, target: Target) -> int:
     """Blocks per processor that there is at most room for, by a guess, before registers are known."""
     taken = max(1, int(TAKEN * pressure(kernel.ptx)))
     return max(kernel.minimum_blocks, target.occupancy(kernel.threads, taken, kernel.shared_bytes))
+
+
+def _will_spill(kernel: CompiledKernel, target: Target, blocks: int) -> bool:
+    """Whether registers for so many blocks will probably be too few."""
+    return pressure(kernel.ptx) > target.registers_per_processor // (blocks * kernel.threads)
 
 
 _BOUND = re.compile(r"^\.minnctapersm \d+$", re.MULTILINE)

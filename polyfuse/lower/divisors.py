@@ -21,7 +21,7 @@ from polyfuse.schedule import Digit
 from polyfuse.terms import Apply, Const, Expr, Ref
 
 DIVIDING = ("divide", "divide_short")
-POSITIVE = ("sqrt", "multiply", "add", "absolute", "maximum", "cast")
+POSITIVE = ("sqrt", "multiply", "divide", "add", "absolute", "negative", "maximum", "minimum", "power", "hypot", "cast")
 """Functions of which ones make something that is not zero."""
 
 

@@ -355,6 +355,52 @@ def test_versions_that_will_probably_be_asked_for_begin_early(
     assert found.minimum_blocks == 8 and asked.count("8") == 1
 
 
+def spilling_ptxas(folder: Path, fits: int) -> str:
+    """An assembler that says in a file which bound it was given, and spills with one for more than `fits` blocks."""
+    told = folder / "ptxas"
+    script = f"""
+import re, sys, time
+text = open(sys.argv[3]).read()
+bound = re.search(r"minnctapersm (\\d+)", text)[1]
+open(__file__ + ".asked", "a").write(bound + " ")
+spilled = 400 if int(bound) > {fits} else 0
+time.sleep(0.5 if spilled else 0)
+open(sys.argv[5], "wb").write(bound.encode())
+print(f"Used 70 registers\\n0 bytes stack frame, {{spilled}} bytes spill stores", file=sys.stderr)
+open(__file__ + ".done", "a").write(bound + " ")
+"""
+    (folder / "script.py").write_text(script)
+    told.write_text(f'#!/bin/sh\nexec {sys.executable} {folder}/script.py "$@"\n')
+    told.chmod(0o755)
+    return str(told)
+
+
+@pytest.mark.parametrize("idle", [0, 1, 2])
+@pytest.mark.parametrize("guessed", [True, False])
+def test_versions_with_more_registers_begin_beside_one_that_will_probably_spill(
+    guessed: bool, idle: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polyfuse.backends.numba_cuda import assemble, resident
+
+    plain = replace(compiled(softmax, "f32[N~16384, 4096]"), threads=128, cubin=None, resources=None)
+    bound = 6 if guessed else 1
+    text = re.sub(r"\.minnctapersm \d+", f".minnctapersm {bound}", plain.ptx)
+    plain = replace(plain, minimum_blocks=bound, ptx=text)
+    path = spilling_ptxas(tmp_path, fits=4 if guessed else 5)
+    for module in (assemble, resident):
+        monkeypatch.setattr(module, "find_ptxas", lambda: path)
+    monkeypatch.setattr(resident, "pressure", lambda ptx: 90)  # 6 blocks leave 80 registers each, 5 leave 96
+    monkeypatch.setattr(resident, "_expected", lambda kernel, target: 4)
+    found = resident.assembled(plain, H200, waits=False, blocks=0 if guessed else 6, guessed=guessed, idle=idle)
+    assert found.minimum_blocks == (4 if guessed else 5) and found.cubin == str(found.minimum_blocks).encode()
+    asked = (tmp_path / "script.py.asked").read_text().split()
+    done = (tmp_path / "script.py.done").read_text().split()
+    wanted = ["6", "4"] if guessed else ["6", "5"]
+    assert all(asked.count(b) == 1 for b in wanted), "each once"
+    assert set(asked) <= {*wanted, *(["5"] if guessed else ["1"])}
+    assert idle < 1 or done.index(wanted[1]) < done.index("6"), "it was there before the first one"
+
+
 def test_a_version_that_was_begun_is_waited_for_once_and_errors_are_ours(tmp_path: Path) -> None:
     from polyfuse.backends.numba_cuda.assemble import begin
 

@@ -23,6 +23,18 @@ def by_root(x: Array, q: Array) -> Array:
     return x / np.sqrt(q * q)
 
 
+def by_root_of_a_quotient(x: Array, q: Array) -> Array:
+    return x / np.sqrt(q / 3)
+
+
+def by_the_less(x: Array, q: Array) -> Array:
+    return x / -np.minimum(q, q * q)
+
+
+def standardised(x: Array) -> Array:
+    return np.clip((x - x.mean(0)) / x.std(0), -3, 3)
+
+
 def by_what_is_kept_from_zero(x: Array, q: Array) -> Array:
     return x / (q + 1e-5)
 
@@ -50,10 +62,16 @@ def others(program: Any, *specs: str) -> dict[str, set[float | None]]:
 
 
 @pytest.mark.parametrize("width", [36, 100])
-@pytest.mark.parametrize("program", [scaled, by_root])
+@pytest.mark.parametrize("program", [scaled, by_root, by_root_of_a_quotient, by_the_less])
 def test_idle_lanes_divide_by_one(program: Any, width: int) -> None:
     found = others(program, f"f32[N~1000000, M~{width}]", f"f32[M~{width}]")
     assert 1.0 in found["q_in"] and 1.0 not in found["x_in"], found
+
+
+def test_idle_lanes_have_a_deviation() -> None:
+    """A million rows of 40 took an H200 253 us, 193 of them for the quotients of lanes that have nothing."""
+    found = others(standardised, "f32[N~1000003, M~40]")
+    assert [1.0 in found[f"moments{part}_in"] for part in ("", "_1", "_2")].count(True) == 2, found
 
 
 @pytest.mark.parametrize("program", [by_what_is_kept_from_zero, by_a_difference, numerator])
@@ -64,7 +82,7 @@ def test_what_is_no_divisor_by_itself_stays_as_it_is(program: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
 @pytest.mark.parametrize("width", [100, 301, 33])
-@pytest.mark.parametrize("program", [scaled, by_root, summed])
+@pytest.mark.parametrize("program", [scaled, by_root, by_root_of_a_quotient, by_the_less, summed])
 def test_results_are_those_of_numpy(program: Any, width: int, dtype: str) -> None:
     specs = f"{dtype}[N~1000000, M~{width}]", f"{dtype}[M~{width}]"
     plan = pf.jit(program).plan(*map(pf.spec, specs), target="h200")
