@@ -12,6 +12,7 @@ import numpy as np
 from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.index_notation.terms import Term, has_terms
 from polyfuse.frontends.numpy_like import promotion
+from polyfuse.frontends.numpy_like.grids import Grid
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
@@ -119,6 +120,8 @@ class Namespace:
             raise AttributeError(f"module {self._module.__name__!r} has no attribute {name!r}")
         if self._module is np and name in ("r_", "c_"):
             return Joining(self._trace, name, value)
+        if self._module is np and name in ("mgrid", "ogrid"):
+            return Grid(self._trace, name, value)
         if self._module.__name__.startswith("numpy") and full not in TABLE and _is_refused(full, value):
             return Foreign(full, value, self._trace.read)
         if self._rebind is not None:
