@@ -205,7 +205,9 @@ class Runtime:
         if isinstance(other, Fragment):
             (left,) = lifted([as_fragment(other, compute)], used.ndim - 2)
             return Fragment(np.where(used, self._loaded(pointer, element, used, 0).array, left), compute)
-        other = math.nan if other is None else other
+        if other is None:  # conspicuous
+            largest = 1 if compute.kind == "b" else (1 << (8 * compute.itemsize - 1)) - 1
+            other = math.nan if compute.is_float else largest
         missing = float(other) if compute.is_float and isinstance(other, int) else other
         default = as_fragment(bool(missing) if compute.kind == "b" else missing, compute).array.reshape(-1)[0]
         return Fragment(pointer.memory.load(element, used, self._units(used), self.clock, default), compute)

@@ -19,6 +19,7 @@ from polyfuse.frontends.numpy_like.contractions import labelled
 from polyfuse.frontends.numpy_like.elementwise import absolute, isnan, ufunc, where
 from polyfuse.frontends.numpy_like.indexing import take
 from polyfuse.frontends.numpy_like.joining import concatenate, diff, stack
+from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.lifting import as_dtype, as_real, kind_of, lift, lift_all, text_of
 from polyfuse.frontends.numpy_like.padding import pad
 from polyfuse.frontends.numpy_like.scans import cumulative
@@ -56,9 +57,24 @@ def _derivative(x: Tracer, axis: int, h: Tracer, edge_order: int) -> Tracer:
         at = f"axis {axis} of {text_of(x.sizes)} at points of shape {text_of(h.sizes)}"
         raise ShapeError(f"np.gradient along {at}", advice="Give one distance, or one position for each sample.")
     if h.ndim == 1:
-        gaps = diff(h)[(slice(None),) + (None,) * (y.ndim - 1)]
-        return moveaxis(_uneven(y, gaps, edge_order), 0, axis)
+        return moveaxis(_at_points(y, diff(h), edge_order), 0, axis)
     h = Tracer(x.state, as_dtype(h, x.element)) if h.weak else h
+    return moveaxis(_evenly(y, h, edge_order), 0, axis)
+
+
+def _at_points(y: Tracer, gaps: Tracer, edge_order: int) -> Tracer:
+    """As NumPy does: points that are all equally far apart have one distance, whether that is known here or not."""
+    known = settled(y.state, gaps.node) if all(n.is_constant for n in gaps.sizes) else None
+    columns = gaps[(slice(None),) + (None,) * (y.ndim - 1)]
+    if known is not None:
+        known_even = bool((known == known[0]).all())
+        return _evenly(y, columns[0], edge_order) if known_even else _uneven(y, columns, edge_order)
+    is_even = (gaps == gaps[:1]).all()
+    return where(is_even, _evenly(y, columns[0], edge_order), _uneven(y, columns, edge_order))
+
+
+def _evenly(y: Tracer, h: Tracer, edge_order: int) -> Tracer:
+    """Differences along the first axis of samples `h` apart."""
     inner = (y[2:] - y[:-2]) / (2.0 * h)
     if edge_order == 1:
         ends = (y[1:2] - y[:1]) / h, (y[-1:] - y[-2:-1]) / h
@@ -67,7 +83,7 @@ def _derivative(x: Tracer, axis: int, h: Tracer, edge_order: int) -> Tracer:
             (-1.5 * y[:1] + 2.0 * y[1:2] - 0.5 * y[2:3]) / h,
             (0.5 * y[-3:-2] - 2.0 * y[-2:-1] + 1.5 * y[-1:]) / h,
         )
-    return moveaxis(concatenate([ends[0], inner, ends[1]], 0), 0, axis)
+    return concatenate([ends[0], inner, ends[1]], 0)
 
 
 def _uneven(y: Tracer, gaps: Tracer, edge_order: int) -> Tracer:

@@ -87,7 +87,8 @@ def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Tracer:
     for constant in constants[:times]:
         p = as_float(p)
         rising = Tracer(p.state, nodes.iota((p.sizes[0],), p.sizes[0] - Affine.symbol("%0")))
-        p = concatenate([p / rising, (p[:1] * 0)[:1] + constant])
+        nothing = Tracer(p.state, nodes.full((ONE,), 0, p.element))
+        p = concatenate([p / rising, nothing + constant])
     return p
 
 

@@ -36,6 +36,6 @@ def copied_ends(scop: Scop, load: Placed, schedule: KernelSchedule, sizes: Sizes
     if load.name not in schedule.copied_loads() or not isinstance(last, Affine):
         return 0.0
     steps = [abs(last.coefficient(f"${d.name}")) for d in schedule.of_kind("block")]
-    length, step = extent[0].evaluate(sizes.hints), max(steps, default=0)
+    length, step = max(1, extent[0].evaluate(sizes.hints)), max(steps, default=0)
     piece = length / -(-length // step) if step else length
     return COPIED_END / (piece * scop.dtype(load.value, load.component).itemsize)

@@ -168,7 +168,9 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     bound = max(terms, key=lambda k: terms[k])
     together += exposed(scop, middle, target, sizes) * min(max(terms["memory"], terms["cache"]), terms["compute"])
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
-    together = (together**beside + (waves * waits) ** beside) ** (1 / beside)
+    if (waited := waves * waits) > 0:
+        longest = max(together, waited)  # whose power may be no number
+        together = longest * ((together / longest) ** beside + (waited / longest) ** beside) ** (1 / beside)
     together = math.hypot(together, waves * running(scop, schedule, target, sizes))
     if (rings := waves * combining(scop, schedule, target, sizes)) > 0:
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN

@@ -148,3 +148,75 @@ def test_segments_at_positions_that_are_data_say_what_to_write() -> None:
 def test_an_exponent_that_has_no_value_yet_is_refused() -> None:
     with pytest.raises(TraceError, match=r"2\.0 \*\* n"):
         pf.jit(lambda x, n, k: x * 2 ** (n - k)).plan(pf.spec("f32[8]"), pf.spec("i64"), pf.spec("i64"), target="h200")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4", "f8", "i8"])
+@pytest.mark.parametrize("width", [20, 24, 33, 36, 50])
+@pytest.mark.parametrize("beside", ["concatenate", "pad"])
+def test_nothing_behind_an_argument_is_read(width: int, dtype: str, beside: str) -> None:
+    """LLVM 22 made loads without masks of lanes known to be off (AVX2): sums held what lies behind, in silence."""
+
+    def function(x: Any) -> Any:
+        x.reshape(3, -1)  # sizes are numbers from here on
+        whole = np.concatenate([x, x], 0) if beside == "concatenate" else np.pad(x, ((1, 1), (0, 0), (0, 0)), "edge")
+        return x.sum((0, 2)), whole
+
+    memory = np.full(4096, 100, dtype)
+    memory[: 12 * width] = 1
+    x = memory[: 12 * width].reshape(3, 4, width)
+    for found, wanted in zip(pf.jit(function, backend="numba_cpu")(x), function(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+SAMPLES = np.array([1, np.inf, 2, np.nan, 5, 7])
+EVEN, UNEVEN = np.arange(6.0), np.arange(6) ** 2 / 3
+GRADIENTS: dict[str, tuple[Function, tuple[Any, ...]]] = {
+    "counted": (lambda f: np.gradient(f, np.arange(6.0)), (SAMPLES,)),
+    "of a size": (lambda f: np.gradient(f, np.arange(f.size) * 2.0), (SAMPLES,)),
+    "an array outside": (lambda f: np.gradient(f, EVEN), (SAMPLES,)),
+    "uneven outside": (lambda f: np.gradient(f, UNEVEN), (SAMPLES,)),
+    "an argument": (np.gradient, (SAMPLES, EVEN)),
+    "an uneven argument": (np.gradient, (SAMPLES, UNEVEN)),
+    "edges of order two": (lambda f, at: np.gradient(f, at, axis=1, edge_order=2), (np.stack([SAMPLES] * 2), EVEN)),
+}
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_points_at_equal_distances_have_one(case: str) -> None:
+    """The formula for others multiplies the sample between by nothing, which of infinities is not a number."""
+    function, arguments = GRADIENTS[case]
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(pf.jit(function)(*arguments), function(*arguments))
+
+
+@pytest.mark.parametrize("polynomial", [[], [np.inf, 1, 2], [3]])
+def test_constants_of_integrals_depend_on_no_coefficient(polynomial: list[float]) -> None:
+    p = np.array(polynomial, float)
+    np.testing.assert_array_equal(pf.jit(lambda p: np.polyint(p, 2, [4, 5]))(p), np.polyint(p, 2, [4, 5]))
+
+
+@pytest.mark.parametrize(
+    "function, specs",
+    [
+        (lambda x: x.T * 2, ("f16[1048576, 0]",)),
+        (lambda x: x.transpose(0, 2, 1) + 1, ("u8[2000, 2001, 0]",)),
+        (lambda x, y: x.T + y, ("f16[4000001, 0]", "f16[0, 4000001]")),
+    ],
+)
+def test_rows_of_nothing_are_turned(function: Function, specs: tuple[str, ...]) -> None:
+    """Division by zero in the price of copied tiles."""
+    assert pf.jit(function).plan(*map(pf.spec, specs), target="h200").kernels
+
+
+def test_what_nobody_asks_for_may_be_an_integer_in_printed_text() -> None:
+    """Frames of integers could not be run from their text."""
+    from polyfuse.backends.interpreter.fragments import run_source
+    from polyfuse.codegen.printer import print_kernel
+    from polyfuse.kernel import ArrayParameter
+
+    plan = pf.jit(lambda x: np.cumsum(x, axis=1)).plan(pf.spec("i32[N~4096, 403]"), target="h200")
+    kernel = plan.launches[0].kernel
+    assert "other=None" in print_kernel(kernel)
+    arrays = {p.name: np.ones((3, 403), p.dtype.numpy) for p in kernel.parameters if isinstance(p, ArrayParameter)}
+    run_source(print_kernel(kernel), kernel.name, kernel, arrays, {"N": 3}, {})
+    np.testing.assert_array_equal(arrays["scan_out" if "scan_out" in arrays else [*arrays][-1]][1], np.arange(1, 404))

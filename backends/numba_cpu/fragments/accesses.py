@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from llvmlite import binding, ir
@@ -22,9 +24,12 @@ from polyfuse.backends.numba_cpu.fragments.vectors import (
     constant,
     gathered,
     intrinsic,
+    joined,
     lane,
+    scalar_of,
     shuffle,
     splat,
+    uniform_number,
 )
 
 ADDRESS = ir.PointerType()
@@ -91,6 +96,8 @@ def read(builder: Builder, access: Access, dtype: Element, mask: Value | None, o
 def _read_row(builder: Builder, access: Access, dtype: Element, truth: Value, other: Value) -> Value:
     """Consecutive elements under a mask."""
     ty = other.type
+    if dtype.bits >= max(WORD_BITS, INSTRUCTIONS.masked_bits):
+        return _masked_words(builder, access, dtype, truth, other)
     if dtype.bits >= INSTRUCTIONS.masked_bits:
         operands = (access.address, I32(dtype.itemsize), truth, other)
         return intrinsic(builder, "llvm.masked.load", *operands, result=ty, overloads=(ty, ADDRESS))
@@ -106,6 +113,41 @@ def _read_row(builder: Builder, access: Access, dtype: Element, truth: Value, ot
     words.add_incoming(plain, first)
     words.add_incoming(slow, second)
     return words
+
+
+def _masked_words(builder: Builder, access: Access, dtype: Element, truth: Value, other: Value) -> Value:
+    """Consecutive elements of whole words under a mask, by x86's own instructions, a register at a time.
+
+    LLVM's generic masked load will not do: where some lanes are known to be off, and the others are one condition, LLVM
+    22 makes of those of a whole register a load without a mask, which reads what lies behind the array (rows of 20
+    float32 summed beside a concatenation), or fails an assertion, which ends the process.
+    """
+    signs = builder.sext(truth, ir.VectorType(ir.IntType(dtype.bits), access.lanes))
+    found, whole = [], REGISTER_BITS // dtype.bits
+    for start in range(0, access.lanes, whole):
+        count = min(whole, access.lanes - start)
+        lanes = whole if 2 * count > whole else whole // 2  # a register, or half of one
+        picked = [min(start + k, access.lanes) for k in range(lanes)]
+        mask = shuffle(builder, signs, constant(signs.type, 0), picked)
+        address = builder.gep(access.address, [I64(start)], source_etype=dtype.memory)
+        name = f"llvm.x86.{_LOADS[scalar_of(dtype.memory)]}{'.256' if lanes == whole else ''}"
+        loaded = intrinsic(builder, name, address, mask, result=ir.VectorType(dtype.memory, lanes), overloads=())
+        part = shuffle(builder, loaded, None, range(count))
+        found.append(_as_vector(builder, part, ir.VectorType(dtype.memory, count)))
+    words = _as_vector(builder, reduce(lambda first, second: joined(builder, first, second), found), other.type)
+    number = uniform_number(other)
+    is_nothing = number == 0 and math.copysign(1, number) > 0
+    return words if is_nothing else builder.select(truth, words, other)
+
+
+WORD_BITS, REGISTER_BITS = 32, 256
+_LOADS = {
+    ir.FloatType(): "avx.maskload.ps",
+    ir.DoubleType(): "avx.maskload.pd",
+    ir.IntType(32): "avx2.maskload.d",
+    ir.IntType(64): "avx2.maskload.q",
+}
+"""x86's loads of a register of words, of which those whose sign in a mask is not set are zero."""
 
 
 def _gather(builder: Builder, access: Access, dtype: Element, truth: Value, other: Value) -> Value:
