@@ -363,29 +363,32 @@ def is_across(schedule: KernelSchedule, move: Placed, last: Affine, itemsize: in
 
 
 
-def touched_by_one(scop: Scop, schedule: KernelSchedule, target: Target, store: Placed, sizes: Sizes) -> float:
-    """Bytes of the sectors that one store of a warp touches over the bytes that it stores, where lanes store single
-    elements; 1 for vectors, whose gaps were not measured but as times of whole kernels."""
+def touched_by_one(
+    scop: Scop, schedule: KernelSchedule, target: Target, store: Placed, sizes: Sizes
+) -> tuple[float, int, int]:
+    """Bytes of the sectors that one store of a warp touches over the bytes that it stores, the elements that each lane
+    stores then, and how often a thread does."""
     last = store.place[-1] if store.place else ZERO
     if not all(isinstance(e, Affine) for e in store.place) or not isinstance(last, Affine):
-        return 1.0
+        return 1.0, 1, 1
     vector = side_by_side(scop, schedule, store, last, sizes)[1]
-    if vector > 1 or _spans(scop, schedule, target, store, sizes) is not None:
-        return 1.0
+    wide = _spans(scop, schedule, target, store, sizes)
+    vector = vector if wide is None else wide.width
     itemsize = scop.dtype(store.value, store.component).itemsize
     position, lanes = sizes.position(scop, store), [d for d in schedule.of_kind("thread") if d.stride < target.warp]
     steps = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, target.warp // d.stride)) for d in lanes]
-    return _touched_by_lanes(tuple(steps), itemsize)
+    times = sizes.product(store.digits(), ("slot",)) // vector
+    return _touched_by_lanes(tuple(steps), vector * itemsize), vector, times
 
 
 @lru_cache(maxsize=10_000)
-def _touched_by_lanes(steps: tuple[tuple[int, int], ...], itemsize: int) -> float:
-    """The same of lanes that lie (distance in bytes, count) apart."""
+def _touched_by_lanes(steps: tuple[tuple[int, int], ...], size: int) -> float:
+    """The same of lanes with so many bytes each that lie (distance in bytes, count) apart."""
     starts = {0}
     for step, count in steps:
         starts = {start + step * k for start in starts for k in range(count)}
     touched = {start // SECTOR for start in starts}
-    return SECTOR * len(touched) / (itemsize * len(starts))
+    return SECTOR * len(touched) / (size * len(starts))
 
 
 def idle_in_rows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:

@@ -34,9 +34,11 @@ AT_ONCE = 32
 """Registers for the elements of the other class that a thread reads at once: several, where each has few."""
 THREADS = 128
 """Of a block where both classes are results."""
-TRIPS, BLOCKS = 128, 12
+TRIPS, BLOCKS = 32, 12
 """Elements of the other class that such a block works through at most, and blocks per processor at least: what threads
-hold is read for each block."""
+hold is read for each block.  On an H200, of float32, in 128 elements and in 32: distances of 8192 by 8191 points of
+three 108 and 88 us, of 20001 by 4003 132 and 107, of six the sums of magnitudes 101 and 97, exponentials of distances
+of four 105 and 98."""
 SHAPES = ((256, 256), (32, 256), (32, 512))
 """(lanes along results, threads) of a block that sums along the other class."""
 WAVES = (0, 4)
