@@ -87,9 +87,8 @@ times what the cache holds, and has that much time for its first-level caches.  
 Lines that stay are gone soon: sums of the same 44 MB behind such a kernel take 14.9 us on average of 20, then 14.6."""
 HARDLY_READ = 16
 """Times the bytes that a kernel reads, from which those that it writes are all that is in flight: no thread waits for
-stores.  On an H200, overlaps of 9001 boxes with 9003, 324 MB, in threads that load 160 bytes of what all share, take 140
-registers and store 64 bytes: 155 us, 434 predicted with 16 of these.
-"""
+stores.  On an H200, overlaps of 9001 boxes with 9003, 324 MB, in threads that load 160 bytes of what all share, take
+140 registers and store 64 bytes: 155 us, 434 predicted with 16 of these."""
 SPILL_FACTOR = 2.0
 """A spilled register is written and read once in every trip: a backward layernorm of 16384 x 4096 on an H200, four rows
 a trip in each of 512 threads, takes 740 us instead of 320, with 944 bytes of each thread spilled."""

@@ -213,10 +213,11 @@ def _stored(
     beside = int(moved * (ends + scattering(scop, store, schedule, sizes, summed)))
     together = _waste(scop, store, schedule, target, sizes)
     alone, width, times = touched_by_one(scop, schedule, target, store, sizes)
-    in_parts = alone > 1 and (width == 1 or times > AT_ONCE and 2 * width * itemsize < SECTOR)
+    is_burst = times > AT_ONCE and not schedule.shared  # which spaces them
+    in_parts = alone > 1 and (width == 1 or is_burst and 2 * width * itemsize < SECTOR)
     is_filled = fills(schedule, store, itemsize)
     in_turn = TORN if scanned or is_filled else 1.0
-    in_turn = BURST if times > AT_ONCE and is_filled and not scanned or width > 1 else in_turn
+    in_turn = BURST if is_burst and is_filled and not scanned or width > 1 else in_turn
     in_turn *= BY_SEVERAL if meets_others(scop, schedule, store, sizes) else 1.0
     return moved, beside, int(moved * together), int(moved * alone * in_turn) if in_parts else 0
 
