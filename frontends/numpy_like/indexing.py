@@ -32,7 +32,10 @@ def getitem(x: Tracer, index: Any) -> Any:
     """``x[index]``."""
     if (few := listed.split(x, index)) is not None:
         return listed.read(x, *few)
-    x, items = known_masks.without_flags(x, items_of(index))
+    items = items_of(index)
+    if any(isinstance(i, masked.Masked) for i in items):
+        return masked.gathered(x, items)
+    x, items = known_masks.without_flags(x, items)
     apart, items = stand_apart(items), known_masks.positions(x, items)
     if any(isinstance(i, Tracer) and is_mask(i) and i.ndim for i in items) and sum(not is_basic(i) for i in items) == 1:
         mask, part, before = masked_part(x, items)

@@ -1,12 +1,13 @@
 """``x[mask]`` for a mask of unknown values: its length depends on them, so it stays the whole array beside its mask.
 
 Elementwise functions, reductions and assignment back under the same mask need no more: ``x[m].mean()``, ``a[m] += 1``,
-``a[m] = b[m] * 2``.  Everything else is an error that names the alternative.
+``a[m] = b[m] * 2``, and what integers of it choose stays under it: ``table[k[m]].sum()``.  Everything else is an error
+that names the alternative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -100,6 +101,8 @@ class Masked(NDArrayOperatorsMixin):
         if method == "reduce" and ufunc.__name__ in _BY_UFUNC:
             return self._reduced(_BY_UFUNC[ufunc.__name__], **{"axis": 0, **kwargs})
         out = kwargs.pop("out", None)
+        if method == "__call__" and ufunc is np.matmul and len(inputs) == 2 and not kwargs and out is None:
+            return self._product(*inputs)
         if method != "__call__" or ufunc.signature is not None or kwargs.keys() - {"dtype", "casting"}:
             self._refuse()
         operands = tuple(map(self._operand, inputs))
@@ -132,8 +135,21 @@ class Masked(NDArrayOperatorsMixin):
     def astype(self, dtype: Any) -> Masked:
         return self._like(self.array.astype(dtype))
 
-    def copy(self) -> Masked:
+    def copy(self, order: Any = "C") -> Masked:
         return self._like(self.array)
+
+    def ravel(self, order: Any = "C") -> Masked:
+        """One axis in any case, or not a selection of elements."""
+        return self.copy() if self._is_flat else self._refuse()
+
+    flatten = ravel
+
+    def reshape(self, *shape: Any, **options: Any) -> Masked:
+        return self.copy() if shape in ((-1,), ((-1,),)) and self._is_flat and not options else self._refuse()
+
+    @property
+    def _is_flat(self) -> bool:
+        return self.array.ndim == self.mask.ndim
 
     # ------------------------------------------------------------------------------------------ reductions
     def _reduced(self, name: str, axis: Any = None, keepdims: bool = False, **options: Any) -> Tracer:
@@ -153,6 +169,55 @@ class Masked(NDArrayOperatorsMixin):
             return found
         kept = (None,) * self.ndim if axis is None else (*(slice(None),) * self.before, None)
         return found[kept]
+
+    def _product(self, one: Any, other: Any) -> Any:
+        """``x[m] @ y[m]`` of selections of one axis: a sum in the dtype of the products."""
+        for each in (one, other):
+            if not isinstance(each, Masked) or not each._is_flat:
+                self._refuse()
+        products: Any = np.multiply(one, other)
+        return products._reduced("sum", dtype=products.dtype)
+
+    def _weighted(self, weights: Any) -> Any:
+        """The mean under weights, in the dtype of both, and of float64 where the elements are integers."""
+        if not isinstance(weights, Masked) or not weights._is_flat:
+            self._refuse()
+        real = self if self.array.element.is_float else self.astype(float)
+        products: Any = np.multiply(real, weights)
+        return products._reduced("sum") / weights.astype(products.dtype)._reduced("sum")
+
+    def _without_nan(self, *, mean: bool) -> Any:
+        """The sum of the elements that are numbers, or their mean, which has the dtype of the sum."""
+        if not self.array.element.is_float:
+            return self._reduced("mean" if mean else "sum")
+        none: Any = np.isnan(self)
+        total = self._applied("where", (none, 0, self), {})._reduced("sum")
+        return (total / (~none)._reduced("sum")).astype(total.dtype) if mean else total
+
+    def _summarised(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Functions of all elements that are made of others; those with options are left to them."""
+        alone = self._is_flat and args[0] is self
+        match name, args[1:]:
+            case "count_nonzero", () if alone and not kwargs:
+                nonzero: Any = self != 0
+                return nonzero._reduced("sum")
+            case "ptp", () if alone and not kwargs:
+                return self._reduced("max") - self._reduced("min")
+            case "average", () if alone and not kwargs.keys() - {"weights"}:
+                weights = kwargs.get("weights")
+                return self._reduced("mean") if weights is None else self._weighted(weights)
+            case "nansum" | "nanmean", () if alone and not kwargs:
+                return self._without_nan(mean=name == "nanmean")
+            case "norm", () if alone and not kwargs:
+                squares: Any = np.square(self if self.array.element.is_float else self.astype(float))
+                return np.sqrt(squares._reduced("sum"))
+            case "dot" | "vdot" | "inner", (other,) if not kwargs:
+                return self._product(args[0], other)
+            case "allclose", (other,):
+                return self._applied("isclose", (self, other), kwargs)._reduced("all")
+            case "ravel", () if alone and not kwargs:
+                return self.ravel()
+        return self._refuse()
 
     def _worst(self, name: str) -> Any:
         dtype = self.array.element
@@ -179,9 +244,24 @@ class Masked(NDArrayOperatorsMixin):
             return self._applied(function.__name__, args, kwargs)
         if function in (np.size, np.shape, np.ndim):
             return getattr(self, function.__name__)
+        if args and "out" not in kwargs:
+            return self._summarised(function.__name__, args, kwargs)
         self._refuse()
 
     __array__ = __getitem__ = __setitem__ = __iter__ = __len__ = __bool__ = _refuse
+
+
+def gathered(x: Tracer, items: Sequence[Any]) -> Masked:
+    """``x[k[m]]``: what the integers of selections choose, all under one mask.  Outside of it stands an element that
+    nobody sees."""
+    first = next(i for i in items if isinstance(i, Masked))
+    for i in items:
+        if not isinstance(i, Masked) or not i._is_flat or not i.fits(first.mask, first.array.ndim, 0):
+            first._refuse()
+        if i.array.element.kind not in "iu":
+            first._refuse()
+    inside = [first.state.call("where", first.mask, i.array, 0) for i in items]
+    return Masked(x[tuple(inside)], first.mask)
 
 
 def refusal(location: Location | None = None) -> IndexingError:

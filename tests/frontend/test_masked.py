@@ -53,13 +53,22 @@ t[:, :, c].sum(axis=2); t[:, g[:, None] & (v > 0)].sum(axis=1); (t[:, g] + t[:, 
 t[:, r, 0].shape[1]
 np.clip(x[m], 0.5, 1).sum(); x[m].clip(max=0.2).sum(); np.where(x[m] > 1, x[m], 0).sum(); np.round(x[m], 1).min()
 x[m].round(1).max(); np.nan_to_num(x[m]).mean(); np.isclose(x[m], x[m]).all()
+x[m] @ y[m]; np.dot(k[m], u[m]); np.vdot(x[m], x[m]); np.inner(y[m], y[m]); np.linalg.norm(x[m]); np.linalg.norm(k[m])
+np.count_nonzero(x[m] > 0); np.ptp(x[m]); np.ptp(k[m]); np.average(x[m]); np.average(x[m], weights=abs(y[m]))
+np.nansum(np.where(x[m] > 0, x[m], np.nan)); np.nanmean(np.where(y[m] > 0, y[m], np.nan))
+np.average(k[m], weights=y[m] ** 2); np.nansum(k[m]); np.nanmean(k[m]); np.allclose(x[m], x[m] + 1e-9)
+x[m].ravel().sum(); x[m].reshape(-1).mean(); np.ravel(x[m]).max(); x[m].flatten().min(); x[r] .mean(0) @ v
+v[u[m] % 4].sum(); (v[u[m] % 4] * x[m]).mean(); q[u[m] % 4, k[m] % 4].max(); q[-1 - k[m] % 4].sum(axis=0)
+x[np.where(r)[0] * 0 + 1].sum(); x[np.where(r)[0] - 1].sum()
 x[m].sum() + k[m].sum(); x - x[m].mean(); np.where(m, x, x[m].min()); x[~m].sum() + x[m].sum(); x[m & (y > 0)].sum()
 """
 
 REFUSED = """
 x[m] + x[y > 1]; x[m] + v; np.sort(x[m]); np.cumsum(x[m]); x[m].reshape(2, -1); x[m].sum(axis=1); x[m].cumsum()
 np.add.accumulate(x[m]); x[m][0]; len(x[m]); list(x[m]); bool(x[m]); x[r].size; np.asarray(x[m]); x[m].sum(where=True)
-x[m].T.sum(); x[m].flat; np.concatenate([x[m], v]); x[m] @ x[m]; (q[z > 0] + z[z > 0]).sum()
+x[m].T.sum(); x[m].flat; np.concatenate([x[m], v]); x[m] @ x[x > 0]; x[m] @ v; x[r] @ v; np.median(x[m])
+v[x[m] > 0]; v[u[m] % 4] + x; q[u[m] % 4, u[x > 0] % 4]; q[u[m] % 4, 0]; np.average(x[r], weights=v)
+np.ptp(x[m], axis=0); np.average(x[m], weights=y); (q[z > 0] + z[z > 0]).sum()
 x[:, c].sum(axis=0); x[:, c] + v; (x[:, c] + x[r, 0]).sum(); x[:, c][0]; (q[:, z > 0] + q[z > 0]).sum(); x[r, 0][1]
 np.add(x[m], 1, where=False)
 np.add(x[m], 1, out=np.zeros(3)); np.subtract.reduce(x[m]); np.modf(x[m], out=(x[m], x[m])); np.matmul(q[z > 0], q)
@@ -197,7 +206,7 @@ def moved_positions(x: Any) -> Any:
 
 
 NOT_THE_MASK = """
-x[np.where(m)[0]].sum(); x[np.where(m)[::-1]].sum(); x[np.where(r)[0] + 1].sum(); np.where(m); len(np.where(r)[0]) * x
+x[np.where(m)[0]].sum(); x[np.where(m)[::-1]].sum(); np.where(m); len(np.where(r)[0]) * x
 np.where(r)[0][0]; np.concatenate([np.flatnonzero(m), k[0]]); moved_positions(x); list(np.nonzero(c)[0])
 np.take(x, np.flatnonzero(m)); x[np.where(m)[0], :, np.where(m)[1]]; np.where(x.sum()); np.where(m, x)
 """
