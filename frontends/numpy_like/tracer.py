@@ -15,7 +15,7 @@ import numpy as np
 from polyfuse.affine import Affine, dimensions
 from polyfuse.dtypes import DType
 from polyfuse.errors import TraceError
-from polyfuse.expr import Input, Node, Shape
+from polyfuse.expr import Input, Node, Shape, topological
 from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.locations import here
 from polyfuse.frontends.numpy_like.operators import Operators
@@ -112,6 +112,14 @@ def as_argument(x: Tracer, otherwise: str) -> str:
     if x.path is not None or not isinstance(x.node, Input) or not x.buffer.owner:
         return otherwise
     return f"Pass a Python integer: int({x.buffer.owner}); a number of NumPy's is an array here."
+
+
+def as_number(x: Tracer, otherwise: str) -> str:
+    """The same where Python asks whether something holds that follows from numbers of NumPy's alone."""
+    inputs = [node for node in topological([x.node]) if isinstance(node, Input)] if not x.sizes else []
+    if not inputs or any(node.shape for node in inputs):
+        return otherwise
+    return f"Pass a Python number, as int() and float() make it: a number of NumPy's is an array here. Or {otherwise[0].lower()}{otherwise[1:]}"
 
 
 def _leads(other: Any) -> bool:
@@ -390,7 +398,7 @@ class Tracer(Operators["Tracer"]):
         source = location.source() if location is not None else None
         if source is not None and source.text.lstrip().startswith("assert "):
             advice = "Check it outside of the jitted function, on its arguments or its result."
-        return bool(self._value("Python control flow", advice))
+        return bool(self._value("Python control flow", as_number(self, advice)))
 
     def __int__(self) -> int:
         return int(self._value("int()", "Use x.astype(np.int64), which stays in the array program."))

@@ -220,3 +220,11 @@ def test_what_nobody_asks_for_may_be_an_integer_in_printed_text() -> None:
     arrays = {p.name: np.ones((3, 403), p.dtype.numpy) for p in kernel.parameters if isinstance(p, ArrayParameter)}
     run_source(print_kernel(kernel), kernel.name, kernel, arrays, {"N": 3}, {})
     np.testing.assert_array_equal(arrays["scan_out" if "scan_out" in arrays else [*arrays][-1]][1], np.arange(1, 404))
+
+
+@pytest.mark.parametrize("number", [np.int64(3), np.float32(3), np.array(3), np.bool_(True)])
+def test_numbers_of_numpy_in_a_branch_say_how_to_pass_them(number: Any) -> None:
+    with pytest.raises(TraceError, match=r"Pass a Python number, as int\(\) and float\(\) make it"):
+        pf.jit(lambda x, s: x * 2 if s > 1 else x)(X, number)
+    with pytest.raises(TraceError, match="np.where"):
+        pf.jit(lambda x, s: x * 2 if x[0] > s else x)(X, number)
