@@ -119,7 +119,8 @@ def as_number(x: Tracer, otherwise: str) -> str:
     inputs = [node for node in topological([x.node]) if isinstance(node, Input)] if not x.sizes else []
     if not inputs or any(node.shape for node in inputs):
         return otherwise
-    return f"Pass a Python number, as int() and float() make it: a number of NumPy's is an array here. Or {otherwise[0].lower()}{otherwise[1:]}"
+    passed = "Pass a Python number, as int() and float() make it: a number of NumPy's is an array here."
+    return f"{passed} Or {otherwise[0].lower()}{otherwise[1:]}"
 
 
 def _leads(other: Any) -> bool:
