@@ -213,8 +213,8 @@ class Masked(NDArrayOperatorsMixin):
                 return np.sqrt(squares._reduced("sum"))
             case "dot" | "vdot" | "inner", (other,) if not kwargs:
                 return self._product(args[0], other)
-            case "allclose", (other,):
-                return self._applied("isclose", (self, other), kwargs)._reduced("all")
+            case "allclose", (_,):
+                return self._applied("isclose", args, kwargs)._reduced("all")
             case "ravel", () if alone and not kwargs:
                 return self.ravel()
         return self._refuse()

@@ -57,6 +57,7 @@ x[m] @ y[m]; np.dot(k[m], u[m]); np.vdot(x[m], x[m]); np.inner(y[m], y[m]); np.l
 np.count_nonzero(x[m] > 0); np.ptp(x[m]); np.ptp(k[m]); np.average(x[m]); np.average(x[m], weights=abs(y[m]))
 np.nansum(np.where(x[m] > 0, x[m], np.nan)); np.nanmean(np.where(y[m] > 0, y[m], np.nan))
 np.average(k[m], weights=y[m] ** 2); np.nansum(k[m]); np.nanmean(k[m]); np.allclose(x[m], x[m] + 1e-9)
+np.allclose(0.5, x[m]); np.allclose(k[m] * 0, u[m]); np.allclose(x[m] + 1, x[m], rtol=9)
 x[m].ravel().sum(); x[m].reshape(-1).mean(); np.ravel(x[m]).max(); x[m].flatten().min(); x[r] .mean(0) @ v
 v[u[m] % 4].sum(); (v[u[m] % 4] * x[m]).mean(); q[u[m] % 4, k[m] % 4].max(); q[-1 - k[m] % 4].sum(axis=0)
 x[np.where(r)[0] * 0 + 1].sum(); x[np.where(r)[0] - 1].sum()
