@@ -14,6 +14,16 @@ from polyfuse.dtypes import BY_NAME, DType, integer_limits
 Array = np.ndarray[Any, Any]
 
 
+BEHIND = 256
+"""Bytes behind an array: what several vectors of any processor reach.  LLVM 22 read such without a mask."""
+
+
+def _conspicuous(dtype: DType) -> Any:
+    if dtype.kind == "b":
+        return True
+    return np.nan if dtype.is_float else integer_limits(dtype).max
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayValue:
     """One array argument.  `strides`: in elements, None for C order; they may be negative, zero or overlap.  `offset`:
@@ -32,7 +42,7 @@ class ArrayValue:
 
     def memory(self) -> tuple[Array, int, tuple[int, ...]]:
         """(memory, start, strides): new elements in one axis, where the array starts in them, its strides in elements.
-        Memory in front of and behind the array holds zeros and ordinary values."""
+        Memory in front of the array and behind it holds what shows in any result."""
         dtype = BY_NAME[self.dtype]
         strides = self.strides if self.strides is not None else c_strides(self.shape)
         if 0 in self.shape:
@@ -40,8 +50,10 @@ class ArrayValue:
         reach = [(n - 1) * s for n, s in zip(self.shape, strides, strict=True)]
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         values = FILLS[self.fill](np.random.default_rng(self.seed), high - low + 1, dtype)
-        memory = aligned(self.offset + len(values), dtype)
-        memory[self.offset :] = values
+        end = self.offset + len(values)
+        memory = aligned(end + BEHIND // dtype.itemsize, dtype)
+        memory[:] = _conspicuous(dtype)
+        memory[self.offset : end] = values
         return memory, self.offset - low, strides
 
     def made(self) -> Array:

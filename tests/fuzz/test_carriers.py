@@ -60,3 +60,15 @@ def test_memory_around_an_array_is_part_of_the_value() -> None:
     made = value.made()
     assert (start, strides) == (5, (-3, 1))
     compare(made[0], memory[start : start + 3].astype(np.float64), np.zeros(3), "first row")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "u8", "bool"])
+def test_what_lies_around_an_array_shows_in_any_result(dtype: str) -> None:
+    """Sums of rows of 20 held what lies behind their array, where that was zero in every random program."""
+    memory, start, _ = ArrayValue((3, 5), dtype, "whole", 1, offset=3).memory()
+    around = np.concatenate([memory[:start], memory[start + 15 :]])
+    assert start == 3 and memory.nbytes - (start + 15) * memory.itemsize >= 256
+    if memory.dtype.kind in "biu":
+        assert around.min() == (True if dtype == "bool" else np.iinfo(memory.dtype).max)
+    else:
+        assert np.isnan(around.astype(np.float64)).all()
