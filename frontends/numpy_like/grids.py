@@ -3,7 +3,7 @@ no memory and may have symbolic sizes.  Small ones of numbers stay NumPy's, whic
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def _points(parts: tuple[slice, ...]) -> float:
     for part in parts:
         numbers = [n for n in (part.start, part.stop, part.step) if n is not None]
         if not all(isinstance(n, (int, float, complex, np.number)) for n in numbers):
-            return float("inf")
+            return inf
         step = 1 if part.step is None else part.step
         if isinstance(step, complex):
             counts.append(abs(step))

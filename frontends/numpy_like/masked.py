@@ -139,7 +139,7 @@ class Masked(NDArrayOperatorsMixin):
         return self._like(self.array)
 
     def ravel(self, order: Any = "C") -> Masked:
-        """One axis in any case, or not a selection of elements."""
+        """The same: chosen elements lie along one axis.  Chosen rows do not."""
         return self.copy() if self._is_flat else self._refuse()
 
     flatten = ravel

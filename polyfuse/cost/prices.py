@@ -164,35 +164,33 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
         terms["compute"] = multiplying(scop, middle, target, sizes, blocks, terms["compute"], lines, body)
         lines = 0.0
     turns = _in_turn(scop, middle, target, sizes, moved.in_flight, blocks, terms["compute"]) / max(1, occupancy)
-    together = (max(terms.values()) ** OVERLAP + lines**OVERLAP) ** (1 / OVERLAP)
+    together = _met(max(terms.values()), lines, OVERLAP)
     torn = moved.torn / (TORN * target.l2_bandwidth * min(1.0, blocks / target.processors))
     for apart in (turns, torn):
         if 2 * apart > together:
-            together = (together**APART + apart**APART) ** (1 / APART)
+            together = _met(together, apart, APART)
     terms["cache"] = max(terms["cache"], lines)
     bound = max(terms, key=lambda k: terms[k])
     together += exposed(scop, middle, target, sizes) * min(max(terms["memory"], terms["cache"]), terms["compute"])
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
-    if (waited := waves * waits) > 0:
-        longest = max(together, waited)  # whose power may be no number
-        together = longest * ((together / longest) ** beside + (waited / longest) ** beside) ** (1 / beside)
+    together = _met(together, waves * waits, beside)
     together = math.hypot(together, waves * running(scop, schedule, target, sizes))
     if (rings := waves * combining(scop, schedule, target, sizes)) > 0:
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
         together = max(together, work + rings)
     if tiles:
         held = waves * in_trips(schedule, target, moved, tiles, terms["compute"], blocks, resident)
-        together = (together**APART + held**APART) ** (1 / APART)
+        together = _met(together, held, APART)
     each = (issued + ACCESS * target.warp * accesses) / (blocks * schedule.block_threads)
     combined = met(scop, schedule, target)
     block = _of_a_block(scop, schedule, target, sizes, each, waits, occupancy)
     block = max(block + combined if block > 0 else 0.0, behind_others(scop, schedule, target, sizes, waves))
     if block > 0 and waves > 1:
         in_waves = block * blocks / (max(1, occupancy) * target.processors)
-        together = (together**APART + in_waves**APART) ** (1 / APART)
+        together = _met(together, in_waves, APART)
     dealt = FOLLOW * blocks / target.processors
-    together = (together**APART + dealt**APART) ** (1 / APART)
-    together = (together**APART + (waves * combined) ** APART) ** (1 / APART)
+    together = _met(together, dealt, APART)
+    together = _met(together, waves * combined, APART)
     if schedule.cluster == 1 and not tiles and is_starved(target, blocks, moved.read + moved.written, together):
         together = math.hypot(together, counted(STARVED * each / target.clock, together))
     alone = begun(schedule, target, sizes, each * (1 - min(1.0, terms["compute"] / together))) + combined
@@ -210,6 +208,13 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     read, written, cached = moved.read, moved.written, moved.cache_read
     last = bound == "memory" and _leaves_reads(target, moved, terms["memory"] / slower, lines)
     return Cost(read, written, cached, flops, registers, shared, occupancy, blocks, seconds, bound, last)
+
+
+def _met(one: float, other: float, power: float) -> float:
+    """Seconds of two that hide behind each other, but for where both take about as long: of their powers, which by
+    themselves may be beyond every number."""
+    longest = max(one, other)
+    return longest * ((one / longest) ** power + (other / longest) ** power) ** (1 / power) if longest > 0 else 0.0
 
 
 def _leaves_reads(target: Target, moved: Traffic, memory: float, lines: float) -> bool:

@@ -207,19 +207,30 @@ def _stored(
     scanned: bool,
 ) -> tuple[int, int, int, int]:
     """The same of one store.  `scanned`: whether a prefix is in the kernel."""
-    moved, itemsize = moved_bytes(scop, store, sizes), scop.dtype(store.value, store.component).itemsize
+    moved = moved_bytes(scop, store, sizes)
     ends = torn_ends(scop, store, schedule, sizes)
     ends = max(ends, torn_runs(scop, store, schedule, sizes)) if scanned else ends
     beside = int(moved * (ends + scattering(scop, store, schedule, sizes, summed)))
     together = _waste(scop, store, schedule, target, sizes)
+    return moved, beside, int(moved * together), int(moved * _in_parts(scop, schedule, target, store, sizes, scanned))
+
+
+def _in_parts(
+    scop: Scop, schedule: KernelSchedule, target: Target, store: Placed, sizes: Sizes, scanned: bool
+) -> float:
+    """Bytes of the sectors that a store writes in parts, as far as they count, over the bytes that it stores."""
     alone, width, times = touched_by_one(scop, schedule, target, store, sizes)
-    is_burst = times > AT_ONCE and not schedule.shared  # which spaces them
-    in_parts = alone > 1 and (width == 1 or is_burst and 2 * width * itemsize < SECTOR)
-    is_filled = fills(schedule, store, itemsize)
-    in_turn = TORN if scanned or is_filled else 1.0
-    in_turn = BURST if is_burst and is_filled and not scanned or width > 1 else in_turn
-    in_turn *= BY_SEVERAL if meets_others(scop, schedule, store, sizes) else 1.0
-    return moved, beside, int(moved * together), int(moved * alone * in_turn) if in_parts else 0
+    itemsize = scop.dtype(store.value, store.component).itemsize
+    at_once = times > AT_ONCE and not schedule.shared  # which spaces them
+    if alone <= 1 or width > 1 and (not at_once or 2 * width * itemsize >= SECTOR):
+        return 0.0
+    if width == 1 and scanned:
+        share = TORN
+    elif width == 1 and not fills(schedule, store, itemsize):
+        share = 1.0
+    else:
+        share = BURST if at_once else TORN
+    return alone * share * (BY_SEVERAL if meets_others(scop, schedule, store, sizes) else 1.0)
 
 
 TORN = 0.4
@@ -230,8 +241,7 @@ AT_ONCE, BURST = 8, 0.8
 nor do vectors of less than half of one; and how many of the sectors count then.  On an H200, of float32, three planes
 beside each other, 96 and 72 million results: single elements of eight pixels in a thread 202, 183 and 175 us, of one
 pixel 119; pairs of two pixels of each of four rows 209 and 175, of one row 98 and 86.  But of eight pixels with
-divisions between them 102.
-"""
+divisions between them 102."""
 SCATTERED_READS = 0.45
 """The same of sectors that a flat walk takes a few elements of, and other blocks the rest: 5001 x 6003 doubles turned
 so take an H100 297 us, where 169 were predicted with all of that bandwidth, and 172 in tiles."""

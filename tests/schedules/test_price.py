@@ -14,6 +14,7 @@ import polyfuse as pf
 from polyfuse.affine import Affine, dimension
 from polyfuse.cost.counts import Sizes, box_of_rows, element_instructions
 from polyfuse.cost.phases import left_words
+from polyfuse.cost.prices import price
 from polyfuse.options import Options
 from polyfuse.planning.program_costs import program_costs
 from polyfuse.scop import Statement
@@ -235,3 +236,11 @@ def test_functions_of_sixteen_bits_are_no_single_instruction() -> None:
         assert 1 < taken(lambda x, f=function: f(x), "bf16") < taken(lambda x, f=function: f(x), "f32")
         assert taken(lambda x, f=function: f(x), "f64") > taken(lambda x, f=function: f(x), "f32")
     assert taken(lambda x: x + 1, "bf16") == taken(lambda x: x + 1, "f32") == 1
+
+
+def test_sizes_that_no_machine_holds_have_a_price() -> None:
+    """Powers of seconds were beyond every number."""
+    plan = pf.jit(lambda x: np.cumsum(x, axis=1)).plan(pf.spec("f32[N~1000000, M~200]"), target="h200")
+    (kernel,) = plan.kernels
+    found = price(kernel.scop, kernel.schedule, kernel.target, {"N": 10**17, "M": 10**17})
+    assert 1e21 < found.seconds < 1e23
