@@ -43,8 +43,24 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     found *= _looked_up_in_trips(schedule) * _in_empty_panels(scop, schedule, sizes) * _in_stored_points(schedule)
     found *= _picked_flat(scop, schedule) * _in_threads(scop, schedule) * _of_short_elements(scop, schedule)
     found *= _of_whole_rows(scop, schedule, sizes) * _of_products(scop, schedule, target)
-    found *= _of_lanes_apart(scop, schedule, sizes) * _of_single_bytes(scop, schedule)
+    found *= _of_lanes_apart(scop, schedule, sizes) * _of_single_bytes(scop, schedule) * _of_many_sums(schedule)
     return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
+
+
+SHARED_FACTORS, OF_MANY_SUMS, SIDE_BY_SIDE = 1.1, 1.7, 1.8
+"""Times that long rows take which meet the same factors, that is with many sums of a lane, and where lanes beside each
+other have parts of a row's results: `strategies.shared_factors` has what an H200 takes."""
+MANY_SUMS = 64
+
+
+def _of_many_sums(schedule: KernelSchedule) -> float:
+    """Times that such rows take."""
+    if schedule.strategy != "shared_factors":
+        return 1.0
+    tile = dict(schedule.parameters)
+    if any(d.name == "tj" for d in schedule.of_kind("thread")):
+        return SIDE_BY_SIDE
+    return OF_MANY_SUMS if tile["rows"] * tile.get("columns", 1) >= MANY_SUMS else SHARED_FACTORS
 
 
 SINGLE_BYTES = 1.35
@@ -199,17 +215,18 @@ def _picked_flat(scop: Scop, schedule: KernelSchedule) -> float:
 
 
 MANY_PLACES, STENCIL = 4, 1.35
-"""Places of one array from which elementwise rows in frames take longer, and how much: vectors that begin anywhere are
-made of two for each.  On an H100: nine weighted neighbours in images of 112 x 112 float32 208 us in frames, 121 in
-windows of registers; five rows of 8,191 bfloat16 312 and 241."""
+"""Further places of arrays from which on elementwise rows in frames take longer, and how much: vectors that begin
+anywhere are made of two for each.  On an H100: nine weighted neighbours in images of 112 x 112 float32 208 us in
+frames, 121 in windows of registers; five rows of 8,191 bfloat16 312 and 241.  On an H200, a step of an electric field
+200 x 201 x 202, three neighbours in each of three other arrays, 110 and 81."""
 
 
 def _of_many_places(scop: Scop, schedule: KernelSchedule) -> float:
-    """Times that rows in frames take which read one array at many places."""
+    """Times that rows in frames take which read arrays at many places."""
     if schedule.strategy != "pointwise" or "frames" not in dict(schedule.parameters):
         return 1.0
     places = Counter((p.value, p.component) for p in schedule.placed if p.role == "load" and p.place)
-    return STENCIL if max(places.values(), default=0) > MANY_PLACES else 1.0
+    return STENCIL if sum(places.values()) - len(places) >= MANY_PLACES else 1.0
 
 
 LOOKED_UP = 2.0

@@ -26,6 +26,7 @@ from polyfuse.strategies.prefix import prefix
 from polyfuse.strategies.reduction import reduction
 from polyfuse.strategies.row_tiles import row_tiles
 from polyfuse.strategies.serial import serial
+from polyfuse.strategies.shared_factors import shared_factors
 from polyfuse.strategies.situation import Situation
 from polyfuse.strategies.tiles import tiles
 from polyfuse.strategies.tiles_cpu import tiles_cpu
@@ -53,6 +54,7 @@ STRATEGIES = (
     prefix,  # scans in fewer threads than a block could have
     in_order,  # long scans of few rows, from block to block
     one_pass,  # results along both dimensions of a matrix
+    shared_factors,  # long rows of which several meet the same, as a matrix a few vectors
     row_tiles,  # products with a small matrix, and sums along their rows
     contraction,  # sums of products with reuse
 )
