@@ -385,9 +385,12 @@ def _cascade(node: Reduce, operands: Sequence[Array]) -> Any:
         for count, apart in [values[2:]] if len(values) > 2 else []:
             found += [count.sum(-1), (apart + count * (values[0] - base)).sum(-1)]
     else:
-        count, *means, spread = values
+        last = 1 + CASCADES[node.monoid].means
+        count, means, spreads = values[0], values[1:last], values[last:]
         total = count.sum(-1, keepdims=True)
         centres = [(count * mean).sum(-1, keepdims=True) / np.maximum(total, 1) for mean in means]
-        apart = count * (means[0] - centres[0]) * (means[-1] - centres[-1])
-        found = [total[..., 0], *(centre[..., 0] for centre in centres), (spread + apart).sum(-1)]
+        distances = [mean - centre for mean, centre in zip(means, centres, strict=True)]
+        found = [total[..., 0], *(centre[..., 0] for centre in centres)]
+        for spread, (i, j) in zip(spreads, CASCADES[node.monoid].pairs, strict=True):
+            found.append((spread + count * distances[i] * distances[j]).sum(-1))
     return found[node.component].astype(operands[node.component].dtype)

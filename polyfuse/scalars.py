@@ -146,12 +146,23 @@ class Cascade(Monoid):
 
     ``max_sumexp`` carries (m, sum of w * exp(x - m)) with m the maximum of x, ``max_sumexp_short`` the same of
     exponentials that are values of 16 bits (`SHORT`), ``max_sumexp_sum`` besides (n, sum of x - m), ``moments`` (n,
-    mean, sum of squared distances from the mean), ``comoments`` (n, two means, sum of products of distances from them).
-    They merge without cancellation, the latter as Chan, Golub and LeVeque have it (1983).
+    mean, sum of squared distances from the mean), ``comoments`` (n, two means, sum of products of distances from them),
+    ``moments2`` and ``moments3`` the means of so many and the sums of all products of two of their distances.  They
+    merge without cancellation, the latter as Chan, Golub and LeVeque have it (1983).  `pairs`: of which means the
+    distances of each sum of products are.
     """
 
     steps: int = 1
     cost: int = 1
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def means(self) -> int:
+        return self.state - 1 - len(self.pairs) if self.pairs else 0
+
+
+_OF_TWO = ((0, 0), (0, 1), (1, 1))
+_OF_THREE = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
 CASCADES: dict[str, Cascade] = {
@@ -160,8 +171,10 @@ CASCADES: dict[str, Cascade] = {
         Cascade("max_sumexp", "", ("lowest", "0"), "f", 12, FUNCTIONS["exp"].cost + 3),
         Cascade("max_sumexp_short", "", ("lowest", "0"), "f", 7, FUNCTIONS["exp_short"].cost + 3),
         Cascade("max_sumexp_sum", "", ("lowest", "0", "0", "0"), "f", 14, FUNCTIONS["exp"].cost + 5),
-        Cascade("moments", "", ("0", "0", "0"), "f", 4, 5),
-        Cascade("comoments", "", ("0", "0", "0", "0"), "f", 6, 7),
+        Cascade("moments", "", ("0",) * 3, "f", 4, 5, ((0, 0),)),
+        Cascade("comoments", "", ("0",) * 4, "f", 6, 7, ((0, 1),)),
+        Cascade("moments2", "", ("0",) * 6, "f", 10, 12, _OF_TWO),
+        Cascade("moments3", "", ("0",) * 10, "f", 17, 20, _OF_THREE),
     )
 }
 

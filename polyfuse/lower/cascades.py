@@ -4,10 +4,12 @@
     max_sumexp_sum   and N = sum of n,  D = sum of d + n * (m - M)
     moments          N = sum of n,  U = (sum of n * u) / N,  Q = sum of q + n * (u - U)^2
     comoments        likewise with V of v, and Q = sum of q + n * (u - U) * (v - V)
+    moments2         both of these and those of v, moments3 those of three
 
-An element is the state (x, w), (x, w, 1, 0), (1, x, 0) or (1, x, y, 0).  Any number of states meets at once, so that
-an element costs one exponential; what was summed relative to one maximum or mean is moved to the common one.  Parts
-without elements, and exponentials of -inf, count nothing: (-inf, 0) and (0, 0, ...) are neutral.
+An element is the state (x, w), (x, w, 1, 0), (1, x, 0), (1, x, y, 0), or with as many zeros as there are products.  Any
+number of states meets at once, so that an element costs one exponential; what was summed relative to one maximum or
+mean is moved to the common one.  Parts without elements, and exponentials of -inf, count nothing: (-inf, 0) and
+(0, 0, ...) are neutral.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from polyfuse import kernel as ir
 from polyfuse.dtypes import DType, bool_, f32
+from polyfuse.scalars import CASCADES
 from polyfuse.terms import Apply, Const, Expr, Inside, Ref
 
 OF_MAXIMA = {"max_sumexp": "exp", "max_sumexp_short": "exp_short", "max_sumexp_sum": "exp"}
@@ -47,17 +50,19 @@ def gathered(
             found += collect(names[3], "sum", apply.plus(more[1], apply.as_often(more[0], distance)))
             found += collect(names[2], "sum", more[0])
         return [*found, ir.Let(names[0], whole)]
-    count, *means, spread = state
+    last = 1 + CASCADES[monoid].means
+    count, means, spreads = state[0], state[1:last], state[last:]
     every = Ref(f"{names[0]}.all", dtype)
-    centres = [Ref(f"{name}.all", dtype) for name in names[1:-1]]
+    centres = [Ref(f"{name}.all", dtype) for name in names[1:last]]
     distances = [apply("subtract", mean, centre) for mean, centre in zip(means, centres, strict=True)]
-    apart = apply.times(count, apply("multiply", distances[0], distances[-1]))
     ops: list[ir.Op] = [*collect(every.name, "sum", count)]
     for mean, centre in zip(means, centres, strict=True):
         ops += collect(centre.name, "sum", apply.times(count, mean))
     ops.sort(key=lambda op: isinstance(op, ir.Combine))  # threads meet for one sum after the other, and add up before
     ops += [ir.Let(centre.name, apply.quotient(centre, every)) for centre in centres]
-    ops += collect(names[-1], "sum", apply.plus(spread, apart))
+    for name, spread, (i, j) in zip(names[last:], spreads, CASCADES[monoid].pairs, strict=True):
+        apart = apply.times(count, apply("multiply", distances[i], distances[j]))
+        ops += collect(name, "sum", apply.plus(spread, apart))
     return [*ops, *[ir.Let(name, value) for name, value in zip(names, (every, *centres), strict=False)]]
 
 
@@ -81,16 +86,18 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
             found += [ir.Let(names[3], apply("add", *sums)), ir.Let(names[2], apply("add", old[2], new[2]))]
         return [*found, ir.Let(names[0], whole)]
     every, share = Ref(f"{names[0]}.all", dtype), Ref(f"{names[0]}.share", dtype)
-    steps = [Ref(f"{name}.step", dtype) for name in names[1:-1]]
-    apart = apply("multiply", apply("multiply", steps[0], steps[-1]), apply("multiply", old[0], share))
+    last = 1 + CASCADES[monoid].means
+    steps = [Ref(f"{name}.step", dtype) for name in names[1:last]]
     ops: list[ir.Op] = [
         ir.Let(every.name, apply("add", old[0], new[0])),
         ir.Let(share.name, apply.quotient(new[0], every)),
     ]
-    for step, mean, other in zip(steps, old[1:-1], new[1:-1], strict=True):
+    for step, mean, other in zip(steps, old[1:last], new[1:last], strict=True):
         ops.append(ir.Let(step.name, apply("subtract", other, mean)))
-    ops.append(ir.Let(names[-1], apply("add", apply("add", old[-1], new[-1]), apart)))
-    for step, mean in zip(steps, old[1:-1], strict=True):
+    for mine, theirs, (i, j) in zip(old[last:], new[last:], CASCADES[monoid].pairs, strict=True):
+        apart = apply("multiply", apply("multiply", steps[i], steps[j]), apply("multiply", old[0], share))
+        ops.append(ir.Let(mine.name, apply("add", apply("add", mine, theirs), apart)))
+    for step, mean in zip(steps, old[1:last], strict=True):
         ops.append(ir.Let(mean.name, apply("add", mean, apply("multiply", step, share))))
     return [*ops, ir.Let(names[0], every)]
 

@@ -124,7 +124,10 @@ def _piece(
     return max(1, PIECE // max(each))
 
 
-AGAIN = {"max_sumexp": 2, "max_sumexp_short": 2, "max_sumexp_sum": 2, "moments": 1, "comoments": 2}
+AGAIN = {
+    **dict.fromkeys(("max_sumexp", "max_sumexp_short", "max_sumexp_sum"), 2),
+    **{name: cascade.means for name, cascade in CASCADES.items() if cascade.means},
+}
 """Moves of what a cascade takes, in its second round: exponentials are put and got again, elements got again."""
 
 

@@ -4,6 +4,7 @@
     and then     a = sum((x - d) - e)     ->   (m, t, n, b) = max_sumexp_sum(x, 1, 1, 0);  a = b + n * ((m - d) - e)
     a = sum(x);  s = sum((x - d)^2)       ->   (n, u, q) = moments(1, x, 0);  a = n * u;  s = q + n * (u - d)^2
     s = sum((x - d) * (y - e))            ->   (n, u, v, q) = comoments(1, x, y, 0);  s = q + n * (u - d) * (v - e)
+    several of these of two or three      ->   (n, u, v, q, r, t) = moments2(1, x, y, 0, 0, 0);  a = n * u;  ...
 
 Parts of both are merged without waiting for the earlier one (`scalars.CASCADES`): the sum over a part is moved from
 the part's own maximum or mean to the common one.  In the others d and e may be anything that depends on a and is the
@@ -13,14 +14,15 @@ no number: so is the sum of exponentials then.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from polyfuse import expr
 from polyfuse.affine import dimension, dimensions, names_of
 from polyfuse.dtypes import DType, bf16, f16, f32, f64
 from polyfuse.expr import Map, Node, Program, Reduce, View
-from polyfuse.rewrites.rebuild import rebuild_program
+from polyfuse.rewrites.rebuild import rebuild_program, rebuilt
+from polyfuse.scalars import CASCADES
 
 OF_EXPONENTIALS = ("max_sumexp", "max_sumexp_short")
 """The cascades of sums of exponentials: of float32 or float64, and of 16-bit floats."""
@@ -152,15 +154,28 @@ def _per_result(repeated: Node, total: Reduce) -> Node | None:
 def cascaded(program: Program, chosen: Collection[Site]) -> Program:
     """The program with the reductions of each site taken in one pass.  A sum whose elements have two means of their own
     leaves the sums that these follow from as they are: the pass takes them besides."""
+    joint = _joint(chosen)
+    inside = {id(site) for meeting in joint for site in meeting.sites}
+    by_digest = {node.digest: meeting for meeting in joint for node in meeting.taken()}
+    chosen = [site for site in chosen if id(site) not in inside]
     last = "max_sumexp", "max_sumexp_sum"  # the state of the latter has that of the former, exact ones serve for short
     wide = sorted(chosen, key=lambda site: last.index(site.monoid) if site.monoid in last else -1)
     monoids = {f.digest: site.monoid for site in wide if site.monoid != "comoments" for f in site.firsts}
     totals = {site.total.digest: site for site in chosen}
     states: dict[bytes, tuple[Reduce, ...]] = {}
+    made: dict[bytes, tuple[Node, ...]] = {}
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, Reduce):
             return node
+        if (meeting := by_digest.get(original.digest)) is not None and isinstance(original, Reduce):
+            key = meeting.sites[0].total.digest
+            if key not in states:  # its elements depend on nothing that it changes
+                made[key] = rebuilt(meeting.elements, change)
+                elements = tuple(_as(_narrow(e), node.dtype) for e in made[key])
+                states[key] = _state(f"moments{len(elements)}", elements, node.axes)
+            is_total = any(original.digest == site.total.digest for site in meeting.sites)
+            return _of_joint(node, states[key], [_narrow(e).digest for e in made[key]], is_total=is_total)
         if monoid := monoids.get(original.digest):
             wide = f64 if node.dtype == f64 else f32
             elements = tuple(_as(_narrow(x), wide) for x in node.operands)
@@ -180,6 +195,67 @@ def cascaded(program: Program, chosen: Collection[Site]) -> Program:
     return rebuild_program(program, change)
 
 
+MOST_JOINT = 3
+"""Arrays whose means and products of distances one pass takes together: there is a cascade of each number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """Sums of products of distances that are taken together, of `elements`."""
+
+    sites: tuple[Site, ...]
+    elements: tuple[Node, ...]
+
+    def taken(self) -> tuple[Reduce, ...]:
+        """What takes part, and is no reduction of its own any more."""
+        return tuple(node for site in self.sites for node in (*site.firsts, site.total))
+
+
+def _of_joint(node: Reduce, state: tuple[Reduce, ...], elements: Sequence[bytes], *, is_total: bool) -> Node:
+    """What takes the place of a sum, of `elements` or of products (`is_total`), by the joint state of all."""
+    count, means = state[0], state[1 : 1 + len(elements)]
+    if not is_total:
+        mean = means[elements.index(_narrow(node.operands[0]).digest)]
+        return _as(expr.map_("multiply", (count, mean)), node.dtype)
+    factors = [f for f in dict.fromkeys(map(_seen, _factors(node))) if isinstance(f, Map)]
+    places = [elements.index(_narrow(f.operands[0]).digest) for f in factors]
+    pair = CASCADES[count.monoid].pairs.index((min(places), max(places)))
+    return _around(node, (count, *[means[place] for place in places], state[1 + len(means) + pair]))
+
+
+def _joint(chosen: Collection[Site]) -> list[_Joint]:
+    """Sites of the same elements, or of pairs of a few, that one pass takes together: each by itself counts, and has
+    means of its own."""
+    alike: dict[object, list[Site]] = {}
+    for site in chosen:
+        if site.monoid in ("moments", "comoments") and _sides(site) is not None:
+            key = site.total.axes, site.total.operands[0].shape, site.total.dtype
+            alike.setdefault(key, []).append(site)
+    found = []
+    for sites_ in alike.values():
+        elements = {e.digest: e for site in sites_ for e in _sides(site) or ()}
+        meeting = _Joint(tuple(sites_), tuple(elements.values()))
+        below = {node.digest for node in expr.topological(meeting.elements)}
+        apart = below.isdisjoint({node.digest for node in meeting.taken()})
+        if len(sites_) > 1 and 1 < len(elements) <= MOST_JOINT and apart:
+            found.append(meeting)
+    return found
+
+
+def _sides(site: Site) -> tuple[Node, ...] | None:
+    """The elements whose distances a site takes the products of; None where a sum that it depends on has them in
+    another order, or is of another type."""
+    factors = [f for f in dict.fromkeys(map(_seen, _factors(site.total))) if isinstance(f, Map)]
+    elements = tuple(_narrow(f.operands[0]) for f in factors)
+    known = {element.digest for element in elements}
+    for first in site.firsts:
+        if _narrow(first.operands[0]).digest not in known or first.axes != site.total.axes:
+            return None
+        if first.dtype != site.total.dtype:
+            return None
+    return elements
+
+
 def _from_points(node: Reduce, state: tuple[Reduce, ...]) -> Node:
     """The sum of distances from other points than the maximum, by those from it."""
     distance, _, count, apart = state
@@ -195,7 +271,8 @@ def _state(monoid: str, elements: tuple[Node, ...], axes: tuple[int, ...]) -> tu
     first = elements[0]
     one, zero = (expr.view(expr.constant(value, first.dtype), first.shape, ()) for value in (1, 0))
     exponentials = (*elements, one, one, zero) if monoid == "max_sumexp_sum" else (*elements, one)
-    operands = exponentials if monoid.startswith("max") else (one, *elements, zero)
+    zeros = (zero,) * len(CASCADES[monoid].pairs)
+    operands = exponentials if monoid.startswith("max") else (one, *elements, *zeros)
     return tuple(expr.reduce_(monoid, operands, axes, component) for component in range(len(operands)))
 
 

@@ -28,6 +28,12 @@ def rebuild_program(program: Program, change: Change) -> Program:
     )
 
 
+def rebuilt(nodes: Sequence[Node], change: Change) -> tuple[Node, ...]:
+    """What takes the place of each."""
+    done = _rebuilt(nodes, change)
+    return tuple(done[node.digest] for node in nodes)
+
+
 def _rebuilt(outputs: Sequence[Node], change: Change) -> dict[bytes, Node]:
     """What takes the place of each node, by the digest of the original."""
     done: dict[bytes, Node] = {}

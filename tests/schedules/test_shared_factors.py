@@ -1,4 +1,4 @@
-"""Long rows that meet the same factors, as a matrix a few vectors: lanes have several rows, and all of their results."""
+"""Long rows that meet the same factors, as a matrix a few vectors: lanes have several of them, and all results."""
 
 from __future__ import annotations
 
