@@ -8,7 +8,7 @@ from typing import Any
 
 from polyfuse import expr
 from polyfuse.affine import ONE, dimension
-from polyfuse.dtypes import DType, f64, i64
+from polyfuse.dtypes import DType, bool_, f64, i64
 from polyfuse.errors import ArgumentError, DTypeError, ShapeError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
@@ -224,6 +224,9 @@ def count(x: Tracer, reduced: tuple[int, ...], mask: ArrayLike = None, keepdims:
 def _moment_operand(x: Tracer, dtype: Any) -> tuple[Tracer, DType]:
     """The operand in the dtype to compute in, and the dtype of the result."""
     wanted = numpy_dtype(dtype) if dtype is not None else (x.element if x.element.is_float else f64)
+    if wanted == bool_:
+        advice = "Leave dtype out, and cast the result with .astype(bool); np.any asks whether any element is true."
+        raise DTypeError("means are no truth values: dtype= is that of their sums", advice=advice)
     return Tracer(x.state, as_dtype(x, wanted.compute)), wanted
 
 

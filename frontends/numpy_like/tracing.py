@@ -246,16 +246,31 @@ class _Attempt:
             raise self.state.unanswered
         rebinder.write_back()
         traced = self._traced(result, rebinder)
-        self._check_containers(given, naming.argument_leaves(self.function, arguments, keywords)[0], traced)
+        after = naming.argument_leaves(self.function, arguments, keywords)[0]
+        passed = [*arguments, *keywords.values()]
+        if not self._check_containers(given, after, traced) and not _holds_any(result, passed):
+            self._check_static(given, after)
         return traced
 
-    def _check_containers(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]], t: Traced) -> None:
+    def _check_static(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]) -> None:
+        """Other changes of what the caller passed are made when the function is traced, to copies: an error."""
+        old, new = dict(before), dict(after)
+        changed = [path for path in {**old, **new} if path not in old or path not in new or old[path] is not new[path]]
+        changed = [path for path in changed if not _is_same(old.get(path, _NOTHING), new.get(path, _NOTHING))]
+        if changed:
+            raise TraceError(
+                f"{self.name} changes what the caller passed ({_few(changed)}): that happens to a copy, when the"
+                " function is traced, and not at every call",
+                advice="Return what is new, or change it outside.",
+            )
+
+    def _check_containers(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]], t: Traced) -> bool:
         """Arrays put into lists, dictionaries and objects that the caller passed stay in copies of these: an error
-        where the caller does not get them as results, a line in the log otherwise."""
+        where the caller does not get them as results, a line in the log otherwise.  Whether there were some."""
         known = {(path, id(leaf)) for path, leaf in before}
         put = {path: leaf for path, leaf in after if isinstance(leaf, Tracer) and (path, id(leaf)) not in known}
         if not put:
-            return
+            return False
         returned = {node.digest for node in t.program.outputs}
         if lost := [path for path, leaf in put.items() if leaf.node.digest not in returned]:
             raise TraceError(
@@ -266,6 +281,7 @@ class _Attempt:
             )
         where = _few(list(put))
         _log.warning("%s puts arrays into what the caller passed (%s): the caller's stays as it was", self.name, where)
+        return True
 
     # ------------------------------------------------------------------------------------------ arguments
     def _value(self, path: str, leaf: Any) -> Any:
@@ -372,6 +388,29 @@ class _Attempt:
 
     def _sources(self, outputs: Sequence[Node]) -> Mapping[bytes, Source]:
         return naming.Sources(naming.spread_locations(outputs, self.state.written | self.state.locations))
+
+
+_NOTHING = object()
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether two leaves, none of which is of the trace, are equal."""
+    plain = (bool, int, float, str, bytes, type(None))
+    return type(old) is type(new) and isinstance(old, plain) and (old == new or old != old)
+
+
+def _holds_any(result: Any, containers: Sequence[Any]) -> bool:
+    """Whether a result is or has one of what the caller passed: who returns it says that it is new."""
+    wanted, todo = {id(c) for c in containers if not isinstance(c, Tracer)}, [result]
+    while todo:
+        value = todo.pop()
+        if id(value) in wanted:
+            return True
+        if isinstance(value, (list, tuple)):
+            todo += value
+        elif isinstance(value, dict):
+            todo += value.values()
+    return False
 
 
 def _few(paths: Sequence[str]) -> str:

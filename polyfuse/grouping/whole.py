@@ -28,10 +28,15 @@ NEAR, NEAR_OF_MAPS = 24, 3
 searches for the benchmark programs, none of which finds anything faster.  And those whose statements need each other
 element by element, of which several kernels compute no less."""
 
-MOST, MOST_OF_MAPS = 100, 1000
-"""Statements of a program that is priced as one kernel before any other: in vain, that takes a part of the search.  And
+MOST, MOST_OF_MAPS = 400, 1000
+"""Statements of a program that is priced as one kernel before any other: in vain, that takes a part of the search (of
+100 rounds of ``y - y.max(axis=-1, keepdims=True) / 2``, 300 statements, 0.1 s; their search took half a minute).  And
 where they need each other element by element, so that one kernel computes nothing twice: 16 columns sorted by a network
 of 127 of them take the search 21 s and more."""
+
+MANY, SHORT = 50, 20
+"""Statements from which on a program is not searched whose one kernel takes less than one launch for so many of them:
+some microseconds are all that there is to win.  68 products in a row of their own each took the search two minutes."""
 
 EACH = 50
 """Work of that price, per statement, about as much as strategies propose schedules at most: it is left to the search
@@ -61,7 +66,8 @@ def whole(judge: Judge, work: float) -> KernelGroup | None:
         return None
     kernel = KernelGroup(roots, body, inputs, costs.whole_price(body, roots, inputs, teaches=True))
     near = NEAR_OF_MAPS if is_map else NEAR
-    return None if _could_win(state, kernel, near) or not judge.verdict(kernel) else kernel
+    is_short = len(body) > MANY and kernel.time * SHORT < costs.floor(_NONE, _NONE) * len(body)
+    return None if not is_short and _could_win(state, kernel, near) or not judge.verdict(kernel) else kernel
 
 
 def _is_map(state: Partition, body: Set[int], roots: Set[int]) -> bool:

@@ -90,7 +90,7 @@ def refuse_texts(names: Sequence[str], arguments: Sequence[Any], static: frozens
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Receiver:
-    """The object whose method is called: the same only as itself, whatever it says it equals."""
+    """The object whose method is called, or one that it holds: the same only as itself, whatever it says it equals."""
 
     value: Any
 
@@ -165,18 +165,38 @@ class Reading:
             self.others.append(value)
         elif isinstance(value, dict):
             self._children((kind, tuple(value)), value.values(), "[{!r}]", value)
+            self._further(value)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             self._children((kind, len(value)), value, ".{}", value._fields)
+            self._further(value)
         elif isinstance(value, (tuple, list)):
             self._children((kind, len(value)), value, "[{}]", range(len(value)))
+            self._further(value)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             names = [f.name for f in dataclasses.fields(value)]
             self._children((kind, tuple(names)), [getattr(value, n) for n in names], ".{}", names)
+            self._further(value, names)
         elif (adopted := adopt(value)) is not None:
             self.back = self.back or adopted.back
             self.add(adopted.array)
         else:
             self.add_static(value, declared=False)
+
+    def _further(self, value: Any, fields: Sequence[str] = ()) -> None:
+        """What an instance of a user's class has besides its items or fields."""
+        own = getattr(value, "__dict__", None)
+        names = [name for name in own if name not in fields] if own else []
+        self.token(tuple(names))
+        for name in names:
+            held, marks = value.__dict__[name], (len(self.key), len(self.structure), len(self.values), len(self.others))
+            try:
+                self.add(held)
+            except ArgumentError:  # no argument, but there all the same
+                lists = self.key, self.structure, self.values, self.others
+                for found, length in zip(lists, marks, strict=True):
+                    del found[length:]
+                del self.leaves[marks[2] :]
+                self.token(Receiver(held))
 
     def add_static(self, value: Any, *, declared: bool) -> None:
         """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user
