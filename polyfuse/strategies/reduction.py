@@ -57,8 +57,9 @@ BESIDE = 16
 """Elements that a lane has at a time of what is reduced beside a row."""
 IN_FLIGHT, MOST_ROWS = 32, 8
 """Bytes of short rows that a lane has on its way, and rows at most."""
-MOST_RESULTS, LEAST = 4, 3
-"""Results of each row, that a lane has all of, and elements of a row that it has at least.  On an H100, rows of 64
+MOST_RESULTS, LEAST, LONG = 4, 3, 512
+"""Results of each row, that a lane has all of, elements of a row that it has at least, and those from which on a row is
+too long for that: of 300000 rows of 515 float32 437 us on an H200, where 165 were expected.  On an H100, rows of 64
 bfloat16 times 64 x 4 190 us, so 97 to 108; of 33 float32 times 33 x 3 125 and 84; of 23 float16 times 23 x 4 207 in one
 thread each, 143 so; but of 40 float32 times 40 x 5, in eight, 167, where tiles take 100; and of 7 and 13 float32 times
 four, one and two elements of a row in a lane, 237 and 118, in one thread each 105 and 94."""
@@ -247,7 +248,8 @@ def _several_rows(situation: Situation, inner: AxisClass, over: list[AxisClass])
     longest = _longest(situation, parallel)
     more = (2 * several, 4 * several) if _have_factors(situation, inner, longest) else ()
     found = [_rows(situation, inner, over, shape, n) for n in (several, *more) if 1 < n <= MOST_ROWS]
-    few = [a for a in parallel if a is not longest and 1 < a.size(situation.hints) <= MOST_RESULTS]
+    is_short = inner.size(situation.hints) < LONG  # `shared_factors` has several of longer rows
+    few = [a for a in parallel if is_short and a is not longest and 1 < a.size(situation.hints) <= MOST_RESULTS]
     if more and len(few) == 1 and shape.chunks * shape.width >= LEAST and _have_factors(situation, inner, few[0]):
         found += [_rows(situation, inner, over, shape, n, few[0]) for n in (several, *more) if n <= MOST_ROWS]
     return found

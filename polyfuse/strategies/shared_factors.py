@@ -18,13 +18,14 @@ from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
-from polyfuse.strategies.reduction import outer_loops
+from polyfuse.strategies.reduction import LONG, outer_loops
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, power_above, slot, thread
 
-LEAST, MOST_RESULTS, PIECE = 512, 16, 4
-"""Elements of a row at least; results of a row, and elements of a reduced class beside it, that are whole at most."""
-WIDE = 256
-"""Threads of a block, which share a row unless rows are short, or so many that a warp may have some of its own."""
+MOST_RESULTS, PIECE = 16, 4
+"""Results of a row, and elements of a reduced class beside it, that are whole at most."""
+WIDE, TRIPS = 256, 4
+"""Threads of a block, which share a row unless rows are short, or so many that a warp may have some of its own; trips
+of single elements that are worth it.  300000 rows of 515 float32 with four results: 300 us, 200 in warps."""
 MOST_ROWS, QUARTER, WORD = 8, 4, 4
 """Rows of a lane at most, and results of a lane that lie beside those of its neighbour; bytes of a word."""
 APART = 64
@@ -69,7 +70,7 @@ def shared_factors(situation: Situation) -> list[Proposal]:
     inner, over = situation.inner, [a for a in situation.axes if a.reduced_by]
     if situation.target.kind != "cuda" or situation.scans or situation.tiles or inner not in over:
         return []
-    if inner.size(situation.hints) < LEAST or not situation.has_much or comes_back(situation, over):
+    if inner.size(situation.hints) < LONG or not situation.has_much or comes_back(situation, over):
         return []
     found = _recognise(situation, inner, over)
     return [_proposal(situation, found, over, _tile(situation, found))] if found is not None else []
@@ -154,7 +155,7 @@ def _tile(situation: Situation, product: _Product) -> _Tile:
     each = power_above(count)
     groups = WIDE // situation.target.warp
     many = product.rows.size(hints) >= PER_PROCESSOR * groups * several * situation.target.processors
-    short = product.inner.size(hints) < 2 * WIDE * width
+    short = product.inner.size(hints) < (TRIPS if width == 1 else 2) * WIDE * width
     if short or many and width > 1 and several * each >= SUMS:
         return _Tile(situation.target.warp, groups, several, each, 1, width, 1)
     return _Tile(WIDE, 1, several, each, 1, width, 2 if width == 1 or product.results and not product.lying else 1)
