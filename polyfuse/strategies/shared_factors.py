@@ -138,9 +138,9 @@ def _step(situation: Situation, read: Read, axis: AxisClass) -> int:
 
 def _tile(situation: Situation, product: _Product) -> _Tile:
     """What was fastest of all that were measured, by how the factors lie: on an H200, of 268 MB in 16384 rows, by
-    results of each, 2, 4, 8 and 16 of float32 66, 66, 104 and 194 us, of bfloat16 in twice as long rows 4, 8 and 16 68,
-    149 and 295, where all bytes take 66, and tiles of a contraction 269 to 283 and 664 to 700; of the factors
-    transposed 65, 68, 75 and 127, and 75, 101."""
+    results of each, 2, 4, 8 and 16 of float32 65, 66, 104 and 194 us, of bfloat16 in twice as long rows 4, 8 and 16 68,
+    150 and 295, where all bytes take 66, and tiles of a contraction 269 to 283 and 664 to 700; of transposed factors
+    65, 68, 73 and 128, and 75 and 98."""
     hints = situation.hints
     count = product.results.size(hints) if product.results is not None else 1
     size, width = max(situation.long_itemsizes), situation.width(product.inner.extent, flat=False)
@@ -148,13 +148,15 @@ def _tile(situation: Situation, product: _Product) -> _Tile:
         beside = power_above(-(-count // QUARTER))
         width = max(1, WORD // size)
         return _Tile(WIDE // beside, 1, MOST_ROWS, QUARTER, beside, width, QUARTER // width)
+    each, groups = power_above(count), WIDE // situation.target.warp
+    rows = product.rows.size(hints) / (PER_PROCESSOR * groups * situation.target.processors)  # of a warp
     if product.results is None:
         several = min(MOST_ROWS, max(2, power_above(-(-product.near // size))))
+    elif product.lying:
+        several = MOST_ROWS if width > 1 or count > QUARTER else QUARTER
     else:
-        several = MOST_ROWS if product.lying and (width > 1 or count > QUARTER) else QUARTER
-    each = power_above(count)
-    groups = WIDE // situation.target.warp
-    many = product.rows.size(hints) >= PER_PROCESSOR * groups * several * situation.target.processors
+        several = MOST_ROWS if size >= WORD and count <= QUARTER and rows >= MOST_ROWS else QUARTER
+    many = rows >= several
     short = product.inner.size(hints) < (TRIPS if width == 1 else 2) * WIDE * width
     if short or many and width > 1 and several * each >= SUMS:
         return _Tile(situation.target.warp, groups, several, each, 1, width, 1)
