@@ -235,7 +235,8 @@ class _Attempt:
     def _rebound(self, rebinder: Rebinder, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Traced:
         arguments = [rebinder.value(a) for a in arguments]
         keywords = {name: rebinder.value(a) for name, a in keywords.items()}
-        given = naming.argument_leaves(self.function, arguments, keywords)[0]
+        before = naming.argument_leaves(self.function, arguments, keywords)
+        given = before[0]
         try:
             result = rebinder.function(self.function)(*arguments, **keywords)
         except Exception as error:
@@ -246,21 +247,25 @@ class _Attempt:
             raise self.state.unanswered
         rebinder.write_back()
         traced = self._traced(result, rebinder)
-        after = naming.argument_leaves(self.function, arguments, keywords)[0]
-        passed = [*arguments, *keywords.values()]
-        if not self._check_containers(given, after, traced) and not _holds_any(result, passed):
-            self._check_static(given, after)
+        after = naming.argument_leaves(self.function, arguments, keywords)
+        if not self._check_containers(given, after[0], traced):
+            self._check_static(before, after, tree.inside(result) & tree.inside([*arguments, *keywords.values()]))
         return traced
 
-    def _check_static(self, before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]) -> None:
-        """Other changes of what the caller passed are made when the function is traced, to copies: an error."""
-        old, new = dict(before), dict(after)
+    def _check_static(
+        self, before: tuple[Leaves, tree.Structure], after: tuple[Leaves, tree.Structure], returned: frozenset[int]
+    ) -> None:
+        """Other changes of what the caller passed are made when the function is traced, to copies: an error, but for
+        what the function returns, and where asking a dictionary for a key makes one.  `returned`: containers of the
+        caller that a result has."""
+        old, new = dict(before[0]), dict(after[0])
         changed = [path for path in {**old, **new} if path not in old or path not in new or old[path] is not new[path]]
         changed = [path for path in changed if not _is_same(old.get(path, _NOTHING), new.get(path, _NOTHING))]
-        if changed:
+        if (changed or before[1] != after[1]) and not returned and not tree.has_defaults(after[1]):
+            where = f" ({_few(changed)})" if changed else ""
             raise TraceError(
-                f"{self.name} changes what the caller passed ({_few(changed)}): that happens to a copy, when the"
-                " function is traced, and not at every call",
+                f"{self.name} changes what the caller passed{where}: that happens to a copy, when the function is"
+                " traced, and not at every call",
                 advice="Return what is new, or change it outside.",
             )
 
@@ -305,6 +310,8 @@ class _Attempt:
                     limits = integer_limits(leaf.dtype)
                     self.state.ranges[position] = int(limits.min), int(limits.max)
                 return Tracer(self.state, expr.scalar(position, leaf.dtype), weak=leaf.weak)
+            case tree.NotPassed():
+                leaf.__dict__["is_argument"] = True
         return leaf
 
     # ------------------------------------------------------------------------------------------ results
@@ -333,6 +340,8 @@ class _Attempt:
         return Traced(program, structure, tuple(leaves), results, tuple(guards), *of_calls, *outside)
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
+        if isinstance(leaf, tree.NotPassed):
+            return leaf if leaf.is_argument else leaf.held
         if isinstance(leaf, Masked):
             leaf.settle()
             raise leaf.refusal(leaf.location)
@@ -391,26 +400,13 @@ class _Attempt:
 
 
 _NOTHING = object()
+Leaves = Sequence[tuple[str, Any]]
 
 
 def _is_same(old: Any, new: Any) -> bool:
     """Whether two leaves, none of which is of the trace, are equal."""
     plain = (bool, int, float, str, bytes, type(None))
     return type(old) is type(new) and isinstance(old, plain) and (old == new or old != old)
-
-
-def _holds_any(result: Any, containers: Sequence[Any]) -> bool:
-    """Whether a result is or has one of what the caller passed: who returns it says that it is new."""
-    wanted, todo = {id(c) for c in containers if not isinstance(c, Tracer)}, [result]
-    while todo:
-        value = todo.pop()
-        if id(value) in wanted:
-            return True
-        if isinstance(value, (list, tuple)):
-            todo += value
-        elif isinstance(value, dict):
-            todo += value.values()
-    return False
 
 
 def _few(paths: Sequence[str]) -> str:

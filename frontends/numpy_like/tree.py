@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyfuse.attributes import further_attributes, others
+from polyfuse.errors import TraceError
 from polyfuse.frontends.numpy_like.classes import original_of
 
 Path = tuple[str, ...]
@@ -29,6 +31,27 @@ class Structure:
 LEAF = Structure(None)
 
 
+class NotPassed:
+    """Stands for an attribute that a call cannot pass while the function is traced."""
+
+    def __init__(self, path: str, held: Any) -> None:
+        self.__dict__.update(path=path, held=held, is_argument=False)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TraceError(
+            f"{self.path} is a {type(self.held).__name__}, neither an array, a number nor a container of them",
+            advice="Pass it as an argument of its own that is declared static, or what of it is needed as numbers.",
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    __call__ = __len__ = __iter__ = __getitem__ = __bool__ = __contains__ = __setattr__ = __enter__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __pow__ = _refuse
+
+
 def _parts(value: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     """Keys and children of a container, or None for a leaf (a dataclass with `is_leaf` is one); None is empty."""
     if value is None:
@@ -43,17 +66,6 @@ def _parts(value: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
         names = tuple(f.name for f in dataclasses.fields(value))
         return names, [getattr(value, n) for n in names]
     return None
-
-
-_PLAIN = (list, tuple, dict, type(None))
-
-
-def further_attributes(value: Any, keys: Sequence[Any]) -> tuple[str, ...]:
-    """Names of what an instance of a user's class has besides its items or fields, `keys`."""
-    if type(value) in _PLAIN:
-        return ()
-    known = frozenset(keys) if dataclasses.is_dataclass(value) else ()
-    return tuple(name for name in getattr(value, "__dict__", ()) if name not in known)
 
 
 def _step(value: Any, key: Any) -> str:
@@ -75,12 +87,38 @@ def flatten(value: Any, prefix: str = "") -> tuple[list[tuple[str, Any]], Struct
         leaves += below
         structures.append(structure)
     missing = value.default_factory if isinstance(value, defaultdict) else None
-    further = further_attributes(value, keys)
-    for name in further:
-        below, structure = flatten(vars(value)[name], f"{prefix}.{name}")
+    fields = keys if dataclasses.is_dataclass(value) else ()
+    further = further_attributes(value, fields)
+    for name, held in further.items():
+        below, structure = flatten(held, f"{prefix}.{name}")
         leaves += below
         structures.append(structure)
-    return leaves, Structure(original_of(type(value)), keys, tuple(structures), missing, further)
+    rest = others(value, fields)
+    for name, held in rest.items():
+        path = f"{prefix}.{name}"
+        mark = held if isinstance(held, NotPassed) else NotPassed(path, held)
+        mark.__dict__["path"] = path if prefix else mark.path
+        leaves.append((path, mark))
+        structures.append(LEAF)
+    names = (*further, *rest)
+    return leaves, Structure(original_of(type(value)), keys, tuple(structures), missing, names)
+
+
+def has_defaults(structure: Structure) -> bool:
+    """Whether a dictionary in it makes the keys that it is asked for."""
+    return structure.missing is not None or any(map(has_defaults, structure.children))
+
+
+def inside(value: Any) -> frozenset[int]:
+    """Who the containers of a value are, itself among them: lists, dictionaries and objects, which can be changed."""
+    found, todo = set[int](), [value]
+    while todo:
+        part = todo.pop()
+        parts = None if part is None else _parts(part)
+        if parts is not None and id(part) not in found:
+            found |= {id(part)} if not isinstance(part, tuple) else set()
+            todo += parts[1]
+    return frozenset(found)
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
@@ -114,17 +152,19 @@ def _filled(structure: Structure, children: list[Any]) -> Any:
     count = len(children) - len(structure.further)
     items, attributes = children[:count], children[count:]
     if issubclass(kind, tuple):
-        made = tuple.__new__(kind, items)
-    else:
-        made = kind.__new__(kind)
-    if issubclass(kind, list):
+        made: Any = tuple.__new__(kind, items)
+    elif issubclass(kind, list):
+        made = list.__new__(kind)
         list.extend(made, items)
     elif issubclass(kind, dict):
-        base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict  # each has an order of its own
-        base.update(made, zip(structure.keys, items, strict=True))
+        base: Any = next(c for c in (OrderedDict, defaultdict, dict) if issubclass(kind, c))
+        made = base.__new__(kind)
+        for key, item in zip(structure.keys, items, strict=True):
+            base.__setitem__(made, key, item)
         if structure.missing is not None:
             made.default_factory = structure.missing
-    elif not issubclass(kind, tuple):
+    else:
+        made = object.__new__(kind)
         for name, child in zip(structure.keys, items, strict=True):
             object.__setattr__(made, name, child)
     for name, child in zip(structure.further, attributes, strict=True):

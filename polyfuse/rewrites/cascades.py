@@ -157,7 +157,7 @@ def cascaded(program: Program, chosen: Collection[Site]) -> Program:
     joint = _joint(chosen)
     inside = {id(site) for meeting in joint for site in meeting.sites}
     by_digest = {node.digest: meeting for meeting in joint for node in meeting.taken()}
-    chosen = [site for site in chosen if id(site) not in inside]
+    chosen = [s for s in chosen if id(s) not in inside and not (s.monoid == "moments" and _meets(s, by_digest))]
     last = "max_sumexp", "max_sumexp_sum"  # the state of the latter has that of the former, exact ones serve for short
     wide = sorted(chosen, key=lambda site: last.index(site.monoid) if site.monoid in last else -1)
     monoids = {f.digest: site.monoid for site in wide if site.monoid != "comoments" for f in site.firsts}
@@ -221,6 +221,11 @@ def _of_joint(node: Reduce, state: tuple[Reduce, ...], elements: Sequence[bytes]
     places = [elements.index(_narrow(f.operands[0]).digest) for f in factors]
     pair = CASCADES[count.monoid].pairs.index((min(places), max(places)))
     return _around(node, (count, *[means[place] for place in places], state[1 + len(means) + pair]))
+
+
+def _meets(site: Site, taken: Collection[bytes]) -> bool:
+    """Whether a sum that a site depends on is taken with others, which leaves it without a state."""
+    return any(first.digest in taken for first in site.firsts)
 
 
 def _joint(chosen: Collection[Site]) -> list[_Joint]:

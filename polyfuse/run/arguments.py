@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.attributes import further_attributes, others
 from polyfuse.dtypes import BY_NAME
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import Library
@@ -90,7 +91,7 @@ def refuse_texts(names: Sequence[str], arguments: Sequence[Any], static: frozens
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Receiver:
-    """The object whose method is called, or one that it holds: the same only as itself, whatever it says it equals."""
+    """The object whose method is called: the same only as itself, whatever it says it equals."""
 
     value: Any
 
@@ -184,19 +185,9 @@ class Reading:
 
     def _further(self, value: Any, fields: Sequence[str] = ()) -> None:
         """What an instance of a user's class has besides its items or fields."""
-        own = getattr(value, "__dict__", None)
-        names = [name for name in own if name not in fields] if own else []
-        self.token(tuple(names))
-        for name in names:
-            held, marks = value.__dict__[name], (len(self.key), len(self.structure), len(self.values), len(self.others))
-            try:
-                self.add(held)
-            except ArgumentError:  # no argument, but there all the same
-                lists = self.key, self.structure, self.values, self.others
-                for found, length in zip(lists, marks, strict=True):
-                    del found[length:]
-                del self.leaves[marks[2] :]
-                self.token(Receiver(held))
+        held = further_attributes(value, fields)
+        self._children(tuple(held), held.values(), ".{}", held)
+        self.token(tuple(others(value, fields)))
 
     def add_static(self, value: Any, *, declared: bool) -> None:
         """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user

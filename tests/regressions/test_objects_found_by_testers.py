@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -123,6 +125,86 @@ def test_an_attribute_of_an_instance_comes_before_that_of_its_class(function: Ca
         np.testing.assert_array_equal(jitted(make()), function(make()))
 
 
+UNUSED: dict[str, Any] = {
+    "a lock": threading.Lock(),
+    "a lock in a dictionary": {"lock": threading.Lock(), "rate": 0.1},
+    "an object in a tuple": (X, object()),
+    "a large integer": 2**70,
+    "texts": np.array(["a"]),
+    "a complex number": 1j,
+    "sets": [1, {1}],
+}
+
+
+@pytest.mark.parametrize("case", UNUSED)
+def test_attributes_that_nothing_uses_are_in_nobodys_way(case: str) -> None:
+    given = Classed(X)
+    given.other = UNUSED[case]  # type: ignore[attr-defined]
+    jitted = pf.jit(lambda d: d.a * 2)
+    for _ in range(2):
+        np.testing.assert_array_equal(jitted(given), X * 2)
+
+
+class Factor:
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+@pytest.mark.parametrize(
+    "function", [lambda d: d.a * d.other.value, lambda d: d.a * d.other, lambda d: d.a if d.other else 0]
+)
+def test_attributes_that_a_call_cannot_pass_are_refused_where_they_are_used(function: Callable[..., Any]) -> None:
+    """What changes in them would go unseen."""
+    given = Classed(X)
+    given.other = Factor(2.0)  # type: ignore[attr-defined]
+    with pytest.raises(TraceError, match=r"d.other is a Factor, neither an array"):
+        pf.jit(function)(given)
+
+
+class Numbered(list):  # type: ignore[type-arg]
+    def __new__(cls, n: int, *items: Any) -> Numbered:
+        return super().__new__(cls)
+
+    def __init__(self, n: int, *items: Any) -> None:
+        super().__init__(items)
+
+
+class Ordered(OrderedDict):  # type: ignore[type-arg]
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value * 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "given"), [(lambda o: o[0] + 1, Numbered(3, X)), (lambda o: o["a"] + 1, Ordered(a=X))]
+)
+def test_methods_that_make_containers_do_not_run_again(function: Callable[..., Any], given: Any) -> None:
+    np.testing.assert_array_equal(pf.jit(function)(given), function(given))
+    assert type(pf.jit(lambda o: o)(given)) is type(given)
+
+
+@dataclasses.dataclass
+class Box:
+    inner: Any
+    history: list[str] = dataclasses.field(default_factory=list)
+
+
+def boxed(b: Any) -> Any:
+    b.history.append("s")
+    return Box(b)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        boxed,
+        lambda b: (b.inner * 2, b.history.append("s") or b.history),
+        lambda b: [b.history.append("s") or b],
+    ],
+)
+def test_what_a_result_holds_may_be_changed(function: Callable[..., Any]) -> None:
+    assert "s" in str(pf.jit(function)(Box(X)))
+
+
 def appends(x: Any, log: list[int]) -> Any:
     log.append(3)
     return x * len(log)
@@ -164,6 +246,22 @@ def test_changes_of_what_the_caller_passed_are_no_part_of_a_program(
     """They were made to copies, once."""
     with pytest.raises(TraceError, match=rf"{function.__name__} changes what the caller passed \({where}\)"):
         pf.jit(function)(*given())
+
+
+def empties(d: dict[str, Any]) -> Any:
+    d["l"] = []
+    return d["x"] * 2
+
+
+def reorders(d: dict[str, Any]) -> Any:
+    d["x"] = d.pop("x")
+    return d["x"] * 2
+
+
+@pytest.mark.parametrize("function", [empties, reorders])
+def test_changes_without_a_leaf_are_seen(function: Callable[..., Any]) -> None:
+    with pytest.raises(TraceError, match="changes what the caller passed:"):
+        pf.jit(function)({"x": X, "mode": "a"})
 
 
 def test_what_is_returned_may_be_changed() -> None:

@@ -183,6 +183,20 @@ def one_behind_another(x, y):
     return (e * e).sum(axis=0), (d * y).sum(axis=0)
 
 
+def of_two_dtypes(x, y):
+    """The last sum is of another type, and depends on one that the others take along."""
+    m = x.mean(axis=0)
+    d, e = x - m, y - y.mean(axis=0)
+    return (d * d).sum(axis=0), (e * e).sum(axis=0), (d * e).sum(axis=0), ((x.astype(np.float64) - m) ** 2).sum(axis=0)
+
+
+def of_two_orders(x, y):
+    """One is read along the other's rows."""
+    z = y.reshape(y.shape[1], y.shape[0]).T
+    d, e = x - x.mean(axis=0), z - z.mean(axis=0)
+    return (d * e).sum(axis=0), (d * d).sum(axis=0), (e * e).sum(axis=0)
+
+
 def four_variances(x, y, z, w):
     return tuple(((v - v.mean(axis=0)) ** 2).sum(axis=0) for v in (x, y, z, w))
 
@@ -198,19 +212,23 @@ def four_variances(x, y, z, w):
         (slope_and_rest, "f32[300, 7]", 2),
         (slope_and_rest, "f64[2, 9]", 2),
         (one_behind_another, "f32[300, 7]", 0),
+        (of_two_dtypes, "f16[300, 7]", 2),
+        (of_two_dtypes, "f32[40, 5]", 2),
+        (of_two_orders, "f32[300, 7]", None),
         (four_variances, "f32[300, 5]", 0),
     ],
 )
 @pytest.mark.parametrize("target", ["h200", "cpu"])
 def test_means_and_products_of_a_few_arrays_are_taken_together(
-    function: Callable[..., Any], spec: str, joint: int, target: str
+    function: Callable[..., Any], spec: str, joint: int | None, target: str
 ) -> None:
     count = function.__code__.co_argcount
     plan = pf.jit(function).plan(*[pf.spec(spec)] * count, target=target)
     program = cascaded(plan.program, sites(plan.program))
     made = planner.plan_program(program, plan.target, plan.options, ())
     assert_legal(made)
-    assert "moments" in str(made) and [n for n in (2, 3) if f"moments{n}(" in str(made)] == [joint] * (joint > 0)
+    found = [n for n in (2, 3) if f"moments{n}(" in str(made)]
+    assert joint is None or ("moments" in str(made) and found == [joint] * (joint > 0))
     given = [draw(spec, plan, k, offset=k) for k in range(count)]
     expected = function(*[x.astype(np.float64) for x in given])
     tolerance = {2: 2e-2, 4: 2e-5, 8: 1e-12}[given[0].dtype.itemsize]
