@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.errors import TraceError
+
 _PLAIN = (list, tuple, dict, type(None))
 _CONSTANT = (
     *(str, bytes, bool, float, type(None), type, enum.Enum, np.dtype, np.ufunc, range),
@@ -21,6 +23,27 @@ _CONSTANT = (
 )
 _INTEGERS = range(-(1 << 63), 1 << 63)
 _DEEP = 4  # containers in each other
+
+
+class NotPassed:
+    """Stands for an attribute that a call cannot pass while the function is traced."""
+
+    def __init__(self, path: str, held: Any) -> None:
+        self.__dict__.update(path=path, held=held, is_argument=False)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TraceError(
+            f"{self.path} is a {type(self.held).__name__}, neither an array, a number nor a container of them",
+            advice="Pass it as an argument of its own that is declared static, or what of it is needed as numbers.",
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    __call__ = __len__ = __iter__ = __getitem__ = __bool__ = __contains__ = __setattr__ = __enter__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __pow__ = _refuse
 
 
 def further_attributes(value: Any, fields: Collection[str] = ()) -> dict[str, Any]:
@@ -41,6 +64,8 @@ def others(value: Any, fields: Collection[str] = ()) -> dict[str, Any]:
 
 def is_passed(held: Any, deep: int = _DEEP) -> bool:
     """Whether a call can pass this: an array, a number, a constant of a program, or containers of these."""
+    if isinstance(held, NotPassed):
+        return False
     if isinstance(held, _CONSTANT) or (type(held) is int and held in _INTEGERS):
         return True
     if type(held) in (list, tuple):

@@ -19,6 +19,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import Affine
+from polyfuse.attributes import NotPassed
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.dtypes import i64, integer_limits
 from polyfuse.errors import DTypeError, PolyfuseError, Source, TraceError
@@ -310,7 +311,7 @@ class _Attempt:
                     limits = integer_limits(leaf.dtype)
                     self.state.ranges[position] = int(limits.min), int(limits.max)
                 return Tracer(self.state, expr.scalar(position, leaf.dtype), weak=leaf.weak)
-            case tree.NotPassed():
+            case NotPassed():
                 leaf.__dict__["is_argument"] = True
         return leaf
 
@@ -340,7 +341,7 @@ class _Attempt:
         return Traced(program, structure, tuple(leaves), results, tuple(guards), *of_calls, *outside)
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:
-        if isinstance(leaf, tree.NotPassed):
+        if isinstance(leaf, NotPassed):
             return leaf if leaf.is_argument else leaf.held
         if isinstance(leaf, Masked):
             leaf.settle()

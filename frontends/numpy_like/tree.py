@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyfuse.attributes import further_attributes, others
-from polyfuse.errors import TraceError
+from polyfuse.attributes import NotPassed, further_attributes, others
 from polyfuse.frontends.numpy_like.classes import original_of
 
 Path = tuple[str, ...]
@@ -29,27 +28,6 @@ class Structure:
 
 
 LEAF = Structure(None)
-
-
-class NotPassed:
-    """Stands for an attribute that a call cannot pass while the function is traced."""
-
-    def __init__(self, path: str, held: Any) -> None:
-        self.__dict__.update(path=path, held=held, is_argument=False)
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TraceError(
-            f"{self.path} is a {type(self.held).__name__}, neither an array, a number nor a container of them",
-            advice="Pass it as an argument of its own that is declared static, or what of it is needed as numbers.",
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return self._refuse()
-
-    __call__ = __len__ = __iter__ = __getitem__ = __bool__ = __contains__ = __setattr__ = __enter__ = _refuse
-    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __pow__ = _refuse
 
 
 def _parts(value: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
