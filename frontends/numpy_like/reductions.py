@@ -254,10 +254,10 @@ def var(
 ) -> Tracer:
     """In two passes: the mean, then the mean of squared differences."""
     x = _argument(a, where)
-    x, result_dtype = _moment_operand(x, dtype)
-    if not result_dtype.is_float:
+    if dtype is not None and not numpy_dtype(dtype).is_float:
         advice = "Leave dtype out, and cast the result with .astype(...)."
-        raise DTypeError(f"variances are no {result_dtype.numpy}: dtype= is that of their sums", advice=advice)
+        raise DTypeError(f"variances are no {numpy_dtype(dtype).numpy}: dtype= is that of their sums", advice=advice)
+    x, result_dtype = _moment_operand(x, dtype)
     reduced = axes.many(axis, x.ndim)
     center = fold(x, "sum", axis, True, where) / count(x, reduced, where, True) if mean is None else mean
     difference = x - center

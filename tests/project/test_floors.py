@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 FACE = {"polyfuse", "polyfuse.__main__", "polyfuse.api"}  # with polyfuse.face: joins core, frontends and backends
 FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
     {
-        *("affine", "bindings", "dtypes", "errors", "options", "scalars", "spans", "target", "terms", "units"),
+        *("affine", "attributes", "bindings", "dtypes", "errors", "options", "scalars", "spans", "target", "terms", "units"),
         *("overlap", "unravelled", "verdict", "version", "algebra"),
     },
     {"expr", "reference", "library_calls"},
