@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 FACE = {"polyfuse", "polyfuse.__main__", "polyfuse.api"}  # with polyfuse.face: joins core, frontends and backends
 FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
     {
-        *("affine", "attributes", "bindings", "dtypes", "errors", "options", "scalars", "spans", "target", "terms", "units"),
-        *("overlap", "unravelled", "verdict", "version", "algebra"),
+        *("affine", "attributes", "bindings", "dtypes", "errors", "options", "scalars", "spans", "target", "terms"),
+        *("units", "overlap", "unravelled", "verdict", "version", "algebra"),
     },
     {"expr", "reference", "library_calls"},
     {"scop", "scop_builder", "rewrites", "scatters"},
