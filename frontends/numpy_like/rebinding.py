@@ -94,7 +94,7 @@ class Rebinder:
             return self.derived(value) if _is_users_class(value) else self._bare(value)
         if holders.is_holder(value):
             return self._container(value)
-        if isinstance(value, Iterator) and type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
+        if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
             return Iterating(self.trace, value)
         if isinstance(value, BuiltinFunctionType):
             return self._builtin(value)

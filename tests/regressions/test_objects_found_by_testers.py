@@ -4,7 +4,6 @@ planning that took minutes."""
 from __future__ import annotations
 
 import dataclasses
-import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -267,12 +266,6 @@ def test_changes_without_a_leaf_are_seen(function: Callable[..., Any]) -> None:
 def test_what_is_returned_may_be_changed() -> None:
     assert pf.jit(lambda d: d.update(mode="b") or d)({"x": X, "mode": "a"})["mode"] == "b"
     assert pf.jit(lambda x, **more: x * more.pop("k"))(X, k=2)[0, 1] == 2
-
-
-def test_streams_are_iterators() -> None:
-    stream = io.StringIO("1\n2\n3\n")
-    with pytest.raises(TraceError, match="StringIO is read when the function is traced"):
-        pf.jit(lambda x: x * int(next(stream)))(X)
 
 
 @pytest.mark.parametrize("function", [np.mean, np.nanmean, np.var])
