@@ -46,20 +46,14 @@ class NotPassed:
     __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __pow__ = _refuse
 
 
-def further_attributes(value: Any, fields: Collection[str] = ()) -> dict[str, Any]:
-    """What an instance has besides its items, or its `fields`, that a call can pass, by name."""
-    if type(value) in _PLAIN:
-        return {}
-    own = getattr(value, "__dict__", None) or {}
-    return {name: held for name, held in own.items() if name not in fields and is_passed(held)}
-
-
-def others(value: Any, fields: Collection[str] = ()) -> dict[str, Any]:
-    """And what it cannot."""
-    if type(value) in _PLAIN:
-        return {}
-    own = getattr(value, "__dict__", None) or {}
-    return {name: held for name, held in own.items() if name not in fields and not is_passed(held)}
+def further_attributes(value: Any, fields: Collection[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What an instance has besides its items, or its `fields`, by name: what a call can pass, and what it cannot."""
+    passed, others = dict[str, Any](), dict[str, Any]()
+    if type(value) not in _PLAIN:
+        for name, held in (getattr(value, "__dict__", None) or {}).items():
+            if name not in fields:
+                (passed if is_passed(held) else others)[name] = held
+    return passed, others
 
 
 def is_passed(held: Any, deep: int = _DEEP) -> bool:

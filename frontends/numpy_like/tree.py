@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyfuse.attributes import NotPassed, further_attributes, others
+from polyfuse.attributes import NotPassed, further_attributes
 from polyfuse.frontends.numpy_like.classes import original_of
 
 Path = tuple[str, ...]
@@ -65,21 +65,19 @@ def flatten(value: Any, prefix: str = "") -> tuple[list[tuple[str, Any]], Struct
         leaves += below
         structures.append(structure)
     missing = value.default_factory if isinstance(value, defaultdict) else None
-    fields = keys if dataclasses.is_dataclass(value) else ()
-    further = further_attributes(value, fields)
-    for name, held in further.items():
+    passed, rest = further_attributes(value, keys if dataclasses.is_dataclass(value) else ())
+    for name, held in passed.items():
         below, structure = flatten(held, f"{prefix}.{name}")
         leaves += below
         structures.append(structure)
-    rest = others(value, fields)
     for name, held in rest.items():
         path = f"{prefix}.{name}"
         mark = held if isinstance(held, NotPassed) else NotPassed(path, held)
         mark.__dict__["path"] = path if prefix else mark.path
         leaves.append((path, mark))
         structures.append(LEAF)
-    names = (*further, *rest)
-    return leaves, Structure(original_of(type(value)), keys, tuple(structures), missing, names)
+    further = (*passed, *rest)
+    return leaves, Structure(original_of(type(value)), keys, tuple(structures), missing, further)
 
 
 def has_defaults(structure: Structure) -> bool:

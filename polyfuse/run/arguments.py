@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.attributes import further_attributes, others
+from polyfuse.attributes import further_attributes
 from polyfuse.dtypes import BY_NAME
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import Library
@@ -185,9 +185,9 @@ class Reading:
 
     def _further(self, value: Any, fields: Sequence[str] = ()) -> None:
         """What an instance of a user's class has besides its items or fields."""
-        held = further_attributes(value, fields)
-        self._children(tuple(held), held.values(), ".{}", held)
-        self.token(tuple(others(value, fields)))
+        passed, others = further_attributes(value, fields)
+        self._children(tuple(passed), passed.values(), ".{}", passed)
+        self.token(tuple(others))
 
     def add_static(self, value: Any, *, declared: bool) -> None:
         """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user

@@ -8,17 +8,16 @@ the results, lanes beside each other have neighbouring results: each loads no mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
-from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
-from polyfuse.strategies.reduction import LONG, outer_loops
+from polyfuse.strategies.reduction import LONG, WORD, outer_loops
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, power_above, slot, thread
 
 MOST_RESULTS, PIECE = 16, 4
@@ -26,8 +25,8 @@ MOST_RESULTS, PIECE = 16, 4
 WIDE, TRIPS = 256, 4
 """Threads of a block, which share a row unless rows are short, or so many that a warp may have some of its own; trips
 of single elements that are worth it.  300000 rows of 515 float32 with four results: 300 us, 200 in warps."""
-MOST_ROWS, QUARTER, WORD = 8, 4, 4
-"""Rows of a lane at most, and results of a lane that lie beside those of its neighbour; bytes of a word."""
+MOST_ROWS, QUARTER = 8, 4
+"""Rows of a lane at most, and results of a lane that lie beside those of its neighbour."""
 APART = 64
 """Bytes of the factors up to which a lane has neighbours by itself.  Lanes that read so far from each other take
 several times as long from the first-level cache: eight results of 16384 rows of 4096 float32 take an H200 308 us at 128
@@ -82,58 +81,38 @@ def _recognise(situation: Situation, inner: AxisClass, over: Sequence[AxisClass]
     if not kept:
         return None
     rows = max(kept, key=lambda a: (a.size(hints), -a.number))
-    reads = [(along, read) for along, read in _loaded(situation) if inner in along]
-    factors = [(along, read) for along, read in reads if rows not in along]
+    reads = [(steps, itemsize) for steps, itemsize in _loaded(situation) if inner in steps]
+    factors = [(steps, itemsize) for steps, itemsize in reads if rows not in steps]
     if not factors:
         return None
     few = [a for a in kept if a is not rows and 1 < a.size(hints) <= MOST_RESULTS]
-    results = few[0] if len(few) == 1 and any(few[0] not in along for along, _ in reads) else None
+    results = few[0] if len(few) == 1 and any(few[0] not in steps for steps, _ in reads) else None
     short = [a for a in over if a is not inner and 1 < a.size(hints) <= PIECE]
-    whole = [a for a in short if any(_lies_along(situation, read, along, a, inner) for along, read in factors)]
-    near, lying = 0, False
-    for along, read in factors:
-        beside = [a for a in whole if _lies_along(situation, read, along, a, inner)]
-        is_lying = results is not None and _lies_along(situation, read, along, results, inner)
-        bytes_ = situation.scop.statements[read.source].dtypes[read.component].itemsize
-        near = max(near, bytes_ * prod([a.size(hints) for a in beside]))
-        lying = lying or is_lying
+    whole = [a for a in short if any(_lies_along(steps, a, inner) for steps, _ in factors)]
+    lying = results is not None and any(_lies_along(steps, results, inner) for steps, _ in factors)
+    near = max(n * prod([a.size(hints) for a in whole if _lies_along(steps, a, inner)]) for steps, n in factors)
     if results is None and near <= max(situation.long_itemsizes):  # a block's threads load less of them than of rows
         return None
     return _Product(inner, rows, results, whole, near, lying)
 
 
-def _loaded(situation: Situation) -> Iterator[tuple[frozenset[AxisClass], Read]]:
-    """What is loaded in place, and the classes along which it runs."""
+def _loaded(situation: Situation) -> Iterator[tuple[Mapping[AxisClass, int], int]]:
+    """Of what is loaded in place: by how many elements one moves in memory along each class; bytes of an element."""
     for statement in situation.group.statements():
         of = situation.classes.statement(statement)
         for read in statement.reads:
             if read.source in situation.group.loads and read.affine:
-                names = [n for entry in read.index if isinstance(entry, Affine) for n in entry.names()]
-                yield frozenset(of[int(n[1:])] for n in names if n.startswith("%")), read
+                shape = [situation.size(extent) for extent in situation.scop.shape(read.source)]
+                entries = [entry for entry in read.index if isinstance(entry, Affine)]
+                position = sum((e * prod(shape[d + 1 :]) for d, e in enumerate(entries)), Affine.of(0))
+                steps = {axis: position.coefficient(f"%{d}") for d, axis in enumerate(of)}
+                itemsize = situation.scop.statements[read.source].dtypes[read.component].itemsize
+                yield {axis: step for axis, step in steps.items() if step}, itemsize
 
 
-def _lies_along(
-    situation: Situation, read: Read, along: frozenset[AxisClass], axis: AxisClass, inner: AxisClass
-) -> bool:
+def _lies_along(steps: Mapping[AxisClass, int], axis: AxisClass, inner: AxisClass) -> bool:
     """Whether elements along `axis` are neighbours in memory, and those along `inner` are not."""
-    return axis in along and inner in along and abs(_step(situation, read, axis)) == 1 != abs(
-        _step(situation, read, inner)
-    )
-
-
-def _step(situation: Situation, read: Read, axis: AxisClass) -> int:
-    """By how many elements one moves in memory per element of a class."""
-    shape = [situation.size(extent) for extent in situation.scop.shape(read.source)]
-    found = 0
-    for statement in situation.group.statements():
-        if read in statement.reads:
-            of = situation.classes.statement(statement)
-            for d, entry in enumerate(read.index):
-                if isinstance(entry, Affine):
-                    inside = prod(shape[d + 1 :])
-                    found = sum([entry.coefficient(f"%{k}") * inside for k, a in enumerate(of) if a is axis], found)
-            return found
-    return found
+    return abs(steps.get(axis, 0)) == 1 and abs(steps[inner]) != 1
 
 
 def _tile(situation: Situation, product: _Product) -> _Tile:
