@@ -97,8 +97,9 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
     for mine, theirs, (i, j) in zip(old[last:], new[last:], CASCADES[monoid].pairs, strict=True):
         apart = apply("multiply", apply("multiply", steps[i], steps[j]), apply("multiply", old[0], share))
         ops.append(ir.Let(mine.name, apply("add", apply("add", mine, theirs), apart)))
-    for step, mean in zip(steps, old[1:last], strict=True):
-        ops.append(ir.Let(mean.name, apply("add", mean, apply("multiply", step, share))))
+    for step, mean, other in zip(steps, old[1:last], new[1:last], strict=True):
+        moved = apply("add", mean, apply("multiply", step, share))
+        ops.append(ir.Let(mean.name, apply.unless_infinite(mean, moved, apply("add", mean, other))))
     return [*ops, ir.Let(names[0], every)]
 
 
@@ -136,6 +137,10 @@ class _Arithmetic:
             return self.times(count, distance)
         none = Apply("equal", (count, Const(0.0, self.dtype)), bool_)
         return self("where", none, Const(0.0, self.dtype), self("multiply", count, distance))
+
+    def unless_infinite(self, value: Expr, usual: Expr, infinite: Expr) -> Expr:
+        """An infinite mean stays one: the step from it to a finite one is the other infinity."""
+        return self("where", Apply("isfinite", (value,), bool_), usual, infinite)
 
     def plus(self, known: Expr, value: Expr) -> Expr:
         match known:

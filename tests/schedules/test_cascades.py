@@ -75,9 +75,9 @@ def spread(x):
     return x.var(), np.log(np.exp(x - x.max()).sum())
 
 
-def in_one_pass(function: Callable[..., Any], spec: str, target: str = "h200", **options: Any) -> Plan:
+def in_one_pass(function: Callable[..., Any], *specs: str, target: str = "h200", **options: Any) -> Plan:
     """The plan with every pair of reductions taken together, whatever it costs."""
-    plan = pf.jit(function).plan(pf.spec(spec), target=target, **options)
+    plan = pf.jit(function).plan(*map(pf.spec, specs), target=target, **options)
     program = cascaded(plan.program, sites(plan.program))
     made = planner.plan_program(program, plan.target, plan.options, plan.layouts)
     assert any(f"{cascade}(" in str(made) for cascade in CASCADES)
@@ -117,7 +117,7 @@ CASES = (
 @pytest.mark.parametrize(("function", "spec"), CASES)
 @pytest.mark.parametrize("target", ["h200", "cpu"])
 def test_one_pass_gives_what_two_give(function: Callable[..., Any], spec: str, target: str) -> None:
-    plan = in_one_pass(function, spec, target)
+    plan = in_one_pass(function, spec, target=target)
     assert_legal(plan)
     x = draw(spec, plan, 0)
     expected = function(x.astype(np.float64))
@@ -265,6 +265,29 @@ def test_infinities_and_nan_come_out_as_two_passes_have_them(function: Callable[
         expected = function(x.astype(np.float64))
         (found,) = run_plan(plan, [x])
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def mean_and_variance(x):
+    return x.mean(axis=0), x.var(axis=0)
+
+
+def means_and_covariance(x, y):
+    return x.mean(axis=0), y.mean(axis=0), x.var(axis=0), ((x - x.mean(axis=0)) * (y - y.mean(axis=0))).mean(axis=0)
+
+
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+@pytest.mark.parametrize("spec", ["f32[700, 9]", "f64[2049, 7]"])
+@pytest.mark.parametrize("function", [mean_and_variance, means_and_covariance])
+def test_the_mean_of_an_infinity_is_one_wherever_it_is(function: Callable[..., Any], spec: str, target: str) -> None:
+    arguments = function.__code__.co_argcount
+    made = in_one_pass(function, *[spec] * arguments, target=target)
+    x, *others = [draw(spec, made, seed) for seed in range(arguments)]
+    x[0, 0], x[5, 1], x[-1, 2], x[[1, 300], 3] = np.inf, -np.inf, np.inf, [np.inf, -np.inf]
+    x[4, 4], x[:, 5] = np.nan, np.inf
+    results = run_plan(made, (x, *others))
+    with np.errstate(all="ignore"):
+        for got, expected in zip(results, function(x.astype(float), *[y.astype(float) for y in others]), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-6)
 
 
 @pytest.mark.ptx
