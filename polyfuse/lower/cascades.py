@@ -98,8 +98,8 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
         apart = apply("multiply", apply("multiply", steps[i], steps[j]), apply("multiply", old[0], share))
         ops.append(ir.Let(mine.name, apply("add", apply("add", mine, theirs), apart)))
     for step, mean, other in zip(steps, old[1:last], new[1:last], strict=True):
-        moved = apply("add", mean, apply("multiply", step, share))
-        ops.append(ir.Let(mean.name, apply.unless_infinite(mean, moved, apply("add", mean, other))))
+        usual = apply("add", mean, apply("multiply", step, share))
+        ops.append(ir.Let(mean.name, apply.unless_infinite(mean, usual, apply("add", mean, other))))
     return [*ops, ir.Let(names[0], every)]
 
 

@@ -70,6 +70,19 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def exact(value: Any) -> Any:
+    """What tells values apart that equality and type do not: 0.0 of -0.0, and (1,) of (1.0,), also in each other."""
+    if isinstance(value, (float, complex)):
+        return repr(value)
+    if isinstance(value, (tuple, frozenset)):
+        parts = ((type(item), exact(item)) for item in value)
+        return frozenset(parts) if isinstance(value, frozenset) else tuple(parts)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = [getattr(value, f.name, None) for f in dataclasses.fields(value)]
+        return tuple((type(item), exact(item)) for item in held)
+    return None
+
+
 def _beyond(value: int) -> ArgumentError:
     if 0 < value < 1 << 64:
         advice = "Pass np.uint64(...), which has a dtype of its own, or declare it static."
@@ -135,7 +148,7 @@ class Reading:
         elif kind is tuple or kind is list:
             self._children((kind, len(value)), value, "[{}]", range(len(value)))
         elif kind is dict:
-            self._children((kind, tuple(value)), value.values(), "[{!r}]", value)
+            self._children((kind, *_keys(value)), value.values(), "[{!r}]", value)
         elif value is None:
             self.token(None)
         else:
@@ -165,7 +178,7 @@ class Reading:
             self.token(_LEAF)
             self.others.append(value)
         elif isinstance(value, dict):
-            self._children((kind, tuple(value)), value.values(), "[{!r}]", value)
+            self._children((kind, *_keys(value)), value.values(), "[{!r}]", value)
             self._further(value)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             self._children((kind, len(value)), value, ".{}", value._fields)
@@ -207,8 +220,13 @@ class Reading:
             raise ArgumentError(
                 f" is static but not hashable: {kind.__name__}", advice="Use a tuple or a frozen dataclass."
             ) from None
-        exact = repr(value) if isinstance(value, (float, complex, tuple)) else None  # 0.0 == -0.0
-        self.token((type(value), value, exact))
+        self.token((type(value), value, exact(value)))
+
+
+def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dictionary, and what equality does not tell of them."""
+    keys = tuple(value)
+    return (keys,) if set(map(type, keys)) <= {str} else (keys, exact(keys))
 
 
 def read_arguments(

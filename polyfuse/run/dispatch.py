@@ -30,7 +30,7 @@ from polyfuse.run.libraries.numpy_arrays import NUMPY
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.methods import JittedMethod, is_method_of, is_receiver
 from polyfuse.run.prepare import Call, Ready, Setting, prepare, refuse_capture
-from polyfuse.run.reach import LOOKED_INTO, Cell
+from polyfuse.run.reach import LOOKED_INTO, Cell, users_classes_in
 from polyfuse.run.recognised import MISSED, Seen, never, recogniser
 from polyfuse.run.recognised import Call as Recogniser
 from polyfuse.run.record import Record, Target
@@ -342,6 +342,7 @@ class Jitted:
         for parameter, value in zip(self._parameters.names, arguments, strict=True):
             leaves = frontend.flatten(value, parameter)
             static |= {path: leaf for path, leaf in leaves if isinstance(leaf, LOOKED_INTO)}
+            static |= {kind.__name__: kind for kind in users_classes_in(value)}  # attributes and methods are theirs
         earlier: list[Cell] = []
         named: frozenset[str] = frozenset()
         while True:

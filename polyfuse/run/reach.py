@@ -11,7 +11,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, partial
 from inspect import getattr_static
 from itertools import islice
@@ -133,6 +133,22 @@ def _users_classes(value: Any) -> list[type]:
     kind: type = type(value)
     kinds = (*value.__mro__, *kind.__mro__) if isinstance(value, type) else kind.__mro__
     return [k for k in kinds if _is_users(k.__module__, getattr(sys.modules.get(k.__module__), "__file__", None))]
+
+
+def users_classes_in(argument: Any, depth: int = _DEPTH) -> Iterator[type]:
+    """The classes of the user's that the containers in an argument are of: their attributes are no part of it."""
+    if isinstance(argument, dict):
+        below: Iterable[Any] = argument.values()
+    elif isinstance(argument, (list, tuple)):
+        below = argument
+    elif is_dataclass(argument) and not isinstance(argument, type):
+        below = [getattr(argument, field.name, None) for field in fields(argument)]
+    else:
+        return
+    if is_of_users(argument):
+        yield type(argument)
+    for part in below if depth else ():
+        yield from users_classes_in(part, depth - 1)
 
 
 def _is_descriptor(value: Any) -> bool:

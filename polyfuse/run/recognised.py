@@ -196,6 +196,8 @@ class _Text:
             for part in zip(self.unpack(name, len(value)), value, strict=True):
                 self.item(*part)
         elif kind is dict:
+            if not set(map(type, value)) <= {str}:
+                raise _Unsuitable
             self.miss(f"type({name}) is not dict or (*{name},) != {self.constant(tuple(value))}")
             for part in zip(self.unpack(f"{name}.values()", len(value)), value.values(), strict=True):
                 self.item(*part)
