@@ -139,8 +139,9 @@ class Selection:
     common: Shape
     place: int
 
-    def over_result(self) -> tuple[Shape, list[Node], list[IndexEntry]]:
-        """The result's shape, the index operands over its points, and one index entry per source axis."""
+    def over_result(self, *, wraps: bool = True) -> tuple[Shape, list[Node], list[IndexEntry]]:
+        """The result's shape, the index operands over its points, and one index entry per source axis.  `wraps`:
+        whether negative indices count from the end."""
         kept = [k for k in range(self.source.ndim) if k not in self.axes]
         outer = [self.source.sizes[k] for k in kept]
         shape = (*outer[: self.place], *self.common, *outer[self.place :])
@@ -152,30 +153,32 @@ class Selection:
             entries[k] = dimension(j)
         operands: list[Node] = []
         for k, node in zip(self.axes, self.indices, strict=True):
-            entries[k] = self._entry(k, node, shape, common_points, operands)
+            entries[k] = self._entry(k, node, shape, common_points, operands, wraps)
         return shape, operands, entries
 
-    def _entry(self, axis: int, node: Node, shape: Shape, points: Sequence[Affine], operands: list[Node]) -> IndexEntry:
+    def _entry(
+        self, axis: int, node: Node, shape: Shape, points: Sequence[Affine], operands: list[Node], wraps: bool
+    ) -> IndexEntry:
         size = self.source.sizes[axis]
         spread = node if node.rank == 0 else nodes.view(nodes.broadcast(node, self.common), shape, points)
-        affine = _affine_index(self.source.state, spread, size)
+        affine = _affine_index(self.source.state, spread, size, wraps)
         if affine is not None:
             return affine
-        wrapped = wrap_negative(self.source.state, spread, size)
+        wrapped = wrap_negative(self.source.state, spread, size) if wraps else spread
         if wrapped not in operands:
             operands.append(wrapped)
         return DataIndex(operands.index(wrapped))
 
 
-def _affine_index(trace: Trace, node: Node, size: Affine) -> Affine | None:
+def _affine_index(trace: Trace, node: Node, size: Affine, wraps: bool = True) -> Affine | None:
     """The index as an affine expression, when it is one and in bounds."""
     if isinstance(node, expr.Map) and node.function == "cast" and node.dtype.kind == "i":
-        return _affine_index(trace, node.operands[0], size)
+        return _affine_index(trace, node.operands[0], size, wraps)
     value = nodes.constant_value(node)
     index = node.index if isinstance(node, Iota) else (Affine.of(int(value)) if value is not None else None)
     if index is None:
         return None
-    if trace.known(-highest(index, node.shape) - 1):
+    if wraps and trace.known(-highest(index, node.shape) - 1):
         index = index + size
     low, high = lowest(index, node.shape), size - 1 - highest(index, node.shape)
     if not trace.known(low):

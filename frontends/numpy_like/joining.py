@@ -202,23 +202,29 @@ def tile(x: ArrayLike, reps: Any) -> Tracer:
     counts = axes.listed(reps)
     x = _raised(x, len(counts))
     counts = [1] * (x.ndim - len(counts)) + counts
-    for axis, count in enumerate(counts):
-        x = _tile_one(x, axis, _repetitions(x, count))
-    return Tracer(x.state, x.node)
+    known = [_repetitions(x, count) for count in counts]
+    x = x[tuple(slice(0, 0) if count == 0 else slice(None) for count in known)]
+    return Tracer(x.state, _repeated_whole(_wrapped(x, known), known).node)
 
 
-def _tile_one(x: Tracer, axis: int, count: int) -> Tracer:
-    size = x.sizes[axis]
-    if count == 1:
+def _wrapped(x: Tracer, counts: Sequence[int]) -> Tracer:
+    """`x` repeated along axes of known sizes: a division finds the element."""
+    index, shape = list(dimensions(x.ndim)), list(x.sizes)
+    for axis, (size, count) in enumerate(zip(x.sizes, counts, strict=True)):
+        if size.is_constant:
+            index[axis] = index[axis] % size.constant if size.constant and count != 1 else index[axis]
+            shape[axis] = size * count
+    return Tracer(x.state, nodes.view(x.node, shape, index))
+
+
+def _repeated_whole(x: Tracer, counts: Sequence[int]) -> Tracer:
+    """`x` repeated along the other axes: each is two, of which the outer one is as long as it is repeated."""
+    far = [1 if n.is_constant else count for n, count in zip(x.sizes, counts, strict=True)]
+    if set(far) <= {1}:
         return x
-    if size.is_constant and size.constant > 0:
-        index = list(dimensions(x.ndim))
-        index[axis] = index[axis] % size.constant
-        shape = [size * count if k == axis else n for k, n in enumerate(x.sizes)]
-        return Tracer(x.state, nodes.view(x.node, shape, index))
-    if count == 0:
-        return x[(slice(None),) * axis + (slice(0, 0),)]
-    return _joined([x] * count, axis)
+    inside, shape = dimensions(2 * x.ndim)[1::2], [n for pair in zip(far, x.sizes, strict=True) for n in pair]
+    apart = Tracer(x.state, nodes.view(x.node, shape, inside))
+    return apart.reshape(*[n * size for n, size in zip(far, x.shape, strict=True)])
 
 
 def _repetitions(x: Tracer, count: Any) -> int:

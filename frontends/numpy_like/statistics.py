@@ -24,7 +24,7 @@ from polyfuse.frontends.numpy_like.scans import cumulative
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.updates import update
+from polyfuse.frontends.numpy_like.updates import added_at
 from polyfuse.frontends.numpy_like.views import diagonal, expand_dims, squeeze
 
 ArrayLike = object
@@ -116,8 +116,10 @@ def _counts(x: Tracer, edges: Tracer) -> Tracer:
     at = searchsorted(edges, x, side="right").astype(np.int32) - 1
     at = where(ufunc("equal", x, edges[-1]), last - 1, at)
     at = where(ufunc("less", at, 0), last, at)  # what lies outside, or is NaN, has a bin of its own
+    is_short = x.state.known(np.iinfo(np.uint16).max - edges.sizes[0])
+    at = at.astype(np.uint16 if is_short else np.int32)  # memory holds them in between
     bins = Tracer(x.state, nodes.full(edges.sizes, 0, i64))
-    return update(bins, at, "add", 1, bounds="assume")[:-1]
+    return added_at(bins, at, 1, bounds="assume")[:-1]
 
 
 def _density(counts: Tracer, edges: Tracer, density: Any) -> Tracer:
@@ -147,14 +149,12 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
             "np.bincount without minlength has a shape that depends on the values",
             advice="Say how many counts there are: np.bincount(x, minlength=n), with all values below n.",
         )
-    at = x.astype(np.int64)
-    at = where(ufunc("less", at, 0), size, at)  # nothing wraps: out of bounds
     if weights is None or is_empty:  # NumPy counts where there is nothing to weigh
-        return update(Tracer(x.state, nodes.full((extent,), 0, i64)), at, "add", 1)
+        return added_at(Tracer(x.state, nodes.full((extent,), 0, i64)), x, 1)
     sums, w = Tracer(x.state, nodes.full((extent,), 0, f64)), lift(x.state, weights)
     if w.ndim != 1 or not x.state.equal(w.sizes[0], x.sizes[0]):
         raise ShapeError(f"np.bincount of {text_of(x.sizes)} with weights of shape {text_of(w.sizes)}")
-    return update(sums, at, "add", w.astype(np.float64))
+    return added_at(sums, x, w.astype(np.float64))
 
 
 def _at_least(minlength: int, given: ArrayLike, x: Tracer) -> int:

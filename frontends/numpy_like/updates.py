@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import Affine, dimensions
+from polyfuse.dtypes import i64
 from polyfuse.errors import DTypeError, IndexingError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Node, Piece, Shape, scatter
 from polyfuse.frontends.numpy_like import axes, listed, nodes, promotion
@@ -177,6 +178,19 @@ def update(x: Tracer, index: Any, how: str, value: ArrayLike, bounds: str | None
     part, node = _scattered(result, items, how, lift(x.state, value), bounds or "raise")
     write(part, node)
     return result
+
+
+def added_at(x: Tracer, at: Tracer, value: ArrayLike, bounds: str = "raise") -> Tracer:
+    """A vector with something more at each place of `at`, of which none is counted from the end: a negative one is out
+    of bounds."""
+    value = lift(x.state, value)
+    selection = Selection(x, (0,), (nodes.cast(at.node, i64),), at.sizes, 0)
+    shape, operands, entries = selection.over_result(wraps=False)
+    updates = nodes.broadcast(_value_for(shape, x, value), shape)
+    once = spread(x.node, updates, operands, entries, bounds, gather(x.node, shape, operands, entries))
+    if once is not None:
+        return Tracer(x.state, nodes.where(once[0], nodes.apply("add", [x.node, once[1]]), x.node))
+    return Tracer(x.state, scatter(x.node, updates, operands, entries, _MONOIDS["add"], bounds))
 
 
 def _update_by_parts(result: Tracer, items: Sequence[Any], index: Any, how: str, value: ArrayLike) -> Tracer:

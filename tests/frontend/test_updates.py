@@ -438,8 +438,19 @@ def test_an_empty_range_is_an_index_of_integers() -> None:
 
 @pytest.mark.parametrize("value", [-1, 5])
 def test_a_count_that_has_no_place_is_an_index_error(value: int) -> None:
-    with pytest.raises(IndexError):
-        pf.jit(lambda x: np.bincount(x, minlength=5))(np.array([0, value]))
+    for dtype in (np.int8, np.int32, np.int64):
+        with pytest.raises(IndexError):
+            pf.jit(lambda x: np.bincount(x, minlength=5))(np.array([0, value], dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.int64, np.bool_])
+def test_counts_read_the_numbers_as_the_caller_has_them(dtype: Any) -> None:
+    """Their indices lay in memory as int64 in between, which took 16 bytes of each instead of 1."""
+    function = pf.jit(lambda x: np.bincount(x, minlength=256))
+    x = np.random.default_rng(3).integers(0, 2 if dtype == np.bool_ else 100, 999).astype(dtype)
+    np.testing.assert_array_equal(function(x), np.bincount(x, minlength=256))
+    plan = function.plan(x, target="h200")
+    assert len(plan.kernels) == (3 if dtype == np.bool_ else 2), plan  # of a byte each, and the zeros and the one
 
 
 @pytest.mark.parametrize("name", ["whole", "transposed", "strided", "reversed"])

@@ -279,3 +279,11 @@ def test_a_cluster_is_one_block_of_the_grid() -> None:
         x = np.empty(shape, np.float32)
         plan = pf.jit(centred).plan(x, target="h100")
         assert hold(plan.guards, plan.program.hints)
+
+
+@pytest.mark.parametrize("counts", [9, (3, 4), (9, 11)])
+def test_a_tiled_array_of_any_size_is_one_kernel(counts: Any) -> None:
+    """9 x 11 copies of 1001 x 1003 float32 took an H200 595 us as regions beside each other, in two kernels."""
+    plan = planned(lambda x: np.tile(x, counts), "f32[N~1001, M~1003]")
+    (kernel,) = plan.kernels
+    assert kernel.cost.read <= 1001 * 1003 * 4 * 1.01
