@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from polyfuse import expr
 from polyfuse.affine import ZERO, Affine, dimension, dimensions
-from polyfuse.errors import ArgumentError, DTypeError, IndexingError, ShapeError
+from polyfuse.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UnsupportedError
 from polyfuse.expr import Piece
 from polyfuse.frontends.numpy_like import axes, nodes, promotion
 from polyfuse.frontends.numpy_like.known_values import settled
@@ -217,11 +218,26 @@ def _wrapped(x: Tracer, counts: Sequence[int]) -> Tracer:
     return Tracer(x.state, nodes.view(x.node, shape, index))
 
 
+_SIDE_BY_SIDE = 4
+"""Copies of an array that are regions beside each other, which kernels of any size can be.  Of more, arguments are
+traced with the sizes that they have: 9 x 11 copies of 1001 x 1003 float32 took an H200 595 us as regions."""
+
+
 def _repeated_whole(x: Tracer, counts: Sequence[int]) -> Tracer:
-    """`x` repeated along the other axes: each is two, of which the outer one is as long as it is repeated."""
+    """`x` repeated along the other axes: few copies are regions, else an axis is two, of which the outer one is as long
+    as it is repeated."""
     far = [1 if n.is_constant else count for n, count in zip(x.sizes, counts, strict=True)]
-    if set(far) <= {1}:
-        return x
+    if prod(far) > _SIDE_BY_SIDE:
+        try:
+            return _seen_again(x, far)
+        except UnsupportedError:  # the spec leaves the sizes open
+            pass
+    for axis, count in enumerate(far):
+        x = x if count == 1 else _joined([x] * count, axis)
+    return x
+
+
+def _seen_again(x: Tracer, far: Sequence[int]) -> Tracer:
     inside, shape = dimensions(2 * x.ndim)[1::2], [n for pair in zip(far, x.sizes, strict=True) for n in pair]
     apart = Tracer(x.state, nodes.view(x.node, shape, inside))
     return apart.reshape(*[n * size for n, size in zip(far, x.shape, strict=True)])
