@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,7 +41,14 @@ class PolyfuseError(Exception):
 
 
 class TraceError(PolyfuseError):
-    """The traced function does something that has no meaning on tensors of unknown value."""
+    """The traced function does something that has no meaning on tensors of unknown value.  `made`: how many there were
+    so far."""
+
+    made: ClassVar[int] = 0
+
+    def __init__(self, message: str, *, advice: str = "", source: Source | None = None) -> None:
+        TraceError.made += 1
+        super().__init__(message, advice=advice, source=source)
 
 
 def escaped(place: str, function: str, what: str, source: Source | None) -> TraceError:

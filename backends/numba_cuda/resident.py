@@ -75,12 +75,14 @@ def probable(kernel: CompiledKernel, target: Target) -> tuple[int, ...]:
     return tuple([b for b in found if bounds and kernel.minimum_blocks < b <= _most(kernel, target)])
 
 
-SPILLED, FAR = 96, 8
+SPILLED, FAR = 160, 5
 """Bytes that the threads of all blocks of a processor, one of each, may have in memory for want of registers: a block
 less costs more where they are few.  On an H100, by blocks that there are registers for, and bytes of one thread: a step
 of shallow water that is rolled, 36 million cells, 422 us in 6 (652), 410 in 5 (440), 377 in 4 (48), 352 in 3 (0);
 padding by a roll 205 in 6 (28), 187 in 5 (0); Gray and Scott's step 140 in 4 (76), 137 in 3 (32), 150 in 2 (0); two
-kernels of such steps 293 in 4 and 5 (76, 420), 273 in 3 (32, 24), 298 in 2 (0).  And times as many, from which two
+kernels of such steps 293 in 4 and 5 (76, 420), 273 in 3 (32, 24), 298 in 2 (0); a step of Life that is rolled, 100
+million bytes, 145 in 6 (444), 147 in 4 (32), 179 in 3 (56), 247 in 2 (0), of rows of 10004 125 in 6 (180), 148 in 4
+(40), 173 in 3 (12), 231 in 2 (0).  And times as many, from which two
 blocks less are next."""
 
 

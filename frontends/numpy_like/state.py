@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
 from types import CodeType
@@ -291,6 +291,11 @@ class Trace:
                 advice=f"Write the number in the spec in place of {declared[0]}, or use array operations.",
             )
         self.again(Retrace({name: Affine.of(self.hints[name]) for name in size.names()}))
+
+    def pin(self, sizes: Iterable[str]) -> None:
+        """Trace anew for the sizes that this call has: somebody caught an error about sizes, and others have none."""
+        if open_ := self.fresh.intersection(sizes):
+            self.again(Retrace({name: Affine.of(self.hints[name]) for name in open_}))
 
     def again(self, request: Retrace) -> NoReturn:
         """Raise `request`, and keep it: user code with a bare `except`, or C code that takes every error for one of its

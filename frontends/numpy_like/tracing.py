@@ -237,7 +237,7 @@ class _Attempt:
         arguments = [rebinder.value(a) for a in arguments]
         keywords = {name: rebinder.value(a) for name, a in keywords.items()}
         before = naming.argument_leaves(self.function, arguments, keywords)
-        given = before[0]
+        given, errors = before[0], TraceError.made
         try:
             result = rebinder.function(self.function)(*arguments, **keywords)
         except Exception as error:
@@ -246,6 +246,9 @@ class _Attempt:
             raise self.state.asked
         if self.state.unanswered is not None:  # caught by the user's code, which took another way than with NumPy
             raise self.state.unanswered
+        if TraceError.made > errors:
+            shapes = [size.substitute(self.assumptions.symbols) for a in self.arguments for size in a.shape]
+            self.state.pin({name for size in shapes for name in size.names()})
         rebinder.write_back()
         traced = self._traced(result, rebinder)
         after = naming.argument_leaves(self.function, arguments, keywords)

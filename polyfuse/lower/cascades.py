@@ -61,7 +61,7 @@ def gathered(
     ops.sort(key=lambda op: isinstance(op, ir.Combine))  # threads meet for one sum after the other, and add up before
     ops += [ir.Let(centre.name, apply.quotient(centre, every)) for centre in centres]
     for name, spread, (i, j) in zip(names[last:], spreads, CASCADES[monoid].pairs, strict=True):
-        apart = apply.times(count, apply("multiply", distances[i], distances[j]))
+        apart = apply.apart(count, distances[i], distances[j])
         ops += collect(name, "sum", apply.plus(spread, apart))
     return [*ops, *[ir.Let(name, value) for name, value in zip(names, (every, *centres), strict=False)]]
 
@@ -95,7 +95,7 @@ def merged(monoid: str, dtype: DType, names: tuple[str, ...], parts: tuple[str, 
     for step, mean, other in zip(steps, old[1:last], new[1:last], strict=True):
         ops.append(ir.Let(step.name, apply("subtract", other, mean)))
     for mine, theirs, (i, j) in zip(old[last:], new[last:], CASCADES[monoid].pairs, strict=True):
-        apart = apply("multiply", apply("multiply", steps[i], steps[j]), apply("multiply", old[0], share))
+        apart = apply.apart(apply("multiply", old[0], share), steps[i], steps[j])
         ops.append(ir.Let(mine.name, apply("add", apply("add", mine, theirs), apart)))
     for step, mean, other in zip(steps, old[1:last], new[1:last], strict=True):
         usual = apply("add", mean, apply("multiply", step, share))
@@ -130,6 +130,12 @@ class _Arithmetic:
                 return self("where", where, self.times(kept, value), none)
             case _:
                 return self("multiply", weight, value)
+
+    def apart(self, count: Expr, one: Expr, other: Expr) -> Expr:
+        """``count * one * other``, which of no element is nothing, however large the product of the distances is."""
+        if isinstance(count, Const) or (isinstance(count, Apply) and count.function == "where"):
+            return self.times(count, self("multiply", one, other))
+        return self("multiply", self("multiply", count, one), other)
 
     def as_often(self, count: Expr, distance: Expr) -> Expr:
         """``count * distance``, and nothing where nothing is counted: that may be infinitely far."""

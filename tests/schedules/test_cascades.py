@@ -290,6 +290,17 @@ def test_the_mean_of_an_infinity_is_one_wherever_it_is(function: Callable[..., A
             np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("spec", ["f32[700, 9]", "f64[2049, 7]"])
+def test_distances_whose_squares_overflow_are_no_nan(spec: str) -> None:
+    made = in_one_pass(mean_and_variance, spec)
+    x = draw(spec, made, 3)
+    large = np.sqrt(np.finfo(x.dtype).max).astype(x.dtype) * 5
+    x[:, 0], x[:, 1] = large, x[:, 1] * large
+    means, variances = run_plan(made, [x])
+    np.testing.assert_allclose(means[0], large, rtol=1e-6)
+    assert np.isfinite(means).all() and not np.isnan(variances).any() and variances[1] == np.inf
+
+
 @pytest.mark.ptx
 @pytest.mark.parametrize(
     ("function", "spec"),

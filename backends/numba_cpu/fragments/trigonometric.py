@@ -2,7 +2,8 @@
 
 Reductions by pi/2 run in float64 with two or three parts of pi/2 (Cody and Waite) and a compensated remainder; vectors
 with a huge argument take the C library.  Polynomials: fdlibm's k_sin.c, k_cos.c, e_asin.c; Cephes' sinf.c for
-float32; atan a minimax fit of this project.  Errors below 1.5 units in the last place, tan float64 below 3.
+float32; atan a minimax fit of this project.  Errors below 1.5 units in the last place; in float64 those of arctan2 below
+2, of tan below 3.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from polyfuse.backends.numba_cpu.fragments.reals import (
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+EIGHTHS = (  # pi/4, pi/2, 3 pi/4 and pi, and what these doubles lack
+    (0.7853981633974483, 3.061616997868383e-17),
+    HALF_PI[:2],
+    (2.356194490192345, 9.184850993605148e-17),
+    (2 * HALF_PI[0], 2 * HALF_PI[1]),
+)
 
 SINE_64 = (
     1.58969099521155010221e-10,
@@ -212,17 +219,24 @@ def arctangent_2(y: Real, x: Real) -> Real:
 
 
 def _arctangent_2_wide(y: Real, x: Real) -> Real:
-    """The angle of (x, y): the smaller over the larger coordinate, then the octant; zeros and infinities as in C."""
+    """The angle of (x, y), as k pi/4 and what is beyond: the smaller over the larger coordinate, or their difference
+    over their sum, so that a quotient and the last sum are all that rounds; zeros and infinities as in C."""
     size_x, size_y = abs(x), abs(y)
-    steep = size_y > size_x
+    steep, backwards = size_y > size_x, x.bits() < 0
     small, large = steep.choose(size_x, size_y), steep.choose(size_y, size_x)
-    ratio = small / large
-    ratio = small.equals(large).choose(1.0, ratio)
-    ratio = large.equals(0).choose(0.0, ratio)
-    angle = arctangent(ratio)
-    angle = steep.choose(HALF_PI[0] - (angle - HALF_PI[1]), angle)
-    backwards = x.bits() < 0
-    angle = backwards.choose(2 * HALF_PI[0] - (angle - 2 * HALF_PI[1]), angle)
+    huge = large > 1e300  # whose sum may be infinite
+    small, large = huge.choose(small * 0.5, small), huge.choose(large * 0.5, large)
+    alike = small.equals(large)
+    middle = ((small > large * 0.4142135623730950) | alike) & ~large.equals(0)
+    top = alike.choose(0.0, middle.choose(small - large, small))
+    bottom = alike.choose(1.0, middle.choose(small + large, large))
+    core = _arctangent_core(top / bottom)
+    core = (steep ^ backwards).choose(-core, core)
+    high = low = x.constant(0.0)
+    eighths = (middle & ~backwards, steep & ~middle, middle & backwards, backwards & ~steep & ~middle)
+    for where, parts in zip(eighths, EIGHTHS, strict=True):
+        high, low = where.choose(x.constant(parts[0]), high), where.choose(x.constant(parts[1]), low)
+    angle = high + (core + low)
     return (x.is_nan | y.is_nan).choose(x + y, angle).with_sign_of(y)
 
 
