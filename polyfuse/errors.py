@@ -64,6 +64,10 @@ class ShapeError(TraceError, ValueError):
     """Shapes that do not broadcast, axes out of range, sizes that do not match."""
 
 
+class IterationError(ShapeError, TypeError):
+    """An array of rank 0 holds no others, as a number does not."""
+
+
 class AxisError(ShapeError, np.exceptions.AxisError):
     """An axis that an array does not have."""
 

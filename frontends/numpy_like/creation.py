@@ -42,13 +42,13 @@ from polyfuse.frontends.numpy_like.views import broadcast, broadcast_arrays, exp
 ArrayLike = object
 
 
-def constant(value: float, trace: Trace, shape: Any, dtype: Any = None, **_: Any) -> Tracer:
+def constant(value: float, trace: Trace, shape: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Tracer:
     """zeros, ones and empty (which is zeros)."""
     wanted = numpy_dtype(dtype) if dtype is not None else f64
     return as_array(Tracer(trace, nodes.full(shape_argument(trace, shape), value, wanted)))
 
 
-def full(trace: Trace, shape: Any, fill_value: ArrayLike, dtype: Any = None, **_: Any) -> Tracer:
+def full(trace: Trace, shape: Any, fill_value: ArrayLike, dtype: Any = None, order: Any = "C", **_: Any) -> Tracer:
     value = lift(trace, fill_value)
     wanted = numpy_dtype(dtype) if dtype is not None else value.element
     return _filled(value, shape_argument(trace, shape), wanted)
@@ -231,7 +231,9 @@ def fftfreq(half: bool, trace: Trace, n: Any, d: Any = 1.0, device: Any = None, 
 # ---------------------------------------------------------------------------------------------- matrices, grids
 
 
-def eye(trace: Trace, N: Any, M: Any = None, k: int = 0, dtype: Any = None, **kwargs: Any) -> Tracer:
+def eye(
+    trace: Trace, N: Any, M: Any = None, k: int = 0, dtype: Any = None, order: Any = "C", **kwargs: Any
+) -> Tracer:
     k = kwargs.get("n_cols_offset", k)
     shape = shape_argument(trace, (N, N if M is None else M))
     return _masked(trace, shape, "equal", k, dtype)

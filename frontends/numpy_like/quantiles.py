@@ -105,8 +105,10 @@ def _real(x: Tracer) -> Tracer:
 
 
 def _mean(a: Tracer, b: Tracer) -> Tracer:
+    """Of two elements, which may be one: its double may be beyond all numbers."""
     wide = a.element.compute.numpy
-    return (a.astype(wide) + b.astype(wide)) / 2
+    a, b = a.astype(wide), b.astype(wide)
+    return where(ufunc("equal", a, b), a, (a + b) / 2)
 
 
 # ---------------------------------------------------------------------------------------------- places of quantiles

@@ -62,7 +62,8 @@ def nan_cumulative(monoid: str, a: ArrayLike, axis: int | None = None, dtype: An
 
 
 def logcumsumexp(a: ArrayLike, axis: int = -1) -> Tracer:
-    """``log(cumsum(exp(x)))``, shifted by the maximum of the axis."""
+    """``log(cumsum(exp(x)))``, shifted by the maximum of the axis: -inf where a prefix lies beyond the exponents of the
+    dtype below that, 87 in float32; ``np.logaddexp.accumulate`` has it, one element after the other."""
     x = as_real(a)
     top = max_(x, axis, keepdims=True)
     finite = where(isfinite(top), top, 0)

@@ -137,7 +137,7 @@ def bincount(x: ArrayLike, weights: ArrayLike = None, minlength: Any = 0) -> Tra
     """
     given, trace = x, trace_of(x, weights, minlength)
     x = lift(trace, x)
-    if x.element.kind == "f" or x.element.name == "u64":
+    if x.element.kind == "f":
         raise DTypeError(f"np.bincount takes integers, not {x.dtype}")
     if x.ndim != 1:
         raise ShapeError("np.bincount takes a vector")

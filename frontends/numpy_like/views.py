@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from polyfuse.affine import ONE, ZERO, Affine, dimension, dimensions
-from polyfuse.errors import ShapeError, TraceError, UnsupportedError
+from polyfuse.errors import IterationError, ShapeError, TraceError, UnsupportedError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import axes
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, check_fits, lift_all, text_of
@@ -226,7 +226,7 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
     (x,) = lift_all(x)
     axis = axes.one(axis, x.ndim) if x.ndim else axis
     if not x.ndim:
-        raise ShapeError("iteration over an array of rank 0")
+        raise IterationError("iteration over an array of rank 0")
     if declared := sorted(x.sizes[axis].names() - x.state.fresh):
         raise TraceError(
             f"this iterates over an axis of symbolic size {x.sizes[axis]}",

@@ -13,7 +13,7 @@ _log = logging.getLogger("polyfuse.cache")
 def cache_directory(setting: str, variables: Mapping[str, str] = os.environ) -> Path | None:
     """Where compiled kernels are kept: POLYFUSE_CACHE, else ``polyfuse`` in the user's cache folder; None where it is
     off, or where the user has no home."""
-    if setting == "off":
+    if setting.strip().lower() == "off":
         return None
     if not setting and variables.get("XDG_CACHE_HOME"):
         return Path(variables["XDG_CACHE_HOME"]) / "polyfuse"

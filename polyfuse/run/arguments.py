@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import numbers
 import re
 import types
 from collections.abc import Callable, Sequence
@@ -67,13 +68,19 @@ def same(a: Any, b: Any) -> bool:
         return same(a.real, b.real) and same(a.imag, b.imag)
     if isinstance(a, np.generic):
         return bool(a.dtype == b.dtype) and a.tobytes() == b.tobytes()
+    if isinstance(a, (frozenset, range, slice, numbers.Number)):
+        return bool(a == b) and exact(a) == exact(b)
     return bool(a == b)
 
 
 def exact(value: Any) -> Any:
-    """What tells values apart that equality and type do not: 0.0 of -0.0, and (1,) of (1.0,), also in each other."""
-    if isinstance(value, (float, complex)):
+    """What tells values apart that equality and type do not: 0.0 and -0.0, (1,) and (1.0,), also in each other."""
+    if isinstance(value, numbers.Number) and not isinstance(value, int):
         return repr(value)
+    if isinstance(value, range):  # which is equal to others of the same numbers
+        return value.start, value.stop, value.step
+    if isinstance(value, slice):
+        value = (value.start, value.stop, value.step)
     if isinstance(value, (tuple, frozenset)):
         parts = ((type(item), exact(item)) for item in value)
         return frozenset(parts) if isinstance(value, frozenset) else tuple(parts)
@@ -178,6 +185,7 @@ class Reading:
             self.token(_LEAF)
             self.others.append(value)
         elif isinstance(value, dict):
+            self.token(Receiver(getattr(value, "default_factory", None)))
             self._children((kind, *_keys(value)), value.values(), "[{!r}]", value)
             self._further(value)
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -206,12 +214,13 @@ class Reading:
         """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user
         declared it static."""
         if not declared and not isinstance(value, IMMUTABLE):
-            is_complex = isinstance(value, complex)
+            advice = "Pass the real and the imaginary part as two numbers." if isinstance(value, complex) else _DECLARE
+            advice = "Pass its values: to_numpy()." if hasattr(value, "to_numpy") else advice
             raise ArgumentError(
                 f" is a {type(value).__name__}, neither an array, a number nor a container of them",
-                advice="Pass the real and the imaginary part as two numbers." if is_complex else _DECLARE,
+                advice=advice,
             )
-        kind = type(value)
+        kind, seen = type(value), exact(value)
         if kind is slice:  # hashable since Python 3.12 only
             value = (slice, value.start, value.stop, value.step)
         try:
@@ -220,7 +229,7 @@ class Reading:
             raise ArgumentError(
                 f" is static but not hashable: {kind.__name__}", advice="Use a tuple or a frozen dataclass."
             ) from None
-        self.token((type(value), value, exact(value)))
+        self.token((type(value), value, seen))
 
 
 def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ from polyfuse.run.recognised import Call as Recogniser
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import Backend, Services, Static, backend_name
 from polyfuse.run.signature import Parameters
-from polyfuse.run.targets import converted, read_targets
+from polyfuse.run.targets import converted, in_order, read_targets
 from polyfuse.run.variants import Fitted, Variant, Variants, device_of, layouts_of, leaves_of, to_stage
 from polyfuse.run.workspace import Counters
 from polyfuse.target import Target as Machine
@@ -186,7 +186,10 @@ class Jitted:
 
     def _targets(self, record: Record, out: Any) -> list[Target]:
         single = record.results == 1 and LIBRARIES.get(type(out)) is not None
-        return read_targets(record, [("out", out)] if single else self._services.frontend.flatten(out, "out"))
+        if single:
+            return read_targets(record, [("out", out)])
+        flatten = self._services.frontend.flatten
+        return read_targets(record, in_order(record, flatten(out, "out"), flatten))
 
     def _read(self, arguments: Sequence[Any], accepts: Callable[[Any], bool]) -> Reading:
         return read_arguments(self._parameters.names, arguments, self._static, accepts, self._receiver(arguments))

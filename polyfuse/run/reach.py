@@ -12,7 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from inspect import getattr_static
 from itertools import islice
 from typing import Any
@@ -301,6 +301,7 @@ def _attributes(value: Any) -> list[str]:
     return list(found)
 
 
+@lru_cache(maxsize=1 << 14)  # a large package has a million values to ask of
 def _is_users(module: str, file: str | None) -> bool:
     """Whether a module is no library: what those hold does not change, but for caches of their own."""
     root, file = module.partition(".")[0], file or ""

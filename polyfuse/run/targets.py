@@ -12,8 +12,24 @@ from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, share
 from polyfuse.run.libraries import library_of
 from polyfuse.run.record import Record, Target, TargetClass
 
+Leaves = Sequence[tuple[str, Any]]  # paths and what is there
 
-def read_targets(record: Record, leaves: Sequence[tuple[str, Any]]) -> list[Target]:
+
+def in_order(record: Record, leaves: Leaves, flatten: Callable[[Any, str], Leaves]) -> Leaves:
+    """The arrays of ``out=`` in the order of the results: where they have names, by these.  Raises ArgumentError for
+    other names than those of the results."""
+    if all(path.startswith("out[") and path[len("out[")].isdigit() for path, _ in leaves):
+        return leaves
+    marks = [object() for _ in range(record.results)]
+    ids = set(map(id, marks))
+    paths = [path for path, mark in flatten(record.nested(list(marks)), "out") if id(mark) in ids]
+    given = dict(leaves)
+    if given.keys() != set(paths):
+        raise ArgumentError(f"out holds {', '.join(given)}; the results are {', '.join(paths)}")
+    return [(path, given[path]) for path in paths]
+
+
+def read_targets(record: Record, leaves: Leaves) -> list[Target]:
     """The arrays of ``out=``, given as (path, array).
 
     Raises ArgumentError unless each has the shape, dtype, device and library of its output, can be written, and shares
