@@ -308,6 +308,8 @@ class _Attempt:
                 return Tracer(self.state, buffer)
             case ScalarSpec():
                 self.arguments.append(Argument(path, (), leaf.dtype, is_scalar=True))
+                if leaf.weak is bool and position in self.state.scalars:  # `flag is True`, items[flag]: a flag is one
+                    self.assumptions.scalars.add(position)
                 if position in self.assumptions.scalars:
                     return leaf.value
                 if leaf.weak is int and leaf.dtype != i64:  # a declared one: it holds no others
