@@ -236,12 +236,12 @@ def _in_parts(
 TORN = 0.4
 """Of the bandwidth of the last-level cache, what stores of parts of its sectors reach.  On an H200, of float32 16 bytes
 apart, a quarter of each sector: x.T * 2 of 8191 x 8193 297 us, x + y.T 289, 95 million turned elements 456."""
-AT_ONCE, BURST = 8, 0.8
+AT_ONCE, BURST = 5, 0.8
 """Stores of parts of sectors that a thread makes, from which on those that fill sectors in turn do not find each other,
 nor do vectors of less than half of one; and how many of the sectors count then.  On an H200, of float32, three planes
 beside each other, 96 and 72 million results: single elements of eight pixels in a thread 202, 183 and 175 us, of one
 pixel 119; pairs of two pixels of each of four rows 209 and 175, of one row 98 and 86.  But of eight pixels with
-divisions between them 102."""
+divisions between them 102.  Three vectors of 20 million interleaved: of two pixels 172, of one 148, as pairs 115."""
 SCATTERED_READS = 0.45
 """The same of sectors that a flat walk takes a few elements of, and other blocks the rest: 5001 x 6003 doubles turned
 so take an H100 297 us, where 169 were predicted with all of that bandwidth, and 172 in tiles."""
