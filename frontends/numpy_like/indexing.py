@@ -35,6 +35,8 @@ def getitem(x: Tracer, index: Any) -> Any:
     items = items_of(index)
     if any(isinstance(i, masked.Masked) for i in items):
         return masked.gathered(x, items)
+    if is_of_rank_0(x, items):
+        return getitem(x[None], items[0][None])
     x, items = known_masks.without_flags(x, items)
     apart, items = stand_apart(items), known_masks.positions(x, items)
     if any(isinstance(i, Tracer) and is_mask(i) and i.ndim for i in items) and sum(not is_basic(i) for i in items) == 1:
@@ -103,6 +105,11 @@ def is_element(x: Tracer, items: Sequence[Any]) -> bool:
 
 def is_mask(item: Any) -> bool:
     return (isinstance(item, (Tracer, np.ndarray)) and item.dtype == np.bool_) or isinstance(item, (bool, np.bool_))
+
+
+def is_of_rank_0(x: Tracer, items: Sequence[Any]) -> bool:
+    """Whether an index is a mask of an array of rank 0: it chooses one element or none."""
+    return not x.ndim and len(items) == 1 and isinstance(items[0], Tracer) and is_mask(items[0]) and not items[0].ndim
 
 
 def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer, int]:

@@ -24,6 +24,7 @@ from polyfuse.frontends.numpy_like.indexing import (
     is_chosen,
     is_element,
     is_mask,
+    is_of_rank_0,
     masked_part,
     select,
 )
@@ -89,6 +90,8 @@ def setitem(x: Tracer, index: Any, value: ArrayLike) -> None:
         given = lift(x.state, _as_elements(x, value))
         listed.write(x, *few, lambda shape: _value_for(shape, x, given), write)
         return
+    if is_of_rank_0(x, items_of(index)):
+        x, index = x[None], items_of(index)[0][None]
     value = _as_elements(x, value)
     x, items = without_flags(x, items_of(index))
     if all(is_basic(i) for i in items):

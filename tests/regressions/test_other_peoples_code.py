@@ -154,3 +154,16 @@ def test_modules_are_asked_once_whose_they_are() -> None:
     before = _is_users.cache_info().hits
     _is_users("somewhere", "/tmp/somewhere.py")
     assert _is_users.cache_info().hits == before + 1
+
+
+def raised_and_rooted(x: Any) -> Any:
+    h, root = np.array(x), np.zeros_like(x)
+    h[h < 0] += 1
+    root[x > 0] = np.sqrt(x[x > 0])
+    return h, root, x[x > 0].sum()
+
+
+@pytest.mark.parametrize("x", [np.array(-0.3), np.array(0.3), np.array([0.2, -3.0, 0.9])])
+def test_functions_of_arrays_take_single_numbers_through_their_masks(x: Any) -> None:
+    for found, expected in zip(pf.jit(raised_and_rooted)(x), raised_and_rooted(x), strict=True):
+        np.testing.assert_allclose(found, expected)
