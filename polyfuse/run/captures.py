@@ -141,6 +141,8 @@ def _guards(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], A
         return _guards_of_array(cell, value, known)
     if is_plain(value) or is_code(value):
         return [(cell.read, value)]
+    if isinstance(value, np.ma.MaskedArray):
+        return [(Contents(cell.read, cell.shown), content(value))]
     if is_of_users(value):
         return [(_class(cell.read), type(value))]
     if is_container(value) or _is_in(value, known.captured):
@@ -185,7 +187,7 @@ def _is_same(current: Any, value: Any) -> bool:
 
 
 def _was_read(value: Any, captured: Sequence[Any]) -> bool:
-    if type(value) is not np.ndarray or value.nbytes > _BYTES or value.dtype.hasobject:
+    if type(value) is not np.ndarray or value.nbytes > _BYTES:
         return False
     return not _is_viewed(value, captured)
 
@@ -196,7 +198,10 @@ def _is_viewed(value: Any, captured: Sequence[Any]) -> bool:
 
 
 def content(value: Any) -> Any:
-    """What is compared of a value: the elements of an array, anything else itself."""
+    """What is compared of a value: the elements of an array, of an array of objects which these are, anything else
+    itself."""
+    if isinstance(value, np.ma.MaskedArray):
+        return value.data.tobytes() + np.ma.getmaskarray(value).tobytes(), value.dtype.str, value.shape
     return (value.tobytes(), value.dtype.str, value.shape) if type(value) is np.ndarray else value
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from polyfuse.run.arguments import IMMUTABLE, same
 
-BUFFERS = (array, bytearray)
+BUFFERS = (array, bytearray, memoryview)
 MAPPINGS = (dict, types.MappingProxyType)
 CONTAINERS = (*MAPPINGS, list, tuple, set, deque)
 KEPT_IN: tuple[tuple[tuple[type, ...], str], ...] = (

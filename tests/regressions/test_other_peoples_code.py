@@ -167,3 +167,31 @@ def raised_and_rooted(x: Any) -> Any:
 def test_functions_of_arrays_take_single_numbers_through_their_masks(x: Any) -> None:
     for found, expected in zip(pf.jit(raised_and_rooted)(x), raised_and_rooted(x), strict=True):
         np.testing.assert_allclose(found, expected)
+
+
+OBJECTS = np.array([1, None], object)
+BYTES = memoryview(bytearray(b"\x01"))
+MASKED = np.ma.masked_array(np.ones(3), [0, 0, 1])  # type: ignore[no-untyped-call]
+
+
+def put_mask(value: int) -> None:
+    MASKED.mask[1] = value == 7
+
+
+@pytest.mark.parametrize(
+    ("function", "change"),
+    [
+        (lambda x: x * OBJECTS[0], lambda v: OBJECTS.__setitem__(0, v)),
+        (lambda x: x * BYTES[0], lambda v: BYTES.__setitem__(0, v)),
+        (lambda x: x * MASKED.sum(), lambda v: MASKED.__setitem__(0, v)),
+        (lambda x: x * MASKED.count(), put_mask),
+    ],
+)
+def test_what_arrays_of_other_kinds_hold_is_looked_at_in_each_call(
+    function: Callable[[Any], Any], change: Callable[[int], None]
+) -> None:
+    jitted = pf.jit(function)
+    for value in (5, 2, 7):
+        change(value)
+        for _ in range(2):
+            np.testing.assert_array_equal(jitted(X), function(X))

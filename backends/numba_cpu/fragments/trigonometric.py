@@ -2,8 +2,8 @@
 
 Reductions by pi/2 run in float64 with two or three parts of pi/2 (Cody and Waite) and a compensated remainder; vectors
 with a huge argument take the C library.  Polynomials: fdlibm's k_sin.c, k_cos.c, e_asin.c; Cephes' sinf.c for
-float32; atan a minimax fit of this project.  Errors below 1.5 units in the last place; in float64 those of arctan2 below
-2, of tan below 3.
+float32; atan a minimax fit of this project.  Errors below 1.5 units in the last place; in float64 those of arctan2
+below 2, of tan below 3.
 """
 
 from __future__ import annotations
