@@ -38,10 +38,6 @@ MANY, SHORT = 50, 20
 """Statements from which on a program is not searched whose one kernel takes less than one launch for so many of them:
 some microseconds are all that there is to win.  68 products in a row of their own each took the search two minutes."""
 
-SOME, FEW_LAUNCHES = 25, 8
-"""And fewer, from which on a program is not searched whose one kernel takes less than so many launches: 30 slices of
-300 elements, each multiplied and joined, are 35 us on a CPU and were searched for 5 seconds."""
-
 EACH = 50
 """Work of that price, per statement, about as much as strategies propose schedules at most: it is left to the search
 where not as much is allowed."""
@@ -70,9 +66,7 @@ def whole(judge: Judge, work: float) -> KernelGroup | None:
         return None
     kernel = KernelGroup(roots, body, inputs, costs.whole_price(body, roots, inputs, teaches=True))
     near = NEAR_OF_MAPS if is_map else NEAR
-    launch = costs.floor(_NONE, _NONE)
-    is_short = len(body) > MANY and kernel.time * SHORT < launch * len(body)
-    is_short = is_short or (len(body) > SOME and kernel.time < FEW_LAUNCHES * launch)
+    is_short = len(body) > MANY and kernel.time * SHORT < costs.floor(_NONE, _NONE) * len(body)
     return None if not is_short and _could_win(state, kernel, near) or not judge.verdict(kernel) else kernel
 
 
