@@ -92,7 +92,7 @@ def recogniser(seen: Seen, parameters: Parameters, static: frozenset[str], count
 
     `static`: names of parameters whose values are part of the program.  `counts`: where `hits` are counted.
     """
-    text = _Text({"MISSED": MISSED, "counts": counts}, dict(seen.record.ranges))
+    text = _Text({"MISSED": MISSED, "counts": counts}, dict(seen.record.ranges), dict(seen.record.fixed))
     try:
         text.arguments(seen, parameters, static)
         own = len(seen.leaves) - len(seen.record.captured)
@@ -123,8 +123,9 @@ def rerun(record: Record, values: Sequence[Any], outputs: Sequence[Any]) -> Call
 
 def _is_straight(record: Record) -> bool:
     """Whether its calls do nothing but allocate and launch."""
-    other = record.staged or record.needs_objects or record.taken or record.captured or record.fixed
-    return not other and all(isinstance(step, KernelLaunch) for step in record.steps)
+    other = record.staged or record.needs_objects or record.taken or record.captured
+    are_flags = all(type(value) is bool for _, value in record.fixed)  # the text asks for them
+    return not other and are_flags and all(isinstance(step, KernelLaunch) for step in record.steps)
 
 
 @dataclass(slots=True)
@@ -134,6 +135,7 @@ class _Text:
 
     names: dict[str, Any]
     ranges: Mapping[int, range] = field(default_factory=dict)  # integers that the trace holds for, by leaf
+    fixed: Mapping[int, Any] = field(default_factory=dict)  # values that it holds for
     lines: list[str] = field(default_factory=list)
     leaves: list[tuple[str, Any]] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
@@ -196,15 +198,18 @@ class _Text:
             for part in zip(self.unpack(name, len(value)), value, strict=True):
                 self.item(*part)
         elif kind is dict:
-            if not set(map(type, value)) <= {str}:
+            kinds = tuple(map(type, value))
+            if not set(kinds) <= {*_STATIC}:
                 raise _Unsuitable
-            self.miss(f"type({name}) is not dict or (*{name},) != {self.constant(tuple(value))}")
+            others = "" if set(kinds) <= {str} else f" or (*map(type, {name}),) != {self.constant(kinds)}"
+            self.miss(f"type({name}) is not dict or (*{name},) != {self.constant(tuple(value))}{others}")
             for part in zip(self.unpack(f"{name}.values()", len(value)), value.values(), strict=True):
                 self.item(*part)
         elif kind in SCALARS:
             allowed = self.ranges.get(len(self.leaves), INT64)
             wide = f" or {name} not in {self.constant(allowed)}" if kind is int else ""
-            self.miss(f"type({name}) is not {kind.__name__}{wide}")
+            is_flag = kind is bool and len(self.leaves) in self.fixed
+            self.miss(f"{name} is not {value}" if is_flag else f"type({name}) is not {kind.__name__}{wide}")
             self.leaves.append((name, value))
         elif value is None or kind is str:
             self.static(name, value)
