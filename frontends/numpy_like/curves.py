@@ -195,7 +195,8 @@ def _between(x: Tracer, xp: Tracer, fp: Tracer) -> Tracer:
 
 
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Tracer:
-    """The sliding product of two vectors.  Raises ShapeError where one is empty."""
+    """The sliding product of two vectors, with zeros beyond the ends, whose products with infinities are no numbers.
+    Raises ShapeError where one is empty."""
     a, v = _vectors("correlate", a, v)
     if a.state.decide(v.sizes[0] - a.sizes[0] - 1):
         return flip(_sliding(v, a, mode))
@@ -203,7 +204,8 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Tracer:
 
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Tracer:
-    """The product of two polynomials, in other words.  Raises ShapeError where one is empty."""
+    """The product of two polynomials, in other words; zeros lie beyond the ends, as in `correlate`.  Raises ShapeError
+    where one is empty."""
     a, v = _vectors("convolve", a, v)
     if a.state.decide(v.sizes[0] - a.sizes[0] - 1):
         a, v = v, a
