@@ -238,6 +238,7 @@ def _repeated_whole(x: Tracer, counts: Sequence[int]) -> Tracer:
 
 
 def _seen_again(x: Tracer, far: Sequence[int]) -> Tracer:
+    """Raises UnsupportedError for sizes that a spec leaves open: axes of these do not become one."""
     inside, shape = dimensions(2 * x.ndim)[1::2], [n for pair in zip(far, x.sizes, strict=True) for n in pair]
     apart = Tracer(x.state, nodes.view(x.node, shape, inside))
     return apart.reshape(*[n * size for n, size in zip(far, x.shape, strict=True)])

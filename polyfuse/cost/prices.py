@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from polyfuse.affine import Affine
 from polyfuse.cost import cpu as cost_cpu
 from polyfuse.cost.alone import ACCESS, STARVED, begun, counted, is_starved, met, through_trips
 from polyfuse.cost.atomics import merging
@@ -43,7 +42,6 @@ from polyfuse.cost.phases import (
     in_cells,
     in_clusters,
     in_phases,
-    merges_states,
     overlap,
     picking,
     stalls,
@@ -53,6 +51,7 @@ from polyfuse.cost.registers import least_registers, moments, register_need
 from polyfuse.cost.scans import in_runs, running, runs_in_threads, scanned_together
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
+from polyfuse.cost.unrolled import on_their_way, unrolled
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
@@ -96,19 +95,6 @@ a trip in each of 512 threads, takes 740 us instead of 320, with 944 bytes of ea
 PULL = 3.0
 """Times its share of the bandwidth that one processor takes in: 64 bytes a cycle, 110 GB/s on an H200; sums of 64 rows
 of 4 MB in 32 blocks reach 3.3."""
-UNROLLED, HARDLY_UNROLLED = 1.6, 1.1
-"""Times the loads of a trip that are on their way in a loop without barriers, as the compiler begins the next: sums of
-64 rows by 512 threads with 64 bytes each ran at 0.97 of the roof.  Means of 2 x 2 in loops of one warp did not.  And of
-columns in frames, or whose states are merged: the largest of 1000003 x 131 float16 in one block per processor 156 us,
-sums of bfloat16 in two 74; the sums of exponentials of 2 x 500000 x 100 bfloat16 in one 149, where memory takes 47.
-And of two of what is no sum: the largest and the least of 12251 x 4081 float32 in 128 blocks of 512 threads take an
-H100 114 us, 86 in 512, of 3051 x 32768 bfloat16 97 and 84; sums of such columns 72 in 128.  And of rows in frames: 371
-rows of 269393 float16, times others and summed, in 186 blocks of 128 threads 185 us, where 133 were predicted.  And of
-rows whose states are merged: the variance of 37.5 million sums of two neighbours takes an H200 84 us in 131 blocks of
-256 threads, where 45 were predicted, 51 in 509."""
-AT_ONCE, MOST_UNROLLED = 16, 4
-"""Loads of single elements that the compiler puts together from several trips, and the most trips: column sums of 20001
-x 4093 float32 on an H200, four loads a trip in 64 blocks of 512 threads, take 121 us."""
 CUT_ROWS, NARROW_ROWS = 1.35, 1.84
 """Times the operations of rows that begin anywhere and are held in vectors: which elements of the first vector and the
 last one count is asked for.  Where every vector was asked, on an H200, of 268 MB of bfloat16, 1.72: softmax of rows of
@@ -247,8 +233,8 @@ def _of_a_block(
     if schedule.rings or schedule.ahead or schedule.cluster > 1:
         return 0.0
     if schedule.of_kind("loop"):  # those of columns were measured
-        unrolled = 1.0 if waits else _unrolled(scop, schedule, sizes)
-        return through_trips(schedule, target, sizes, unrolled) if schedule.strategy == "columns" else 0.0
+        times = 1.0 if waits else unrolled(scop, schedule, sizes)
+        return through_trips(schedule, target, sizes, times) if schedule.strategy == "columns" else 0.0
     alone = occupancy < 2 and schedule.strategy == "panels" and in_phases(scop, schedule, target, sizes)
     return begun(schedule, target, sizes, issued) if alone else 0.0
 
@@ -285,7 +271,7 @@ def _fill(
         return min(1.0, PULL * min(1.0, blocks / target.processors))
     loops = schedule.of_kind("loop") and threads > target.warp
     if loops and not waits:
-        in_flight = int(in_flight * _unrolled(scop, schedule, sizes) * _there(scop, schedule, sizes)[0])
+        in_flight = int(in_flight * on_their_way(scop, schedule, sizes))
         in_flight = int(in_flight * loading(scop, schedule, sizes))
     stores = [p for p in schedule.placed if p.role == "store"]
     if loops:  # what is stored behind them all
@@ -295,62 +281,6 @@ def _fill(
     both = in_flight + leaving
     flying = resident * threads * max(least, in_flight, min(both, enough) if enough else both)
     return min(1.0, PULL * min(1.0, blocks / target.processors), flying / (target.bandwidth * target.latency))
-
-
-def _compares_twice(scop: Scop, schedule: KernelSchedule) -> bool:
-    """Whether a kernel has several reductions that are no sums, or merges states of several values."""
-    found = [getattr(scop.statements[value], "monoid", None) for value in schedule.body]
-    return len([m for m in found if m not in (None, "sum")]) > 1 or merges_states(scop, schedule)
-
-
-PADDED, FEW_LOADS = 0.95, 4
-"""Share of the threads' elements that a row has, below which all loads of a trip are masked, and so many masked loads
-as the compiler puts together from several trips.  Sums of 256 channels of 128 x 3136 float16, a row in one trip, take
-an H200 83 us in 128 threads with four loads each, 52 in 512 with one."""
-
-
-def _there(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> tuple[float, int]:
-    """(the share of what the threads load in a trip that exists, of how many loads each), where a trip is a row."""
-    found = 1.0, 1
-    for placed in schedule.placed if schedule.strategy == "rows" else ():
-        last = placed.place[-1] if placed.role == "load" and placed.path and placed.place else None
-        if not isinstance(last, Affine) or any(sizes.kind.get(n[1:]) == "loop" for n in last.steps()):
-            continue
-        slots = sizes.product(placed.digits(), ("slot",))
-        span = slots * sizes.product(placed.digits(), ("thread",))
-        share = scop.shape(placed.value)[-1].evaluate(sizes.hints) / span
-        if share < min(PADDED, found[0]):
-            found = share, -(-slots // dict(schedule.parameters).get("vector", 1))
-    return found
-
-
-def _unrolled(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
-    """Times the loads of a trip that are on their way; with shares, single elements of each trip by themselves."""
-    tile = dict(schedule.parameters)
-    share, loads = _there(scop, schedule, sizes)
-    if share < 1 and not merges_states(scop, schedule):
-        return min(UNROLLED, max(1.0, FEW_LOADS / loads))
-    if schedule.strategy == "one_pass" and combined_in_trips(scop, schedule, sizes):
-        return 1.0  # lanes meet in every trip
-    if schedule.strategy == "rows" and merges_states(scop, schedule):
-        return min(HARDLY_UNROLLED, _of_trips(schedule, sizes))
-    if tile.get("frames") or schedule.strategy == "columns" and _compares_twice(scop, schedule):
-        return HARDLY_UNROLLED
-    return _of_trips(schedule, sizes)
-
-
-def _of_trips(schedule: KernelSchedule, sizes: Sizes) -> float:
-    """The same where the compiler sees no reason against it."""
-    tile = dict(schedule.parameters)
-    if tile.get("vector") != 1:
-        return UNROLLED
-    if any(p.role == "partial" for p in schedule.placed):
-        return 1.0
-    inside = [p for p in schedule.placed if p.role == "load" and p.path]
-    loads = sum(sizes.product(p.digits(), ("slot",)) for p in inside)
-    trips = min((sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in inside), default=1)
-    most = min(MOST_UNROLLED, trips / MOST_UNROLLED)  # what is left over goes by one by one
-    return max(min(UNROLLED, most), min(most, AT_ONCE / max(1, loads)))
 
 
 def _terms(

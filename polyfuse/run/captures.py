@@ -16,7 +16,7 @@ from polyfuse.errors import ArgumentError
 from polyfuse.overlap import share_elements
 from polyfuse.run.arguments import same
 from polyfuse.run.arrays import Device, Library
-from polyfuse.run.entries import is_container, is_plain
+from polyfuse.run.entries import Entries, is_container, is_plain
 from polyfuse.run.reach import Cell, constant, is_code, is_of_users
 
 _log = logging.getLogger("polyfuse.run")
@@ -198,11 +198,14 @@ def _is_viewed(value: Any, captured: Sequence[Any]) -> bool:
 
 
 def content(value: Any) -> Any:
-    """What is compared of a value: the elements of an array, of an array of objects which these are, anything else
-    itself."""
+    """What is compared of a value: the elements of an array, of an array of objects these, anything else itself."""
     if isinstance(value, np.ma.MaskedArray):
         return value.data.tobytes() + np.ma.getmaskarray(value).tobytes(), value.dtype.str, value.shape
-    return (value.tobytes(), value.dtype.str, value.shape) if type(value) is np.ndarray else value
+    if type(value) is not np.ndarray:
+        return value
+    if value.dtype.hasobject:  # kept: another one may come to lie where one of them lay
+        return Entries((value.dtype.str, value.shape, *value.ravel().tolist()))
+    return value.tobytes(), value.dtype.str, value.shape
 
 
 def form(value: Any) -> Any:

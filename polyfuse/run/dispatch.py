@@ -345,7 +345,8 @@ class Jitted:
         for parameter, value in zip(self._parameters.names, arguments, strict=True):
             leaves = frontend.flatten(value, parameter)
             static |= {path: leaf for path, leaf in leaves if isinstance(leaf, LOOKED_INTO)}
-            static |= {kind.__name__: kind for kind in users_classes_in(value)}  # attributes and methods are theirs
+            kinds = dict.fromkeys(users_classes_in(value))  # attributes and methods are theirs
+            static |= {f"class {k} of {parameter}: {kind.__qualname__}": kind for k, kind in enumerate(kinds)}
         earlier: list[Cell] = []
         named: frozenset[str] = frozenset()
         while True:

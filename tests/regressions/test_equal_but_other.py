@@ -79,3 +79,17 @@ def test_attributes_and_methods_of_the_classes_of_arguments_may_change() -> None
     np.testing.assert_array_equal(function(*arguments), run(*arguments))
     Layer.apply = lambda self, x: x - self.w  # type: ignore[method-assign]
     np.testing.assert_array_equal(function(*arguments), run(*arguments))
+
+
+def test_a_class_called_as_a_static_parameter_is() -> None:
+    @dataclasses.dataclass
+    class Scale:
+        w: Any
+        k: ClassVar[float] = 2.0
+
+    Scale.__name__ = Scale.__qualname__ = "scale"
+    function = pf.jit(lambda x, p, scale: x * p.k * scale, static=("scale",))
+    for k in (2.0, 5.0):
+        Scale.k = k
+        for scale in (3, 4):
+            np.testing.assert_array_equal(function(X, Scale(X), scale), X * k * scale)

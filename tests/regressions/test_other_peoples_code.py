@@ -181,7 +181,7 @@ def put_mask(value: int) -> None:
 @pytest.mark.parametrize(
     ("function", "change"),
     [
-        (lambda x: x * OBJECTS[0], lambda v: OBJECTS.__setitem__(0, v)),
+        (lambda x: x * OBJECTS[0], lambda v: OBJECTS.__setitem__(0, v + 0.5)),
         (lambda x: x * BYTES[0], lambda v: BYTES.__setitem__(0, v)),
         (lambda x: x * MASKED.sum(), lambda v: MASKED.__setitem__(0, v)),
         (lambda x: x * MASKED.count(), put_mask),
