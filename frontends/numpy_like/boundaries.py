@@ -20,6 +20,7 @@ from polyfuse.frontends.numpy_like import axes, bisection, networks, nodes, prom
 from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.indexing import take_along_axis
 from polyfuse.frontends.numpy_like.joining import stack
+from polyfuse.frontends.numpy_like.known_values import known
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, lift_all, lift_arrays, text_of
 from polyfuse.frontends.numpy_like.slicing import integer_index
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -164,12 +165,18 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
             problem = f"searchsorted of {text_of(keys.sizes)} with sorter= of {text_of(order.sizes)}"
             raise ShapeError(problem, advice="Give np.argsort of the vector.")
         keys = keys[order]
+    return place_among(keys, values, side, known(keys.node))
+
+
+def place_among(keys: Tracer, values: Tracer, side: str, contents: np.ndarray[Any, Any] | None = None) -> Tracer:
+    """Where to insert `values` into a sorted vector of `keys`.  `contents`: these, where a trace knows them."""
     common = promotion.common((kind_of(keys), kind_of(values)))
     common = f32 if common == bf16 else common
     keys, values = (Tracer(t.state, as_dtype(t, common)) for t in (keys, values))
     steps = bisection.steps_for(keys.state, keys.sizes[0])
     if steps is not None:
-        return bisection.places(keys, values, steps, right=side == "right")
+        contents = None if contents is None else contents.astype(common.numpy)
+        return bisection.places(keys, values, steps, right=side == "right", known=contents)
     return library("searchsorted", [keys, values], values.sizes, i64, side=side)
 
 

@@ -12,7 +12,7 @@ from polyfuse import expr
 from polyfuse.dtypes import f64, i64
 from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.frontends.numpy_like import bisection, nodes, promotion
-from polyfuse.frontends.numpy_like.boundaries import argsort, searchsorted, sort
+from polyfuse.frontends.numpy_like.boundaries import argsort, place_among, searchsorted, sort
 from polyfuse.frontends.numpy_like.contractions import matmul
 from polyfuse.frontends.numpy_like.creation import linspace
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
@@ -91,7 +91,7 @@ def histogram(
     edges = histogram_bin_edges(x, bins, range)
     flat = x.reshape(-1)
     if weights is None and bisection.steps_for(x.state, edges.sizes[0]) is not None:
-        return _density(_counts(flat, edges), edges, density), edges
+        return _density(_counts(flat, edges, _known(bins if np.ndim(bins) else edges, edges)), edges, density), edges
     if weights is None:
         ordered, total = sort(flat), None
     else:
@@ -110,10 +110,10 @@ def histogram(
     return _density(counts, edges, density), edges
 
 
-def _counts(x: Tracer, edges: Tracer) -> Tracer:
-    """How many values lie between edges, the last one included."""
+def _counts(x: Tracer, edges: Tracer, values: np.ndarray[Any, Any] | None) -> Tracer:
+    """How many values lie between edges, the last one included.  `values`: of the edges, where they are known."""
     last = edges.shape[0] - 1
-    at = searchsorted(edges, x, side="right").astype(np.int32) - 1
+    at = place_among(edges, x, "right", values).astype(np.int32) - 1
     at = where(ufunc("equal", x, edges[-1]), last - 1, at)
     at = where(ufunc("less", at, 0), last, at)  # what lies outside, or is NaN, has a bin of its own
     is_short = x.state.known(np.iinfo(np.uint16).max - edges.sizes[0])
@@ -181,8 +181,8 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tracer:
     if values is not None and not ((values[:-1] <= values[1:]).all() or (values[:-1] >= values[1:]).all()):
         raise ArgumentError("the edges of np.digitize rise or fall", advice="Sort them with np.sort.")
     if values is not None and values.size > 1 and values[0] > values[-1]:
-        return count - searchsorted(edges[::-1], x, side=side)
-    return searchsorted(edges, x, side=side)
+        return count - place_among(edges[::-1], x, side, values[::-1])
+    return place_among(edges, x, side, values)
 
 
 # ---------------------------------------------------------------------------------------------- covariance
