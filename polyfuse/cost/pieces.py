@@ -229,7 +229,7 @@ def torn_ends(scop: Scop, store: Placed, schedule: KernelSchedule, sizes: Sizes)
         return GRANULE / pitch  # the ends of rows alone
     if schedule.shared:
         return GRANULE / piece
-    if schedule.strategy in ("windows", "window_sums") and piece < pitch:
+    if schedule.strategy in ("windows", "window_sums", "panels", "in_thread") and piece < pitch:
         return (HALVED_END if pitch % VECTOR == 0 else TORN_END) / piece
     if schedule.strategy != "pointwise" or "frames" in dict(schedule.parameters) or piece < LINE:
         return 0.0  # of less than a warp writes
@@ -245,7 +245,9 @@ boundaries of sectors, elsewhere and at multiples of 16 bytes.  Between what the
 border, in pieces of 256, 1024 and 4096 bytes, 8190 x 8190 161, 133 and 130 us, two results of it 283, 224 and 215,
 12286 x 12286 359, 295 and 287, 8196 x 8196 138, 132 and 129; sharpened 8000 x 8001, which keeps first-level caches busy
 as well, in pieces of 256 bytes 145, of 1024 140, means of 5 x 5 158 and 163.  Of 8190 x 16382 bfloat16, in pieces of
-128 and 512 bytes, 194 and 142; of 16382 x 16381 bytes, of 64 and 256, 232 and 224, byte by byte in rows 193."""
+128 and 512 bytes, 194 and 142; of 16382 x 16381 bytes, of 64 and 256, 232 and 224, byte by byte in rows 193.  Panels
+of 64, 128 and 256 bytes of float32 rows: softmax between of 64 x 256 x 2401 160, 129 and 101 us, of 1000 x 50001 by
+columns 235 and 180 of the first two, layer norms between of 64 x 96 x 3249 75, 58 and 47."""
 TORN_BY_WARPS = {4: 0.2, 8: 0.05}
 """The same in proportion to what is written, where threads store so many bytes each and neighbouring warps of a block
 write the parts of a sector.  On an H200: 8001 x 8001 float32 less a triangle 137 us where 123 are possible, 8003 x 8003
