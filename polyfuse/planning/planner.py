@@ -33,6 +33,7 @@ from polyfuse.planning.split_scans import split_scans
 from polyfuse.planning.wishes import NO_REGISTERS, check_wishes, grouped, refuse, settled
 from polyfuse.rewrites.factors import factors_apart
 from polyfuse.rewrites.gathers import sink_gathers
+from polyfuse.rewrites.moves import sink_moves
 from polyfuse.rewrites.normalise import normalise
 from polyfuse.rewrites.positions import short_positions
 from polyfuse.rewrites.refinement import refine
@@ -67,6 +68,7 @@ def plan_program(
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = unstacked(program)  # reductions of a stack are operations on its arrays
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
+    program = sink_moves(program)  # of a computed array that is moved around, what it is computed of is moved
     shorts, keys, sums = tuple[Guard, ...](), tuple[AnyGuard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":
         program, keys = ordered_scatters(  # updates are sorted by their place, or merged as they come
