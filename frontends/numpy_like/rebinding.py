@@ -34,6 +34,7 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import Watched, plain
 
 _MODULES = ("numpy", "polyfuse")
+_ITERATING = frozenset(("builtins", "itertools", "_collections", "_csv", "numpy"))
 _DEPTH = 8  # of containers in containers that are looked into
 _READING = (np.nditer, np.matrix, np.broadcast, np.poly1d, np.recarray, np.memmap, np.ma.MaskedArray)
 """Classes of NumPy's that read the arrays they are made of, and tell nothing."""
@@ -76,7 +77,7 @@ class Rebinder:
             return self.function(value) if is_users(value.__code__.co_filename, value.__module__) else self._bare(value)
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
-        if type(value).__module__.removeprefix("numpy.").partition(".")[0] == "random":
+        if _draws(value):
             return RandomStandIn(type(value).__name__)
         if isinstance(value, BuiltinFunctionType) and value.__module__ == "math":  # from math import sqrt
             return getattr(MathStandIn(self.trace), value.__name__)
@@ -94,7 +95,7 @@ class Rebinder:
             return self.derived(value) if _is_users_class(value) else self._bare(value)
         if holders.is_holder(value):
             return self._container(value)
-        if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
+        if _goes_on(value):
             return Iterating(self.trace, value)
         if isinstance(value, BuiltinFunctionType):
             return self._builtin(value)
@@ -177,6 +178,8 @@ class Rebinder:
             return depth > 0 and any(self._is_rebuilt(part, depth - 1) for part in holders.held(value))
         if isinstance(value, FunctionType):
             return not self.spaces.has(value)
+        if _draws(value) or _goes_on(value):
+            return True
         is_code = isinstance(value, (MethodType, partial)) or _jitted(value) is not None
         return is_code or _is_users_object(value) or _is_users_class(value)
 
@@ -251,7 +254,7 @@ class Rebinder:
     def _given(self, value: Any) -> Any:
         """A default or an argument that was applied before: with watched arrays, otherwise as it is."""
         is_watched = type(value) is np.ndarray or (holders.is_holder(value) and _holds_array(value))
-        if is_watched:
+        if is_watched or _draws(value) or _goes_on(value):
             return self.value(value)
         return self.outside.share(value) if type(value) in (dict, list) else value
 
@@ -413,6 +416,16 @@ class UsersModule:
 
     def __getattr__(self, name: str) -> Any:
         return self._rebinder.value(getattr(self._module, name))
+
+
+def _draws(value: Any) -> bool:
+    """A generator of random numbers."""
+    return type(value).__module__.removeprefix("numpy.").partition(".")[0] == "random"
+
+
+def _goes_on(value: Any) -> bool:
+    """An iterator that has a state which Python code does not see."""
+    return isinstance(value, Iterator) and type(value).__module__ in _ITERATING
 
 
 def _is_spelled_in_numpy(module: str | None) -> bool:

@@ -154,11 +154,12 @@ def trace(
     *,
     name: str | None = None,
     donate: Sequence[int | str] = (),
+    again: Callable[[], None] = lambda: None,
 ) -> Traced:
     """Trace `function` for arguments that are trees of `ArraySpec`, `ScalarSpec` and static Python objects.
 
-    `donate`: names (paths) of array arguments that the function may overwrite.  Raises TraceError and its kin, with the
-    user's line.
+    `donate`: names (paths) of array arguments that the function may overwrite.  `again`: called before each further
+    run of the function.  Raises TraceError and its kin, with the user's line.
     """
     assumptions = _Assumptions()
     left = ATTEMPTS
@@ -169,6 +170,7 @@ def trace(
         except Retrace as request:
             assumptions.add(request)
             assumptions.told = attempt.state.told
+            again()
             if request.guards or not request.symbols:  # sizes found equal are fewer symbols: that comes to an end
                 left -= 1
         except PolyfuseError as error:

@@ -25,6 +25,7 @@ class NumPyFrontend:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         donate: Sequence[int | str],
+        again: Callable[[], None] = lambda: None,
     ) -> Traced:
         from polyfuse.frontends.numpy_like import ArraySpec, specs_of_arrays, trace, tree
 
@@ -32,7 +33,7 @@ class NumPyFrontend:
         described = iter(specs_of_arrays([value for value in every if not isinstance(value, Static)]))
         specs = [value.value if isinstance(value, Static) else next(described) for value in every]
         keywords = dict(zip(kwargs, specs[len(args) :], strict=True))
-        traced = trace(function, specs[: len(args)], keywords, donate=donate)
+        traced = trace(function, specs[: len(args)], keywords, donate=donate, again=again)
         leaves = [leaf for spec in specs for _, leaf in tree.flatten(spec)[0]]
         kept = replace(traced, captured=(), read=(), watched=())
         return Traced(

@@ -349,12 +349,17 @@ class Jitted:
             static |= {f"class {k} of {parameter}: {kind.__qualname__}": kind for k, kind in enumerate(kinds)}
         earlier: list[Cell] = []
         named: frozenset[str] = frozenset()
+        before: list[Snapshot] = []  # of every run: the last one is the trace, and two may change a value and back
+
+        def snapshot() -> None:
+            before.append(Snapshot.of(self._function, static, named))
+
         while True:
-            before = Snapshot.of(self._function, static, named)
-            traced = frontend.trace(self._function, args, kwargs, self._options.donate)
+            snapshot()
+            traced = frontend.trace(self._function, args, kwargs, self._options.donate, snapshot)
             named |= traced.named
             after = Snapshot.of(self._function, static, named)
-            changed = before.changed_in(after)
+            changed = before[-1].changed_in(after)
             refuse_escapes(name, after.reach.functions, changed, frontend.origin)
             if not changed:
                 return self._variants.new(traced, after.reach.cells)

@@ -17,6 +17,8 @@ import numpy as np
 
 from polyfuse.run.arguments import IMMUTABLE, same
 
+ABSENT = type("Absent", (), {"__repr__": lambda _: "absent", "__slots__": ()})()
+"""What is read where nothing is: None may be there."""
 BUFFERS = (array, bytearray, memoryview)
 MAPPINGS = (dict, types.MappingProxyType)
 CONTAINERS = (*MAPPINGS, list, tuple, set, deque)

@@ -7,19 +7,20 @@ applications hold.
 
 from __future__ import annotations
 
-import os
+import builtins
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property, partial, partialmethod
 from inspect import getattr_static
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
+from polyfuse.run.asked import Asked, asked
 from polyfuse.run.entries import (
+    ABSENT,
     BUFFERS,
     CONTAINERS,
     MAPPINGS,
@@ -31,17 +32,18 @@ from polyfuse.run.entries import (
     length,
     referred,
 )
+from polyfuse.run.installed import is_users
 
-_INSTALLED = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
-"""Where libraries are: not always in a folder of packages (`pip install --target`)."""
-_DEPTH = 8  # how far attributes and items are followed
+_DEPTH = 24  # how far attributes and items are followed
 _ITEMS = 256  # entries of a container that are read one by one; more are compared together
 _NESTED = 4096  # of those, that are looked into, because they are no constants
 _FUNCTIONS = 256  # functions of the user's that are followed
 LOOKED_INTO = (types.FunctionType, type, types.ModuleType)
 """Arguments that are part of the program by what they are, not by what they hold."""
-_DESCRIPTORS = (staticmethod, classmethod, property, cached_property)
-_SILENT = frozenset("__repr__ __str__ __format__ __eq__ __ne__ __hash__ __reduce__ __init__ __new__".split())
+_DESCRIPTORS = (staticmethod, classmethod, property, cached_property, partialmethod)
+_SILENT = frozenset("__reduce__ __init__ __new__".split())
+_COMPARING = frozenset("__eq__ __ne__ __hash__".split())
+_WRITING = frozenset("__repr__ __str__ __format__".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +70,48 @@ def reach(function: Any, statics: Mapping[str, Any], names: Iterable[str] = ()) 
     attributes, besides those in the code."""
     roots = [_fixed(value, name) for name, value in statics.items()]
     roots += _applied(function)
-    known = {id(f): f for f in _code(function, {})}
+    known = {id(f): f for f in _code(function, _Wanted())}
+    names = set(names)
     while True:
         mentioned = {name: None for f in known.values() for name in _mentioned(f.__code__)} | dict.fromkeys(names)
+        wanted = _Wanted(mentioned, asked(known.values()))
         found, seen = dict[str, Cell](), set[int]()
-        for root in (*roots, *(cell for f in known.values() for cell in _of_function(f))):
+        for root in (*roots, *(cell for f in known.values() for cell in _of_function(f, wanted.asked))):
             if root.name not in found:
-                found |= {part.name: part for part in _parts(root, mentioned, _DEPTH, seen)}
+                found |= {part.name: part for part in _parts(root, wanted, _DEPTH, seen)}
         values = (*(cell.read() for cell in found.values()), function)
-        more = {id(f): f for value in values for f in _code(value, mentioned) if id(f) not in known}
-        if not more or len(known) >= _FUNCTIONS:
-            return Reach(tuple(found.values()), tuple(known.values()))
+        more = {id(f): f for value in values for f in _code(value, wanted) if id(f) not in known}
+        further = {name for value in values for name in _names_held(value)} - names
+        if not (more or further) or len(known) >= _FUNCTIONS:
+            apart = [_which_are_the_same(found.values())] if wanted.asked.tells_apart else []
+            return Reach((*found.values(), *apart), tuple(known.values()))
         known |= more
+        names |= further
+
+
+def _names_held(value: Any) -> Iterator[str]:
+    """Names of attributes that a function of C code looks up: ``attrgetter("a.b")``."""
+    if isinstance(value, (operator.attrgetter, operator.methodcaller)):
+        texts = [text for part in value.__reduce__()[1:] for text in part if isinstance(text, str)]
+        yield from (name for text in texts for name in text.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Names of attributes, and constants that may be keys, that the code of a function mentions; what else it asks."""
+
+    mentioned: Mapping[Any, None] = field(default_factory=dict)
+    asked: Asked = Asked()
+
+    def has(self, name: str) -> bool:
+        return self.asked.has_whole or name in self.mentioned
+
+    def silent(self, name: str, method: Any) -> bool:
+        """Whether a special method is called nowhere.  What decorators write reads more than counts."""
+        if name not in _COMPARING | _WRITING:
+            return name in _SILENT
+        is_called = self.asked.compares if name in _COMPARING else self.asked.writes
+        return not is_called or getattr(getattr(method, "__code__", None), "co_filename", "<").startswith("<")
 
 
 def constant(value: Any) -> Callable[[], Any]:
@@ -93,23 +125,23 @@ def _fixed(value: Any, shown: str) -> Cell:
 # ---------------------------------------------------------------------------------------------- code
 
 
-def _code(value: Any, mentioned: Iterable[Any]) -> Iterator[types.FunctionType]:
-    """Functions of the user's that run when `value` is called, or used under the names that are `mentioned`."""
+def _code(value: Any, wanted: _Wanted) -> Iterator[types.FunctionType]:
+    """Functions of the user's that run when `value` is called, or used under the names that are `wanted`."""
     if isinstance(value, types.FunctionType):
-        if _is_users(value.__module__ or "", value.__code__.co_filename):
+        if is_users(value.__module__ or "", value.__code__.co_filename):
             yield value
     elif isinstance(value, types.MethodType):
-        yield from _code(value.__func__, mentioned)
-    elif isinstance(value, partial):
-        yield from _code(value.func, mentioned)
+        yield from _code(value.__func__, wanted)
+    elif isinstance(value, (partial, partialmethod)):
+        yield from _code(value.func, wanted)
     elif isinstance(value, (staticmethod, classmethod)) or _is_wrapped(value):
-        yield from _code(value.__wrapped__, mentioned)
+        yield from _code(value.__wrapped__, wanted)
     elif isinstance(value, property):
-        yield from _code(value.fget, mentioned)
+        yield from _code(value.fget, wanted)
     elif isinstance(value, cached_property):
-        yield from _code(value.func, mentioned)
+        yield from _code(value.func, wanted)
     else:
-        yield from _methods(value, mentioned)
+        yield from _methods(value, wanted)
 
 
 def _is_wrapped(value: Any) -> bool:
@@ -118,21 +150,21 @@ def _is_wrapped(value: Any) -> bool:
     return kind.__module__.partition(".")[0] in ("polyfuse", "functools") and hasattr(value, "__wrapped__")
 
 
-def _methods(value: Any, mentioned: Iterable[Any]) -> Iterator[types.FunctionType]:
+def _methods(value: Any, wanted: _Wanted) -> Iterator[types.FunctionType]:
     for base in _users_classes(value):
-        names = [n for n in vars(base) if n.startswith("__") and n not in _SILENT]
+        names = [n for n, m in vars(base).items() if n.startswith("__") and not wanted.silent(n, m)]
         names += ["__init__"] if isinstance(value, type) else []
-        for name in (*names, *(n for n in mentioned if type(n) is str)):
+        for name in (*names, *(n for n in wanted.mentioned if type(n) is str)):
             method = vars(base).get(name)
             if isinstance(method, _DESCRIPTORS) or is_code(method) or (is_of_users(method) and _is_descriptor(method)):
-                yield from _code(method, ())
+                yield from _code(method, _Wanted())
 
 
 def _users_classes(value: Any) -> list[type]:
     """Those classes of a value that the user wrote: where its attributes are looked up, the first one wins."""
     kind: type = type(value)
     kinds = (*value.__mro__, *kind.__mro__) if isinstance(value, type) else kind.__mro__
-    return [k for k in kinds if _is_users(k.__module__, getattr(sys.modules.get(k.__module__), "__file__", None))]
+    return [k for k in kinds if is_users(k.__module__, getattr(sys.modules.get(k.__module__), "__file__", None))]
 
 
 def users_classes_in(argument: Any, depth: int = _DEPTH) -> Iterator[type]:
@@ -163,7 +195,7 @@ def is_code(value: Any) -> bool:
 def is_of_users(value: Any) -> bool:
     """Whether `value` is an object of a class of the user's, which is looked into."""
     kind = type(value)
-    return _is_users(kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None))
+    return is_users(kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None))
 
 
 def _mentioned(code: types.CodeType) -> dict[Any, None]:
@@ -194,44 +226,68 @@ def _applied(function: Any) -> list[Cell]:
     return [_fixed(function, "self")] if is_called else []
 
 
-def _of_function(function: types.FunctionType) -> Iterator[Cell]:
+def _of_function(function: types.FunctionType, asked: Asked) -> Iterator[Cell]:
     """Closure cells, globals and changeable defaults of a function."""
     code = function.__code__
     for cell, name in zip(function.__closure__ or (), code.co_freevars, strict=True):
         yield _closed(cell, name)
     space = function.__globals__
-    for name in _mentioned(code):
-        if type(name) is str and name in space:
+    for name in (*_mentioned(code), *(n for n in asked.absent_globals if not hasattr(builtins, n))):
+        if type(name) is str and (name in space or name in asked.absent_globals):
             yield Cell(_entry(space, name), f"{id(space)}.{name}", name)
     names = code.co_varnames[: code.co_argcount]
     defaults = function.__defaults__ or ()
     given = [*zip(names[len(names) - len(defaults) :], defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
     for name, value in given:
-        if type(value) in (list, dict, set):
+        if not is_plain(value):
             yield _fixed(value, name)
 
 
-def _parts(cell: Cell, mentioned: Mapping[Any, None], depth: int, seen: set[int]) -> Iterator[Cell]:
+def _parts(cell: Cell, wanted: _Wanted, depth: int, seen: set[int]) -> Iterator[Cell]:
     """`cell`, and what it holds: items, and attributes whose names occur in the code."""
     yield cell
     value = cell.read()
     if isinstance(value, types.FunctionType):
-        below = [_below(cell, n) for n in value.__dict__ if n in mentioned]
+        below = [_below(cell, n) for n in value.__dict__ if n in wanted.mentioned]
+        below += [_below(cell, n) for n in wanted.asked.absent if not hasattr(value, n)]
     elif _is_wrapped(value) and isinstance(inner := value.__wrapped__, types.FunctionType):
         wrapped = Cell(_attribute(cell.read, "__wrapped__"), f"{cell.name}.__wrapped__", cell.shown)
-        below = [_below(wrapped, n) for n in inner.__dict__ if n in mentioned]
+        below = [_below(wrapped, n) for n in inner.__dict__ if n in wanted.mentioned]
     elif depth == 0 or id(value) in seen:
         return
     elif isinstance(value, partial):
-        below = [*_pairs(cell, "args", value.args), *_pairs(cell, "keywords", value.keywords)]
+        below = [_below(cell, "func"), *_pairs(cell, "args", value.args), *_pairs(cell, "keywords", value.keywords)]
     elif isinstance(value, types.MethodType) or _is_bound(value):
         below = [_below(cell, "__self__")]
     else:
-        below = [*_items(cell, value, mentioned), *(_below(cell, n) for n in _attributes(value) if n in mentioned)]
-        below += _methods_of(cell, value, mentioned)
+        below = [*_items(cell, value, wanted.mentioned), *_attributes_of(cell, value, wanted)]
+        below += _methods_of(cell, value, wanted.mentioned)
     seen.add(id(value))
     for part in below:
-        yield from _parts(part, mentioned, depth - 1, seen)
+        yield from _parts(part, wanted, depth - 1, seen)
+
+
+def _attributes_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
+    """Attributes that count, those that something is not there under, and of one whose code may use all, which are."""
+    yield from (_below(cell, n) for n in _attributes(value) if wanted.has(n))
+    is_open = hasattr(value, "__dict__") and not (isinstance(value, types.ModuleType) and not _is_users_module(value))
+    if not is_open or hasattr(type(value), "__getattr__"):  # which is code that is followed
+        return
+    yield from (_below(cell, n) for n in wanted.asked.absent if getattr_static(value, n, ABSENT) is ABSENT)
+    if wanted.asked.has_whole and not isinstance(value, types.ModuleType):
+        names, read = partial(entries, is_whole=False), cell.read
+        yield Cell(lambda: names(getattr(read(), "__dict__", None)), f"vars({cell.name})", f"vars({cell.shown})")
+
+
+def _which_are_the_same(cells: Iterable[Cell]) -> Cell:
+    """Which of the objects that places hold are one and the same."""
+    lasting = [c.read for c in cells if not is_plain(value := c.read()) and value is c.read()]
+
+    def read() -> tuple[int, ...]:
+        first = dict[int, int]()
+        return tuple([first.setdefault(id(one()), position) for position, one in enumerate(lasting)])
+
+    return Cell(read, "which are the same", "which objects are the same")
 
 
 def _below(cell: Cell, name: str) -> Cell:
@@ -285,7 +341,7 @@ def _methods_of(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterat
     kinds = _users_classes(value)
     for name in {n: None for k in kinds for n, v in vars(k).items() if n in mentioned and hasattr(v, "__get__")}:
         for kind in kinds:
-            yield Cell(partial(vars(kind).get, name), f"class {id(kind)}.{name}", f"{cell.shown}.{name}")
+            yield Cell(partial(vars(kind).get, name, ABSENT), f"class {id(kind)}.{name}", f"{cell.shown}.{name}")
         if not isinstance(value, type):  # one of its own would come first
             yield Cell(_own(cell.read, name), f"{cell.name}.__dict__.{name}", f"{cell.shown}.{name}")
 
@@ -293,7 +349,7 @@ def _methods_of(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterat
 def _attributes(value: Any) -> list[str]:
     """Names of what a user's object, class or module holds: methods and properties are code, not values."""
     if isinstance(value, types.ModuleType):
-        return list(vars(value)) if _is_users(value.__name__, getattr(value, "__file__", None)) else []
+        return list(vars(value)) if _is_users_module(value) else []
     found = dict.fromkeys(() if isinstance(value, type) else getattr(value, "__dict__", ()))
     for base in _users_classes(value):
         slots = (types.MemberDescriptorType,)
@@ -301,13 +357,8 @@ def _attributes(value: Any) -> list[str]:
     return list(found)
 
 
-@lru_cache(maxsize=1 << 14)  # a large package has a million values to ask of
-def _is_users(module: str, file: str | None) -> bool:
-    """Whether a module is no library: what those hold does not change, but for caches of their own."""
-    root, file = module.partition(".")[0], file or ""
-    if root in sys.stdlib_module_names or root == "polyfuse":
-        return False
-    return "-packages" not in file and not file.startswith(_INSTALLED)
+def _is_users_module(module: types.ModuleType) -> bool:
+    return is_users(module.__name__, getattr(module, "__file__", None))
 
 
 def _item(read: Callable[[], Any], key: Any) -> Callable[[], Any]:
@@ -315,21 +366,21 @@ def _item(read: Callable[[], Any], key: Any) -> Callable[[], Any]:
         try:
             return read()[key]
         except (LookupError, TypeError):
-            return None
+            return ABSENT
 
     return item
 
 
 def _attribute(read: Callable[[], Any], name: str) -> Callable[[], Any]:
-    return lambda: getattr(read(), name, None)
+    return lambda: getattr(read(), name, ABSENT)
 
 
 def _own(read: Callable[[], Any], name: str) -> Callable[[], Any]:
-    return lambda: getattr(read(), "__dict__", {}).get(name)
+    return lambda: getattr(read(), "__dict__", {}).get(name, ABSENT)
 
 
 def _entry(space: dict[str, Any], name: str) -> Callable[[], Any]:
-    return lambda: space.get(name)
+    return lambda: space.get(name, ABSENT)
 
 
 def _closed(cell: types.CellType, name: str) -> Cell:
@@ -337,6 +388,6 @@ def _closed(cell: types.CellType, name: str) -> Cell:
         try:
             return cell.cell_contents
         except ValueError:  # not assigned yet
-            return None
+            return ABSENT
 
     return Cell(read, f"{id(cell)}.{name}", name)

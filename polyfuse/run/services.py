@@ -69,10 +69,12 @@ class Frontend(Protocol):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         donate: Sequence[int | str],
+        again: Callable[[], None] = lambda: None,
     ) -> Traced:
         """Call `function` with tracers in place of the arrays, Python numbers and shape specs in its arguments.
 
         `Static` arguments are passed on as they are.  `donate`: names of arguments that the function may write.
+        `again`: called before each run but the first, where sizes have to be assumed.
         """
 
     def flatten(self, value: Any, prefix: str) -> list[tuple[str, Any]]:

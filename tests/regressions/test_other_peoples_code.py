@@ -14,7 +14,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.errors import ArgumentError
-from polyfuse.run.reach import _is_users
+from polyfuse.run.installed import is_users
 
 X = np.arange(3.0)
 
@@ -150,10 +150,10 @@ def test_counts_of_unsigned_words() -> None:
 
 
 def test_modules_are_asked_once_whose_they_are() -> None:
-    _is_users("somewhere", "/tmp/somewhere.py")
-    before = _is_users.cache_info().hits
-    _is_users("somewhere", "/tmp/somewhere.py")
-    assert _is_users.cache_info().hits == before + 1
+    is_users("somewhere", "/tmp/somewhere.py")
+    before = is_users.cache_info().hits
+    is_users("somewhere", "/tmp/somewhere.py")
+    assert is_users.cache_info().hits == before + 1
 
 
 def raised_and_rooted(x: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.run.captures import watch
-from polyfuse.run.reach import _is_users as is_users
+from polyfuse.run.installed import is_users
 from polyfuse.run.reach import reach
 from tests.run.outside import Change, Jit, Place, X, assert_seen
 
@@ -232,6 +232,11 @@ def test_what_libraries_hold_is_not_watched() -> None:
 
 def test_libraries_are_no_code_of_the_users_wherever_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pip install --target`: what NumPy keeps for itself would be watched, and found changed after its first use."""
-    monkeypatch.setattr("polyfuse.run.reach._INSTALLED", "/opt/site/")
-    assert not is_users("numpy.lib._twodim_base_impl", "/opt/site/numpy/lib/_twodim_base_impl.py")
-    assert is_users("mine.model", "/opt/mine/model.py")
+    monkeypatch.setattr("polyfuse.run.installed._BESIDE", "/opt/site/")
+    is_users.cache_clear()
+    try:
+        assert not is_users("numpy.lib._twodim_base_impl", "/opt/site/numpy/lib/_twodim_base_impl.py")
+        assert is_users("mine.model", "/opt/mine/model.py")
+        assert is_users("mine.model", "/opt/site/mine/model.py")  # a folder may be both
+    finally:
+        is_users.cache_clear()
