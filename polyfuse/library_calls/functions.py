@@ -3,7 +3,8 @@
 =============================  ====================================================================================
 name                           result
 =============================  ====================================================================================
-sort, argsort, top_k_indices   along ``axis``, NaN last; equal elements keep their order, so that indices are unique
+sort, argsort, top_k_indices   along ``axis``, NaN last; equal elements keep their order, so that indices are unique,
+                               of a sort but for the signs of zeros
 searchsorted                   int64 positions in a sorted vector, ``side`` left or right
 scatter                        `polyfuse.library_calls.scatter`
 stable_order                   positions of integers, by number, of equal ones in their order; it writes its last
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.library_calls.orders import largest, stable_order
 from polyfuse.library_calls.scatter import Tools, in_order, narrow, scatter, targets
 
 Function = Callable[..., Any]
@@ -44,15 +46,18 @@ def found(module: Any, name: str) -> Function:
 
 
 def _sort(module: Any, x: Any, *, axis: int) -> Any:
-    return module.sort(x, axis=axis, kind="stable")
+    """Equal values are alike, but for the signs of zeros, and NumPy takes many times as long to keep their order."""
+    return module.sort(x, axis=axis)
 
 
 def _argsort(module: Any, x: Any, *, axis: int) -> Any:
-    return module.argsort(x, axis=axis, kind="stable")
+    return stable_order(x, axis) if module is np else module.argsort(x, axis=axis, kind="stable")
 
 
 def _top_k_indices(module: Any, x: Any, *, k: int, axis: int) -> Any:
     """The positions of the k largest, largest first, NaN before all numbers; of equal elements the first one first."""
+    if module is np:
+        return largest(x, k, axis)
     last = module.moveaxis(x, axis, -1)
     order = last.shape[-1] - 1 - module.argsort(last[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     return module.moveaxis(order[..., :k], -1, axis)
@@ -97,7 +102,7 @@ def tools_of(module: Any) -> Tools:
 
 
 def _stable_order(module: Any, keys: Any, result: Any) -> None:
-    result[...] = module.argsort(keys.reshape(-1), kind="stable").reshape(result.shape)
+    result[...] = _argsort(module, keys.reshape(-1), axis=0).reshape(result.shape)
 
 
 _FUNCTIONS: Mapping[str, Function] = {
