@@ -54,12 +54,14 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
     """A call into the caller's array library (or a user's kernel): reads `operands`, writes `results`.  `launches`:
-    kernels without schedules that do the same in its place."""
+    kernels without schedules that do the same in its place.  `digest`: of the node that it computes, by which a program
+    knows its line."""
 
     call: Call
     operands: tuple[Binding, ...]
     results: tuple[Binding, ...]
     launches: tuple[Launch, ...] = ()
+    digest: bytes = field(default=b"", compare=False)
 
 
 Step = Union[Launch, LibraryCall]
@@ -186,10 +188,10 @@ class Plan:
                     return statement.id
         raise KeyError(f"no value of the program is {result}")
 
-    def line_of(self, step: LibraryCall) -> Source | None:
-        """The user's line that a library call stands for."""
-        statement = self.scop.statements[self.called(step)]
-        return self.program.sources.get(getattr(statement, "digest", b""))
+    def line_of(self, step: LibraryCall, traced: Program) -> Source | None:
+        """The user's line that a library call stands for: where `traced`, which the plan serves, has what it computes,
+        its own."""
+        return traced.sources.get(step.digest) or self.program.sources.get(step.digest)
 
     @property
     def hbm_bytes(self) -> Formula:

@@ -119,7 +119,8 @@ class _Making:
         statement = scop.statements[value]
         assert isinstance(statement, OpaqueStatement)
         operands = tuple(_home(scop, o, 0) for o in statement.operands)
-        return LibraryCall(statement.call, operands, (_home(scop, value, 0),), self._scattered(statement))
+        results, launches = (_home(scop, value, 0),), self._scattered(statement)
+        return LibraryCall(statement.call, operands, results, launches, statement.digest)
 
     def _scattered(self, statement: OpaqueStatement) -> tuple[Launch, ...]:
         """The kernels of a scatter that needs no library; none for other calls."""

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.cost.prices import price
 from polyfuse.cost.scatters import way_seconds
+from polyfuse.errors import Source
 from polyfuse.expr import Program
 from polyfuse.options import Options
-from polyfuse.plan import Plan
+from polyfuse.plan import LibraryCall, Plan
 from polyfuse.planning.assembly import assemble
 from polyfuse.planning.choose import Pricer
 from polyfuse.planning.forms import (
@@ -59,7 +61,7 @@ def plan_program(
     """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
     proved.  `effort`: of shakes, see `grouping.search`.  Raises PolyfuseError subclasses."""
     refuse(options, target)
-    options = settled(options, program)
+    options, traced = settled(options, program), program
     if options.atomics and target.kind == "cpu":
         fusion_log.info("%s: atomics: %s", program.name, UNUSED)
     if options.max_registers and target.kind == "cpu":
@@ -100,7 +102,28 @@ def plan_program(
     check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
     guards = (*plan.guards, *keys, *shorts, *sums, *runs, *split, *calls, *size_classes(program, hints))
+    plan = _as_traced(plan, traced)
     return replace(plan, guards=tuple(dict.fromkeys(guards)))
+
+
+def _as_traced(plan: Plan, traced: Program) -> Plan:
+    """The plan, whose indices and library calls are known by what the user's program has on their lines: it may serve
+    a program that has the same elsewhere."""
+    nodes = list(expr.topological(traced.outputs))
+    nodes.sort(key=lambda node: not isinstance(node, (expr.Gather, expr.Scatter, expr.Opaque)))
+
+    def known(digest: bytes, line: Source | None) -> bytes:
+        alike = (node.digest for node in nodes if traced.sources.get(node.digest) == line)
+        return digest if digest in traced.sources or line is None else next(alike, digest)
+
+    sites = [replace(site, digest=known(site.digest, site.line)) for site in plan.sites]
+    steps = [
+        replace(step, digest=known(step.digest, plan.program.sources.get(step.digest)))
+        if isinstance(step, LibraryCall)
+        else step
+        for step in plan.steps
+    ]
+    return replace(plan, sites=tuple(sites), steps=tuple(steps))
 
 
 SIZE_CLASSES = (64, 256, 1024, 4096, 16384, 65536, 262144)

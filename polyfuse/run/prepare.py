@@ -176,7 +176,7 @@ def prepare(ready: Ready, traced: Traced, watch: Watch, call: Call, setting: Set
     names = {b.name: k for k, (b, _) in enumerate(scratch.buffers)} if scratch else {}
     values = _Values(len(leaves), len(outputs), names, status)
     launched = [_launch(*pair, call, values, device) for pair in zip(plan.launches, ready.kernels, strict=True)]
-    found, needs_objects = _steps(plan, launched, values, library, sizes)
+    found, needs_objects = _steps(plan, traced.program, launched, values, library, sizes)
     if plan.sites and status is None:
         found.append(steps.index_check(values.slot(FromBuffer(FAULT)), plan.sites, traced.program))
     captured = leaves[len(leaves) - len(traced.captured) :]
@@ -327,6 +327,7 @@ def _numbers(launch: Launch, call: Call) -> dict[str, int]:
 
 def _steps(
     plan: Plan,
+    traced: Program,
     launched: Sequence[Launcher | None],
     values: _Values,
     library: Library,
@@ -347,7 +348,7 @@ def _steps(
                 found.append(steps.contraction(library, spec, sizes, reads, values.object(result)))
             case LibraryCall(call, operands, results):
                 reads, writes_to = [values.object(b) for b in operands], [values.object(b) for b in results]
-                found.append(steps.library_call(library, call, reads, writes_to, partial(plan.line_of, step)))
+                found.append(steps.library_call(library, call, reads, writes_to, partial(plan.line_of, step, traced)))
     copies = copies_of(plan)
     found += [steps.copy(library, values.object(target), values.object(source)) for target, source in copies]
     return found, bool(copies) or any(isinstance(s, LibraryCall) and not s.launches for s in plan.steps)
