@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
+from sys import maxsize
 
 from polyfuse.affine import Affine, Atom
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
@@ -145,7 +146,18 @@ def touched_bytes(scop: Scop, loads: Sequence[Placed], sizes: Sizes) -> int:
     shape = [max(0, extent.evaluate(sizes.hints)) for extent in scop.shape(load.value)]
     extents = dict(sizes.atoms)
     places = [[_walked(e, d, shape[d], sizes, extents) for d, e in enumerate(p.place)] for p in loads]
-    return box_of_rows(places, shape, scop.dtype(load.value, load.component).itemsize, extents)
+    itemsize = scop.dtype(load.value, load.component).itemsize
+    return min(box_of_rows(places, shape, itemsize, extents), _of_points(places, itemsize, extents))
+
+
+def _of_points(places: Sequence[Sequence[PlaceEntry]], itemsize: int, extents: Mapping[str, int]) -> int:
+    """Bytes that memory moves of all points at `places`, each by itself: a diagonal has few in its box."""
+    if not all(isinstance(entry, Affine) for place in places for entry in place):
+        return maxsize
+    atoms = {frozenset[str]().union(*[e.names() for e in place if isinstance(e, Affine)]) for place in places}
+    different = len({tuple(place) for place in places})
+    points = max(prod([extents.get(atom, 1) for atom in used]) for used in atoms)
+    return different * points * max(itemsize, MEMORY_GRANULE)
 
 
 def _walked(entry: PlaceEntry, d: int, whole: int, sizes: Sizes, extents: dict[str, int]) -> PlaceEntry:

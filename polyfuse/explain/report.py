@@ -19,7 +19,7 @@ from polyfuse.explain.analysis import call_seconds
 from polyfuse.explain.kernels import KernelView, by_step, launch_cost
 from polyfuse.explain.memory import memory_lines
 from polyfuse.explain.reasons import homes, reasons
-from polyfuse.explain.traffic import Transfer, formula
+from polyfuse.explain.traffic import Transfer, box_read, formula
 from polyfuse.grouping.allowance import UNWEIGHED
 from polyfuse.kernel import ArrayParameter, AsyncCopy, AtomicUpdate, Load
 from polyfuse.lower.ahead import next_name, ring_name
@@ -168,7 +168,8 @@ def unfused(scop: Scop, body: Iterable[int]) -> list[Transfer]:
         written = {(last, c) for c in range(len(scop.statements[last].dtypes))}
         for value, component in sorted(read | written):
             statement = scop.statements[value]
-            found.append(Transfer(statement.name, statement.shape, statement.dtypes[component].itemsize))
+            shape = statement.shape if value in members else box_read(scop, members, value)
+            found.append(Transfer(statement.name, shape, statement.dtypes[component].itemsize))
     return found
 
 

@@ -1,12 +1,13 @@
-"""What a kernel must move: every array that it loads once, every root that it stores once.
+"""What a kernel must move: what it loads of every array once, every root that it stores once.
 
-The counts are sums of products of sizes, exact for all sizes; what a schedule reads again is the price's business.
+The counts are sums of products of sizes, exact for all sizes where a box of an array is read, as by slices; of others,
+as what data choose of one, they are of the whole.  What a schedule reads again is the price's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One whole tensor read or written once: `count` elements (the product of `shape`) of `itemsize` bytes."""
+    """A tensor, or a box of one, read or written once: the elements of a `shape`, of `itemsize` bytes."""
 
     name: str
     shape: tuple[Affine, ...]
@@ -43,7 +44,7 @@ class Traffic:
 
     @property
     def accesses(self) -> int:
-        """Whole tensors read or written."""
+        """Tensors read or written."""
         return len(self.reads) + len(self.writes)
 
     @property
@@ -75,11 +76,42 @@ def step_traffic(plan: Plan, step: Step) -> Traffic:
 def kernel_traffic(scop: Scop, schedule: KernelSchedule) -> Traffic:
     """The accesses of one kernel, components of tuple reductions one by one."""
 
-    def moved(*roles: str) -> tuple[Transfer, ...]:
-        keys = dict.fromkeys((p.value, p.component) for p in schedule.placed if p.role in roles)
-        return tuple(_transfer(scop, value, component) for value, component in sorted(keys))
+    def moved(*roles: str) -> list[tuple[int, int]]:
+        return sorted({(p.value, p.component) for p in schedule.placed if p.role in roles})
 
-    return Traffic(moved("load"), moved("store", "atomic"))
+    loads = [
+        replace(_transfer(scop, value, component), shape=box_read(scop, schedule.body, value))
+        for value, component in moved("load")
+    ]
+    return Traffic(tuple(loads), tuple([_transfer(scop, *key) for key in moved("store", "atomic")]))
+
+
+def box_read(scop: Scop, body: Iterable[int], value: int) -> tuple[Affine, ...]:
+    """The shape of the box that the statements `body` read of an array, the whole where none is known to be smaller."""
+    whole = scop.shape(value)
+    statements = [s for v in body if isinstance(s := scop.statements[v], Statement)]
+    places = [(s, read.index) for s in statements for read in s.reads if read.source == value]
+    if not places or any(not isinstance(entry, Affine) for _, index in places for entry in index):
+        return whole
+    if len({tuple([(e.terms, s.extents) for e in index if isinstance(e, Affine)]) for s, index in places}) > 1:
+        return whole  # rows and columns, or other extents
+    statement, index = places[0]
+    walked, shape = set[int](), []
+    for d, entry in enumerate(index):
+        constants = [e.constant for _, other in places if isinstance(e := other[d], Affine)]
+        apart, steps = max(constants) - min(constants), dict(entry.terms) if isinstance(entry, Affine) else {}
+        along = [k for k in range(len(statement.extents)) if f"%{k}" in steps]
+        if len(along) < len(steps) or len(along) > 1 or (apart and {*map(abs, steps.values())} - {1}):
+            return whole
+        box = statement.extents[along[0]] if along and along[0] not in walked else Affine.of(1)  # of a diagonal once
+        walked.update(along)
+        shape.append(_smaller(box + apart, whole[d]))
+    return tuple(shape)
+
+
+def _smaller(box: Affine, whole: Affine) -> Affine:
+    rest = whole - box
+    return whole if rest.is_constant and rest.constant < 0 else box
 
 
 def call_traffic(scop: Scop, statement: OpaqueStatement) -> Traffic:
