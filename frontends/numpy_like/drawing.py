@@ -14,7 +14,7 @@ import numpy as np
 
 from polyfuse import expr
 from polyfuse.dtypes import DType, f32, f64, i64, u32, u64
-from polyfuse.errors import DTypeError, TraceError
+from polyfuse.errors import ArgumentError, DTypeError, TraceError
 from polyfuse.expr import Node, Shape
 from polyfuse.frontends.numpy_like import nodes, philox
 from polyfuse.frontends.numpy_like.elementwise import ufunc, where
@@ -146,6 +146,8 @@ def randint(trace: Trace, key_: Key, shape: Any = (), low: Any = 0, high: Any = 
     if wanted.kind not in "iu":
         raise DTypeError(f"random integers are not {wanted.numpy}", advice="Use uniform or bernoulli.")
     low, high = (0, low) if high is None else (low, high)
+    if all(isinstance(v, (int, np.integer)) for v in (low, high)) and not low < high:
+        raise ArgumentError(f"there is no integer from {low} on and below {high}")
     first, last = (as_dtype(lift(trace, v), i64) for v in (low, high))
     span = nodes.cast(nodes.apply("subtract", [last, first]), u64)
     words = _draw(trace, key_, sizes)

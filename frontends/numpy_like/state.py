@@ -7,6 +7,7 @@ sizes equal, a size or scalar fixed) raises `Retrace`; `tracing.trace` starts ag
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -400,7 +401,8 @@ def _refused(error: Exception) -> TraceError:
         (IndexError, IndexingError),
     )
     kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ShapeError)
-    return kind(f"these arguments are not supported here: {error}", advice="Compare them with NumPy's documentation.")
+    found = re.sub(r"^\w+\(\) ", "", str(error))  # of Python's own words but for the name of a function of ours
+    return kind(f"these arguments are not supported here: {found}", advice="Compare them with NumPy's documentation.")
 
 
 def located(error: PolyfuseError) -> PolyfuseError:

@@ -40,7 +40,8 @@ class SafeDirectory:
     @staticmethod
     def open(path: Path) -> SafeDirectory:
         """Open or make the directory.  Raises OSError, UnsafeDirectoryError among them."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user's own, where it is made here
+        path.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             facts = os.fstat(descriptor)

@@ -150,3 +150,11 @@ def test_errors() -> None:
         pf.random.randint(key, (2,), 3, dtype=np.float32)
     with pytest.raises(TraceError, match="a seed is one integer"):
         pf.random.key(1.5)
+
+
+def test_integers_from_one_number_on_and_below_another() -> None:
+    """They were 64 random bits."""
+    key = pf.random.key(0)
+    for bounds in ((5, 2), (3, 3), (0,), (-1,)):
+        with pytest.raises(pf.errors.ArgumentError, match="there is no integer"):
+            pf.random.randint(key, (3,), *bounds)
