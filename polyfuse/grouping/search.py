@@ -40,7 +40,7 @@ VAIN_WORK = 400
 users write them the second and third such round win less than one part in a million."""
 BUDGET = 800  # statements shaken in all: larger programs get fewer rounds, so that time stays near-linear
 
-SHAKEN = 24_000
+SHAKEN = 6_000
 """Work that shakes may do.  Of 16 kinds of programs of 30, 60 and 100 statements they win more than one part in a
 thousand on none; of 6 steps of a stencil, with other prices, 2.5 parts in a hundred within 16,000 placed statements."""
 
