@@ -42,7 +42,8 @@ BUDGET = 800  # statements shaken in all: larger programs get fewer rounds, so t
 
 SHAKEN = 6_000
 """Work that shakes may do.  Of 16 kinds of programs of 30, 60 and 100 statements they win more than one part in a
-thousand on none; of 6 steps of a stencil, with other prices, 2.5 parts in a hundred within 16,000 placed statements."""
+thousand on none; of 6 steps of a stencil, with other prices, 2.5 parts in a hundred within 16,000 placed statements,
+which take longer than such programs run for."""
 
 Unmet = tuple[tuple[frozenset[int], Verdict], ...]
 
