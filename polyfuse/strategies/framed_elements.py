@@ -10,6 +10,7 @@ A block that has a whole row knows which of its vectors the ends may cut: what a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -29,6 +30,9 @@ from polyfuse.terms import Ref
 
 MOST_THREADS, MOST_VECTORS, MOST_OF_WORDS = 512, 4, 6
 """Of a block that has a whole row, and vectors of one of its threads, of elements of less than a word and of words."""
+MOST_PIECES = 2
+"""Each is made of whole vectors in every block, whichever it has: 6001 x 8003 bfloat16 shifted by halves along both axes
+take an H200 117 us in frames of four pieces, 75 in windows."""
 LANES = (32, 64)
 """Of rows that are too short for a block: all of a warp are moved alike."""
 
@@ -58,6 +62,13 @@ def _moves(statement: Statement) -> bool:
     """Whether a statement computes nothing: bytes stay together.  On an H200, the first two axes of 10 x 9427 x 2110
     bytes swapped 162 us in pairs, 104 in frames."""
     return all(isinstance(term, Ref) for term in statement.body)
+
+
+def _pieces(situation: Situation) -> int:
+    """Places at which some array in memory is read under conditions, at most: what is rolled along a row has two."""
+    reads = [(r.source, r.index) for s in situation.group.statements() for r in s.reads if r.where]
+    found = Counter(source for source, _ in set(reads) if source in situation.group.loads)
+    return max(found.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,8 @@ class _Rows:
         if rows > 1:
             splits[others[0].number] = mixed((digits[0], rows), (ty, 1))
         splits |= {axis.number: mixed((o, 1)) for axis, o in zip(whole_axes, columns, strict=True)}
+        if _pieces(situation) > MOST_PIECES:
+            return None
         least = 1 if all(_moves(s) for s in situation.group.statements()) else HALF
         found = frame(situation, inner, splits, enough=VECTOR if situation.has_much else WORD, least=least)
         if found is None or any(f"${o.name}" in found.shift.names() for o in columns):
