@@ -31,8 +31,8 @@ from polyfuse.terms import Ref
 MOST_THREADS, MOST_VECTORS, MOST_OF_WORDS = 512, 4, 6
 """Of a block that has a whole row, and vectors of one of its threads, of elements of less than a word and of words."""
 MOST_PIECES = 2
-"""Each is made of whole vectors in every block, whichever it has: 6001 x 8003 bfloat16 shifted by halves along both axes
-take an H200 117 us in frames of four pieces, 75 in windows."""
+"""Each is made of whole vectors in every block, whichever it has: 6001 x 8003 bfloat16 shifted by halves along both
+axes take an H200 117 us in frames of four pieces, 75 in windows."""
 LANES = (32, 64)
 """Of rows that are too short for a block: all of a warp are moved alike."""
 
