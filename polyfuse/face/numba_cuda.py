@@ -59,8 +59,8 @@ class CudaKernel:
 
 @dataclass(frozen=True, slots=True)
 class CudaJob:
-    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`.  `waits`, `blocks` and
-    `guessed`: keywords of `assembled`."""
+    """Compiling a printed kernel, without a device.  `settings`: keywords of `compile_kernel`; what follows the target
+    are keywords of `assembled`."""
 
     source: str
     name: str
@@ -69,6 +69,7 @@ class CudaJob:
     target: Target
     waits: bool = False
     blocks: int = 0
+    wave: int = 0
     guessed: bool = False
     is_concurrent: bool = True
 
@@ -89,6 +90,7 @@ class CudaJob:
                 self.target,
                 waits=self.waits,
                 blocks=self.blocks,
+                wave=self.wave,
                 guessed=self.guessed,
                 idle=idle_processors(),
             )
@@ -119,16 +121,20 @@ def _job(launch: Launch, plan: Plan) -> CudaJob:
     name, source = function_name(kernel.name), print_kernel(kernel)
     if kernel.cluster > 1:
         return CudaJob(source, name, kernel.parameters, settings, plan.target)
-    waits, blocks = combines_once(kernel), _sharing_blocks(launch, plan)
+    shares = any(schedule.grid_combine for schedule in launch.schedules)
+    runs = all(schedule.of_kind("loop") and not schedule.border for schedule in launch.schedules)
+    blocks = _blocks(launch, plan) if shares or runs else 0
     guessed = any(s.border and not s.grid_scans for s in launch.schedules)  # what their blocks in the middle need
-    return CudaJob(source, name, kernel.parameters, settings, plan.target, waits, blocks, guessed)
+    return CudaJob(
+        *(source, name, kernel.parameters, settings, plan.target, combines_once(kernel)),
+        blocks=blocks if shares else 0,
+        wave=0 if shares else blocks,
+        guessed=guessed,
+    )
 
 
-def _sharing_blocks(launch: Launch, plan: Plan) -> int:
-    """Blocks per processor of a launch whose blocks share a reduction; 0 where none do, or where they are too many to
-    run at once."""
-    if not any(schedule.grid_combine for schedule in launch.schedules):
-        return 0
+def _blocks(launch: Launch, plan: Plan) -> int:
+    """Blocks of a launch per processor; 0 where they are too many to run at once."""
     target, hints = plan.target, size_hints(plan.program)
     for parameter, binding in zip(launch.kernel.parameters, launch.bindings, strict=True):
         if isinstance(binding, FromProduct):  # dimensions that the kernel sees as one
