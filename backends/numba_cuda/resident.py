@@ -65,7 +65,7 @@ def assembled(
             versions.begin(*looser(kernel, target)[:idle])
         found = assemble(kernel)
         found = roomier(found, versions) if guessed else found
-        return _with_room(found, target, wave, versions) if wave == _resident(found, target) + 1 else found
+        return in_one_wave(found, target, wave, versions)
     finally:
         versions.drop()
 
@@ -125,6 +125,19 @@ def denser(kernel: CompiledKernel, target: Target, bounded: Bounded) -> Compiled
     room for so many blocks, assembled."""
     blocks = _resident(kernel, target)
     return kernel if _are_enough(blocks, kernel, target) else _with_room(kernel, target, blocks + 1, bounded)
+
+
+def in_one_wave(kernel: CompiledKernel, target: Target, blocks: int, bounded: Bounded) -> CompiledKernel:
+    """`kernel`, which is assembled, or the same with registers for all `blocks`, or for half of those that find no
+    room, where it does not spill for them: of loops the assembler loads many trips ahead, in registers that leave no
+    other blocks that would hide as much."""
+    resident = _resident(kernel, target)
+    for wanted in dict.fromkeys((blocks, (blocks + resident + 1) // 2)):
+        if wanted > resident:
+            other = _with_room(kernel, target, wanted, bounded)
+            if other is not kernel:
+                return other
+    return kernel
 
 
 def at_once(kernel: CompiledKernel, target: Target, blocks: int, bounded: Bounded) -> CompiledKernel:
