@@ -242,6 +242,10 @@ class _Attempt:
         given, errors = before[0], TraceError.made
         try:
             result = rebinder.function(self.function)(*arguments, **keywords)
+        except RecursionError:
+            problem = f"{self.name} and what it calls go deeper into each other than Python's recursion limit"
+            advice = "Tracing takes a few frames more per function: raise sys.setrecursionlimit."
+            raise self.state.asked or TraceError(problem, advice=advice) from None
         except Exception as error:
             raise self.state.asked or _cause(error) from None
         if self.state.asked is not None:

@@ -354,3 +354,12 @@ def test_an_index_fault_names_the_line_of_this_program(tmp_path: Path, expressio
         found = run(file, **cache)
     assert "bob.py" in found and "alice" not in found
     assert ("y[i] = 2" if "scattered" in expression else "# bob") in found
+
+
+def test_helpers_that_call_each_other_too_deeply() -> None:
+    """It was a RecursionError out of polyfuse's own code."""
+    space: dict[str, Any] = {}
+    lines = [f"def h{k}(x): return h{k + 1}(x)" for k in range(400)]
+    exec("\n".join([*lines, "def h400(x): return x * 2"]), space)
+    with pytest.raises(pf.errors.TraceError, match="deeper into each other"):
+        pf.jit(space["h0"])(X)
