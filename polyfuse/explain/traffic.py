@@ -90,8 +90,9 @@ def box_read(scop: Scop, body: Iterable[int], value: int) -> tuple[Affine, ...]:
     """The shape of the box that the statements `body` read of an array, the whole where none is known to be smaller."""
     whole = scop.shape(value)
     statements = [s for v in body if isinstance(s := scop.statements[v], Statement)]
-    places = [(s, read.index) for s in statements for read in s.reads if read.source == value]
-    if not places or any(not isinstance(entry, Affine) for _, index in places for entry in index):
+    reads = [(s, read) for s in statements for read in s.reads if read.source == value]
+    places = [(s, read.index) for s, read in reads]
+    if not places or any(read.where or not read.affine for _, read in reads):
         return whole
     if len({tuple([(e.terms, s.extents) for e in index if isinstance(e, Affine)]) for s, index in places}) > 1:
         return whole  # rows and columns, or other extents

@@ -15,7 +15,7 @@ from polyfuse.cost.scatters import way_seconds
 from polyfuse.errors import Source
 from polyfuse.expr import Program
 from polyfuse.options import Options
-from polyfuse.plan import LibraryCall, Plan
+from polyfuse.plan import LibraryCall, Plan, Step
 from polyfuse.planning.assembly import assemble
 from polyfuse.planning.choose import Pricer
 from polyfuse.planning.forms import (
@@ -109,21 +109,23 @@ def plan_program(
 def _as_traced(plan: Plan, traced: Program) -> Plan:
     """The plan, whose indices and library calls are known by what the user's program has on their lines: it may serve
     a program that has the same elsewhere."""
-    nodes = list(expr.topological(traced.outputs))
-    nodes.sort(key=lambda node: not isinstance(node, (expr.Gather, expr.Scatter, expr.Opaque)))
+    if not plan.sites and not plan.library_calls:
+        return plan
+    at: dict[Source | None, bytes] = {}
+    nodes = expr.topological(traced.outputs)
+    for node in sorted(nodes, key=lambda node: not isinstance(node, (expr.Gather, expr.Scatter, expr.Opaque))):
+        at.setdefault(traced.sources.get(node.digest), node.digest)
 
     def known(digest: bytes, line: Source | None) -> bytes:
-        alike = (node.digest for node in nodes if traced.sources.get(node.digest) == line)
-        return digest if digest in traced.sources or line is None else next(alike, digest)
+        return digest if digest in traced.sources or line is None else at.get(line, digest)
 
-    sites = [replace(site, digest=known(site.digest, site.line)) for site in plan.sites]
-    steps = [
-        replace(step, digest=known(step.digest, plan.program.sources.get(step.digest)))
-        if isinstance(step, LibraryCall)
-        else step
-        for step in plan.steps
-    ]
-    return replace(plan, sites=tuple(sites), steps=tuple(steps))
+    def step(one: Step) -> Step:
+        if not isinstance(one, LibraryCall):
+            return one
+        return replace(one, digest=known(one.digest, plan.program.sources.get(one.digest)))
+
+    sites = tuple([replace(site, digest=known(site.digest, site.line)) for site in plan.sites])
+    return replace(plan, sites=sites, steps=tuple(map(step, plan.steps)))
 
 
 SIZE_CLASSES = (64, 256, 1024, 4096, 16384, 65536, 262144)

@@ -17,7 +17,15 @@ import numpy as np
 
 from polyfuse.run.arguments import IMMUTABLE, same
 
-ABSENT = type("Absent", (), {"__repr__": lambda _: "absent", "__slots__": ()})()
+
+class _Absent:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = _Absent()
 """What is read where nothing is: None may be there."""
 BUFFERS = (array, bytearray, memoryview)
 MAPPINGS = (dict, types.MappingProxyType)

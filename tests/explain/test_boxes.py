@@ -42,6 +42,13 @@ def test_sizes_that_vary() -> None:
     assert plan.hbm_bytes.at(N=10000, M=7) == 2 * 4 * 1000 * 7
 
 
+def test_what_is_read_under_conditions_is_the_whole() -> None:
+    """A piece of what is joined is read by part of the points."""
+    joined = pf.jit(lambda x, y: np.concatenate([x, y]) * 2)
+    plan = joined.plan(pf.spec("f32[N~1000]"), pf.spec("f32[M~500]"), target="h200")
+    assert plan.hbm_bytes.at(N=1000, M=500) == 2 * 4 * 1500
+
+
 def test_a_diagonal_is_no_box() -> None:
     """Priced as the box that it lies in, 4000 elements took 1.4 ms."""
     (kernel,) = planned(lambda x: np.diagonal(x) * 2, "f32[4000, 4000]").kernels
