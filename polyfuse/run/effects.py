@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import linecache
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from polyfuse.errors import Source, TraceError, escaped
 from polyfuse.run.arguments import same
+from polyfuse.run.asked import nested
 from polyfuse.run.captures import content
 from polyfuse.run.entries import is_plain
 from polyfuse.run.reach import Cell, Reach, is_code, reach
@@ -85,19 +86,12 @@ def refuse_changes(name: str, functions: Sequence[FunctionType], changed: Sequen
 def _mention(functions: Sequence[FunctionType], shown: str) -> Source | None:
     """The line that stores under the last name of `shown`, or else the first one that mentions its first name."""
     names = re.findall(r"\w+", re.sub(r"^(len|set|list)\(", "", shown)) or [""]
-    found = [(code, at) for f in functions for code in _nested(f.__code__) for at in dis.get_instructions(code)]
+    found = [(code, at) for f in functions for code in nested(f.__code__) for at in dis.get_instructions(code)]
     for prefix, name in (("STORE_", names[-1]), ("LOAD_", names[0])):
         for code, at in found:
             if at.opname.startswith(prefix) and at.argval == name and at.positions is not None:
                 return _source(code, at.positions)
     return None
-
-
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _nested(constant)
 
 
 def _source(code: CodeType, at: dis.Positions) -> Source:

@@ -66,8 +66,8 @@ def test_columns_of_bytes_are_pieces_of_whole_sectors() -> None:
 
 
 def test_panels_of_single_elements_are_held_in_registers() -> None:
-    """Softmax of 60001 columns of 1000: 390 us where a part waits in shared memory, 265 in registers alone, which is
-    what two kernels are predicted to take."""
+    """Softmax of 60001 columns of 1000: 390 us where a part waits in shared memory, 265 in registers alone; two
+    kernels are predicted to take about as long."""
 
     def softmax(x):
         e = np.exp(x - x.max(axis=0))

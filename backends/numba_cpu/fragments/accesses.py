@@ -144,8 +144,7 @@ def _masked_words(builder: Builder, access: Access, dtype: Element, truth: Value
 
 def _near(builder: Builder, address: Value, truth: Value) -> Value:
     """The address of a masked row, or one on the stack where no lane is on.  Masks hide what lies outside of an array,
-    but where no memory is, hiding it costs thousands of cycles: a wrapped border of 500 x 500 took 36 ms so, and 0.45
-    between other arrays."""
+    but where no memory is, a processor takes many times as long to hide it as to read."""
     function = builder.function
     nowhere = getattr(function, _NOWHERE, None)
     if nowhere is None:
