@@ -212,7 +212,7 @@ def _positions(
     """(first, number, step) of the positions that `entries` take along a dimension of `whole` elements."""
     ends, step = list[tuple[Affine, int, int]](), 0
     for entry in entries:
-        if not isinstance(entry, Affine) or not all(isinstance(atom, str) for atom, _ in entry.terms):
+        if not isinstance(entry, Affine) or any(_divides(atom, extents) for atom, _ in entry.terms):
             return 0, whole, 1  # data, or a division
         low = high = entry.constant
         fixed = Affine.of(0)
@@ -232,6 +232,11 @@ def _positions(
     reach = max(high for _, _, high in ends) - first
     step = max(1, step)
     return max(0, first), min(whole, reach // step + 1), step
+
+
+def _divides(atom: Atom, extents: Mapping[str, int]) -> bool:
+    """Whether a term divides what runs; a quotient of sizes is one number."""
+    return not isinstance(atom, str) and not extents.keys().isdisjoint(atom.numerator.names())
 
 
 def element_operations(statement: Statement, bodies: Sequence[Expr] | None = None) -> int:

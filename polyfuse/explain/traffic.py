@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, Atom
 from polyfuse.cost.counts import element_operations
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import OpaqueStatement, Scop, Statement
@@ -92,22 +92,36 @@ def box_read(scop: Scop, body: Iterable[int], value: int) -> tuple[Affine, ...]:
     statements = [s for v in body if isinstance(s := scop.statements[v], Statement)]
     reads = [(s, read) for s in statements for read in s.reads if read.source == value]
     places = [(s, read.index) for s, read in reads]
-    if not places or any(read.where or not read.affine for _, read in reads):
+    if not places or not all(read.affine for _, read in reads):
         return whole
     if len({tuple([(e.terms, s.extents) for e in index if isinstance(e, Affine)]) for s, index in places}) > 1:
         return whole  # rows and columns, or other extents
     statement, index = places[0]
-    walked, shape = set[int](), []
+    walked, shape, is_piece = set[int](), list[Affine](), any(read.where for _, read in reads)
     for d, entry in enumerate(index):
         constants = [e.constant for _, other in places if isinstance(e := other[d], Affine)]
-        apart, steps = max(constants) - min(constants), dict(entry.terms) if isinstance(entry, Affine) else {}
+        apart, terms = max(constants) - min(constants), entry.terms if isinstance(entry, Affine) else ()
+        steps = {atom: factor for atom, factor in terms if _runs(atom)}
         along = [k for k in range(len(statement.extents)) if f"%{k}" in steps]
         if len(along) < len(steps) or len(along) > 1 or (apart and {*map(abs, steps.values())} - {1}):
             return whole
         box = statement.extents[along[0]] if along and along[0] not in walked else Affine.of(1)  # of a diagonal once
         walked.update(along)
+        if (is_piece or len(steps) < len(terms)) and not _is_no_more(box, whole[d]):
+            return whole  # of a piece, or behind so many, there may be fewer than the statement has
         shape.append(_smaller(box + apart, whole[d]))
     return tuple(shape)
+
+
+def _is_no_more(box: Affine, whole: Affine) -> bool:
+    """Whether a box is known to be no longer than the whole, or is as long for all sizes."""
+    rest = whole - box
+    return box.is_constant or rest.constant >= 0 and all(factor > 0 for _, factor in rest.terms)
+
+
+def _runs(atom: Atom) -> bool:
+    """Whether it is another one from point to point, not a size or a quotient of sizes."""
+    return any(name.startswith("%") for name in Affine(((atom, 1),)).names())
 
 
 def _smaller(box: Affine, whole: Affine) -> Affine:

@@ -100,7 +100,7 @@ class _Run:
         for parameter, binding in zip(kernel.parameters, step.bindings, strict=True):
             if isinstance(parameter, ArrayParameter):
                 array, shape = self.value(binding), tuple(n.evaluate(numbers) for n in parameter.shape)
-                arrays[parameter.name] = array if array.shape == shape else array.reshape(shape)
+                arrays[parameter.name] = array if array.shape == shape else _shaped(array, shape)
             elif isinstance(parameter, ScalarParameter):
                 scalars[parameter.name] = self.value(binding)
         run_kernel(kernel, arrays, numbers, scalars, seed=seed)
@@ -149,6 +149,11 @@ class _Run:
             if (output, argument) not in self.plan.reuses:
                 self.arguments[argument][...] = self.outputs[output]
         return self.outputs
+
+
+def _shaped(array: Array, shape: tuple[int, ...]) -> Array:
+    """The same memory with another shape, which may leave out its end: rows that are no whole part."""
+    return array.reshape(-1)[: prod(shape)].reshape(shape)
 
 
 def _memory(buffer: Buffer, sizes: Mapping[str, int]) -> Array:

@@ -22,7 +22,7 @@ from polyfuse.grouping.moves import apart as taken_apart
 from polyfuse.grouping.moves import drop, merged
 from polyfuse.grouping.outputs import EACH, is_apart_by_price, is_near, per_output
 from polyfuse.grouping.pack import pack
-from polyfuse.grouping.partition import KernelGroup, Partition
+from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.queue import Queue
 from polyfuse.grouping.rules import Judge, Rules
 from polyfuse.grouping.settle import settle
@@ -161,6 +161,20 @@ def search(
     queue = Queue(state, judge, allowance(len(state.owner), costs.work, granted))
     join_chains(queue)
     return _finish(queue, wishes, (), effort, left_for_refusals(granted))
+
+
+def of_roots(costs: Costs, roots: Iterable[frozenset[int]], granted: int | None = None) -> Grouping | None:
+    """The partition whose kernels store these values, in launch order, as it is; None where one of them is illegal."""
+    made = list(roots)
+    stored, whole, kernels = frozenset[int]().union(*made), Partition(costs), list[KernelGroup]()
+    for each in made:
+        body, loads = whole.closure(Sketch(each), (), stored)
+        if not costs.legal(body, each, loads):
+            return None
+        kernels.append(KernelGroup(each, body, loads, costs.price(body, each, loads)))
+    state = Partition.of(costs, kernels)
+    queue = Queue(state, Judge(costs, Rules()), allowance(len(kernels), costs.work, granted))
+    return replace(_result(queue, (), 0, left_for_refusals(granted)), _is_settled=True)
 
 
 def _from_outputs(judge: Judge, effort: int | None, granted: int | None) -> Grouping | None:

@@ -87,7 +87,8 @@ def _loaded(
     for k, op in enumerate(ops[:at]):
         if isinstance(op, ir.Load) and op.name in names and op.other is not None:
             fits = set(where) <= set(op.where) and op.mask is None and not op.cut and not op.across
-            if fits and not _is_seen(ops, k + 1, {name: frozenset(op.where) for name in names}, threads, every):
+            values = {name: frozenset(op.where) for name in names}
+            if fits and (op.other == neutral or not _is_seen(ops, k + 1, values, threads, every)):
                 return k, replace(op, other=neutral)
     return None
 

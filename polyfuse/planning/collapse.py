@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from polyfuse.affine import Affine, dimension
 from polyfuse.bindings import Layout
 from polyfuse.places.proposal import Group
-from polyfuse.planning.joining import Merge, intact, merged, position
+from polyfuse.planning.joining import Merge, in_parts, intact, merged, of_parts, position
 from polyfuse.planning.picks import picked
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Read, ReadEntry, Scop, Statement
@@ -93,6 +93,7 @@ def _spread(group: Group, layouts: Mapping[int, Layout], lead: int, d: int) -> M
     extents = (first.extents[d], first.extents[d + 1])
     statements: dict[int, int] = {lead: d}
     arrays: dict[int, int] = {}
+    parts: set[int] = set()
     todo = [lead]
     while todo:
         value = todo.pop()
@@ -106,14 +107,19 @@ def _spread(group: Group, layouts: Mapping[int, Layout], lead: int, d: int) -> M
         for read in statement.reads:
             q = position(read, at)
             if q == -2:
-                return None
+                q = of_parts(read, at, extents[0])
+                if q < 0 or not _to_parts(group, layouts, read.source, q, extents, statements, arrays, todo):
+                    return None
+                parts.add(read.source)
+                continue
             if q == -1:
                 if not _independent(group, read, statements, arrays):
                     return None
                 continue
             if not _to_source(group, layouts, read, q, extents, statements, arrays, todo):
                 return None
-    return Merge(statements, arrays, extents) if _consistent(group, statements, arrays) else None
+    merge = Merge(statements, arrays, extents, parts)
+    return merge if _consistent(group, merge) else None
 
 
 def _to_readers(group: Group, statement: Statement, d: int, statements: dict[int, int], todo: list[int]) -> bool:
@@ -123,8 +129,11 @@ def _to_readers(group: Group, statement: Statement, d: int, statements: dict[int
     return _read_side_by_side(group, statement.id, statement.kept.index(d), statements, todo)
 
 
-def _read_side_by_side(group: Group, source: int, q: int, statements: dict[int, int], todo: list[int]) -> bool:
-    """Whether all readers inside the group have dimensions q and q + 1 of `source` as neighbours; they join in."""
+def _read_side_by_side(
+    group: Group, source: int, q: int, statements: dict[int, int], todo: list[int], rows: Affine | None = None
+) -> bool:
+    """Whether all readers inside the group have dimensions q and q + 1 of `source` as neighbours; they join in.
+    `rows`: or all take parts of so many rows."""
     for reader in group.scop.readers.get(source, ()):
         if reader not in group.body:
             continue
@@ -133,8 +142,8 @@ def _read_side_by_side(group: Group, source: int, q: int, statements: dict[int, 
         for read in other.reads:
             if read.source != source:
                 continue
-            e = _plain_pair(read.index, q)
-            if e is None or statements.get(reader, e) != e:
+            e = _plain_pair(read.index, q) if rows is None else in_parts(read.index, q, rows)
+            if e is None or e < 0 or statements.get(reader, e) != e:
                 return False
             if reader not in statements:
                 statements[reader] = e
@@ -152,6 +161,27 @@ def _plain_pair(index: tuple[ReadEntry, ...], q: int) -> int | None:
         return None
     d = int(atom[1:])
     return d if index[q + 1] == dimension(d + 1) else None
+
+
+def _to_parts(
+    group: Group,
+    layouts: Mapping[int, Layout],
+    array: int,
+    q: int,
+    extents: tuple[Affine, Affine],
+    statements: dict[int, int],
+    arrays: dict[int, int],
+    todo: list[int],
+) -> bool:
+    """The same of an array that is read in parts of ``extents[0]`` rows.  Parts of inner dimensions begin where those
+    of the next one do only if all rows are in some part."""
+    shape, rows = group.scop.shape(array), extents[0].constant
+    is_whole = shape[q + 1] == extents[1] and (q == 0 or shape[q] // rows * rows == shape[q])
+    if array in group.body or not is_whole or layouts.get(array, Layout()).strides is not None:
+        return False
+    if arrays.setdefault(array, q) != q:
+        return False
+    return _read_side_by_side(group, array, q, statements, todo, extents[0])
 
 
 def _to_source(
@@ -189,18 +219,20 @@ def _independent(group: Group, read: Read, statements: dict[int, int], arrays: d
     return read.source not in statements and read.source not in arrays
 
 
-def _consistent(group: Group, statements: Mapping[int, int], arrays: Mapping[int, int]) -> bool:
+def _consistent(group: Group, merge: Merge) -> bool:
     """Every read of a merged value, by any statement of the group, is a merged read."""
     for statement in group.statements():
         for read in statement.reads:
-            q = arrays.get(read.source)
+            q = merge.arrays.get(read.source)
             source = group.scop.statements[read.source]
-            if q is None and read.source in statements and isinstance(source, Statement):
-                d = statements[read.source]
+            if q is None and read.source in merge.statements and isinstance(source, Statement):
+                d = merge.statements[read.source]
                 q = source.kept.index(d) if d in source.kept else None
             if q is None:
                 continue
-            at = statements.get(statement.id)
-            if at is None or position(read, at) != q:
+            at = merge.statements.get(statement.id)
+            if at is None:
+                return False
+            if q != (of_parts(read, at, merge.extents[0]) if read.source in merge.parts else position(read, at)):
                 return False
     return True

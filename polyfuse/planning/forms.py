@@ -4,6 +4,7 @@ rows that begin alike in memory, places of scans that all of a row need."""
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +14,7 @@ from polyfuse.bindings import Layout
 from polyfuse.cost.phases import long_totals
 from polyfuse.errors import ScheduleError
 from polyfuse.grouping.partition import KernelGroup
-from polyfuse.grouping.search import Grouping
+from polyfuse.grouping.search import Grouping, of_roots
 from polyfuse.options import Options
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.outlook import MARGIN
@@ -23,6 +24,7 @@ from polyfuse.planning.wishes import granted, grouped
 from polyfuse.rewrites import last_places, split
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.nested import nested, nestings
+from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.strategies.frames import WORD
@@ -45,9 +47,17 @@ LONG_COLUMNS = 20
 """Launches that a kernel takes at least for which rows that begin alike are summed apart, and their sums by a further
 one.  On an H200, sums of columns of bfloat16, 16383 x 8191 71 us and 79 in one kernel of single elements, 20001 x 8191
 87 and 95, 1000003 x 131 76 and 152; of bytes 185 and 119."""
+TORN_COLUMNS = 1.1
+"""Times what its bytes take that a kernel does at least before rows of its columns are read several at a time."""
 TORN_ROWS = 1.25
 """Times what its bytes take that a kernel does at least before its reductions over outer and inner axes are taken
 apart."""
+BUSY_COLUMNS = 0.85
+"""Of the lanes of columns, the part that has one from which on that is no reason to read several rows as one: sums of
+200 MB of float32 take an H200 59.8 us of 77 columns in 96 lanes, 58.0 of 129 in 160 and 55.2 of 261 in 288; as one row
+56.7, 55.3 and 56.7."""
+BUSY, MOST_ROWS = 0.9, 64
+"""Of the lanes of warps that read several rows as one, the part that has something to read; and such rows at most."""
 ANY_ORDER = frozenset(("sum", "prod", "max", "min", "any", "all"))
 """Reductions without positions: their elements may meet in any order."""
 STAGES = 0.97
@@ -141,8 +151,10 @@ def by_where_rows_begin(
     cuts: dict[bytes, split.Cut] = {}
     for kernel in grouping.kernels:
         if kernel.time > LONG_COLUMNS * costs.target.launch * 1e12:
-            cuts |= _by_where_they_begin(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
-    return _cheaper_cut(costs, grouping, layouts, cuts, f"{len(cuts)} sums by where rows begin")
+            slow = kernel.time > TORN_COLUMNS * costs.floor(kernel.roots, kernel.loads)
+            cuts |= _by_where_they_begin(costs, costs.choice(kernel.body, kernel.roots, kernel.loads), slow)
+    what = f"{len(cuts)} sums by where rows begin"
+    return _cheaper_cut(costs, grouping, layouts, cuts, what, is_known=True)
 
 
 def outer_axes_first(
@@ -171,14 +183,35 @@ def _cheaper_cut(
     layouts: tuple[Layout, ...],
     cuts: Mapping[bytes, split.Cut],
     what: str,
+    is_known: bool = False,
 ) -> tuple[ProgramCosts, Grouping]:
-    """The cheaper of a program and the one whose sums are cut, if any are."""
+    """The cheaper of a program and the one whose sums are cut, if any are.  `is_known`: its kernels are those that
+    there are, but for first stages."""
     if not cuts:
         return costs, grouping
     if granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
-    program = split.in_two_stages(costs.scop.program, cuts)
-    return _cheaper(costs, grouping, other_form(costs, program, layouts), what)
+    staged = split.in_two_stages(costs.scop.program, cuts)
+    others = other_form(costs, staged.program, layouts)
+    known = _staged(costs, grouping, others, staged) if is_known else None
+    return _cheaper(costs, grouping, others, what, known=known)
+
+
+def _staged(costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, staged: split.Staged) -> Grouping | None:
+    """The same kernels in the other form, first stages in kernels of their own; None where one of them is illegal."""
+    numbers = {s.digest: s.id for s in others.scop.statements if isinstance(s, Statement)}
+    roots, stored = list[frozenset[int]](), set[int]()
+    for kernel in grouping.kernels:
+        digests = {v: s.digest for v in kernel.body if isinstance(s := costs.scop.statements[v], Statement)}
+        first = [staged.first[d] for d in digests.values() if d in staged.first]
+        later = [staged.became.get(digests.get(root, b""), b"") for root in kernel.roots]
+        if not numbers.keys() >= {*first, *later}:
+            return None  # a library's call, or something that the other form has no value of
+        for stage in (first, later):
+            values = frozenset([numbers[digest] for digest in stage]) - stored
+            stored |= values
+            roots += [values] if values else []
+    return of_roots(others, roots, granted(costs.options, grouping.spent))
 
 
 def in_nested_sums(
@@ -215,22 +248,39 @@ def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
     return found
 
 
-def _by_where_they_begin(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
-    """Of the sums of columns that a schedule reads in elements of less than a word, by digest: as many parts as there
-    are places in a vector of memory where rows begin."""
+def _by_where_they_begin(costs: ProgramCosts, choice: Choice, slow: bool) -> dict[bytes, split.Cut]:
+    """Of the sums of columns that a schedule reads in elements of less than a word, or, where it is `slow`, in lanes of
+    which many have no column, by digest: as many parts as rows that fill vectors and lanes together."""
     schedule, group, found = choice.schedule, choice.group, dict[bytes, split.Cut]()
     if schedule is None or group is None or schedule.strategy != "columns":
         return {}
     scop, hints = group.scop, {**group.scop.program.hints, **costs.hints}
     itemsize = min([scop.dtype(v).itemsize for v in group.loads if len(scop.shape(v)) > 1], default=WORD)
-    if itemsize * dict(schedule.parameters)["vector"] >= WORD:
-        return {}
+    tile = dict(schedule.parameters)
+    span, is_narrow = tile["lanes"] * tile["vector"], itemsize * tile["vector"] < WORD
     known = {s.digest for s in costs.scop.statements if isinstance(s, Statement)}
+    width = min(LONGEST, costs.target.vector_bytes // itemsize)
     for statement in group.statements():
-        if statement.is_reduction and statement.digest in known and statement.monoid in ANY_ORDER:
+        if statement.is_reduction and statement.digest in known and statement.monoid in ANY_ORDER | CASCADES.keys():
             dim = max(statement.reduced, key=lambda d: statement.extents[d].evaluate(hints))
-            found[statement.digest] = split.Cut(dim, min(LONGEST, costs.target.vector_bytes // itemsize), dealt=True)
+            row = math.prod([statement.extents[d].evaluate(hints) for d in statement.kept])
+            is_whole = len(statement.reduced) == 1  # no part of what lies behind whole rounds is asked for
+            rows, is_idle = _rows_of(row, width, costs.target.warp), row < BUSY_COLUMNS * -(-row // span) * span
+            if rows > 1 and (is_narrow or slow and is_idle) and (statement.monoid in ANY_ORDER or is_whole):
+                found[statement.digest] = split.Cut(dim, rows, dealt=True)
     return found
+
+
+def _rows_of(length: int, width: int, warp: int) -> int:
+    """How many rows of `length` elements, one behind the other, are whole vectors and keep nearly all lanes of a warp
+    busy."""
+    least, span = width // math.gcd(length, width), width * warp
+
+    def busy(rows: int) -> float:
+        return rows * length / (-(-rows * length // span) * span)
+
+    counts = range(least, max(least, MOST_ROWS) + 1, least)
+    return next((rows for rows in counts if busy(rows) >= BUSY), max(counts, key=busy))
 
 
 def _made_of(costs: ProgramCosts, loads: frozenset[int]) -> frozenset[int]:
@@ -291,9 +341,10 @@ def _cheaper(
     what: str,
     gain: float = STAGES,
     in_cells: float = STAGES,
+    known: Grouping | None = None,
 ) -> tuple[ProgramCosts, Grouping]:
     """The other form of a program, proved, where it gains enough; else the one that there is.  `in_cells`: the `gain`
-    where that one holds a part of what it passes over in shared memory.
+    where that one holds a part of what it passes over in shared memory.  `known`: its kernels, if they need no search.
 
     The program as it is need not be proved where it takes longer than the other one in any case: what its kernels were
     estimated to take may be too much by the margin with which proposals were left out, and proofs only add to it.
@@ -301,7 +352,7 @@ def _cheaper(
     before = int(grouping.time / MARGIN)
     most = _most(costs, before, gain)
     try:
-        other = grouped(others, grouping.spent)
+        other = known or grouped(others, grouping.spent)
         time = other.time
         if time < most:
             other = proved(others, other)

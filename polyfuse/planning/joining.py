@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse.affine import Affine, dimension
@@ -14,11 +14,13 @@ from polyfuse.terms import Expr, Index, Inside, Leaf, affines, rewrite
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Per statement and per array: the first of the two neighbouring dimensions that become one."""
+    """Per statement and per array: the first of the two neighbouring dimensions that become one.  `parts`: arrays of
+    which rows are read in parts, as many as ``extents[0]``: the first dimension counts parts then."""
 
     statements: Mapping[int, int]
     arrays: Mapping[int, int]
     extents: tuple[Affine, Affine]
+    parts: Collection[int] = ()
 
 
 def intact(statement: Statement, d: int, extents: tuple[Affine, Affine]) -> bool:
@@ -44,12 +46,40 @@ def position(read: Read, d: int) -> int:
     return q if plain else -2
 
 
+def of_parts(read: Read, d: int, rows: Affine) -> int:
+    """Where ``%d, %(d+1)`` stand in an index that takes rows in parts of so many, which ``%d`` counts: one behind the
+    other in memory lies what both run through, ``8*%k + %d, %(d+1)`` where ``%d < 8``.  -1 for other reads."""
+    names = {f"%{d}", f"%{d + 1}"}
+    touched = [q for q, e in enumerate(read.index) if isinstance(e, Affine) and e.names() & names]
+    q = touched[0] if len(touched) == 2 and touched[1] == touched[0] + 1 else -1
+    return q if q >= 0 and in_parts(read.index, q, rows) == d else -1
+
+
+def in_parts(index: Sequence[ReadEntry], q: int, rows: Affine) -> int:
+    """The d of which `of_parts` finds position q; -1 where there is none."""
+    first, second = index[q], index[q + 1]
+    if not isinstance(first, Affine) or not isinstance(second, Affine) or len(second.terms) != 1 or second.constant:
+        return -1
+    ((atom, factor),) = second.terms
+    d = int(atom[1:]) - 1 if isinstance(atom, str) and atom.startswith("%") and factor == 1 else -1
+    if d < 0 or first.coefficient(f"%{d}") != 1 or not rows.is_constant:
+        return -1
+    part = first - dimension(d)
+    is_whole = part.names() and part == part // rows.constant * rows.constant
+    return d if is_whole and part.names().isdisjoint((f"%{d}", f"%{d + 1}")) else -1
+
+
 def merged(group: Group, merge: Merge) -> Group:
     scop = group.scop
     program, extent = product(scop.program, merge.extents)
     statements: list[AnyStatement] = list(scop.statements)
     for value, q in merge.arrays.items():
         source = scop.statements[value]
+        if value in merge.parts:
+            rows = merge.extents[0].constant
+            part = (source.shape[q] // rows, source.shape[q + 1] * rows)
+            statements[value] = array(source, (*source.shape[:q], *part, *source.shape[q + 2 :]))
+            continue
         statements[value] = array(source, _shape(source.shape, q, extent))
     for value, d in merge.statements.items():
         statement = scop.statements[value]
@@ -125,5 +155,11 @@ def _statement(statement: Statement, d: int, extent: Affine, merge: Merge, scop:
 def _read(read: Read, d: int, values: Mapping[str, Affine], merge: Merge, scop: Scop) -> Read:
     q = position(read, d)
     entries: Sequence[ReadEntry] = read.index if q < 0 else (*read.index[: q + 1], *read.index[q + 2 :])
+    if read.source in merge.parts:
+        q, (rows, _) = of_parts(read, d, merge.extents[0]), merge.extents
+        first = read.index[q]
+        assert q >= 0 and isinstance(first, Affine)
+        part = (first - dimension(d)) // rows.constant
+        entries = (*read.index[:q], part, dimension(d), *read.index[q + 2 :])
     index = tuple(e.substitute(values) if isinstance(e, Affine) else e for e in entries)
     return replace(read, index=index, where=tuple(w.substitute(values) for w in read.where))

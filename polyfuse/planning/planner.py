@@ -101,7 +101,8 @@ def plan_program(
     packing = packed(costs, grouping)  # independent kernels side by side in one launch, where that is faster
     check_wishes(costs, packing)
     plan = assemble(costs, packing, tuple(layouts))  # kernel IR, bindings, buffers, guards
-    guards = (*plan.guards, *keys, *shorts, *sums, *runs, *split, *calls, *size_classes(program, hints))
+    formed = [Guard(fact) for fact in costs.scop.program.facts if fact not in program.facts]  # what its form relies on
+    guards = (*plan.guards, *keys, *shorts, *sums, *runs, *split, *formed, *calls, *size_classes(program, hints))
     plan = _as_traced(plan, traced)
     return replace(plan, guards=tuple(dict.fromkeys(guards)))
 

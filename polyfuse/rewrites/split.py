@@ -13,18 +13,19 @@ reductions for everything that follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
 from polyfuse import expr
-from polyfuse.affine import Affine, dimension, names_of
+from polyfuse.affine import ZERO, Affine, dimension, dimensions, names_of
 from polyfuse.bindings import Guard
 from polyfuse.expr import Node, Piece, Program
 from polyfuse.rewrites.rebuild import rebuild_program
 from polyfuse.scop import neutral
 from polyfuse.target import Target
+from polyfuse.terms import Const
 
 FEW_RESULTS = 4  # per core: fewer leave cores idle when each result is the work of one
 LONG = 1 << 16  # elements per result below which one core is as fast as two launches
@@ -36,7 +37,7 @@ class Cut(NamedTuple):
     """Of a reduction: the axis of its operands to split, and the elements per part, or the parts to which neighbouring
     elements are `dealt`.
 
-    dealt to 4:   p[r] = sum(x[4*q + r], 4*q + r < N);   s = sum(p[r], 0 <= r < 4)
+    dealt to 4:   p[r] = sum(x[4*q + r], 0 <= q < N // 4);   s = sum(p[r], 0 <= r < 4) + sum(x[k], N - N % 4 <= k < N)
     """
 
     axis: int
@@ -59,9 +60,24 @@ def split_reductions(program: Program, target: Target, hints: Mapping[str, int])
     return _split(program, cut, hints), tuple(guards)
 
 
-def in_two_stages(program: Program, cuts: Mapping[bytes, Cut]) -> Program:
+class Staged(NamedTuple):
+    """A program with reductions in two stages.  By digest: what takes the place of each value, and the first stages of
+    the reductions."""
+
+    program: Program
+    became: Mapping[bytes, bytes]
+    first: Mapping[bytes, bytes]
+
+
+def in_two_stages(program: Program, cuts: Mapping[bytes, Cut]) -> Staged:
     """The program with each reduction of `cuts`, by its digest, in two stages."""
-    return _split(program, lambda original, _: cuts.get(_whole(original)))
+    became, first = dict[bytes, bytes](), dict[bytes, bytes]()
+
+    def follow(original: Node, final: Node, stages: Sequence[Node]) -> None:
+        became[_whole(original)] = _whole(final)
+        first.update({_whole(original): _whole(stage) for stage in stages})
+
+    return Staged(_split(program, lambda node, _: cuts.get(_whole(node)), follow=follow), became, first)
 
 
 def _whole(node: Node) -> bytes:
@@ -113,27 +129,37 @@ def _split(
     program: Program,
     cut: Callable[[Node, expr.Reduce], Cut | None],
     hints: Mapping[str, int] | None = None,
+    follow: Callable[[Node, Node, Sequence[Node]], None] = lambda original, final, stages: None,
 ) -> Program:
-    """`hints`: of runs that are summed apart; none where a part of a sum is one run."""
+    """`hints`: of runs that are summed apart; none where a part of a sum is one run.  `follow`: is told of every node,
+    what takes its place, and first stages of that.  That there is a whole round of what is dealt is a fact of the
+    program, which a plan has to guard."""
     names: dict[bytes, str] = {}
     padded: set[bytes] = set()
+    facts = dict.fromkeys(program.facts)
 
     def change(original: Node, node: Node) -> Node:
         plan = cut(original, node) if isinstance(node, expr.Reduce) else None
         if plan is None:
+            follow(original, node, ())
             return node
         assert isinstance(node, expr.Reduce)
         name = program.names.get(original.digest)
         final = None if plan.dealt else _contraction(node, plan.axis, plan.size)
         final = final or _two_stages(node, plan, hints, names, name)
+        extent = node.operands[0].shape[plan.axis]
+        if plan.dealt and not extent.is_constant:
+            facts[extent - plan.size] = None
         users = {n.digest for n in expr.topological(node.operands)}
         below = [o for partial in final.operands for o in expr.operands_of(partial)]
         padded.update(n.digest for n in expr.topological(below) if n.digest not in users)
+        made = [n for n in expr.topological(final.operands) if n.digest not in users]
+        follow(original, final, [n for n in made if isinstance(n, expr.Reduce)])
         return final
 
     rebuilt = rebuild_program(program, change)
     inner = rebuilt.inner | padded  # padded operands and sums of runs are no values of the user's
-    return replace(rebuilt, names={**rebuilt.names, **names}, inner=inner)
+    return replace(rebuilt, names={**rebuilt.names, **names}, inner=inner, facts=tuple(facts))
 
 
 def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> Cut | None:
@@ -179,6 +205,8 @@ def _two_stages(
     axis, chunk, dealt = plan
     source = node.operands[0].shape
     extent = source[axis]
+    if dealt and (node.axes == (axis,) or extent == extent // chunk * chunk):
+        return _in_rounds(node, axis, chunk, names, name)
     parts = extent.ceildiv(chunk)
     shape = (*source[:axis], parts, Affine.of(chunk), *source[axis + 1 :])
     points = [dimension(k if k < axis else k + 1) for k in range(len(source))]
@@ -207,6 +235,79 @@ def _two_stages(
         names[partial[0].digest] = f"{name}_part"
     left = kept - sum(a < kept for a in inner)  # where the parts' axis lies among what the first stage keeps
     return expr.reduce_(node.monoid, partial, [*before, left], node.component)
+
+
+def _in_rounds(node: expr.Reduce, axis: int, count: int, names: dict[bytes, str], name: str | None) -> expr.Reduce:
+    """A reduction whose elements are dealt to `count` parts in whole rounds; the second stage has what is left over.
+
+    p[r] = sum(x[4*q + r], 0 <= q < N // 4);   s = sum(p[r] where r < 4, else x[N - N % 4 + r - 4] or 0, 0 <= r < 8)
+    """
+    operand = node.operands[0]
+    rounds, rest = operand.shape[axis] // count, operand.shape[axis] % count
+    left = _in_front_of_rows(node.operands, axis, node.axes)
+    order = [k for k in range(operand.rank) if k != axis]
+    order.insert(left, axis)
+    point = {k: dimension(at + (at >= left)) for at, k in enumerate(order)}
+    point[axis] = dimension(left) * count + dimension(left + 1)
+    extents = [operand.shape[k] for k in order]
+    shape = (*extents[:left], rounds, Affine.of(count), *extents[left + 1 :])
+    dealt = [_elements(o, shape, [point[k] for k in range(o.rank)]) for o in node.operands]
+    over = [at + (at > left) for at, k in enumerate(order) if k in node.axes]
+    stage: list[Node] = [expr.reduce_(node.monoid, dealt, over, component) for component in range(len(dealt))]
+    if name:
+        names[stage[0].digest] = f"{name}_part"
+    left -= sum(k in node.axes for k in order[:left])  # where the parts' axis lies among what the first stage keeps
+    if rest != ZERO:
+        extents[left] = rest
+        behind = {k: dimension(at) + (rounds * count if k == axis else 0) for at, k in enumerate(order)}
+        others = [_elements(o, extents, [behind[k] for k in range(o.rank)]) for o in node.operands]
+        fill = neutral(node.monoid, [o.dtype for o in node.operands])
+        stage = [_behind(*each, left) for each in zip(stage, others, fill, strict=True)]
+    return expr.reduce_(node.monoid, stage, [left], node.component)
+
+
+def _behind(first: Node, second: Node, fill: Const, axis: int) -> Node:
+    """`second`, which is at most as long, behind `first`, filled up: how long it is need not be known."""
+    point, count = list(dimensions(first.rank)), first.shape[axis]
+    shape = (*first.shape[:axis], count * 2, *first.shape[axis + 1 :])
+    behind = [at - count if k == axis else at for k, at in enumerate(point)]
+    inside, until = count - 1 - point[axis], count + second.shape[axis] - 1 - point[axis]
+    rest = Piece((), expr.constant(fill.value, first.dtype), ())
+    return expr.region(shape, [Piece((inside,), first, tuple(point)), Piece((until,), second, tuple(behind)), rest])
+
+
+def _in_front_of_rows(operands: Sequence[Node], axis: int, axes: Sequence[int]) -> int:
+    """Where among the others the elements of a part stand next to what lies inside of them in memory: that is read as
+    one with them.  Where that would change the order of what is kept, they stay where they are."""
+    place, dims = _in_memory(operands), range(operands[0].rank)
+    inside = [k for k in dims if k not in axes and place.get(k, k) > place.get(axis, axis)]
+    others = [k for k in dims if k not in (axis, *inside)]
+    usual = axis if not inside else min(inside) - (axis < min(inside))
+    return usual if all(k < min(inside, default=axis) for k in others) else axis
+
+
+def _in_memory(operands: Sequence[Node]) -> dict[int, int]:
+    """Of the dimensions of what is computed element by element, where those of the largest array lie that they go
+    along."""
+    found: dict[int, int] = {}
+    for node in expr.topological(operands):
+        if node.shape == operands[0].shape and isinstance(node, expr.View):
+            at = {int(n[1:]): k for k, entry in enumerate(node.index) for n in entry.names() if n.startswith("%")}
+            found = at if len(at) > len(found) else found
+    return found
+
+
+def _elements(node: Node, shape: Sequence[Affine], index: Sequence[Affine]) -> Node:
+    """A view of what is computed element by element, as that computed of views: it is not kept for two kernels."""
+    match node:
+        case expr.Map():
+            whole = [_elements(o, shape, index) if o.shape == node.shape else o for o in node.operands]
+            return expr.map_(node.function, whole, node.dtype)
+        case expr.View(source=source) if sorted(map(str, node.index)) == sorted(map(str, dimensions(source.rank))):
+            at = {f"%{k}": entry for k, entry in enumerate(index)}
+            return _elements(source, shape, [entry.substitute(at) for entry in node.index])  # it is only turned
+        case _:
+            return expr.view(node, shape, index)
 
 
 # ---------------------------------------------------------------------------------------------- contractions

@@ -337,9 +337,9 @@ def test_what_is_read_twice_otherwise_is_read_once() -> None:
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_variances_of_columns_of_16_bit_floats_read_them_once(dtype: str) -> None:
     plan = pf.jit(lambda x: x.astype(np.float32).var(axis=0)).plan(pf.spec(f"{dtype}[N~20000, M~5001]"), target="h200")
-    (kernel,) = plan.kernels
+    kernel = plan.kernels[0]
     (load,) = (p for p in kernel.schedule.placed if p.role == "load")
-    assert "moments(" in str(plan) and load.path
+    assert "moments(" in str(plan) and load.path and plan.hbm_bytes.at(N=20000, M=5001) < 1.01 * 2 * 20000 * 5001
     assert_legal(plan)
     x = draw(f"{dtype}[]", pf.jit(standardise).plan(pf.spec(f"{dtype}[300, 71]"), target="h200"), 4)
     np.testing.assert_allclose(run_plan(plan, [x])[0], x.astype(np.float64).var(axis=0), rtol=1e-4)

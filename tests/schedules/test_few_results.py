@@ -96,8 +96,8 @@ def test_more_results_than_registers_are_left_to_tiles() -> None:
 
 def test_sums_that_read_each_element_once_are_left_alone() -> None:
     for function in (lambda x: x.sum(0), lambda x: np.abs(x).max((0, 1))):
-        (kernel,) = planned(function, ("f32[N~9000000, 3, 3]",)).kernels
-        assert kernel.strategy != "few_results"
+        kernels = planned(function, ("f32[N~9000000, 3, 3]",)).kernels
+        assert "few_results" not in [kernel.strategy for kernel in kernels]
 
 
 @pytest.mark.ptx

@@ -134,8 +134,8 @@ def test_outer_axes_of_planes_whose_rows_are_read_in_parts_are_reduced_first(fun
     """In columns of memory, whose sums a second kernel adds up; of states of several values each component.  Planes of
     `shape` begin as those of the plan do, in vectors of memory."""
     plan = pf.jit(function).plan(pf.spec(spec), target="h100")
-    first, second = plan.kernels
-    assert first.strategy == "columns" and second.group.roots >= set(plan.scop.outputs)
+    first, *_, last = plan.kernels  # short rows of columns may be read several at a time
+    assert first.strategy == "columns" and last.group.roots >= set(plan.scop.outputs)
     assert_legal(plan)
     dtype = plan.program.arguments[0].dtype.numpy
     x = np.random.default_rng(1).integers(0, 9, shape).astype(dtype)
@@ -167,7 +167,7 @@ def test_statistics_that_all_elements_are_measured_by_are_taken_so_as_well() -> 
     np.testing.assert_allclose(found.astype(float), normalised(x.astype(float)), rtol=1e-2, atol=1e-2)
 
 
-STAGES = [lambda p, d: outer_first(p, {d: (0,)}), lambda p, d: in_two_stages(p, {d: Cut(0, 64)})]
+STAGES = [lambda p, d: outer_first(p, {d: (0,)}), lambda p, d: in_two_stages(p, {d: Cut(0, 64)}).program]
 
 
 @pytest.mark.parametrize("stages", STAGES)
