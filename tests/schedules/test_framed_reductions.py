@@ -165,7 +165,11 @@ def test_columns_of_bytes_are_read_in_whole_vectors(case: str) -> None:
 
 
 def test_trips_that_have_all_their_rows_ask_for_none() -> None:
-    function = lambda x, w: np.max(x * w[:, None], axis=0)  # noqa: E731: a row of what is no row keeps frames
+    """What is one number of each row keeps the rows apart, in frames."""
+
+    def function(x, w):
+        return np.max(x * w[:, None], axis=0)
+
     specs = "u8[N~32767, M~8191]", "u8[N~32767]"
     kernel = pf.jit(function).plan(*map(pf.spec, specs), target="h200").launches[0].kernel
     whole, ends = [op for op in kernel.body if isinstance(op, ir.For)]

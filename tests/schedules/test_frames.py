@@ -250,7 +250,10 @@ def test_the_end_of_a_long_array_has_more_than_32_bits() -> None:
 
 COLUMNS = {
     "sums": (lambda x: x.sum(axis=0, dtype=np.float32), "f16[N~16383, M~8191]"),
-    "weighted sums": (lambda x, w: (x * w[:, None]).sum(axis=0, dtype=np.float32), "f16[N~16383, M~8191]; f16[N~16383]"),
+    "weighted sums": (
+        lambda x, w: (x * w[:, None]).sum(axis=0, dtype=np.float32),
+        "f16[N~16383, M~8191]; f16[N~16383]",
+    ),
     "sums in shares": (lambda x: x.sum(axis=0, dtype=np.float32), "f16[N~1000003, M~131]"),
     "largest": (lambda x: x.max(axis=0), "f16[N~16383, M~8191]"),
     "sums of squares, scaled": (lambda x: (x * x).sum(axis=0, dtype=np.float32) * 0.5, "f16[N~16383, M~8191]"),
