@@ -152,7 +152,7 @@ def merges_states(scop: Scop, schedule: KernelSchedule) -> bool:
     return any(getattr(scop.statements[p.value], "monoid", None) in CASCADES for p in schedule.placed if p.path)
 
 
-MERGED, ALONE = {4: 0.08e-6, 8: 0.55e-6}, 256
+MERGED, FEW_THREADS = {4: 0.08e-6, 8: 0.55e-6}, 256
 """Seconds of a trip, per bytes of a number, in which threads merge states while none of them loads, and threads of a
 processor that hide nothing of it; more do as many times more.  Standard deviations of 200 MB on an H200, as one row of
 several, in 131 blocks of 256 threads and 50 trips: of float32 C = 5 69 us, 9 65, where 64 were predicted without, of
@@ -168,7 +168,7 @@ def merged_in_trips(scop: Scop, schedule: KernelSchedule, sizes: Sizes, threads:
             trips = sizes.product({loop for loop, _ in placed.path}, ("loop",))
             size = max([dtype.compute.itemsize for dtype in getattr(statement, "dtypes", ())], default=4)
             found = max(found, trips * MERGED.get(size, MERGED[4]))
-    return found * min(1.0, ALONE / threads)
+    return found * min(1.0, FEW_THREADS / threads)
 
 
 WAIT, CLUSTER_WAIT = 1.2e-6, 1.6e-6
