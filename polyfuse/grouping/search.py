@@ -112,6 +112,14 @@ class Grouping:
         unweighed, spent = self.unweighed + found.unweighed, self.spent + more
         return replace(found, unweighed=unweighed, spent=spent, _left=self._left - more, _rest=self._rest)
 
+    def improved(self) -> Grouping:
+        """The same after moves that win, one by one; settled."""
+        queue = self._queue(self._rules, allowance(len(self.kernels), self._costs.work, None))
+        for number in sorted(queue.state.kernels):
+            queue.offer_around(number)
+        queue.drain()
+        return replace(_result(queue, self.unmet, self._effort, self._left), _is_settled=True)
+
     def shaken(self, effort: int | None = None, granted: int | None = None) -> Grouping:
         """The same after the rounds of shake that searches with an effort of 0 left out: of a program with several
         forms, the one that is chosen needs them alone.  `granted`: what is left of the work that the user allows."""

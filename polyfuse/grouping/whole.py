@@ -67,7 +67,7 @@ def whole(judge: Judge, work: float) -> KernelGroup | None:
     kernel = KernelGroup(roots, body, inputs, costs.whole_price(body, roots, inputs, teaches=True))
     near = NEAR_OF_MAPS if is_map else NEAR
     is_short = len(body) > MANY and kernel.time * SHORT < costs.floor(_NONE, _NONE) * len(body)
-    return None if not is_short and _could_win(state, kernel, near) or not judge.verdict(kernel) else kernel
+    return None if not is_short and could_win(state, kernel, near) or not judge.verdict(kernel) else kernel
 
 
 def _is_map(state: Partition, body: Set[int], roots: Set[int]) -> bool:
@@ -91,9 +91,9 @@ def is_connected(state: Partition, live: frozenset[int]) -> bool:
     return len(found) == len(live)
 
 
-def _could_win(state: Partition, kernel: KernelGroup, near: int) -> bool:
+def could_win(state: Partition, kernel: KernelGroup, near: float) -> bool:
     """Whether several kernels might take less than the one that computes everything, by one part in `near`."""
-    costs, most = state.costs, kernel.time * (near - 1) // near
+    costs, most = state.costs, kernel.time * (1 - 1 / near)
     launch = costs.floor(_NONE, _NONE)
     spare = most - costs.floor_of_all(kernel.roots, kernel.loads) - launch
     if spare <= 0:

@@ -13,6 +13,7 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import Layout
 from polyfuse.cost.phases import long_totals
 from polyfuse.errors import ScheduleError
+from polyfuse.grouping.at_once import at_once, comes_near
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, of_roots
 from polyfuse.options import Options
@@ -84,6 +85,33 @@ def in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, 
     program = cascaded(scop.program, chosen)
     what = f"{len(chosen)} sums in one pass"
     return _cheaper(costs, grouping, other_form(costs, program, layouts), what, GAIN, in_cells=1.0)
+
+
+def in_one_pass_at_once(costs: ProgramCosts, layouts: tuple[Layout, ...]) -> tuple[ProgramCosts, Grouping] | None:
+    """The form above, searched unless it comes near what its bytes take, where partitions that need no search say
+    already that it is cheaper; None where a search of the program as it is has to tell."""
+    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+        return None
+    found = sites(costs.scop.program)
+    if not found or granted(costs.options, 0) is not None:
+        return None
+    as_it_is = at_once(costs)
+    if as_it_is is None or comes_near(costs, as_it_is):
+        return None
+    others = other_form(costs, cascaded(costs.scop.program, found), layouts)
+    other, most = at_once(others), _most(costs, as_it_is.time, GAIN)
+    if other is None or other.time >= most:
+        return None
+    other = other.improved() if comes_near(others, other) else grouped(others)
+    try:
+        other = proved(others, other)
+    except ScheduleError:
+        return None
+    if _time(others, other) >= most:
+        return None
+    fusion_log.info("%d sums in one pass: %d us, %d without", len(found), other.time // 10**6, as_it_is.time // 10**6)
+    others.work += costs.work
+    return others, other
 
 
 def with_places_reduced(

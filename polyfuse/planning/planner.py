@@ -22,6 +22,7 @@ from polyfuse.planning.forms import (
     by_where_rows_begin,
     in_nested_sums,
     in_one_pass,
+    in_one_pass_at_once,
     in_two_stages,
     outer_axes_first,
     with_places_reduced,
@@ -89,8 +90,10 @@ def plan_program(
         program, runs = split_scans(program, target, hints, pricer)  # few long prefixes become scans of their parts
         program, split = split_reductions(program, target, hints)  # few long reductions become two stages
     costs = program_costs(program, target, options, layouts, pricer)  # what a kernel of some statements would cost
-    grouping = grouped(costs)  # the cheapest partition of stored values
-    costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
+    at_once = in_one_pass_at_once(costs, tuple(layouts))  # dependent reductions, if that is cheaper for certain
+    costs, grouping = at_once or (costs, grouped(costs))  # the cheapest partition of stored values
+    if not at_once:
+        costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
     costs, grouping = with_places_reduced(costs, grouping, tuple(layouts))  # what all of a row of a scan need, likewise
     costs, grouping = in_nested_sums(costs, grouping, tuple(layouts))  # totals of what is summed anyway, likewise
     costs, grouping = outer_axes_first(costs, grouping, tuple(layouts))  # planes of short rows as columns, likewise
