@@ -19,18 +19,19 @@ FEWER = 16
 
 
 def at_once(costs: Costs, granted: int | None = None) -> Grouping | None:
-    """The cheapest of these partitions; None where none is legal."""
+    """The cheapest of these partitions; None where none is legal, or several outputs may lie apart otherwise."""
     state = Partition(costs)
     live = state.live()
     body = frozenset([v for v in live if not state.is_input[v]])
     if not 1 < len(body) <= MOST or any(state.once[v] for v in body) or not is_connected(state, live):
         return None
     outputs, inputs = frozenset([v for v in body if state.pinned[v]]), live - body
+    if len(outputs) > 1:
+        return None
     costs.whole_price(body, outputs, inputs, teaches=True)  # by all schedules: what a search begins with as well
     partitions = [[outputs]]
     for passed in _passed(state, body, inputs):
-        later = frozenset([v for v in outputs - passed if _is_made_of(state, v, passed)])
-        partitions += [[passed | (outputs - later), later]] if passed and later else []
+        partitions += [[passed, outputs]] if passed and passed != outputs else []
     found = [grouping for roots in partitions if (grouping := of_roots(costs, roots, granted)) is not None]
     return min(found, key=lambda grouping: grouping.time, default=None)
 
