@@ -48,23 +48,27 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
     return found * _in_narrow_windows(scop, schedule) * _in_single_cells(scop, schedule)
 
 
-BUSY, PER_IDLE = 0.85, 1.4
+BUSY, PER_IDLE, PER_IDLE_OF_SEVERAL = 0.85, 1.4, 1.0
 """Of the lanes of columns that merge states, the part with a column from which on nothing is lost, and how much longer
-they take for each part below.  Standard deviations of 200 MB on an H200, of C float32 in powers of two of lanes: C = 33
+they take for each part below; and where several reductions compare.  Standard deviations of 200 MB on an H200, of C float32 in powers of two of lanes: C = 33
 105 us where 70 were predicted, 17 99 (67), 9 93 (65), 5 86 (63), 45 82 (66), 77 72 (67); of float64 70 94 (60), 19 96
-(66), 10 76 (55).  Where each block has whole columns nothing is lost: variances of 61 x 24001 x 33 68 us (63)."""
+(66), 10 76 (55).  Where each block has whole columns nothing is lost: variances of 61 x 24001 x 33 68 us (63).  The
+least and the largest of 5 float32 67 us (63), 9 76 (65), 10 72 (54), 17 77 (68)."""
 
 
 def _merged(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     """Times that such columns take, of which blocks have shares."""
-    if schedule.strategy != "columns" or not schedule.grid_combine or not merges_states(scop, schedule):
+    if schedule.strategy != "columns" or not schedule.grid_combine:
         return 1.0
+    kinds = [getattr(scop.statements[value], "monoid", None) for value in schedule.body]
+    several = sum(kind not in (None, "sum") for kind in kinds) > 1
+    each = PER_IDLE if merges_states(scop, schedule) else PER_IDLE_OF_SEVERAL if several else 0.0
     busy = 1.0
     for load in (p for p in schedule.placed if p.role == "load" and p.place):
         entry, length = load.place[-1], scop.shape(load.value)[-1].evaluate(sizes.hints)
         if isinstance(entry, Affine) and "$tx" in entry.names():
             busy = min(busy, length / max(1, sizes.product(load.digits() & {n[1:] for n in entry.names()})))
-    return 1 + PER_IDLE * max(0.0, BUSY - busy)
+    return 1 + each * max(0.0, BUSY - busy)
 
 
 SHARED_FACTORS, OF_MANY_SUMS, SIDE_BY_SIDE = 1.1, 1.7, 1.8

@@ -44,7 +44,7 @@ LONG = 10
 """Launches that a program takes at least for which totals of their own are worth a further kernel."""
 EVEN = 1e-3
 """Of the price of a program, what tells no form from another."""
-LONG_COLUMNS = 20
+LONG_COLUMNS = 15
 """Launches that a kernel takes at least for which rows that begin alike are summed apart, and their sums by a further
 one.  On an H200, sums of columns of bfloat16, 16383 x 8191 71 us and 79 in one kernel of single elements, 20001 x 8191
 87 and 95, 1000003 x 131 76 and 152; of bytes 185 and 119."""
