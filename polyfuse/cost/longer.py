@@ -50,10 +50,11 @@ def times_longer(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Si
 
 BUSY, PER_IDLE, PER_IDLE_OF_SEVERAL = 0.85, 1.4, 1.0
 """Of the lanes of columns that merge states, the part with a column from which on nothing is lost, and how much longer
-they take for each part below; and where several reductions compare.  Standard deviations of 200 MB on an H200, of C float32 in powers of two of lanes: C = 33
-105 us where 70 were predicted, 17 99 (67), 9 93 (65), 5 86 (63), 45 82 (66), 77 72 (67); of float64 70 94 (60), 19 96
-(66), 10 76 (55).  Where each block has whole columns nothing is lost: variances of 61 x 24001 x 33 68 us (63).  The
-least and the largest of 5 float32 67 us (63), 9 76 (65), 10 72 (54), 17 77 (68)."""
+they take for each part below; and where several reductions compare.  Standard deviations of 200 MB on an H200, of C
+float32 in powers of two of lanes: C = 33 105 us where 70 were predicted, 17 99 (67), 9 93 (65), 5 86 (63), 45 82 (66),
+77 72 (67); of float64 70 94 (60), 19 96 (66), 10 76 (55).  Where each block has whole columns nothing is lost:
+variances of 61 x 24001 x 33 68 us (63).  The least and the largest of 5 float32 67 us (63), 9 76 (65), 10 72 (54), 17
+77 (68)."""
 
 
 def _merged(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:

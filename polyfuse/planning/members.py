@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from polyfuse.cost.counts import Cost
@@ -184,39 +184,42 @@ class _Weighed:
     def parted(self, kernel: KernelGroup) -> Launched:
         """The parts of a kernel that share no computed value, where they are clearly faster side by side; else itself.
         All of them wait for as much as the kernel does."""
-        parts = _components(self.costs, kernel)
+        bodies = _components(self.costs, kernel)
         wishes = self.costs.steering.wishes()
-        if len(parts) < 2 or any(sum(not wish.isdisjoint(p.body) for p in parts) > 1 for wish in wishes):
+        if len(bodies) < 2 or any(sum(not wish.isdisjoint(b) for b in bodies) > 1 for wish in wishes):
             return (kernel,)
-        if len({depth(part, self.deep) for part in parts}) > 1 or not self.fits(parts):
+        loads = [frozenset([o for v in body for o in self.costs.operands(v)]) - body for body in bodies]
+        roots, most = [body & kernel.roots for body in bodies], self._clearly(loads) * kernel.time
+        none = frozenset[int]()
+        least = sum(map(self.costs.floor, roots, loads)) - (len(bodies) - 1) * self.costs.floor(none, none)
+        if least >= most:
+            return (kernel,)  # what their bytes take: no price is needed to know
+        priced = [KernelGroup(r, b, o, self.costs.price(b, r, o)) for r, b, o in zip(roots, bodies, loads, strict=True)]
+        parts = tuple(sorted(priced, key=lambda part: (-part.time, part.name)))
+        if len({depth(part, self.deep) for part in parts}) > 1:
+            return (kernel,)
+        if not self.fits(parts) or self.price(parts) >= most:
             return (kernel,)
         chosen = [self._own(part) for part in parts]
         atomics = self.costs.options.atomics
         proved = all(c.group and c.schedule and prove(c.group.scop, c.schedule, atomics=atomics) for c in chosen)
-        return parts if proved and self.price(parts) < self._clearly(parts) * kernel.time else (kernel,)
+        return parts if proved else (kernel,)
 
-    def _clearly(self, parts: Launched) -> float:
-        once, each = frozenset().union(*[part.loads for part in parts]), [v for part in parts for v in part.loads]
+    def _clearly(self, loads: Sequence[frozenset[int]]) -> float:
+        once, each = frozenset[int]().union(*loads), [value for part in loads for value in part]
         again = 2 * sum(map(self.costs.bytes, each)) > 3 * sum(map(self.costs.bytes, once))
         return AGAIN if again else CLEARLY
 
 
-def _components(costs: ProgramCosts, kernel: KernelGroup) -> Launched:
-    """The kernel as one kernel per set of values that no computed value connects with another set, longest first."""
+def _components(costs: ProgramCosts, kernel: KernelGroup) -> list[frozenset[int]]:
+    """The values of a kernel in sets that no computed value connects with each other."""
     connected: dict[int, list[int]] = {value: [] for value in kernel.body}
     for value in kernel.body:
         for operand in costs.operands(value):
             if operand in connected:
                 connected[value].append(operand)
                 connected[operand].append(value)
-    bodies = [_reached(first, connected) for first in sorted(kernel.body) if first in connected]
-    if len(bodies) == 1:
-        return (kernel,)
-    found = []
-    for body in bodies:
-        roots, loads = body & kernel.roots, frozenset(o for v in body for o in costs.operands(v)) - body
-        found.append(KernelGroup(roots, body, loads, costs.price(body, roots, loads)))
-    return tuple(sorted(found, key=lambda part: (-part.time, part.name)))
+    return [_reached(first, connected) for first in sorted(kernel.body) if first in connected]
 
 
 def _reached(first: int, connected: dict[int, list[int]]) -> frozenset[int]:
