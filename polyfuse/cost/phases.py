@@ -153,22 +153,25 @@ def merges_states(scop: Scop, schedule: KernelSchedule) -> bool:
 
 
 MERGED, FEW_THREADS = {4: 0.08e-6, 8: 0.55e-6}, 256
-"""Seconds of a trip, per bytes of a number, in which threads merge states while none of them loads, and threads of a
-processor that hide nothing of it; more do as many times more.  Standard deviations of 200 MB on an H200, as one row of
-several, in 131 blocks of 256 threads and 50 trips: of float32 C = 5 69 us, 9 65, where 64 were predicted without, of
-float64 10 93 and 19 86 (63 and 62); 37 in 512 threads and 28 trips 69 (59); in 528 blocks 33 float32 60 (62)."""
+"""Seconds of a trip, per bytes of a number, in which few threads merge states while none of them loads, and which other
+blocks of a processor hide.  Standard deviations of 200 MB on an H200, as one row of several, in 131 blocks of 256
+threads and 50 trips: of float32 C = 5 69 us, 9 65, where 64 were predicted without, of float64 10 93 and 19 86 (63 and
+62); in 528 blocks 33 float32 60 (62).  More threads hide it: in 512 64 float32 53 (56), in 1024 of 61 x 24001 x 33
+between 67 (63)."""
 
 
-def merged_in_trips(scop: Scop, schedule: KernelSchedule, sizes: Sizes, threads: float) -> float:
-    """Seconds that columns take to merge states in loops, where a processor has so many threads."""
+def merged_in_trips(scop: Scop, schedule: KernelSchedule, sizes: Sizes, beside: float) -> float:
+    """Seconds that columns take to merge states in loops, where so many blocks are on a processor."""
+    if schedule.strategy != "columns" or schedule.block_threads > FEW_THREADS:
+        return 0.0
     found = 0.0
-    for placed in schedule.placed if schedule.strategy == "columns" else ():
+    for placed in schedule.placed:
         statement = scop.statements[placed.value]
         if placed.role == "compute" and placed.path and getattr(statement, "monoid", None) in CASCADES:
             trips = sizes.product({loop for loop, _ in placed.path}, ("loop",))
             size = max([dtype.compute.itemsize for dtype in getattr(statement, "dtypes", ())], default=4)
             found = max(found, trips * MERGED.get(size, MERGED[4]))
-    return found * min(1.0, FEW_THREADS / threads)
+    return found / beside
 
 
 WAIT, CLUSTER_WAIT = 1.2e-6, 1.6e-6

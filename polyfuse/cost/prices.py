@@ -163,7 +163,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = _met(together, waves * waits, beside)
     together = math.hypot(together, waves * running(scop, schedule, target, sizes))
-    together += waves * merged_in_trips(scop, schedule, sizes, beside * schedule.block_threads)
+    together += waves * merged_in_trips(scop, schedule, sizes, beside)
     if (rings := waves * combining(scop, schedule, target, sizes)) > 0:
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
         together = max(together, work + rings)
