@@ -1,5 +1,5 @@
 """Other forms of a program that may be cheaper once its kernels are known: sums in one pass, in two stages, nested, of
-rows that begin alike in memory, places of scans that all of a row need."""
+several rows as one, places of scans that all of a row need."""
 
 from __future__ import annotations
 
