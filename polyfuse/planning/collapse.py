@@ -9,8 +9,9 @@ isl knows no product of sizes, so a product of two symbols becomes a fresh symbo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from polyfuse.affine import Affine, dimension
+from polyfuse.affine import ZERO, Affine, dimension
 from polyfuse.bindings import Layout
 from polyfuse.places.proposal import Group
 from polyfuse.planning.joining import Merge, in_parts, intact, merged, of_parts, position
@@ -87,68 +88,100 @@ def _sums_too_few(group: Group, merge: Merge, least: Mapping[int, int]) -> bool:
 
 def _spread(group: Group, layouts: Mapping[int, Layout], lead: int, d: int) -> Merge | None:
     """Follow dimensions (d, d+1) of `lead` through every access; None as soon as one separates them."""
-    scop = group.scop
-    first = scop.statements[lead]
+    first = group.scop.statements[lead]
     assert isinstance(first, Statement)
-    extents = (first.extents[d], first.extents[d + 1])
-    statements: dict[int, int] = {lead: d}
-    arrays: dict[int, int] = {}
-    parts: set[int] = set()
-    todo = [lead]
-    while todo:
-        value = todo.pop()
-        statement = scop.statements[value]
-        assert isinstance(statement, Statement)
-        at = statements[value]
-        if not intact(statement, at, extents):
-            return None
-        if not _to_readers(group, statement, at, statements, todo):
-            return None
-        for read in statement.reads:
-            q = position(read, at)
-            if q == -2:
-                q = of_parts(read, at, extents[0])
-                if q < 0 or not _to_parts(group, layouts, read.source, q, extents, statements, arrays, todo):
-                    return None
-                parts.add(read.source)
-                continue
-            if q == -1:
-                if not _independent(group, read, statements, arrays):
-                    return None
-                continue
-            if not _to_source(group, layouts, read, q, extents, statements, arrays, todo):
-                return None
-    merge = Merge(statements, arrays, extents, parts)
+    walk = _Walk(group, layouts, (first.extents[d], first.extents[d + 1]), {lead: d}, [lead])
+    if not walk.is_through():
+        return None
+    merge = Merge(walk.statements, walk.arrays, walk.extents, walk.parts)
     return merge if _consistent(group, merge) else None
 
 
-def _to_readers(group: Group, statement: Statement, d: int, statements: dict[int, int], todo: list[int]) -> bool:
-    """Readers inside the group must see the two kept dimensions side by side."""
-    if d in statement.reduced:
-        return True
-    return _read_side_by_side(group, statement.id, statement.kept.index(d), statements, todo)
+@dataclass(slots=True)
+class _Walk:
+    """Two dimensions of those `extents` on their way from statement to statement.  `todo`: statements to go on from.
+    Each method says whether they stay side by side."""
 
+    group: Group
+    layouts: Mapping[int, Layout]
+    extents: tuple[Affine, Affine]
+    statements: dict[int, int]
+    todo: list[int]
+    arrays: dict[int, int] = field(default_factory=dict)
+    parts: set[int] = field(default_factory=set)
 
-def _read_side_by_side(
-    group: Group, source: int, q: int, statements: dict[int, int], todo: list[int], rows: Affine | None = None
-) -> bool:
-    """Whether all readers inside the group have dimensions q and q + 1 of `source` as neighbours; they join in.
-    `rows`: or all take parts of so many rows."""
-    for reader in group.scop.readers.get(source, ()):
-        if reader not in group.body:
-            continue
-        other = group.scop.statements[reader]
-        assert isinstance(other, Statement)
-        for read in other.reads:
-            if read.source != source:
-                continue
-            e = _plain_pair(read.index, q) if rows is None else in_parts(read.index, q, rows)
-            if e is None or e < 0 or statements.get(reader, e) != e:
+    def is_through(self) -> bool:
+        """To the end."""
+        while self.todo:
+            statement = self.group.scop.statements[self.todo.pop()]
+            assert isinstance(statement, Statement)
+            at = self.statements[statement.id]
+            if not intact(statement, at, self.extents) or not self._to_readers(statement, at):
                 return False
-            if reader not in statements:
-                statements[reader] = e
-                todo.append(reader)
-    return True
+            if not all(self._to_source(read, at) for read in statement.reads):
+                return False
+        return True
+
+    def _to_readers(self, statement: Statement, d: int) -> bool:
+        """Readers inside the group must see the two kept dimensions side by side."""
+        return d in statement.reduced or self._read_side_by_side(statement.id, statement.kept.index(d))
+
+    def _to_source(self, read: Read, at: int) -> bool:
+        q = position(read, at)
+        if q == -1:  # it mentions neither, and must not read what is merged elsewhere; checked again at the end
+            return read.source not in self.statements and read.source not in self.arrays
+        if q == -2:
+            q = of_parts(read, at, self.extents[0])
+            return q >= 0 and self._to_parts(read.source, q)
+        source = self.group.scop.statements[read.source]
+        if source.shape[q : q + 2] != self.extents:
+            return False
+        if read.source not in self.group.body:
+            return self._to_array(read.source, q)
+        assert isinstance(source, Statement)
+        d = source.kept[q]
+        if source.kept[q + 1] != d + 1:
+            return False
+        if read.source not in self.statements:
+            self.statements[read.source] = d
+            self.todo.append(read.source)
+        return self.statements[read.source] == d
+
+    def _to_parts(self, array: int, q: int) -> bool:
+        """To an array that is read in parts of ``extents[0]`` rows.  Parts of inner dimensions begin where those of the
+        next one do only if all rows are in some part."""
+        shape, rows = self.group.scop.shape(array), self.extents[0]
+        is_whole = shape[q + 1] == self.extents[1] and (q == 0 or shape[q] % rows.constant == ZERO)
+        return array not in self.group.body and is_whole and self._to_array(array, q, rows)
+
+    def _to_array(self, array: int, q: int, rows: Affine | None = None) -> bool:
+        """To one that lies row behind row.  `rows`: it is read in parts of so many."""
+        if array in self.arrays:
+            return self.arrays[array] == q and (array in self.parts) is (rows is not None)
+        if self.layouts.get(array, Layout()).strides is not None:
+            return False
+        self.arrays[array] = q
+        self.parts |= {array} if rows is not None else set()
+        return self._read_side_by_side(array, q, rows)
+
+    def _read_side_by_side(self, source: int, q: int, rows: Affine | None = None) -> bool:
+        """Whether all readers inside the group have dimensions q and q + 1 of `source` as neighbours; they join in.
+        `rows`: or all take parts of so many rows."""
+        for reader in self.group.scop.readers.get(source, ()):
+            if reader not in self.group.body:
+                continue
+            other = self.group.scop.statements[reader]
+            assert isinstance(other, Statement)
+            for read in other.reads:
+                if read.source != source:
+                    continue
+                e = _plain_pair(read.index, q) if rows is None else in_parts(read.index, q, rows)
+                if e is None or e < 0 or self.statements.get(reader, e) != e:
+                    return False
+                if reader not in self.statements:
+                    self.statements[reader] = e
+                    self.todo.append(reader)
+        return True
 
 
 def _plain_pair(index: tuple[ReadEntry, ...], q: int) -> int | None:
@@ -161,62 +194,6 @@ def _plain_pair(index: tuple[ReadEntry, ...], q: int) -> int | None:
         return None
     d = int(atom[1:])
     return d if index[q + 1] == dimension(d + 1) else None
-
-
-def _to_parts(
-    group: Group,
-    layouts: Mapping[int, Layout],
-    array: int,
-    q: int,
-    extents: tuple[Affine, Affine],
-    statements: dict[int, int],
-    arrays: dict[int, int],
-    todo: list[int],
-) -> bool:
-    """The same of an array that is read in parts of ``extents[0]`` rows.  Parts of inner dimensions begin where those
-    of the next one do only if all rows are in some part."""
-    shape, rows = group.scop.shape(array), extents[0].constant
-    is_whole = shape[q + 1] == extents[1] and (q == 0 or shape[q] // rows * rows == shape[q])
-    if array in group.body or not is_whole or layouts.get(array, Layout()).strides is not None:
-        return False
-    if arrays.setdefault(array, q) != q:
-        return False
-    return _read_side_by_side(group, array, q, statements, todo, extents[0])
-
-
-def _to_source(
-    group: Group,
-    layouts: Mapping[int, Layout],
-    read: Read,
-    q: int,
-    extents: tuple[Affine, Affine],
-    statements: dict[int, int],
-    arrays: dict[int, int],
-    todo: list[int],
-) -> bool:
-    source = group.scop.statements[read.source]
-    if source.shape[q : q + 2] != extents:
-        return False
-    if read.source not in group.body:
-        if layouts.get(read.source, Layout()).strides is not None:
-            return False
-        if read.source in arrays:
-            return arrays[read.source] == q
-        arrays[read.source] = q
-        return _read_side_by_side(group, read.source, q, statements, todo)
-    assert isinstance(source, Statement)
-    d = source.kept[q]
-    if source.kept[q + 1] != d + 1:
-        return False
-    if read.source not in statements:
-        statements[read.source] = d
-        todo.append(read.source)
-    return statements[read.source] == d
-
-
-def _independent(group: Group, read: Read, statements: dict[int, int], arrays: dict[int, int]) -> bool:
-    """A read that mentions neither dimension must not read what is merged elsewhere; checked again at the end."""
-    return read.source not in statements and read.source not in arrays
 
 
 def _consistent(group: Group, merge: Merge) -> bool:

@@ -59,6 +59,8 @@ BUSY_COLUMNS = 0.85
 56.7, 55.3 and 56.7."""
 BUSY, MOST_ROWS = 0.9, 64
 """Of the lanes of warps that read several rows as one, the part that has something to read; and such rows at most."""
+ROUNDS = 4
+"""Rounds at least that rows are dealt in: a whole one is a guard of the plan."""
 ANY_ORDER = frozenset(("sum", "prod", "max", "min", "any", "all"))
 """Reductions without positions: their elements may meet in any order."""
 STAGES = 0.97
@@ -290,11 +292,12 @@ def _by_where_they_begin(costs: ProgramCosts, choice: Choice, slow: bool) -> dic
     width = min(LONGEST, costs.target.vector_bytes // itemsize)
     for statement in group.statements():
         if statement.is_reduction and statement.digest in known and statement.monoid in ANY_ORDER | CASCADES.keys():
-            dim = max(statement.reduced, key=lambda d: statement.extents[d].evaluate(hints))
-            row = math.prod([statement.extents[d].evaluate(hints) for d in statement.kept])
+            sizes = [extent.evaluate(hints) for extent in statement.extents]
+            dim, row = max(statement.reduced, key=sizes.__getitem__), math.prod([sizes[d] for d in statement.kept])
             is_whole = len(statement.reduced) == 1  # no part of what lies behind whole rounds is asked for
             rows, is_idle = _rows_of(row, width, costs.target.warp), row < BUSY_COLUMNS * -(-row // span) * span
-            if rows > 1 and (is_narrow or slow and is_idle) and (statement.monoid in ANY_ORDER or is_whole):
+            are_many = 1 < rows <= sizes[dim] // ROUNDS
+            if are_many and (is_narrow or slow and is_idle) and (statement.monoid in ANY_ORDER or is_whole):
                 found[statement.digest] = split.Cut(dim, rows, dealt=True)
     return found
 
