@@ -104,9 +104,8 @@ def in_one_pass_at_once(costs: ProgramCosts, layouts: tuple[Layout, ...]) -> tup
     other, most = at_once(others), _most(costs, as_it_is.time, GAIN)
     if other is None or other.time >= most:
         return None
-    other = other.improved() if comes_near(others, other) else grouped(others)
     try:
-        other = proved(others, other)
+        other = proved(others, other.improved() if comes_near(others, other) else grouped(others))
     except ScheduleError:
         return None
     if _time(others, other) >= most:
