@@ -71,7 +71,7 @@ def test_idle_lanes_divide_by_one(program: Any, width: int) -> None:
 def test_idle_lanes_have_a_deviation() -> None:
     """A million rows of 40 took an H200 253 us, 193 of them for the quotients of lanes that have nothing."""
     found = others(standardised, "f32[N~1000003, M~40]")
-    assert [1.0 in found[f"moments{part}_in"] for part in ("", "_1", "_2")].count(True) == 2, found
+    assert [1.0 in values for name, values in found.items() if name.startswith("moments")].count(True) == 2, found
 
 
 @pytest.mark.parametrize("program", [by_what_is_kept_from_zero, by_a_difference, numerator])
