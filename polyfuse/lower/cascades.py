@@ -54,12 +54,16 @@ def gathered(
     count, means, spreads = state[0], state[1:last], state[last:]
     every = Ref(f"{names[0]}.all", dtype)
     centres = [Ref(f"{name}.all", dtype) for name in names[1:last]]
-    distances = [apply("subtract", mean, centre) for mean, centre in zip(means, centres, strict=True)]
+    distances: list[Expr] = [apply("subtract", mean, centre) for mean, centre in zip(means, centres, strict=True)]
     ops: list[ir.Op] = [*collect(every.name, "sum", count)]
     for mean, centre in zip(means, centres, strict=True):
         ops += collect(centre.name, "sum", apply.times(count, mean))
     ops.sort(key=lambda op: isinstance(op, ir.Combine))  # threads meet for one sum after the other, and add up before
     ops += [ir.Let(centre.name, apply.quotient(centre, every)) for centre in centres]
+    single = apply.times(count, Const(1.0, dtype))
+    if single == count:  # of elements: a product of what is masked is added in one operation
+        ops += [ir.Let(f"{name}.off", apply.times(count, d)) for name, d in zip(names[1:last], distances, strict=True)]
+        distances, count = [Ref(f"{name}.off", dtype) for name in names[1:last]], Const(1.0, dtype)
     for name, spread, (i, j) in zip(names[last:], spreads, CASCADES[monoid].pairs, strict=True):
         apart = apply.apart(count, distances[i], distances[j])
         ops += collect(name, "sum", apply.plus(spread, apart))

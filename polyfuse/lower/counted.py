@@ -1,4 +1,5 @@
-"""Masks of values that share no predicate with the loads of them: how many elements a thread has, told by a count.
+"""Masks of values and of stores that share no predicate with the loads of them: how many elements a thread has, told
+by a count.
 
     x = load x[i, t + 128*c] where t + 128*c < n      x = load x[i, t + 128*c] where t + 128*c < n
     z = x * w                                    ->   z = x * w
@@ -11,6 +12,11 @@ A count is one register, and its comparisons wait for the values.  Then register
 of a block take but one division: softmax of rows of 513 in a batch took an H200 130 us with shared masks, and 196 with
 counts and a remainder, in 80 registers, where 30 of 48 loads were on their way; without one, in 64 registers, all are:
 137 us on an H100, where shared masks took 147.
+
+A mask of two conditions that a load and a store share waits in a register from the one to the other, one bit for each
+element, and costs four instructions to set and to ask for, where the store may count in one: columns of 512 over their
+norm, 32 elements of a thread, 1,136 instructions of 62 registers, not 1,256 of 64 and 56 bytes spilled.  Those of one
+condition are compared again.
 """
 
 from __future__ import annotations
@@ -34,27 +40,34 @@ ELEMENTS = 64
 """Loaded with masks, at most.  All are on their way at once, and each has a register: autocorrelations of rows of 4001
 at four lags, 128 of a thread, took 100 us, and 125 with counts."""
 
+STORED = 16
+"""Of a mask of two conditions, from which on stores count: eight elements are as cheap either way."""
+
 BOUND = 1024
 """Threads that are to be on a processor, from which a kernel has no register for a count: softmax of rows of 262,144
 and over the first two of three axes, with 64 registers, spilled 8 and 48 bytes."""
 
 
-def with_counts(body: tuple[ir.Op, ...], slots: Sequence[ir.Slot]) -> tuple[ir.Op, ...]:
-    """The body whose values are masked by counts where more elements than there are predicates are loaded with the same
-    masks.  `slots`: the register axes."""
+def with_counts(body: tuple[ir.Op, ...], slots: Sequence[ir.Slot], *, of_values: bool = True) -> tuple[ir.Op, ...]:
+    """The body whose stores are masked by counts where more elements than there are predicates are loaded with the same
+    masks, and whose values are where `of_values`.  `slots`: the register axes."""
     extents = {f"${s.name}": s.extent for s in slots}
     loads = [op for op in flatten(body) if isinstance(op, ir.Load) and op.where]
-    sizes = [_elements(op.where, extents) for op in loads]
-    if sum(n for n in sizes if n > PREDICATES) > ELEMENTS:
+    many = {w: _elements((w,), extents) for op in loads for w in op.where}
+    counts = {w: _counted(w, frozenset(extents)) for w, elements in many.items() if elements > PREDICATES}
+    counts = {condition: count for condition, count in counts.items() if count != condition}
+    if not counts:
         return body
     uses = Counter(condition for op in flatten(body) if not isinstance(op, ir.Load) for condition in _masks(op))
-    found = {}
-    for op in loads:
-        for condition in op.where:
-            if _elements((condition,), extents) > PREDICATES and 0 < uses[condition] < USES:
-                found[condition] = _counted(condition, frozenset(extents))
-    found = {condition: count for condition, count in found.items() if count != condition}
-    return tuple(_rewritten(op, found) for op in body) if found else body
+    sizes = [_elements(op.where, extents) for op in loads]
+    few = of_values and sum(n for n in sizes if n > PREDICATES) <= ELEMENTS
+    values = {w: count for w, count in counts.items() if few and 0 < uses[w] < USES}
+    double = {w for op in loads if len(op.where) > 1 for w in op.where}
+    stores = {condition: count for condition, count in counts.items() if condition in double}
+    if sum(many[condition] for condition in stores) <= STORED:
+        stores = {}
+    rewritten = tuple(_rewritten(op, stores, values) for op in body) if stores or values else body
+    return body if rewritten == body else rewritten
 
 
 def _elements(conditions: Sequence[Affine], extents: Mapping[str, int]) -> int:
@@ -80,20 +93,23 @@ def _counted(condition: Affine, slots: frozenset[str]) -> Affine:
     return Affine.build({FloorDiv(rest, step): 1, **{a: k // step for a, k in steps.items()}}, 0)
 
 
-def _rewritten(op: ir.Op, counts: dict[Affine, Affine]) -> ir.Op:
+def _rewritten(op: ir.Op, stores: dict[Affine, Affine], values: dict[Affine, Affine]) -> ir.Op:
     def leaf(term: Leaf) -> Expr:
-        return Inside(tuple([counts.get(w, w) for w in term.where])) if isinstance(term, Inside) else term
+        return Inside(tuple([values.get(w, w) for w in term.where])) if isinstance(term, Inside) else term
+
+    def inner(ops: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
+        return tuple(_rewritten(o, stores, values) for o in ops)
 
     match op:
         case ir.Load():
             return op
         case ir.For():
-            return replace(op, body=tuple(_rewritten(o, counts) for o in op.body))
+            return replace(op, body=inner(op.body))
         case ir.If():
-            return replace(
-                op,
-                body=tuple(_rewritten(o, counts) for o in op.body),
-                orelse=tuple(_rewritten(o, counts) for o in op.orelse),
-            )
+            return replace(op, body=inner(op.body), orelse=inner(op.orelse))
+        case ir.Store():
+            found = with_leaves(op, leaf)
+            assert isinstance(found, ir.Store)
+            return replace(found, where=tuple([stores.get(w, w) for w in op.where]))
         case _:
             return with_leaves(op, leaf)

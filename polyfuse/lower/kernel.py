@@ -109,8 +109,9 @@ def lower(
     elif env.slots:
         itemsizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
         kernel = replace(kernel, body=with_neighbours(kernel.body, env.slots[-1].name, itemsizes))
-    if 1 < schedule.block_threads * schedule.minimum_blocks < BOUND:
-        counted = with_counts(kernel.body, kernel.slots)
+    if schedule.block_threads > 1:
+        has_room = schedule.block_threads * schedule.minimum_blocks < BOUND
+        counted = with_counts(kernel.body, kernel.slots, of_values=has_room)
         kernel = replace(kernel, body=counted, one_division=counted is not kernel.body)
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
     return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from math import prod
 
 from polyfuse import kernel as ir
-from polyfuse.affine import Affine
-from polyfuse.dtypes import DType, bool_
+from polyfuse.affine import Affine, FloorDiv
+from polyfuse.dtypes import DType, bool_, i64
 from polyfuse.lower.bodies import body_term, carries, carry_name
-from polyfuse.lower.cascades import gathered, merged, moving
+from polyfuse.lower.cascades import OF_MAXIMA, gathered, merged, moving
 from polyfuse.lower.environment import (
     Environment,
     affine_entry,
@@ -23,7 +24,7 @@ from polyfuse.lower.vectors import hoist_from_vector
 from polyfuse.scalars import CASCADES, MONOIDS, RECURRENCE
 from polyfuse.schedule import Placed
 from polyfuse.scop import Statement, neutral
-from polyfuse.terms import Apply, Const, Expr, Inside, Ref
+from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref
 
 
 def initialise(env: Environment, placed: Placed) -> list[ir.Op]:
@@ -42,12 +43,13 @@ def initialise(env: Environment, placed: Placed) -> list[ir.Op]:
 
 def reduce_slots(env: Environment, placed: Placed, statement: Statement, names: tuple[str, ...]) -> list[ir.Op]:
     assert statement.monoid is not None
-    values = masked_operands(env, placed, statement)
     slots = reduced_slots(env, placed)
-    if statement.monoid in CASCADES and slots:
+    meets = statement.monoid in CASCADES and bool(slots)
+    values = masked_operands(env, placed, statement, only_counts=meets)
+    if meets:
         dtype = statement.dtypes[0].compute
         return gathered(
-            statement.monoid, dtype, names, values, lambda n, monoid, v: [ir.Reduce((n,), monoid, (v,), slots)]
+            statement.monoid, dtype, names, values, lambda n, monoid, v: [_of_thread(env, n, monoid, v, slots)]
         )
     if slots:
         return [ir.Reduce(names, statement.monoid, values, slots)]
@@ -187,16 +189,19 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
     low = bits & (env.schedule.block_threads - 1)
 
     number = prod(s.count for s in env.slots if s.name in slots) << low.bit_count()
+    values = masked_operands(env, placed, statement, only_counts=True)
+    whole = _elements(env, placed, statement, values[0]) if low == bits else None
 
     def collect(name: str, monoid: str, value: Expr) -> list[ir.Op]:
         if monoid == "sum" and (known := counted(name, value, number)) is not None:
             return [known]
-        ops: list[ir.Op] = [ir.Reduce((name,), monoid, (value,), slots) if slots else ir.Let(name, value)]
-        return [*ops, ir.Combine((name,), monoid, (Ref(name, dtype),), low)] if low else ops
+        if whole is not None and value is values[0]:
+            return [ir.Let(name, whole)]
+        mine = _of_thread(env, name, monoid, value, slots)
+        return [mine, ir.Combine((name,), monoid, (Ref(name, dtype),), low)] if low else [mine]
 
     held = tuple(f"{n}.block" for n in names)
     terms = terms_name(placed.name) if placed.name in env.taken.values() else ""
-    values = masked_operands(env, placed, statement)
     ops = gathered(statement.monoid, dtype, held, values, collect, terms)
     if low == bits:
         ops += [ir.Let(n, Ref(h, dtype)) for n, h in zip(names, held, strict=True)]
@@ -207,6 +212,52 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
     if terms:
         ops.append(ir.Let(factor_name(placed.name), moving(dtype, Ref(held[0], dtype), Ref(names[0], dtype))))
     return ops
+
+
+def _of_thread(env: Environment, name: str, monoid: str, value: Expr, slots: tuple[str, ...]) -> ir.Op:
+    """What the elements of a thread come to."""
+    known = _count_of_thread(env, value, slots) if monoid == "sum" and slots else None
+    if known is not None or not slots:
+        return ir.Let(name, value if known is None else known)
+    return ir.Reduce((name,), monoid, (value,), slots)
+
+
+def _count_of_thread(env: Environment, value: Expr, slots: tuple[str, ...]) -> Expr | None:
+    """The sum of ones of the elements for which a condition holds, where it says up to which slot along one axis: no
+    choice and addition for each; else None."""
+    match value:
+        case Apply("where", (Inside(where), Const(value=1), Const(value=0)), dtype):
+            counts = {f"${s.name}": s.count for s in env.slots if s.name in slots}
+            varying = [w for w in where if not counts.keys().isdisjoint(w.names())]
+        case _:
+            return None
+    steps = {slot: step for w in varying for slot in counts if (step := w.coefficient(slot))}
+    if len(varying) != 1 or len(steps) != 1 or min(steps.values()) > -1:
+        return None
+    (condition,), ((slot, step),) = varying, steps.items()
+    begin = Affine(tuple([(atom, times) for atom, times in condition.terms if atom != slot]), condition.constant)
+    if not counts.keys().isdisjoint(begin.names()):
+        return None
+    last = begin if step == -1 else Affine.build({FloorDiv(begin, -step): 1}, 0)
+    found: Expr = Apply("maximum", (Index(last + 1, i64), Const(0, i64)), i64)
+    found = Apply("cast", (Apply("minimum", (found, Const(counts.pop(slot), i64)), i64),), dtype)
+    if (times := prod(counts.values())) > 1:
+        found = Apply("multiply", (found, Const(float(times), dtype)), dtype)
+    rest = tuple([w for w in where if w is not condition])
+    return Apply("where", (Inside(rest), found, Const(0.0, dtype)), dtype) if rest else found
+
+
+def _elements(env: Environment, placed: Placed, statement: Statement, count: Expr) -> Expr | None:
+    """How many elements the state of moments counts that registers and threads of one block bring together, where each
+    counts as one: all that there are along what is reduced, which no thread has to add up; else None."""
+    masked = isinstance(count, Apply) and count.function == "where" and isinstance(count.operands[0], Inside)
+    kinds = {d.kind for d in env.schedule.digits if d.name in summed_over(env, placed)}
+    if statement.monoid in OF_MAXIMA or not masked or not kinds <= {"slot", "thread"}:
+        return None
+    if not isinstance(count, Apply) or count.operands[1:] != (Const(1.0, count.dtype), Const(0.0, count.dtype)):
+        return None
+    each = [Apply("cast", (Index(statement.extents[d], i64),), count.dtype) for d in statement.reduced]
+    return reduce(lambda one, other: Apply("multiply", (one, other), count.dtype), each)
 
 
 def terms_name(cascade: str) -> str:
@@ -236,8 +287,11 @@ def vector_lanes(env: Environment, placed: Placed, statement: Statement) -> str:
     return f"{placed.name}.lanes" if along_vector and single else ""
 
 
-def masked_operands(env: Environment, placed: Placed, statement: Statement) -> tuple[Expr, ...]:
-    """The operands, neutral where a padded digit leaves the reduced range."""
+def masked_operands(
+    env: Environment, placed: Placed, statement: Statement, *, only_counts: bool = False
+) -> tuple[Expr, ...]:
+    """The operands, neutral where a padded digit leaves the reduced range.  `only_counts`: of moments of single
+    elements that meet all at once (`gathered`), what does not count may be anything."""
     assert statement.monoid is not None
     if placed.role == "total":
         names = result_names(env, replace(placed, name=f"{placed.name}.each"))
@@ -249,7 +303,9 @@ def masked_operands(env: Environment, placed: Placed, statement: Statement) -> t
         return values
     where = steady(env, where)
     fill = neutral(statement.monoid, statement.dtypes)
-    return tuple(Apply("where", (Inside(where), v, f), f.dtype) for v, f in zip(values, fill, strict=True))
+    masked = tuple(Apply("where", (Inside(where), v, f), f.dtype) for v, f in zip(values, fill, strict=True))
+    single = statement.monoid in CASCADES and statement.monoid not in OF_MAXIMA and isinstance(values[0], Const)
+    return (masked[0], *values[1:]) if only_counts and single else masked
 
 
 def steady(env: Environment, where: tuple[Affine, ...]) -> tuple[Affine, ...]:
