@@ -116,7 +116,8 @@ class SharedBuffer:
 
 @dataclass(frozen=True, slots=True)
 class ThreadCells:
-    """Shared memory in which every thread has a cell of its own per place of the slots `slots`."""
+    """Shared memory in which every thread has a cell of its own per place of the slots `slots`.  Registers hold what is
+    kept there in the dtype that `dtype` computes in."""
 
     name: str
     dtype: DType
@@ -498,7 +499,7 @@ class Kernel:
     def cell_bytes(self, cells: ThreadCells) -> int:
         """Shared memory that cells take of a block of the device."""
         per_thread = prod(s.extent for s in self.slots if s.name in cells.slots)
-        return per_thread * cells.dtype.compute.itemsize * self.block_threads
+        return per_thread * cells.dtype.itemsize * self.block_threads
 
 
 @dataclass(frozen=True, slots=True)

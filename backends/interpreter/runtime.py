@@ -16,7 +16,7 @@ from polyfuse.backends.interpreter import collectives
 from polyfuse.backends.interpreter.copies import Copies
 from polyfuse.backends.interpreter.faults import MisalignedVector, OutOfBounds
 from polyfuse.backends.interpreter.fragment import Fragment, FragmentError, Operand, as_fragment, lifted, meet, operate
-from polyfuse.backends.interpreter.functions import apply
+from polyfuse.backends.interpreter.functions import apply, convert
 from polyfuse.backends.interpreter.launch import Carries, Elections, shared_memories
 from polyfuse.backends.interpreter.layouts import Pointer, Size, Tile
 from polyfuse.backends.interpreter.meeting import check_meeting
@@ -161,10 +161,12 @@ class Runtime:
         return Cells(dtype, shape)
 
     def put_cells(self, cells: Cells, value: Fragment) -> None:
-        if value.dtype != cells.dtype or not _fits(value.shape, cells.shape):
+        if value.dtype != cells.dtype.compute or not _fits(value.shape, cells.shape):
             raise FragmentError(f"{value.dtype}{value.shape} is kept in cells of {cells.dtype}{cells.shape}")
         shape = (len(self.blocks), self.kernel.threads, *cells.shape)
         found, old = np.broadcast_to(value.array, shape), cells.array
+        if cells.dtype != value.dtype:
+            found = convert(found, cells.dtype)
         if self.active is not None:
             active = np.broadcast_to(self.active, shape[:2]).reshape(*shape[:2], *([1] * len(cells.shape)))
             if old is None and not active.all():
@@ -175,7 +177,7 @@ class Runtime:
     def get_cells(self, cells: Cells) -> Fragment:
         if cells.array is None:
             raise FragmentError("cells are read before anything is kept in them")
-        return Fragment(cells.array, cells.dtype)
+        return Fragment(cells.array, cells.dtype.compute)
 
     def evict_last(self, pointer: Pointer) -> Pointer:
         return pointer

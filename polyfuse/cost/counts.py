@@ -9,6 +9,7 @@ from math import gcd, prod
 from sys import maxsize
 
 from polyfuse.affine import Affine, Atom
+from polyfuse.places.narrow_cells import as_in_memory
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import ReadEntry, Scop, Statement
@@ -399,8 +400,9 @@ def cell_bytes(scop: Scop, schedule: KernelSchedule) -> int:
     if cells is None:
         return 0
     slots, by_name = {d.name: d.count for d in schedule.of_kind("slot")}, schedule.by_name()
+    narrow = as_in_memory(scop, schedule)
     for placed in (by_name[name] for name in cells.kinds):
         others = prod(slots[name] for name in placed.digits() if name in slots and name != cells.slot)
-        itemsize = scop.dtype(placed.value, placed.component).compute.itemsize
-        total += (slots[cells.slot] - cells.first) * others * itemsize * schedule.block_threads
+        dtype = narrow.get(placed.name, scop.dtype(placed.value, placed.component).compute)
+        total += (slots[cells.slot] - cells.first) * others * dtype.itemsize * schedule.block_threads
     return total

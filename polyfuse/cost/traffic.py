@@ -144,8 +144,9 @@ def traffic_of(
 
 COME_AGAIN, NEAR_BY = {"columns": 0.9, "batches": 1.5}, 128 << 10
 """Bytes that are as good as moved for each of a later pass over columns: few are on their way, of every pass; and what
-the blocks of a processor go through that its first-level cache still has, for which this does not hold.  On an H200, layernorms and softmax over the channels of 1024 x 512 x 7 x 7 float32 and 1024 x 256 x 14 x 14
-bfloat16, 103 MB: in columns 83 to 121 us where 66 to 76 were predicted, in batches 111 to 193 (73)."""
+the blocks of a processor go through that its first-level cache still has, for which this does not hold.  On an H200,
+layernorms and softmax over the channels of 1024 x 512 x 7 x 7 float32 and 1024 x 256 x 14 x 14 bfloat16, 103 MB: in
+columns 83 to 121 us where 66 to 76 were predicted, in batches 111 to 193 (73)."""
 
 
 IN_PARTS, MOST_PARTS = 0.5, 2.5

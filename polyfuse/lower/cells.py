@@ -21,10 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
+from types import MappingProxyType
 from typing import Union
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
+from polyfuse.dtypes import DType
 from polyfuse.errors import KernelError
 from polyfuse.kernel_types import Types, bound_names, value_types
 from polyfuse.lower.inspect import affine_names, value_references
@@ -51,12 +53,13 @@ class _Part:
         return f"{name}{self.suffix}"
 
 
-def in_cells(kernel: ir.Kernel, cells: Cells) -> ir.Kernel:
+def in_cells(kernel: ir.Kernel, cells: Cells, narrow: Mapping[str, DType] = MappingProxyType({})) -> ir.Kernel:
     """`kernel`, a sequence of operations without loops and branches, with the places of ``cells.slot`` from
-    ``cells.first`` on as values of their own.  Raises KernelError for operations that cannot be taken apart."""
+    ``cells.first`` on as values of their own.  `narrow`: loads that wait as memory has them.  Raises KernelError for
+    operations that cannot be taken apart."""
     parts = _parts(next(s.extent for s in kernel.slots if s.name == cells.slot), cells)
     body = tuple([_narrowed(op, kernel, cells.slot, parts) for op in _meeting_late(_without_renamings(kernel.body))])
-    parting = _Parting(replace(kernel, body=body), cells.slot, parts)
+    parting = _Parting(replace(kernel, body=body), cells.slot, parts, _with_masked(body, narrow))
     for position, op in enumerate(body):
         parting.operation(position, op)
     parting.flush()
@@ -67,6 +70,18 @@ def in_cells(kernel: ir.Kernel, cells: Cells) -> ir.Kernel:
     return replace(
         kernel, body=tuple(parting.done), slots=tuple(slots), cells=tuple(parting.cells), settled=known
     )
+
+
+def _with_masked(body: Sequence[ir.Op], narrow: Mapping[str, DType]) -> dict[str, DType]:
+    """Of loads and of those that are masked again: neutral elements are numbers of every format."""
+    found = dict(narrow)
+    for op in body:
+        match op:
+            case ir.Let(name=name, value=Apply("where", (Inside(), Ref(name=loaded), ir.Const()))) if loaded in found:
+                found[name] = found[loaded]
+            case _:
+                pass
+    return found
 
 
 def _settled(known: Sequence[ir.Settled], slot: str, parts: Sequence[_Part]) -> Iterator[ir.Settled]:
@@ -163,6 +178,7 @@ class _Parting:
     kernel: ir.Kernel
     slot: str
     parts: tuple[_Part, ...]
+    narrow: Mapping[str, DType] = field(default_factory=dict)  # of values that wait in another format
     done: list[ir.Op] = field(default_factory=list)
     pending: dict[_Part, list[ir.Op]] = field(default_factory=dict)
     cells: list[ir.ThreadCells] = field(default_factory=list)
@@ -248,7 +264,8 @@ class _Parting:
         self.at_hand.add(name)
         if name not in self.outlives:
             return
-        dtype, along = self.types[name].dtype, [s.name for s in self.kernel.slots if s.name in self.varying[name]]
+        held = self.types[name].dtype
+        dtype, along = self.narrow.get(name, held), [s.name for s in self.kernel.slots if s.name in self.varying[name]]
         for part in (p for p in self.parts if p.kept):
             axes = tuple([part.slot if slot == self.slot else slot for slot in along])
             home = next((c for c in self.free[part] if (c.dtype, c.slots) == (dtype, axes)), None)
@@ -258,7 +275,7 @@ class _Parting:
             else:
                 self.free[part].remove(home)
             self.home[name, part] = home
-            self.pending[part].append(ir.Keep(home.name, Ref(part.name(name), dtype)))
+            self.pending[part].append(ir.Keep(home.name, Ref(part.name(name), held)))
 
     def _gone(self, name: str) -> None:
         for part in self.parts:

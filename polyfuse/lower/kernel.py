@@ -29,7 +29,7 @@ from polyfuse.lower.declarations import (
     source_notes,
 )
 from polyfuse.lower.divisors import with_divisors
-from polyfuse.lower.environment import TURNS, ArrayUse, Environment
+from polyfuse.lower.environment import TURNS, ArrayUse, Environment, held_name
 from polyfuse.lower.fold import folded
 from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
@@ -48,6 +48,7 @@ from polyfuse.lower.tree import lower_body
 from polyfuse.lower.wanted import with_wanted_loads
 from polyfuse.options import Options
 from polyfuse.places.exponentials import held_exponentials, held_shares
+from polyfuse.places.narrow_cells import as_in_memory
 from polyfuse.places.products import folded_products
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
@@ -105,7 +106,9 @@ def lower(
     )
     kernel = with_pieces(kernel) if schedule.border else kernel
     if schedule.cells is not None:
-        kernel = in_cells(kernel, schedule.cells)
+        narrow = as_in_memory(scop, schedule)
+        held = {held_name(env, p, p.component): narrow[p.name] for p in schedule.placed if p.name in narrow}
+        kernel = in_cells(kernel, schedule.cells, held)
     elif env.slots:
         itemsizes = {use.name: use.dtype.itemsize for use in env.arrays.values()}
         kernel = replace(kernel, body=with_neighbours(kernel.body, env.slots[-1].name, itemsizes))

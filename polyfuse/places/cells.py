@@ -10,6 +10,7 @@ from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
+from polyfuse.places.narrow_cells import PUT_AGAIN, is_narrow
 from polyfuse.places.order import stages
 from polyfuse.places.proposal import Group
 from polyfuse.places.refused import Refused
@@ -20,9 +21,11 @@ from polyfuse.terms import Apply, Expr, Ref
 from polyfuse.verdict import Hazard, illegal
 
 PIECE = 16
-"""Words of a thread's value in one piece, where more than what is held is loaded for every element.  Layernorm with
-gain and bias has 32 words of a row in registers and 32 in cells.  On an H200, of 512 x 262144: 411 us whole, in 128
-registers, 368 in pieces of 16 words, in 64 registers, 489 in pieces of 8, which spill; of 4096 x 32768: 334, 297, 297.
+"""Words of a thread's value in one piece, where more than what is held is loaded for every element, or where elements
+that come in pairs are words once they are computed with.  Layernorm with gain and bias has 32 words of a row in
+registers and 32 in cells.  On an H200, of 512 x 262144: 411 us whole, in 128 registers, 368 in pieces of 16 words, in
+64 registers, 489 in pieces of 8, which spill; of 4096 x 32768: 334, 297, 297.  By ptxas 184 bytes of a thread are
+spilled whole, and none in pieces, of 16 x 21 x 512 x 512 bfloat16 times what their means make of them.
 """
 
 
@@ -113,10 +116,11 @@ def _meeting(group: Group, by_name: dict[str, Placed], order: Sequence[TreeItem]
 def _piece(
     scop: Scop, placed: Sequence[Placed], digits: Collection[Digit], slot: str, stage: dict[str, int]
 ) -> int:
-    """Places of the slot in one piece: of `PIECE` words where something is loaded along it behind a combination, which
-    needs registers beside what is held; else 0."""
+    """Places of the slot in one piece: of `PIECE` words where more is held than waits, which needs registers beside;
+    else 0."""
     along = [p for p in placed if slot in p.digits() and p.role in ("load", "compute")]
-    if not any(p.role == "load" and stage[p.name] for p in along):
+    loads = [p for p in along if p.role == "load"]
+    if not any(stage[p.name] or is_narrow(scop.dtype(p.value, p.component)) for p in loads):
         return 0
     slots = {d.name: d.count for d in digits if d.kind == "slot" and d.name != slot}
     words = [max(1, scop.dtype(p.value, p.component).compute.itemsize // 4) for p in along]
@@ -125,7 +129,7 @@ def _piece(
 
 
 AGAIN = {
-    **dict.fromkeys(("max_sumexp", "max_sumexp_short", "max_sumexp_sum"), 2),
+    **dict.fromkeys(PUT_AGAIN, 2),
     **{name: cascade.means for name, cascade in CASCADES.items() if cascade.means},
 }
 """Moves of what a cascade takes, in its second round: exponentials are put and got again, elements got again."""

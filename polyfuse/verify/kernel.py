@@ -327,7 +327,7 @@ class _Verifier:
         if found is None:
             self.refuse(f"there are no cells {op.cells}", op)
         held = self._type(op.value).axes
-        if dtype != found.dtype or held != frozenset(found.slots):
+        if dtype != found.dtype.compute or held != frozenset(found.slots):
             where = ", ".join(sorted(held)) or "none"
             self.refuse(f"{dtype} along {where} is kept in cells of {found.dtype} along {', '.join(found.slots)}", op)
 

@@ -10,8 +10,9 @@ import math
 from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
+from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen
 from polyfuse.backends.numba_cuda.fragments.slots import broadcast_shape, pack, special_register, spread
-from polyfuse.backends.numba_cuda.fragments.threads import from_memory, i32, shared_buffer, to_memory
+from polyfuse.backends.numba_cuda.fragments.threads import i32, shared_buffer, to_memory
 from polyfuse.backends.numba_cuda.fragments.values import (
     SHARED,
     Builder,
@@ -20,6 +21,7 @@ from polyfuse.backends.numba_cuda.fragments.values import (
     Value,
     itemsize,
     memory_type,
+    register_dtype,
 )
 from polyfuse.backends.numba_cuda.numba_api import TypingError, ir, models, register_model, types
 
@@ -31,6 +33,7 @@ class Cells(types.Type):
         self.dtype, self.shape, self.threads = dtype, shape, threads
         self.size = math.prod(shape)
         self.vector = math.gcd(self.size, max(1, 16 // itemsize(dtype)))
+        self.access = Access(dtype, self.vector)
         super().__init__(name=f"Cells({dtype}, {shape}, {threads})")
 
 
@@ -56,11 +59,11 @@ def own_cells(dtype: Any, shape: Any, threads: Any) -> tuple[Any, Emit]:
 
 
 def _addresses(b: Builder, cells: Cells, first: Value) -> list[Value]:
-    """Of the vectors of a thread."""
-    kind = memory_type(cells.dtype)
-    vector = ir.VectorType(kind, cells.vector) if cells.vector > 1 else kind
+    """Of the vectors of a thread, as vectors of words."""
+    word, count = cells.access.word, cells.access.count
+    kind = ir.VectorType(word, count) if count > 1 else word
     steps = range(0, cells.size * cells.threads, cells.vector * cells.threads)
-    return [b.bitcast(b.gep(first, [i32(step)]), vector.as_pointer(SHARED)) for step in steps]
+    return [b.bitcast(b.gep(first, [i32(step)]), kind.as_pointer(SHARED)) for step in steps]
 
 
 @operation
@@ -68,19 +71,21 @@ def put_cells(cells: Any, value: Any) -> tuple[Any, Emit] | None:
     """Keep a fragment in the thread's own cells."""
     if not isinstance(cells, Cells) or not isinstance(value, Fragment):
         return None
-    if value.dtype != cells.dtype or broadcast_shape(value.shape, cells.shape) != cells.shape:
+    held = register_dtype(cells.dtype)
+    if value.dtype != held or broadcast_shape(value.shape, cells.shape) != cells.shape:
         raise TypingError(f"{value} is kept in {cells}")
 
-    def emit(b: Builder, first: Value, held: Value) -> None:
-        words = [to_memory(b, slot) for slot in spread(b, value, held, value.dtype, cells.shape)]
+    def emit(b: Builder, first: Value, kept: Value) -> None:
+        slots, count = spread(b, value, kept, held, cells.shape), cells.access.count
+        words = narrow(b, cells.access, [to_memory(b, slot) for slot in slots])
         for k, address in enumerate(_addresses(b, cells, first)):
-            part = words[k * cells.vector : (k + 1) * cells.vector]
+            part = words[k * count : (k + 1) * count]
             stored = part[0]
             if len(part) > 1:
                 stored = ir.Constant(address.type.pointee, ir.Undefined)
                 for n, word in enumerate(part):
                     stored = b.insert_element(stored, word, i32(n))
-            b.store(stored, address).align = cells.vector * itemsize(cells.dtype)
+            b.store(stored, address).align = cells.access.size
 
     return types.void, emit
 
@@ -90,14 +95,15 @@ def get_cells(cells: Any) -> tuple[Fragment, Emit] | None:
     """What the thread has kept."""
     if not isinstance(cells, Cells):
         return None
-    fragment = Fragment(cells.dtype, cells.shape)
+    fragment = Fragment(register_dtype(cells.dtype), cells.shape)
 
     def emit(b: Builder, first: Value) -> Value:
         words: list[Value] = []
         for address in _addresses(b, cells, first):
             found = b.load(address)
-            found.align = cells.vector * itemsize(cells.dtype)
-            words += [found] if cells.vector == 1 else [b.extract_element(found, i32(n)) for n in range(cells.vector)]
-        return pack(b, fragment, [from_memory(b, cells.dtype, word) for word in words])
+            found.align = cells.access.size
+            count = cells.access.count
+            words += [found] if count == 1 else [b.extract_element(found, i32(n)) for n in range(count)]
+        return pack(b, fragment, widen(b, cells.access, words))
 
     return fragment, emit

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from polyfuse.backends.numba_cuda.fragments.slots import assembly
 from polyfuse.backends.numba_cuda.fragments.values import (
@@ -69,8 +70,19 @@ def widen(b: Builder, access: Access, words: list[Value]) -> list[Value]:
     return [_element(b, access.dtype, word, k) for word in words for k in range(access.elements)]
 
 
+_CAME_FROM: WeakKeyDictionary[Value, tuple[Value, int, DType]] = WeakKeyDictionary()
+"""Of 16-bit floats that were loaded in pairs, the word, which half of it they are, and of what format."""
+
+
 def _element(b: Builder, dtype: DType, word: Value, position: int) -> Value:
     """Element `position` of a word."""
+    found = _converted(b, dtype, word, position)
+    if dtype in (float16, bfloat16) and word.type == I32:
+        _CAME_FROM[found] = word, position, dtype
+    return found
+
+
+def _converted(b: Builder, dtype: DType, word: Value, position: int) -> Value:
     if dtype == bfloat16:
         wide = word if word.type == I32 else b.zext(word, I32)
         bits = b.and_(wide, ir.Constant(I32, -65536)) if position else b.shl(wide, ir.Constant(I32, 16))
@@ -98,6 +110,9 @@ def _word(b: Builder, access: Access, slots: list[Value]) -> Value:
         kind = "bf16" if access.dtype == bfloat16 else "f16"
         if len(slots) == 2:
             low, high = slots
+            (one, first, before), (other, second, _) = (_CAME_FROM.get(s, (s, 0, None)) for s in slots)
+            if one is other and (first, second) == (0, 1) and before == access.dtype:
+                return one  # as it was loaded: nothing to round
             return assembly(b, f"cvt.rn.{kind}x2.f32 $0, $1, $2;", "=r,f,f", I32, [high, low], effect=False)
         return assembly(b, f"cvt.rn.{kind}.f32 $0, $1;", "=h,f", I16, slots, effect=False)
     parts = [b.zext(slot, I8) if slot.type == I1 else slot for slot in slots]
