@@ -8,7 +8,7 @@ from pathlib import Path
 _PACKAGE = "polyfuse.backends.numba_cuda"
 _FRAGMENTS = (  # each below its users
     "values slots declare division arithmetic transcendental quotients short elementwise conversion loops positions "
-    "monoids reductions threads cells clusters dealing combinations scans words carries formats accesses memory cut "
+    "monoids reductions threads formats cells clusters dealing combinations scans words carries accesses memory cut "
     "cut_loads copies atomics blocks runtime"
 )
 _MODULES = ("numba_api", *(f"fragments/{name}" for name in _FRAGMENTS.split()))

@@ -158,6 +158,17 @@ def test_as_many_blocks_as_spill_nothing_run_at_once() -> None:
     assert at_once(kernel, H200, 0, asked) is kernel
 
 
+def test_a_word_in_memory_is_as_good_as_none() -> None:
+    from polyfuse.backends.numba_cuda.resident import LITTLE, at_once
+
+    kernel = replace(compiled(column_sum, "f32[200000, 1024]"), resources=Resources(200, 0, 0))
+
+    def bounded(blocks: int) -> CompiledKernel:
+        return replace(kernel, minimum_blocks=blocks, resources=Resources(64, LITTLE, LITTLE if blocks < 4 else 8))
+
+    assert at_once(kernel, H200, 4, bounded).minimum_blocks == 3
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One block of a small covariance for every processor was assembled for two and for three as well, in vain."""
