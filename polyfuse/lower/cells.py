@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import gcd
+from math import gcd, inf
 from types import MappingProxyType
 from typing import Union
 
@@ -73,12 +73,13 @@ def in_cells(kernel: ir.Kernel, cells: Cells, narrow: Mapping[str, DType] = Mapp
 
 
 def _with_masked(body: Sequence[ir.Op], narrow: Mapping[str, DType]) -> dict[str, DType]:
-    """Of loads and of those that are masked again: neutral elements are numbers of every format."""
+    """Of loads and of those that are masked again, with a number of every format."""
     found = dict(narrow)
     for op in body:
         match op:
-            case ir.Let(name=name, value=Apply("where", (Inside(), Ref(name=loaded), ir.Const()))) if loaded in found:
-                found[name] = found[loaded]
+            case ir.Let(name=name, value=Apply("where", (Inside(), Ref(name=loaded), ir.Const(value=other)))):
+                if loaded in found and other in (0, 1, inf, -inf):
+                    found[name] = found[loaded]
             case _:
                 pass
     return found

@@ -3,7 +3,8 @@
     x = load bfloat16; mean(x); x waits for it, then its distances are squared:   2 bytes of shared memory each
     e = exp(x - max(x)) waits for its sum in the cells of x:                      4 bytes, as in registers
 
-A layernorm of 336 rows of 262144 bfloat16 takes an H200 150 us with 4 bytes each.
+Instance norms of 16 x 21 x 512 x 512 bfloat16 take an H200 105 us so; with 4 bytes for each they took 138, and a thread
+spilled 172.
 """
 
 from __future__ import annotations
