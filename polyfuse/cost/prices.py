@@ -118,7 +118,7 @@ processor 495 us, in three 471; mean and variance of 400 MB in 64 blocks 126 us,
 LONE_PANELS = 0.3
 """Times the operations of panels, which wait for all that they load, that memory does not hide where a block has a
 processor for itself, at least.  On an H200, over 512 rows of 103 MB of 49 float32 each: softmax in one block of 1,024
-threads 121 us, 73 predicted without, in two of 512 87 (78); columns over their norm 104 and 86 (70 and 76).  Softmax of
+threads 120 us, 73 predicted without, in two of 512 89 (78); columns over their norm 104 and 86 (70 and 76).  Softmax of
 60001 columns of 1000 in one block takes an H100 265 (245)."""
 
 

@@ -250,14 +250,15 @@ def _count_of_thread(env: Environment, value: Expr, slots: tuple[str, ...]) -> E
 def _elements(env: Environment, placed: Placed, statement: Statement, count: Expr) -> Expr | None:
     """How many elements the state of moments counts that registers and threads of one block bring together, where each
     counts as one: all that there are along what is reduced, which no thread has to add up; else None."""
-    masked = isinstance(count, Apply) and count.function == "where" and isinstance(count.operands[0], Inside)
     kinds = {d.kind for d in env.schedule.digits if d.name in summed_over(env, placed)}
-    if statement.monoid in OF_MAXIMA or not masked or not kinds <= {"slot", "thread"}:
-        return None
-    if not isinstance(count, Apply) or count.operands[1:] != (Const(1.0, count.dtype), Const(0.0, count.dtype)):
-        return None
-    each = [Apply("cast", (Index(statement.extents[d], i64),), count.dtype) for d in statement.reduced]
-    return reduce(lambda one, other: Apply("multiply", (one, other), count.dtype), each)
+    match count:
+        case Apply("where", (Inside(), Const(value=1), Const(value=0)), dtype) if kinds <= {"slot", "thread"}:
+            if statement.monoid in OF_MAXIMA:
+                return None
+            each = [Apply("cast", (Index(statement.extents[d], i64),), dtype) for d in statement.reduced]
+            return reduce(lambda one, other: Apply("multiply", (one, other), dtype), each)
+        case _:
+            return None
 
 
 def terms_name(cascade: str) -> str:

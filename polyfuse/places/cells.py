@@ -10,7 +10,7 @@ from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
-from polyfuse.places.narrow_cells import PUT_AGAIN, is_narrow
+from polyfuse.places.narrow_cells import is_narrow
 from polyfuse.places.order import stages
 from polyfuse.places.proposal import Group
 from polyfuse.places.refused import Refused
@@ -128,10 +128,7 @@ def _piece(
     return max(1, PIECE // max(each))
 
 
-AGAIN = {
-    **dict.fromkeys(PUT_AGAIN, 2),
-    **{name: cascade.means for name, cascade in CASCADES.items() if cascade.means},
-}
+AGAIN = {name: cascade.means or 2 for name, cascade in CASCADES.items()}
 """Moves of what a cascade takes, in its second round: exponentials are put and got again, elements got again."""
 
 

@@ -10,20 +10,18 @@ spilled 172.
 from __future__ import annotations
 
 from polyfuse.dtypes import DType
+from polyfuse.scalars import CASCADES
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop
-
-PUT_AGAIN = ("max_sumexp", "max_sumexp_short", "max_sumexp_sum")
-"""Cascades that put something else, exponentials, into the cells of what they take."""
 
 
 def as_in_memory(scop: Scop, schedule: KernelSchedule) -> dict[str, DType]:
     """The loads that wait in cells as memory has them, and what that is: 16-bit floats, in half of the shared memory,
     where no value that is computed takes their cells after them."""
     cells = schedule.cells
-    body = [scop.statements[value] for value in schedule.body]
-    if cells is None or schedule.threads == 1 or any(getattr(s, "monoid", None) in PUT_AGAIN for s in body):
-        return {}
+    cascades = [CASCADES.get(getattr(scop.statements[value], "monoid", None) or "") for value in schedule.body]
+    if cells is None or schedule.threads == 1 or any(c is not None and not c.means for c in cascades):
+        return {}  # those without means put exponentials into the cells of what they take
     by_name = schedule.by_name()
     slots = {d.name for d in schedule.of_kind("slot")}
     alike: dict[tuple[DType, frozenset[str]], list[Placed]] = {}

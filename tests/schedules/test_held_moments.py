@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -36,11 +37,15 @@ def checked(function: Any, plan: pf.Plan, x: np.ndarray[Any, Any]) -> None:
     np.testing.assert_allclose(found, function(x.astype(np.float64)), rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(3, 511), (2, 400), (4, 300)])
-def test_a_block_that_holds_a_row_knows_its_length(shape: tuple[int, int]) -> None:
-    plan = pf.jit(standardised, strategies={"divide": "rows"}).plan(pf.spec("f32[N~60000, M~511]"), target="h200")
-    assert "constant(1.0, float32)" not in plan.source()
-    checked(standardised, plan, np.random.default_rng(shape[1]).standard_normal(shape, np.float32) + 3)
+@pytest.mark.parametrize("rows", [1, 15, 16, 33])
+def test_lanes_that_hold_a_row_know_its_length(rows: int) -> None:
+    plan = pf.jit(standardised).plan(pf.spec("bf16[N~524288, M~49]"), target="h200")
+    source = plan.source()
+    assert "moments_block_all = cast(constant(M, int64), float32)" in source
+    assert "constant(1.0, float32)" not in source
+    x = np.random.default_rng(rows).standard_normal((rows, 49), np.float32).astype(ml_dtypes.bfloat16)
+    (found,) = run_plan(plan, (x,))
+    np.testing.assert_allclose(found.astype(np.float64), standardised(x.astype(np.float64)), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("shape", [(2, 256, 14, 14), (3, 200, 14, 14), (1, 129, 3, 8)])
@@ -72,15 +77,17 @@ def test_threads_of_a_cluster_count_by_where_they_end(shape: tuple[int, ...]) ->
 @pytest.mark.parametrize("rows", [1, 7, 64, 129, 1000])
 def test_trips_count_by_where_they_end(rows: int) -> None:
     plan = pf.jit(deviations).plan(pf.spec("f32[B~200, N~4000, M~300]"), target="h200")
+    assert re.search(r"moments_part_all = .*minimum\(maximum\(", plan.source())
     checked(deviations, plan, np.random.default_rng(rows).standard_normal((2, rows, 36), np.float32))
 
 
 def test_what_is_not_counted_may_be_anything() -> None:
     """Lanes behind the last row hold what is beside it, or nothing: no infinity there becomes a number."""
-    plan = pf.jit(standardised, strategies={"divide": "rows"}).plan(pf.spec("f32[N~60000, M~511]"), target="h200")
-    x = np.random.default_rng(8).standard_normal((5, 401), np.float32)
+    plan = pf.jit(standardised).plan(pf.spec("bf16[N~524288, M~49]"), target="h200")
+    assert "moments" in plan.source()
+    x = np.random.default_rng(8).standard_normal((5, 49), np.float32).astype(ml_dtypes.bfloat16)
     x[1::2] = np.inf
     with np.errstate(invalid="ignore"):
         (found,) = run_plan(plan, (x,))
         expected = standardised(x.astype(np.float64))
-    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=2e-2, atol=2e-2)
