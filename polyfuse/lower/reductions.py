@@ -7,7 +7,7 @@ from functools import reduce
 from math import prod
 
 from polyfuse import kernel as ir
-from polyfuse.affine import Affine, FloorDiv
+from polyfuse.affine import Affine
 from polyfuse.dtypes import DType, bool_, i64
 from polyfuse.lower.bodies import body_term, carries, carry_name
 from polyfuse.lower.cascades import OF_MAXIMA, gathered, merged, moving
@@ -49,7 +49,7 @@ def reduce_slots(env: Environment, placed: Placed, statement: Statement, names: 
     if meets:
         dtype = statement.dtypes[0].compute
         return gathered(
-            statement.monoid, dtype, names, values, lambda n, monoid, v: [_of_thread(env, n, monoid, v, slots)]
+            statement.monoid, dtype, names, values, lambda n, monoid, v: [ir.Reduce((n,), monoid, (v,), slots)]
         )
     if slots:
         return [ir.Reduce(names, statement.monoid, values, slots)]
@@ -197,7 +197,7 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
             return [known]
         if whole is not None and value is values[0]:
             return [ir.Let(name, whole)]
-        mine = _of_thread(env, name, monoid, value, slots)
+        mine: ir.Op = ir.Reduce((name,), monoid, (value,), slots) if slots else ir.Let(name, value)
         return [mine, ir.Combine((name,), monoid, (Ref(name, dtype),), low)] if low else [mine]
 
     held = tuple(f"{n}.block" for n in names)
@@ -212,39 +212,6 @@ def held_cascade(env: Environment, placed: Placed, statement: Statement) -> list
     if terms:
         ops.append(ir.Let(factor_name(placed.name), moving(dtype, Ref(held[0], dtype), Ref(names[0], dtype))))
     return ops
-
-
-def _of_thread(env: Environment, name: str, monoid: str, value: Expr, slots: tuple[str, ...]) -> ir.Op:
-    """What the elements of a thread come to."""
-    known = _count_of_thread(env, value, slots) if monoid == "sum" and slots else None
-    if known is not None or not slots:
-        return ir.Let(name, value if known is None else known)
-    return ir.Reduce((name,), monoid, (value,), slots)
-
-
-def _count_of_thread(env: Environment, value: Expr, slots: tuple[str, ...]) -> Expr | None:
-    """The sum of ones of the elements for which a condition holds, where it says up to which slot along one axis: no
-    choice and addition for each; else None."""
-    match value:
-        case Apply("where", (Inside(where), Const(value=1), Const(value=0)), dtype):
-            counts = {f"${s.name}": s.count for s in env.slots if s.name in slots}
-            varying = [w for w in where if not counts.keys().isdisjoint(w.names())]
-        case _:
-            return None
-    steps = {slot: step for w in varying for slot in counts if (step := w.coefficient(slot))}
-    if len(varying) != 1 or len(steps) != 1 or min(steps.values()) > -1:
-        return None
-    (condition,), ((slot, step),) = varying, steps.items()
-    begin = Affine(tuple([(atom, times) for atom, times in condition.terms if atom != slot]), condition.constant)
-    if not counts.keys().isdisjoint(begin.names()):
-        return None
-    last = begin if step == -1 else Affine.build({FloorDiv(begin, -step): 1}, 0)
-    found: Expr = Apply("maximum", (Index(last + 1, i64), Const(0, i64)), i64)
-    found = Apply("cast", (Apply("minimum", (found, Const(counts.pop(slot), i64)), i64),), dtype)
-    if (times := prod(counts.values())) > 1:
-        found = Apply("multiply", (found, Const(float(times), dtype)), dtype)
-    rest = tuple([w for w in where if w is not condition])
-    return Apply("where", (Inside(rest), found, Const(0.0, dtype)), dtype) if rest else found
 
 
 def _elements(env: Environment, placed: Placed, statement: Statement, count: Expr) -> Expr | None:

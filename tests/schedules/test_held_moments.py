@@ -66,18 +66,18 @@ def test_panels_know_the_number_of_their_rows(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(33, 3, 7, 7), (64, 2, 7, 7), (17, 5, 3, 11), (1, 1, 1, 1)])
-def test_threads_of_a_cluster_count_by_where_they_end(shape: tuple[int, ...]) -> None:
-    """Each block counts its own elements: up to which one they go, not one choice for each."""
+def test_blocks_of_a_cluster_count_their_own(shape: tuple[int, ...]) -> None:
     plan = pf.jit(channels).plan(pf.spec("f32[N~1024, C~512, H~7, W~7]"), target="h200")
-    source = plan.source()
-    assert "constant(1.0, float32)" not in source
+    assert re.search(r"moments_block_all = reduce_sum\(where\(mask\w*, constant\(1.0, float32\), 0.0\)", plan.source())
     checked(channels, plan, np.random.default_rng(shape[0]).standard_normal(shape, np.float32) + 1)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 129, 1000])
-def test_trips_count_by_where_they_end(rows: int) -> None:
+def test_trips_count_in_masks_of_their_loads(rows: int) -> None:
+    """A covariance of 3001 columns takes an H200 197 us so, and 217 where each trip asks by a comparison of its own how
+    many elements it has."""
     plan = pf.jit(deviations).plan(pf.spec("f32[B~200, N~4000, M~300]"), target="h200")
-    assert re.search(r"moments_part_all = .*minimum\(maximum\(", plan.source())
+    assert re.search(r"moments_part_all = reduce_sum\(where\(mask\w*, constant\(1.0, float32\), 0.0\)", plan.source())
     checked(deviations, plan, np.random.default_rng(rows).standard_normal((2, rows, 36), np.float32))
 
 
