@@ -266,12 +266,13 @@ class Combine:
 class Exchange:
     """What the blocks of a cluster hold, side by side: along the slot axis `slot`, slot k of `names` is the value of
     the k-th of the threads that differ only in those of the thread-id `bits` that number blocks.  Threads that differ
-    in the other ones hold the same value."""
+    in the other ones hold the same value.  Without `slot` all threads of a block do, and thread k of each so many has
+    the k-th value."""
 
     names: tuple[str, ...]
     values: tuple[Expr, ...]
     bits: int
-    slot: str
+    slot: str | None
 
 
 @dataclass(frozen=True, slots=True)

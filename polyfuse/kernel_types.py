@@ -205,7 +205,7 @@ def _bindings(op: Op, types: Types, kernel: Kernel) -> list[tuple[str, ValueType
             return [(n, ValueType(o.dtype, axes, ranked)) for n, o in zip(names, operands, strict=False)]
         case Exchange(names, values, _, slot):
             operands = [expression_type(v, types, kernel) for v in values]
-            axes = frozenset().union(*(o.axes for o in operands)) | {slot}
+            axes = frozenset().union(*(o.axes for o in operands), [slot] if slot else [])
             return [(n, ValueType(o.dtype, axes, True)) for n, o in zip(names, operands, strict=False)]
         case Scan(name, total, _, value, slot, _, _, _):
             operand = expression_type(value, types, kernel)

@@ -147,9 +147,10 @@ def _dealt(monoid: str, values: Sequence[Array], like: Array, bits: int, threads
     return combine_threads(monoid, [mine], bits, threads)[0]
 
 
-def exchanged(values: Sequence[Array], axis: int, bits: int, block_threads: int, threads: int) -> State:
+def exchanged(values: Sequence[Array], axis: int | None, bits: int, block_threads: int, threads: int) -> State:
     """Side by side along array axis `axis`: the values of all blocks of a cluster that differ in the bits of `bits`
-    that number blocks.  Raises ValueError where threads that differ in the other ones hold different values."""
+    that number blocks; without it those of one block after the other in as many threads.  Raises ValueError where
+    threads that differ in the other ones hold different values."""
     thread = np.arange(threads)
     low, high = bits & (block_threads - 1), bits & ~(block_threads - 1)
     peers = [m for m in range(0, threads, block_threads) if m & ~high == 0]
@@ -159,7 +160,10 @@ def exchanged(values: Sequence[Array], axis: int, bits: int, block_threads: int,
         first = whole[:, thread & ~low]
         if not np.array_equal(first, whole, equal_nan=whole.dtype.kind == "f"):
             raise ValueError("threads of a block that hold different values exchange them as one")
-        found.append(np.concatenate([whole[:, thread & ~high | m] for m in peers], axis=axis))
+        if axis is None:
+            found.append(whole[:, thread & ~high | np.array(peers)[thread % len(peers)]])
+        else:
+            found.append(np.concatenate([whole[:, thread & ~high | m] for m in peers], axis=axis))
     return tuple(found)
 
 

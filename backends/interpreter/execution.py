@@ -162,7 +162,7 @@ class Execution:
             case Exchange(names, values, bits, slot):
                 self._gather_threads(bits, active)
                 operands = [self._value(v) for v in values]
-                kernel, (axis,) = self.kernel, self._axes((slot,))
+                kernel, axis = self.kernel, self._axes((slot,))[0] if slot else None
                 met = collectives.exchanged(operands, axis, bits, kernel.block_threads, kernel.threads)
                 for name, result in zip(names, met, strict=True):
                     self._bind(name, result, active)

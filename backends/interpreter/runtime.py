@@ -547,10 +547,11 @@ class Runtime:
         self._check_meeting(self.kernel.threads, "a barrier of the cluster")
 
     def exchange(
-        self, values: tuple[Fragment, ...], axis: int, bits: int, threads: int, blocks: int
+        self, values: tuple[Fragment, ...], axis: int | None, bits: int, threads: int, blocks: int
     ) -> tuple[Fragment, ...]:
         self._meet(bits, threads * blocks)
-        met = collectives.exchanged(lifted(values), 2 + axis, bits, threads, threads * blocks)
+        along = None if axis is None else 2 + axis
+        met = collectives.exchanged(lifted(values), along, bits, threads, threads * blocks)
         return tuple(Fragment(m, v.dtype) for m, v in zip(met, values, strict=True))
 
     def elect(self, counter: Pointer, group: Operand, count: Operand, blocks: int = 1) -> Fragment:

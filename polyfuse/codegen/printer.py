@@ -235,7 +235,8 @@ class _Printer:
                 return self._assign(names, Call(f"threads_{monoid}", arguments))
             case Exchange(names, values, bits, slot):
                 operands = self._tuple_state(values, frozenset(), ranked=True)
-                arguments = (Items(tuple(operands)), Literal(self._axis(slot)), Literal(bits), *self._meeting())
+                axis = Literal(self._axis(slot) if slot else None)
+                arguments = (Items(tuple(operands)), axis, Literal(bits), *self._meeting())
                 return self._assign(names, Call("exchange", arguments))
             case Scan():
                 return self._assign((op.name, op.total), self._scan(op))

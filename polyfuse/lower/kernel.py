@@ -152,5 +152,5 @@ def _grid(schedule: KernelSchedule) -> tuple[Affine, ...]:
 
 def _peers(body: tuple[ir.Op, ...]) -> tuple[ir.Slot, ...]:
     """The slots along which values of other blocks lie."""
-    names = dict.fromkeys(op.slot for op in flatten(body) if isinstance(op, ir.Exchange))
+    names = dict.fromkeys(op.slot for op in flatten(body) if isinstance(op, ir.Exchange) and op.slot is not None)
     return tuple(ir.Slot(name, int(name.removeprefix(PEERS))) for name in names)

@@ -332,9 +332,14 @@ class _Verifier:
             self.refuse(f"{dtype} along {where} is kept in cells of {found.dtype} along {', '.join(found.slots)}", op)
 
     def _exchange(self, op: Exchange, region: Region) -> None:
-        self._slots(op, (op.slot,))
         self._bits(op, op.bits, region)
-        peers = 1 << (op.bits // self.kernel.block_threads).bit_count()
+        threads = self.kernel.block_threads
+        peers = 1 << (op.bits // threads).bit_count()
+        if op.slot is None:
+            if not 1 < peers <= threads or op.bits % threads != threads - 1:
+                self.refuse(f"{threads} threads of one value each are dealt those of {peers} blocks", op)
+            return
+        self._slots(op, (op.slot,))
         extent = next(s.extent for s in self.kernel.slots if s.name == op.slot)
         if self.kernel.cluster == 1 or extent != peers:
             self.refuse(f"the slot {op.slot} has {extent} places for the values of {peers} blocks of a cluster", op)

@@ -59,6 +59,8 @@ CASES = (
     (layernorm, "f16[3, 999]", "held_rows", {"threads": 256, "cluster": 2}),
     (standardise, "f32[300, 45]", "panels", {"threads": 256, "cluster": 4}),
     (batch, "f32[9, 3, 50]", "planes", {"threads": 128, "cluster": 4}),
+    (batch, "f32[33, 3, 70]", "planes", {"threads": 1024, "cluster": 16}),
+    (layernorm, "f64[3, 999]", "held_rows", {"threads": 512, "cluster": 16}),
     (softmax, "f32[3, 200]", "rows", {}),
 )
 
@@ -138,5 +140,42 @@ def test_threads_of_a_block_that_disagree_exchange_nothing() -> None:
     value = np.arange(8.0).reshape(1, 8, 1)
     (found,) = collectives.exchanged([value // 4], 2, 7, 4, 8)
     assert found.shape == (1, 8, 2) and (found == [0.0, 1.0]).all()
-    with pytest.raises(ValueError, match="different values"):
-        collectives.exchanged([value], 2, 7, 4, 8)
+    (dealt,) = collectives.exchanged([value // 4], None, 7, 4, 8)
+    assert dealt.shape == (1, 8, 1) and (dealt.ravel() == [0, 1] * 4).all()
+    for axis in (2, None):
+        with pytest.raises(ValueError, match="different values"):
+            collectives.exchanged([value], axis, 7, 4, 8)
+
+
+def test_lanes_have_a_state_of_sixteen_blocks_each() -> None:
+    """Of which none waits in a register for the others while the threads hold what the block does."""
+    plan = pf.jit(batch).plan(pf.spec("f32[32, 128, 12544]"), target="h200")
+    (launch,) = plan.launches
+    (exchange,) = exchanges(plan)
+    assert launch.kernel.cluster == 16 and exchange.slot is None and len(exchange.names) == 3
+    assert re.search(r"exchange\(\(.*\), None, 8191, 512, 16\)", plan.source())
+    verify_kernel(launch.kernel)
+
+    def bits(wrong: int) -> Kernel:
+        body = [replace(op, bits=wrong) if op == exchange else op for op in launch.kernel.body]
+        return replace(launch.kernel, body=tuple(body))
+
+    for wrong in (8191 & ~1, 511):  # two threads of a block have different values; one block alone
+        with pytest.raises(KernelError):
+            verify_kernel(bits(wrong))
+
+
+@pytest.mark.ptx
+def test_states_of_sixteen_blocks_leave_registers_for_what_is_held() -> None:
+    (launch,) = pf.jit(batch).plan(pf.spec("f32[32, 128, 12544]"), target="h200").launches
+    kernel = launch.kernel
+    made = compile_kernel(
+        print_kernel(kernel),
+        kernel.name,
+        kernel.parameters,
+        kernel.block_threads,
+        (9, 0),
+        cluster=kernel.cluster,
+        minimum_blocks=2,
+    )
+    assert not find_ptxas() or assemble(made).resources.spilled_bytes == 0

@@ -86,11 +86,13 @@ class _Mailbox:
         for buffer, value in zip(self.buffers, state, strict=True):
             _push(b, b.gep(buffer, [position]), rank, to_memory(b, value))
 
-    def read(self, b: Builder, entry: Value) -> list[State]:
-        """The states of all peers in their order."""
-        start = b.mul(entry, i32(self.peers))
+    def read(self, b: Builder, entry: Value, peer: Value | None = None) -> list[State]:
+        """The states of all peers in their order, or of one."""
+        start, count = b.mul(entry, i32(self.peers)), self.peers
+        if peer is not None:
+            start, count = b.add(start, peer), 1
         pairs = zip(self.dtypes, self.buffers, strict=True)
-        return list(zip(*(read_shared(b, t, buffer, start, self.peers) for t, buffer in pairs), strict=True))
+        return list(zip(*(read_shared(b, t, buffer, start, count) for t, buffer in pairs), strict=True))
 
 
 def between_blocks(
@@ -107,10 +109,18 @@ def between_blocks(
 
 
 def all_told(
-    b: Builder, dtypes: tuple[DType, ...], states: list[State], low: int, high: int, threads: int
+    b: Builder,
+    dtypes: tuple[DType, ...],
+    states: list[State],
+    low: int,
+    high: int,
+    threads: int,
+    *,
+    dealt: bool = False,
 ) -> list[list[State]]:
     """Per state those of all blocks that differ in the bits `high` of the rank in the cluster, in their order; threads
-    that differ in the bits `low` of their index hold the same state.
+    that differ in the bits `low` of their index hold the same state.  `dealt`: of as many threads the k-th has that of
+    the k-th block alone.
 
     Those deal the peers among them.  Safe to visit again in a loop: arrivals and waits alternate, and begin with the
     arrival that opens a kernel.
@@ -135,7 +145,7 @@ def all_told(
                     mailbox.push(b, entry, mine, there, state)
         _synchronise(b, "arrive")
         _synchronise(b, "wait")
-        told += [mailbox.read(b, entry) for entry in entries]
+        told += [mailbox.read(b, entry, b.and_(thread, i32(peers - 1)) if dealt else None) for entry in entries]
         _synchronise(b, "arrive")
     return told
 

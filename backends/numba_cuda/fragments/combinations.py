@@ -65,24 +65,33 @@ THREADS: dict[str, Callable[..., Any]] = {
 @operation
 def exchange(values: Any, axis: Any, bits: Any, threads: Any, blocks: Any) -> tuple[Any, Emit] | None:
     """What all blocks of a cluster hold of `values`, fragments of one shape, side by side along the slot axis `axis`,
-    in which they have extent 1.  Threads that differ in those of `bits` that lie in a block hold the same values."""
+    in which they have extent 1.  Threads that differ in those of `bits` that lie in a block hold the same values.
+    Where `axis` is None these are all of a block, and the k-th of as many threads as there are blocks has the values
+    of the k-th."""
     if not isinstance(values, types.BaseTuple) or not all(isinstance(f, Fragment) for f in values.types):
         return None
     low, high, count = _meeting(bits, threads, blocks)
-    fragments, along, peers = tuple(values.types), literal(axis, "an axis of slots"), 1 << high.bit_count()
-    shape = fragments[0].shape
-    if any(f.shape != shape for f in fragments) or not high or shape[along] != 1:
+    fragments, peers = tuple(values.types), 1 << high.bit_count()
+    shape, dealt = fragments[0].shape, isinstance(axis, types.NoneType)
+    along = 0 if dealt else literal(axis, "an axis of slots")
+    if any(f.shape != shape for f in fragments) or not high or not (dealt or shape[along] == 1):
         raise TypingError(f"{values} cannot lie side by side along axis {along}")
-    results = tuple(Fragment(f.dtype, (*shape[:along], peers, *shape[along + 1 :])) for f in fragments)
-    order = np.arange(fragments[0].size).reshape(shape).repeat(peers, along)  # per slot of a result, that of the values
-    block = np.arange(peers).reshape([-1 if k == along else 1 for k in range(len(shape))])
-    places = list(zip(order.ravel(), np.broadcast_to(block, order.shape).ravel(), strict=True))
+    if dealt and (low != count - 1 or peers > count):
+        raise TypingError(f"{count} threads of one value each are dealt those of {peers} blocks")
+    extents = shape if dealt else (*shape[:along], peers, *shape[along + 1 :])
+    results = tuple(Fragment(f.dtype, extents) for f in fragments)
+    order = np.arange(fragments[0].size).reshape(shape)  # per slot of a result, that of the values
+    places = [(slot, 0) for slot in order.ravel()]
+    if not dealt:
+        order = order.repeat(peers, along)
+        block = np.arange(peers).reshape([-1 if k == along else 1 for k in range(len(shape))])
+        places = list(zip(order.ravel(), np.broadcast_to(block, order.shape).ravel(), strict=True))
 
     def emit(b: Builder, held: Value, *_: Value) -> Value:
         given = cgutils.unpack_tuple(b, held, len(fragments))
         columns = [spread(b, f, v, f.dtype, shape) for f, v in zip(fragments, given, strict=True)]
         dtypes = tuple(f.dtype for f in fragments)
-        told = all_told(b, dtypes, list(zip(*columns, strict=True)), low, high, count)
+        told = all_told(b, dtypes, list(zip(*columns, strict=True)), low, high, count, dealt=dealt)
         parts = [
             pack(b, result, [told[slot][peer][k] for slot, peer in places]) for k, result in enumerate(results)
         ]
