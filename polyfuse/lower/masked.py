@@ -49,7 +49,7 @@ def _rewritten(
             case ir.Reduce(values=(Apply("where", (Inside(where), Ref() as held, Const() as neutral)),)):
                 names = _same(found, held.name)
                 inner = [r for r in value_references(found) if r.name in names]
-                alone = len(inner) == sum(r.name in names for r in every) and all(assigned[n] == 1 for n in names)
+                alone = len(inner) == sum(r.name in names for r in every) and all(assigned.get(n) == 1 for n in names)
                 loaded = _loaded(found, at, names, where, neutral, threads, every) if alone else None
                 if loaded is not None:
                     found[loaded[0]] = loaded[1]

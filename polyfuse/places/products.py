@@ -45,7 +45,7 @@ def _folded(scop: Scop, schedule: KernelSchedule) -> dict[str, str]:
 def _is_chain(schedule: KernelSchedule, placed: Placed, statement: Statement) -> bool:
     if statement.monoid != "sum" or not statement.is_reduction or not statement.dtypes[0].is_float:
         return False
-    if not isinstance(statement.body[0], Ref):
+    if not isinstance(statement.body[0], Ref) or not placed.providers:  # else a number that the caller passes
         return False
     entries = [placed.place[d] for d in statement.reduced]
     over = {n[1:] for e in entries if isinstance(e, Affine) for n in e.steps() if n.startswith("$")}
