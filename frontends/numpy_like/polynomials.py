@@ -55,6 +55,7 @@ def polysub(a: ArrayLike, b: ArrayLike) -> Tracer:
 
 
 def polymul(a: ArrayLike, b: ArrayLike) -> Tracer:
+    """The product.  Coefficients that are zero in front stay, which NumPy drops: a shape says nothing of values."""
     return convolve(a, b)
 
 

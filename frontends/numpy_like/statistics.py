@@ -201,7 +201,7 @@ def cov(
 ) -> Tracer:
     """Covariances of the rows (of the columns where not `rowvar`).  Raises UnsupportedError for frequencies."""
     if fweights is not None:
-        raise UnsupportedError("np.cov with fweights= is not supported", advice="Use aweights=, or repeat the samples.")
+        raise UnsupportedError("np.cov with fweights= is not supported", advice="Repeat the samples.")
     if dtype is not None and not numpy_dtype(dtype).is_float:
         raise DTypeError(f"covariances are no {numpy_dtype(dtype).numpy}", advice="Leave dtype out; cast the result.")
     first = _variables(m, rowvar, dtype)

@@ -61,9 +61,11 @@ class ScalarGuard:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A leaf of the result that is output `position` of the program."""
+    """A leaf of the result that is output `position` of the program.  `is_python`: it is made of Python numbers alone,
+    so that it is one in NumPy code, which only lifts the kind of what it meets (NEP 50)."""
 
     position: int
+    is_python: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,9 @@ class Traced:
 
         def of(leaf: Any) -> Any:
             match leaf:
-                case Output():
-                    return outputs[leaf.position]
+                case Output(position, is_python):
+                    found = outputs[position]
+                    return found.item() if is_python and isinstance(found, np.generic) else found
                 case SizeOutput():
                     return int(np.prod([f.evaluate(sizes or {}) for f in leaf.factors], dtype=np.int64))
             return leaf
@@ -372,7 +375,7 @@ class _Attempt:
             return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
         lift(self.state, leaf)
         outputs.append(leaf.node)
-        return Output(len(outputs) - 1)
+        return Output(len(outputs) - 1, leaf.weak is not None)
 
     def _scalar_guards(self) -> tuple[ScalarGuard, ...]:
         return tuple(ScalarGuard(k, self.state.scalars[k]) for k in sorted(self.assumptions.scalars))

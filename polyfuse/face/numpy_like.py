@@ -76,7 +76,8 @@ def _form(traced: TracedFunction) -> Literal["single", "tuple", "else"]:
     from polyfuse.frontends.numpy_like import Output, tree
 
     count = len(traced.program.outputs)
-    positions = tuple(leaf.position if isinstance(leaf, Output) else None for leaf in traced.leaves)
+    plain = [isinstance(leaf, Output) and not leaf.is_python for leaf in traced.leaves]
+    positions = tuple(leaf.position if is_plain else None for leaf, is_plain in zip(traced.leaves, plain, strict=True))
     if traced.structure == tree.LEAF and positions == (0,):
         return "single"
     flat = tree.Structure(tuple, tuple(range(count)), (tree.LEAF,) * count)

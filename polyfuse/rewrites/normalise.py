@@ -3,6 +3,7 @@
 reverse scan along an axis  ->  flip, forward scan, flip (views, so nothing moves)
 cumsum(x, 1)[:, -1]         ->  sum(x, 1), where nothing else of the scan is read, or it is of integers
 exp(x.T)                    ->  exp(x).T: dimensions in the order of what is read
+arrays without elements     ->  filled with nothing: what they are made of is not computed
 views anywhere              ->  views where values are read from memory (`polyfuse.rewrites.canonical`)
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from polyfuse import expr
-from polyfuse.affine import dimension, dimensions
+from polyfuse.affine import ZERO, dimension, dimensions
 from polyfuse.expr import Node, Program
 from polyfuse.rewrites.canonical import canonical_views
 from polyfuse.rewrites.rebuild import rebuild_program
@@ -36,6 +37,8 @@ def normalise(program: Program) -> Program:
         return True
 
     def change(original: Node, node: Node) -> Node:
+        if ZERO in node.shape and not isinstance(node, (expr.Input, expr.Opaque)):
+            return expr.view(expr.constant(0, node.dtype), node.shape, ())
         if isinstance(node, expr.Map):
             changed = _lifted(node)
         elif isinstance(node, expr.Scan) and node.reverse:

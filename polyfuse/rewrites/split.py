@@ -31,6 +31,8 @@ FEW_RESULTS = 4  # per core: fewer leave cores idle when each result is the work
 LONG = 1 << 16  # elements per result below which one core is as fast as two launches
 TOO_LONG = 1 << 20  # numbers in each of many sums of floats: one core sums each of them, but not in one run
 RUN = 1 << 13  # numbers that are summed at once: 256 to a lane, which keeps the error near that of pairwise sums
+LANES = 32  # that share a run, where the innermost axis of what is summed has as many numbers
+RUNS = 64  # of a part, which are added up one after the other
 
 
 class Cut(NamedTuple):
@@ -182,6 +184,8 @@ def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> Cut | 
     axis = long[0] if long else max(node.axes, key=lambda k: (shape[k], -k))
     parts = min(parts, shape[axis])
     chunk = 1 << max(0, -(-shape[axis] // parts) - 1).bit_length()
+    if (run := _run(node, axis, chunk, hints)) is not None:
+        chunk = min(chunk, RUNS * run)
     return Cut(axis, chunk) if chunk < shape[axis] else None
 
 
@@ -189,8 +193,9 @@ def _run(node: expr.Reduce, axis: int, chunk: int, hints: Mapping[str, int]) -> 
     """Steps along `axis`, of `chunk` steps, that make a run; None where this is no sum of floats, or one run."""
     if node.monoid != "sum" or not node.dtype.is_float:
         return None
-    others = prod(node.operands[0].shape[k].evaluate(hints) for k in node.axes if k > axis)
-    run = 1 << max(1, (RUN // max(1, others)).bit_length() - 1)
+    inner = [n for k in node.axes if k > axis and (n := node.operands[0].shape[k].evaluate(hints)) > 1]
+    numbers = RUN * min(LANES, inner[-1]) // LANES if inner else RUN
+    run = 1 << max(1, (numbers // max(1, prod(inner))).bit_length() - 1)
     return run if run < chunk else None
 
 
