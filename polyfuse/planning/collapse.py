@@ -16,6 +16,7 @@ from polyfuse.bindings import Layout
 from polyfuse.places.proposal import Group
 from polyfuse.planning.joining import Merge, in_parts, intact, merged, of_parts, position
 from polyfuse.planning.picks import picked
+from polyfuse.planning.thin import without_thin
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Read, ReadEntry, Scop, Statement
 
@@ -23,6 +24,7 @@ from polyfuse.scop import Read, ReadEntry, Scop, Statement
 def collapse(group: Group, layouts: Mapping[int, Layout], *, alike: bool = False) -> Group:
     """The group over a SCoP in which its statements, and arrays of short rows, have as few dimensions as accesses
     allow.  `alike`: a reduction sums over as many as where it is with what it sums and nothing else, or more."""
+    group = without_thin(group, layouts)
     least = {s.id: _fewest(group.scop, s, layouts) for s in group.statements() if len(s.reduced) > 1} if alike else {}
     while True:
         pair = _mergeable(group, layouts, least)

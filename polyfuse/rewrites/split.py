@@ -32,7 +32,7 @@ LONG = 1 << 16  # elements per result below which one core is as fast as two lau
 TOO_LONG = 1 << 20  # numbers in each of many sums of floats: one core sums each of them, but not in one run
 RUN = 1 << 13  # numbers that are summed at once: 256 to a lane, which keeps the error near that of pairwise sums
 LANES = 32  # that share a run, where the innermost axis of what is summed has as many numbers
-RUNS = 64  # of a part, which are added up one after the other
+RUNS = 64  # of a part that are added up one after the other
 
 
 class Cut(NamedTuple):
@@ -184,8 +184,6 @@ def _plan(node: expr.Reduce, target: Target, hints: Mapping[str, int]) -> Cut | 
     axis = long[0] if long else max(node.axes, key=lambda k: (shape[k], -k))
     parts = min(parts, shape[axis])
     chunk = 1 << max(0, -(-shape[axis] // parts) - 1).bit_length()
-    if (run := _run(node, axis, chunk, hints)) is not None:
-        chunk = min(chunk, RUNS * run)
     return Cut(axis, chunk) if chunk < shape[axis] else None
 
 
@@ -235,7 +233,8 @@ def _two_stages(
     partial = [expr.reduce_(node.monoid, cut, inner, component) for component in state]
     run = None if hints is None else _run(partial[0], axis + 1, chunk, hints)
     if run is not None and hints is not None:
-        partial = [_two_stages(partial[0], Cut(axis + 1, run), hints, names, None, of_runs=True)]
+        again = Cut(axis + 1, max(run, chunk // RUNS))
+        partial = [_two_stages(partial[0], again, hints, names, None, of_runs=True)]
     if name:
         names[partial[0].digest] = f"{name}_part"
     left = kept - sum(a < kept for a in inner)  # where the parts' axis lies among what the first stage keeps
