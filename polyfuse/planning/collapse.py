@@ -23,9 +23,16 @@ from polyfuse.scop import Read, ReadEntry, Scop, Statement
 
 def collapse(group: Group, layouts: Mapping[int, Layout], *, alike: bool = False) -> Group:
     """The group over a SCoP in which its statements, and arrays of short rows, have as few dimensions as accesses
-    allow.  `alike`: a reduction sums over as many as where it is with what it sums and nothing else, or more."""
-    group = without_thin(group, layouts)
-    least = {s.id: _fewest(group.scop, s, layouts) for s in group.statements() if len(s.reduced) > 1} if alike else {}
+    allow.  `alike`: a reduction sums over as many as where it is with what it sums and nothing else, or more, and one
+    row is scheduled as several are."""
+    if not alike:
+        return _joined(without_thin(group, layouts), layouts, {})
+    least = {s.id: _fewest(group.scop, s, layouts) for s in group.statements() if len(s.reduced) > 1}
+    return _joined(group, layouts, least)
+
+
+def _joined(group: Group, layouts: Mapping[int, Layout], least: Mapping[int, int]) -> Group:
+    """With neighbouring dimensions made one; `least`: dimensions that a reduction sums over in any case."""
     while True:
         pair = _mergeable(group, layouts, least)
         if pair is None:
@@ -61,7 +68,7 @@ def _fewest(scop: Scop, reduction: Statement, layouts: Mapping[int, Layout]) -> 
                 body.add(source.id)
             else:
                 loads.add(read.source)
-    alone = collapse(Group(scop, frozenset(body), frozenset((reduction.id,)), frozenset(loads)), layouts)
+    alone = _joined(Group(scop, frozenset(body), frozenset((reduction.id,)), frozenset(loads)), layouts, {})
     found = alone.scop.statements[reduction.id]
     assert isinstance(found, Statement)
     return len(found.reduced)
