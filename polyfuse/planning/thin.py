@@ -43,13 +43,14 @@ def _vanishing(group: Group, layouts: Mapping[int, Layout]) -> dict[int, set[int
         is_dense = layouts.get(value, Layout()).strides is None
         thin = {q for q, n in enumerate(shape) if n == ONE} if is_dense else set()
         found[value] = thin if len(thin) < len(shape) else set()
-    while True:
+    while any(found.values()):
         pairs = [(s, read) for s in group.statements() for read in s.reads]
         wanted = [(read.source, d) for s, read in pairs for d in _wanted(s, read, found, group)]
         if not wanted:
-            return found
+            break
         for source, dim in wanted:
             found[source].discard(dim)
+    return found
 
 
 def _thin(statement: Statement) -> set[int]:
