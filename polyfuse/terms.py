@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Union
 
 from polyfuse.affine import Affine
@@ -112,3 +112,18 @@ def rewrite(term: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
     if isinstance(term, Apply):
         return Apply(term.function, tuple(rewrite(o, leaf) for o in term.operands), term.dtype)
     return leaf(term)
+
+
+def substituted(term: Expr, values: Mapping[str, Affine]) -> Expr:
+    """`term` with every index, and every condition on indices, in terms of other ones (`Affine.substitute`)."""
+
+    def leaf(found: Leaf) -> Expr:
+        match found:
+            case Index(affine=affine):
+                return replace(found, affine=affine.substitute(values))
+            case Inside(where=where):
+                return Inside(tuple([w.substitute(values) for w in where]))
+            case _:
+                return found
+
+    return rewrite(term, leaf)

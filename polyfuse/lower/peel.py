@@ -16,7 +16,7 @@ from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.lower.border import masks
 from polyfuse.schedule import Digit
-from polyfuse.terms import Const, Expr, Index, Inside, Ref, rewrite
+from polyfuse.terms import Expr, Ref, substituted
 
 
 def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Affine | None:
@@ -95,7 +95,7 @@ def at_trip(ops: Sequence[ir.Op], loop: str, trip: Affine) -> tuple[ir.Op, ...]:
 
 def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
     def term(expression: Expr) -> Expr:
-        return rewrite(expression, lambda leaf: _leaf(leaf, values))
+        return substituted(expression, values)
 
     def index(entries: tuple[Affine | Ref, ...]) -> tuple[Affine | Ref, ...]:
         return tuple(e.substitute(values) if isinstance(e, Affine) else e for e in entries)
@@ -144,13 +144,3 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
             return replace(op, into=into, index=at, where=where(op.where))
         case ir.Take() | ir.Kept() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():  # speaks of slots only
             return op
-
-
-def _leaf(leaf: Ref | Const | Index | Inside, values: Mapping[str, Affine]) -> Expr:
-    match leaf:
-        case Index(affine=affine):
-            return replace(leaf, affine=affine.substitute(values))
-        case Inside(where=where):
-            return Inside(tuple(w.substitute(values) for w in where))
-        case _:
-            return leaf

@@ -9,7 +9,7 @@ from polyfuse.affine import Affine, dimension
 from polyfuse.expr import Program, Shape
 from polyfuse.places.proposal import Group
 from polyfuse.scop import AnyStatement, InputStatement, Read, ReadEntry, Scop, Statement
-from polyfuse.terms import Expr, Index, Inside, Leaf, affines, rewrite
+from polyfuse.terms import affines, substituted
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +132,11 @@ def array(source: AnyStatement, shape: Shape) -> AnyStatement:
 
 def _statement(statement: Statement, d: int, extent: Affine, merge: Merge, scop: Scop) -> Statement:
     values = {f"%{k}": dimension(k - 1) for k in range(d + 2, len(statement.extents))}
-
-    def leaf(term: Leaf) -> Expr:
-        match term:
-            case Index(affine, dtype):
-                return Index(affine.substitute(values), dtype)
-            case Inside(where):
-                return Inside(tuple(w.substitute(values) for w in where))
-            case _:
-                return term
-
     return replace(
         statement,
         extents=_shape(statement.extents, d, extent),
         reads=tuple(_read(read, d, values, merge, scop) for read in statement.reads),
-        body=tuple(rewrite(b, leaf) for b in statement.body),
+        body=tuple(substituted(b, values) for b in statement.body),
         reduced=tuple(sorted({k if k <= d else k - 1 for k in statement.reduced})),
         scanned=None if statement.scanned is None else statement.scanned - (statement.scanned > d),
     )

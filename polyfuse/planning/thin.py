@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from polyfuse.affine import ZERO, Affine, dimension
+from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.bindings import Layout
 from polyfuse.places.proposal import Group
 from polyfuse.planning.joining import array
 from polyfuse.scop import AnyStatement, Read, Scop, Statement
-from polyfuse.terms import Expr, Index, Inside, Leaf, rewrite
-
-ONE = Affine.of(1)
+from polyfuse.terms import substituted
 
 
 def without_thin(group: Group, layouts: Mapping[int, Layout]) -> Group:
@@ -78,15 +76,6 @@ def _without(statement: Statement, gone: Mapping[int, set[int]], group: Group) -
     left = [d for d in range(len(statement.extents)) if d not in gone[statement.id]]
     values = {f"%{d}": ZERO for d in gone[statement.id]} | {f"%{d}": dimension(k) for k, d in enumerate(left)}
 
-    def leaf(term: Leaf) -> Expr:
-        match term:
-            case Index(affine, dtype):
-                return Index(affine.substitute(values), dtype)
-            case Inside(where):
-                return Inside(tuple([w.substitute(values) for w in where]))
-            case _:
-                return term
-
     def thinned(read: Read) -> Read:
         pairs = zip(_dims(read, group), read.index, strict=True)
         kept = [e for d, e in pairs if d not in gone[read.source]]
@@ -97,7 +86,7 @@ def _without(statement: Statement, gone: Mapping[int, set[int]], group: Group) -
         statement,
         extents=tuple([statement.extents[d] for d in left]),
         reads=tuple([thinned(read) for read in statement.reads]),
-        body=tuple([rewrite(b, leaf) for b in statement.body]),
+        body=tuple([substituted(b, values) for b in statement.body]),
         reduced=tuple([left.index(d) for d in statement.reduced if d in left]),
         scanned=None if statement.scanned is None else left.index(statement.scanned),
     )

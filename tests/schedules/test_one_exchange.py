@@ -14,7 +14,7 @@ from ml_dtypes import bfloat16
 import polyfuse as pf
 from polyfuse.backends.interpreter import collectives
 from polyfuse.backends.numba_cuda.assemble import assemble, find_ptxas
-from polyfuse.backends.numba_cuda.compile import compile_kernel
+from polyfuse.backends.numba_cuda.compile import CompiledKernel, compile_kernel
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.errors import KernelError
 from polyfuse.face.interpreted import run_plan
@@ -69,6 +69,11 @@ def exchanges(plan: Plan) -> list[Exchange]:
     return [op for launch in plan.launches for op in launch.kernel.body if isinstance(op, Exchange)]
 
 
+def compiled(kernel: Kernel) -> CompiledKernel:
+    source, threads, blocks = print_kernel(kernel), kernel.block_threads, kernel.minimum_blocks
+    return compile_kernel(source, kernel.name, kernel.parameters, threads, (9, 0), blocks, cluster=kernel.cluster)
+
+
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_states_meet_in_one_exchange(case: int) -> None:
     function, spec, strategy, tiles = CASES[case]
@@ -118,10 +123,7 @@ def test_rows_of_a_cluster_are_taken_in_one_pass() -> None:
 @pytest.mark.parametrize("case", [1, 6, 8])
 def test_one_barrier_of_the_cluster_around_the_push(case: int) -> None:
     (launch,) = in_clusters(*CASES[case]).launches
-    kernel = launch.kernel
-    made = compile_kernel(
-        print_kernel(kernel), kernel.name, kernel.parameters, kernel.block_threads, (9, 0), cluster=kernel.cluster
-    )
+    made = compiled(launch.kernel)
     assert len(re.findall(r"barrier\.cluster\.wait\.aligned", made.ptx)) == 3  # before, around, at the end
     assert ".local" not in made.ptx
     assert not find_ptxas() or assemble(made).resources.spilled_bytes == 0
@@ -168,14 +170,5 @@ def test_lanes_have_a_state_of_sixteen_blocks_each() -> None:
 @pytest.mark.ptx
 def test_states_of_sixteen_blocks_leave_registers_for_what_is_held() -> None:
     (launch,) = pf.jit(batch).plan(pf.spec("f32[32, 128, 12544]"), target="h200").launches
-    kernel = launch.kernel
-    made = compile_kernel(
-        print_kernel(kernel),
-        kernel.name,
-        kernel.parameters,
-        kernel.block_threads,
-        (9, 0),
-        cluster=kernel.cluster,
-        minimum_blocks=2,
-    )
-    assert not find_ptxas() or assemble(made).resources.spilled_bytes == 0
+    assert launch.kernel.minimum_blocks == 2
+    assert not find_ptxas() or assemble(compiled(launch.kernel)).resources.spilled_bytes == 0
