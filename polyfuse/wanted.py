@@ -114,7 +114,7 @@ class _Wants:
         chosen += [number for read in statement.reads for number, _ in read.checks]
         if k in chosen or statement.lags or statement.reads[k].where:  # of a piece of a region, all is wanted
             return NONE
-        guards = (c for term in statement.body for c in _guards(self.scop, statement, term, k, NONE))
+        guards = (c for term in statement.body for c in _guards(self, statement, term, k, NONE))
         found = list(islice(guards, MOST_READ))
         own = frozenset.intersection(*found) if 0 < len(found) < MOST_READ else NONE
         return own | self.of_value(statement)
@@ -167,20 +167,20 @@ def _dimensions(condition: Affine) -> set[str]:
     return {name for name in condition.names() if name.startswith("%")}
 
 
-def _guards(scop: Scop, statement: Statement, term: Expr, k: int, around: Conditions) -> Iterator[Conditions]:
+def _guards(kernel: _Wants, statement: Statement, term: Expr, k: int, around: Conditions) -> Iterator[Conditions]:
     """The conditions around every occurrence of read number k."""
     match term:
         case Ref(name) if name == f"r{k}":
             yield around
         case Apply("where", (condition, chosen, other)):
-            holds = _conditions(scop, statement, condition)
+            holds = _conditions(kernel, statement, condition)
             fails = frozenset(-1 - c for c in holds) if len(holds) == 1 else NONE
-            yield from _guards(scop, statement, condition, k, around)
-            yield from _guards(scop, statement, chosen, k, around | holds)
-            yield from _guards(scop, statement, other, k, around | fails)
+            yield from _guards(kernel, statement, condition, k, around)
+            yield from _guards(kernel, statement, chosen, k, around | holds)
+            yield from _guards(kernel, statement, other, k, around | fails)
         case Apply(operands=operands):
             for operand in operands:
-                yield from _guards(scop, statement, operand, k, around)
+                yield from _guards(kernel, statement, operand, k, around)
         case _:
             pass
 
@@ -189,22 +189,22 @@ FAR = 32
 """Statements behind each other through which conditions are followed: each is a few calls deep."""
 
 
-def _conditions(scop: Scop, statement: Statement, term: Expr, depth: int = 0) -> Conditions:
+def _conditions(kernel: _Wants, statement: Statement, term: Expr, depth: int = 0) -> Conditions:
     """What a truth says of the dimensions of a statement, where it says it in full; else nothing."""
     match term:
         case Inside(where):
             return frozenset(where)
         case Apply("bitwise_and" | "logical_and", (left, right)):
-            both = [_conditions(scop, statement, side, depth) for side in (left, right)]
+            both = [_conditions(kernel, statement, side, depth) for side in (left, right)]
             return both[0] | both[1] if all(both) else NONE
         case Apply(function, (left, right)) if function in _DIFFERENCES:
-            one, other = _number(scop, statement, left, depth), _number(scop, statement, right, depth)
+            one, other = _number(kernel, statement, left, depth), _number(kernel, statement, right, depth)
             if one is None or other is None or not (_is_side(one) and _is_side(other)):
                 return NONE
             return frozenset(_DIFFERENCES[function](one, other))
-        case Ref(name) if depth < FAR and (of := _made(scop, statement, name)) is not None:
+        case Ref(name) if depth < FAR and (of := _made(kernel, statement, name)) is not None:
             source, at = of
-            return frozenset(c.substitute(at) for c in _conditions(scop, source, source.body[0], depth + 1))
+            return frozenset(c.substitute(at) for c in _conditions(kernel, source, source.body[0], depth + 1))
         case _:
             return NONE
 
@@ -218,17 +218,17 @@ _DIFFERENCES: dict[str, Callable[[Affine, Affine], tuple[Affine, ...]]] = {
 }
 
 
-def _number(scop: Scop, statement: Statement, term: Expr, depth: int = 0) -> Affine | None:
+def _number(kernel: _Wants, statement: Statement, term: Expr, depth: int = 0) -> Affine | None:
     """An integer as an affine expression of the dimensions of a statement, where no type cuts it."""
     match term:
         case Index() | Const():
             return _index(term)
         case Apply("add" | "subtract" as function, (left, right), dtype) if _is_wide(dtype):
-            one, other = _number(scop, statement, left, depth), _number(scop, statement, right, depth)
+            one, other = _number(kernel, statement, left, depth), _number(kernel, statement, right, depth)
             return None if one is None or other is None else one + other if function == "add" else one - other
-        case Ref(name) if depth < FAR and (of := _made(scop, statement, name)) is not None:
+        case Ref(name) if depth < FAR and (of := _made(kernel, statement, name)) is not None:
             source, at = of
-            found = _number(scop, source, source.body[0], depth + 1)
+            found = _number(kernel, source, source.body[0], depth + 1)
             return None if found is None else found.substitute(at)
         case _:
             return None
@@ -272,13 +272,15 @@ def _is_wide(dtype: DType) -> bool:
     return dtype.kind == "i" and dtype.itemsize >= WIDE
 
 
-def _made(scop: Scop, statement: Statement, name: str) -> tuple[Statement, dict[str, Affine]] | None:
+def _made(kernel: _Wants, statement: Statement, name: str) -> tuple[Statement, dict[str, Affine]] | None:
     """The statement of which this is a read, where it computes one value element by element, and its dimensions over
-    those of the reader."""
+    those of the reader.  What other kernels compute is an array here, perhaps of other dimensions than theirs."""
     if not (name.startswith("r") and name[1:].isdigit()):
         return None
     read = statement.reads[int(name[1:])]
-    source = scop.statements[read.source]
+    if read.source not in kernel.schedule.body:
+        return None
+    source = kernel.scop.statements[read.source]
     if not isinstance(source, Statement) or source.monoid is not None or source.scanned is not None:
         return None
     if len(source.body) != 1 or read.where or not read.affine:

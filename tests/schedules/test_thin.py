@@ -90,3 +90,18 @@ def test_strided_columns_and_what_data_choose(options: dict[str, Any]) -> None:
         np.testing.assert_array_equal(pf.jit(**options)(lambda x: x * 2)(x), x * 2)
         for mine, exact in zip(pf.jit(**options)(chosen)(x, i), chosen(x, i), strict=True):
             np.testing.assert_array_equal(mine, exact)
+
+
+@pytest.mark.parametrize("width", [(), (1,), (1, 1), (3, 1)])
+def test_scatters_of_thin_rows(width: tuple[int, ...]) -> None:
+    """What a kernel wants was followed into what other kernels compute, over dimensions that its arrays lack here."""
+
+    def scattered(x: Any, i: Any, u: Any) -> Any:
+        x = x.copy()
+        np.add.at(x, i, u)
+        return x
+
+    rng = np.random.default_rng(5)
+    x, u, i = rng.standard_normal((10, *width)), rng.standard_normal((4000, *width)), rng.integers(0, 10, 4000)
+    found = pf.jit(scattered, backend="interpreter", target="h200")(x, i, u)
+    np.testing.assert_allclose(found, scattered(x, i, u), rtol=1e-12, atol=1e-12)
