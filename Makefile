@@ -3,7 +3,7 @@
 # make test EXTRAS=cuda            the same with PTX compilation; no GPU needed
 # make test COUNT=yes              the same with the coverage gate; Python 3.12 or later counts lines at next to no cost
 # make fuzz                        random programs against NumPy, from seed 0 on, SECONDS on each back end of a CPU
-# make lint | make pytest | make clean
+# make install | make lint | make pytest | make clean
 #
 # Variables: PYTHON (any interpreter from 3.11 on), EXTRAS (comma list), VENV, COVERAGE (percent that COUNT asks for),
 # PYTEST (arguments), WORKERS (processes that share the tests; 0 for none, as a debugger wants it), SECONDS.
@@ -32,13 +32,15 @@ COUNTING := $(if $(COUNT),--cov --cov-report=term --cov-fail-under=$(COVERAGE))
 # Before Python 3.12, lines are counted by a tracer, which doubles the time of the tests.
 MONITORED = $(shell $(BIN)/python -c 'import sys; print("COVERAGE_CORE=sysmon" * hasattr(sys, "monitoring"))')
 
-.PHONY: demo test lint pytest fuzz clean
+.PHONY: demo test install lint pytest fuzz clean
 .SUFFIXES:
 
 demo: $(VENV)/installed-$(DEMO_EXTRAS)
 	$(BIN)/python examples/demo.py
 
 test: lint pytest
+
+install: $(VENV)/installed-$(TEST_EXTRAS)
 
 lint: $(VENV)/installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .

@@ -69,7 +69,7 @@ def target(x: np.ndarray, expected: np.ndarray, mode: str) -> np.ndarray | None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(sequence=st.lists(calls(), min_size=2, max_size=4))
 def test_every_call_is_right(name: str, sequence: list[tuple[np.ndarray, np.ndarray, str]]) -> None:
     function, jitted = FUNCTIONS[name], JITTED[name]

@@ -95,7 +95,7 @@ def values(shape: Sequence[int], dtype: str, seed: int) -> Array:
     return random.standard_normal(shape).astype(kind) if dtype[0] == "f" else random.integers(0, 9, shape).astype(kind)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("case", FAMILIES)
 def test_results_are_those_of_numpy(case: str, seed: int) -> None:
     family, dice = FAMILIES[case], Random(f"{case} {seed}")
