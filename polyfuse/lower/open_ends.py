@@ -68,9 +68,12 @@ def left_open(
     return None if found.is_seen(ops) else frozenset(found.known)
 
 
-def is_load_seen(ops: Sequence[ir.Op], load: ir.Load, threads: Sequence[Digit]) -> bool:
-    """The same of a load among the operations, until its name is bound again."""
-    return _Open({}, threads, load).is_seen(ops)
+def is_load_seen(
+    ops: Sequence[ir.Op], load: ir.Load, threads: Sequence[Digit], where: Sequence[Affine] | None = None
+) -> bool:
+    """The same of a load among the operations, until its name is bound again.  `where`: less than its conditions, where
+    the others are known to make no difference."""
+    return _Open({}, threads, load, frozenset(load.where if where is None else where)).is_seen(ops)
 
 
 def _beyond(conditions: Conditions, where: Sequence[Affine]) -> Conditions:
@@ -81,11 +84,12 @@ def _beyond(conditions: Conditions, where: Sequence[Affine]) -> Conditions:
 @dataclass(slots=True)
 class _Open:
     """Per value the conditions that have to hold for it to be anything in particular, at one place of a kernel: of
-    branches those of either.  `load`: one that begins to be open where it stands."""
+    branches those of either.  `load`: one that begins to be open where it stands, and its `conditions`."""
 
     known: dict[str, Conditions]
     threads: Sequence[Digit]
     load: ir.Load | None = None
+    conditions: Conditions = NONE
 
     def is_seen(self, ops: Sequence[ir.Op]) -> bool:
         return any(self._sees(op) for op in ops)
@@ -101,9 +105,9 @@ class _Open:
             case ir.Let(name, value):
                 self._bind(name, self.of(value))
                 return False
-            case ir.Load(name=name, where=where):
+            case ir.Load(name=name):
                 is_index = self._is_open(op)
-                self._bind(name, frozenset(where) if op is self.load else NONE)
+                self._bind(name, self.conditions if op is self.load else NONE)
                 return is_index
             case ir.Store(_, index, value, where, mask):
                 others = [part for part in (*index, mask) if isinstance(part, Ref | Apply)]

@@ -8,15 +8,17 @@ if n % 32:           x = load(32*(n//32) + v, where ...)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
 from polyfuse.lower.border import masks
+from polyfuse.lower.inspect import flatten, value_references
 from polyfuse.schedule import Digit
-from polyfuse.terms import Expr, Ref, substituted
+from polyfuse.terms import Apply, Expr, Inside, Ref, conditions, substituted
 
 
 def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Affine | None:
@@ -76,15 +78,34 @@ def _least(condition: Affine, inner: Mapping[str, Digit]) -> Affine:
 PREDICATES = 7
 """Registers of a thread for truths.  Loads whose masks are more wait for each other: prefixes along the middle of 512 x
 512 x 513 float32 in single elements take an H200 455 us in trips of four rows, each with a mask, 633 in trips of 16."""
+TRIPS = 4
+"""How many trips of a short loop a compiler runs together."""
 
 
 def disagree(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> bool:
     """Whether masks of `ops` that speak of the loop are of several places, as those of neighbours, or more than there
-    are registers for."""
+    are registers for: those of what is computed from loads are needed until the loads are there, of all trips that run
+    together."""
     found = {condition for condition in masks(ops) if condition.coefficient(f"${loop}")}
     slots = {f"${d.name}": d.count for d in digits if d.kind == "slot"}
-    each = [prod([slots[name] for name in condition.names() & slots.keys()]) for condition in found]
-    return len(found) > 1 or sum(each) >= PREDICATES
+    each = {c: prod([slots[name] for name in c.names() & slots.keys()]) for c in found}
+    kept = sum(each[c] for c in found & set(_kept(ops)))
+    return len(found) > 1 or sum(each.values()) >= PREDICATES or kept * TRIPS >= PREDICATES
+
+
+def _kept(ops: Sequence[ir.Op]) -> Iterator[Affine]:
+    """Conditions of what is reduced, but of loads that nothing else takes: those are loaded with neutral elements
+    (`polyfuse.lower.masked`)."""
+    loads = {op.name for op in flatten(ops) if isinstance(op, ir.Load) and op.mask is None and not op.cut}
+    uses = Counter(ref.name for ref in value_references(ops))
+    for op in flatten(ops):
+        match op:
+            case ir.Reduce(values=(Apply("where", (Inside(), Ref(name), _)),)) if name in loads and uses[name] == 1:
+                pass
+            case ir.Reduce(values=values):
+                yield from [c for value in values for where in conditions(value) for c in where]
+            case _:
+                pass
 
 
 def at_trip(ops: Sequence[ir.Op], loop: str, trip: Affine) -> tuple[ir.Op, ...]:

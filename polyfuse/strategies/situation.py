@@ -17,6 +17,8 @@ from polyfuse.target import Target
 
 LONGEST = 8
 """Elements of a vector at most, each of which takes registers of its own."""
+LITTLE = 16
+"""What is a sixteenth of all bytes turns no grid: tables that rows share."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,9 @@ class Situation:
     @cached_property
     def _read_again(self) -> Mapping[int, int]:
         """Per class: bytes of arrays along none of whose dimensions it runs, where the last-level cache forgets them
-        before they are read again: seven copies of 32 MB float32, 152 us on an H100 one after the other, where all
-        bytes take 85."""
+        before they are read again, as it sees all else that is read and written for one element of the class: seven
+        copies of 32 MB float32, 152 us on an H100 one after the other, where all bytes take 85.  Not where that is less
+        than one of `LITTLE` parts of all bytes."""
         used: dict[int, set[int]] = {}
         for statement in self.group.statements() if self.target.kind == "cuda" else ():
             axes = self.classes.statement(statement)
@@ -110,12 +113,14 @@ class Situation:
                 along = {a.number for d, a in enumerate(axes) if f"%{d}" in names or not whole}
                 used.setdefault(read.source, set()).update(along)
         found: dict[int, int] = {}
-        written = sum(map(self._bytes, self.group.roots))
-        for source, along in used.items():
-            bytes_ = self._bytes(source)
-            for axis in (a for a in self.axes if a.number not in along):
-                if bytes_ + written // axis.size(self.hints) > self.target.l2_kept:
-                    found[axis.number] = found.get(axis.number, 0) + bytes_
+        arrays = {source: self._bytes(source) for source in used}
+        once = sum(arrays.values()) + sum(map(self._bytes, self.group.roots))
+        for axis in self.axes:
+            count = axis.size(self.hints)
+            again = sum([arrays[source] for source, along in used.items() if axis.number not in along])
+            forgotten = again + (once - again) // count > self.target.l2_kept
+            if forgotten and again * (count - 1) * LITTLE > once:
+                found[axis.number] = again
         return found
 
     def _bytes(self, value: int) -> int:

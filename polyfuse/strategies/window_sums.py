@@ -5,11 +5,13 @@
 
 A thread has its rows and a vector of each in windows of registers (`windows.py`), goes on along the row in a loop, and
 sums what it finds.  Blocks share the outermost dimension; the last to arrive adds up their shares.  What is stored of
-the same elements, as the next step of the stencil, is stored on the way.
+the same elements, as the next step of the stencil, is stored on the way.  Each of what is summed may itself be reduced
+from few elements, as the mean of largest ones of two by two: a thread has all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from polyfuse.places.proposal import Proposal, Windows
@@ -19,7 +21,7 @@ from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.shares import combination
 from polyfuse.strategies.situation import Situation, block, loop, mixed, slot, thread
-from polyfuse.strategies.windows import moved_axes, row_guards, vector_of
+from polyfuse.strategies.windows import moved_axes, of_few, row_guards, vector_of
 
 LANES, THREADS = 32, (128, 256)
 TILES = {2: ((1, 4), (1, 8)), 3: ((1, 4), (2, 4), (4, 4), (4, 2))}
@@ -34,33 +36,42 @@ BESIDE = 2
 
 def window_sums(situation: Situation) -> list[Proposal]:
     """Proposals for groups whose reductions all run over two or three dimensions, along which some array is read at
-    neighbouring elements, of one array or of each of a batch."""
-    axes, inner = situation.axes, situation.inner
-    if not situation.reductions or situation.scans or not situation.has_much or inner is None or situation.tiles:
+    neighbouring elements, of one array or of each of a batch; or over few elements for each of these."""
+    if not situation.reductions or situation.scans or not situation.has_much or situation.tiles:
         return []
-    order = _order(situation)
-    batch = [a for a in axes if a not in order]
-    if len(order) not in TILES or order[-1] is not inner or comes_back(situation, order):
+    few = of_few(situation)
+    sums = [s for s in situation.reductions if s not in few]
+    order = _order(situation, sums)
+    within = dict.fromkeys(a for s in few for a in _along(situation, s))
+    batch = [a for a in situation.axes if a not in order and a not in within]
+    if len(order) not in TILES or comes_back(situation, order) or not within.keys().isdisjoint(order):
         return []
-    if not moved_axes(situation, inner) or any(set(_kept(situation, s)) != set(batch) for s in situation.reductions):
+    inner = order[-1]
+    if not few and inner is not situation.inner or not moved_axes(situation, inner):
+        return []
+    if any(set(_kept(situation, s)) != set(batch) for s in sums):
         return []
     rank = len(order)
     tiles = [(*tile, threads, early) for tile in TILES[rank] for threads in THREADS for early in EARLY[rank]]
-    found = [_proposal(situation, batch, order, *tile) for tile in tiles]
+    found = [_proposal(situation, batch, order, [*within], *tile) for tile in tiles]
     enough = BESIDE * situation.target.processors
     blocks = [prod(situation.size(d.extent) for d in proposal.digits if d.kind == "block") for proposal in found]
     return [proposal for proposal, count in zip(found, blocks, strict=True) if count >= enough]
 
 
-def _order(situation: Situation) -> list[AxisClass]:
-    """The classes that every reduction runs over, outermost first; none where they differ."""
+def _order(situation: Situation, sums: Sequence[Statement]) -> list[AxisClass]:
+    """The classes that every one of some reductions runs over, outermost first; none where they differ."""
     found: list[AxisClass] = []
-    for statement in situation.reductions:
-        along = [situation.classes.of[statement.id, d] for d in statement.reduced]
+    for statement in sums:
+        along = _along(situation, statement)
         if found and set(found) != set(along):
             return []
         found = found or along
     return found
+
+
+def _along(situation: Situation, statement: Statement) -> list[AxisClass]:
+    return [situation.classes.of[statement.id, d] for d in statement.reduced]
 
 
 def _kept(situation: Situation, statement: Statement) -> list[AxisClass]:
@@ -71,6 +82,7 @@ def _proposal(
     situation: Situation,
     batch: list[AxisClass],
     order: list[AxisClass],
+    within: list[AxisClass],
     planes: int,
     rows: int,
     threads: int,
@@ -97,9 +109,11 @@ def _proposal(
         splits[order[1].number] = mixed((k, span), (ty, rows), (q, 1))
     else:
         splits[outermost.number] = mixed((b, span), (ty, rows), (q, 1))
+    whole = [slot(f"s{n}", axis.extent.constant) for n, axis in enumerate(within)]
+    splits |= {axis.number: mixed((s, 1)) for axis, s in zip(within, whole, strict=True)}
     values = situation.group.loads | situation.group.body - situation.group.roots
     vectors = {n: vector_of(situation, n) if n in situation.group.loads else 1 for n in values}
-    kept = kept_digits([b, *digits, tx, ty, *loops, p, q, v], keep_threads=True)
+    kept = kept_digits([b, *digits, tx, ty, *loops, p, q, *whole, v], keep_threads=True)
     several = (("planes", planes),) if len(order) > 2 else ()
     early = early and r in kept
     return Proposal(
@@ -111,6 +125,6 @@ def _proposal(
         guards=row_guards(situation, inner.extent, columns if stored else 1, vectors, flat=False),
         ahead=(r.name,) if early else (),
         combines={b.name: combination(b, tx, situation)} if b in kept else {},
-        windows=Windows(("p", "q", "v"), vectors),
+        windows=Windows(("p", "q", "v", *[s.name for s in whole]), vectors),
         border=True,
     )

@@ -17,8 +17,9 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Windows
 from polyfuse.schedule import Digit
-from polyfuse.scop import Read, ReadEntry
+from polyfuse.scop import Read, ReadEntry, Statement
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 
@@ -34,6 +35,9 @@ SMALLER, SMALLER_PLANES = (1, 1), (4, 1)
 HELD, MOST_HELD = 128, 1024
 """And with a single row, where all windows of the first tile are more words and those of a row are not more, see
 `polyfuse.cost.crowding`: what is computed in between is not there all at once."""
+MOST_IN_PLANES = 400
+"""Words of all windows over planes, from which on they spill whatever is there at once: boxes of 3 x 3 x 3 around every
+second element have 405 for 4 x 4 x 2 of them, 6,618 us on an H200, and 225 for 4 x 2 x 2, 1,238."""
 MEDIUM_BODY, FEWER = 64, 3
 """Statements up to which narrower tiles are weighed as well, and how many widths: of 25 taps side by side a thread of
 eight columns needs 214 registers, which leave room for two blocks on a processor: 146 us on an H200."""
@@ -47,6 +51,9 @@ has a part of a row and where its warps have parts of several: halves of differe
 along one 133 and 157; with more on their way between, sharpened 156 and 138, means of 5 x 5 163 and 158."""
 LONG = 4  # blocks of a row: shorter ones, of which the last block may leave more than a fifth idle, were not timed
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
+FAR = 5
+"""How far apart neighbours along such rows lie from which on twice as many, of one row, are weighed.  Eight neighbours
+three apart of 64 x 192 x 16384 float32 take an H200 432 us by four of one row, 451 of four, 613 by two of eight."""
 
 
 def windows(situation: Situation) -> list[Proposal]:
@@ -71,14 +78,18 @@ def windows(situation: Situation) -> list[Proposal]:
         outer = outer[1:]
     flat = len(axes) == 1 and all(_lies_behind(situation, a, inner) for a in short)
     aligned = _width(situation, inner, flat)
-    wide = aligned if aligned > 1 or not others else COLUMNS
+    is_torn = aligned == 1 and bool(others)
+    is_far = is_torn and _reach(situation) >= FAR
+    widths = _columns(situation, COLUMNS * (2 if is_far else 1) if is_torn else aligned)
+    if is_torn and max(situation.long_itemsizes, default=WORD) < WORD and "columns" not in situation.tiles:
+        widths = [*widths, 1]
     return [
         _proposal(
             *(situation, axes, inner, outer, (*over, *short)),
             _Tile(planes, rows, columns, min(aligned, columns), flat, lanes),
         )
-        for k, columns in enumerate(_columns(situation, wide))
-        for planes, rows in _wanted(situation, columns, [*outer, inner], k == 0)
+        for k, columns in enumerate(widths)
+        for planes, rows in ([SMALLER] if is_far and k == 0 else _wanted(situation, columns, [*outer, inner], k == 0))
         for lanes in _lanes(situation, inner, columns, len(outer))
     ]
 
@@ -98,6 +109,20 @@ def _reads(situation: Situation) -> int:
     """At how many places all statements together read arrays in memory."""
     places = {(r.source, r.index) for s in situation.group.statements() for r in s.reads}
     return len([source for source, _ in places if source in situation.group.loads])
+
+
+def _reach(situation: Situation) -> int:
+    """The distance, in elements, of the farthest two along the rows of an array that a statement reads for a result."""
+    found: dict[int, list[int]] = {}
+    for statement in situation.group.statements():
+        for read in statement.reads:
+            last = read.index[-1] if read.index else None
+            if isinstance(last, Affine):
+                counts = [(last.coefficient(f"%{d}"), situation.size(statement.extents[d])) for d in statement.reduced]
+                steps = [step * (count - 1) for step, count in counts]
+                ends = sum(min(n, 0) for n in steps), sum(max(n, 0) for n in steps)
+                found.setdefault(read.source, []).extend(last.constant + end for end in ends)
+    return max((max(ends) - min(ends) for ends in found.values()), default=0)
 
 
 def _tears(situation: Situation) -> bool:
@@ -131,8 +156,13 @@ def _is_small(situation: Situation, axes: Sequence[AxisClass], over: Sequence[Ax
     """Whether a thread that has a result has few elements to reduce, and nothing else runs along other classes."""
     if any(a not in over and a not in axes for a in situation.axes) or not all(a.extent.is_constant for a in over):
         return False
-    counts = [prod([s.extents[d].constant for d in s.reduced]) for s in situation.reductions]
-    return all(1 <= count <= MOST_SUMMED for count in counts)
+    return len(of_few(situation)) == len(situation.reductions)
+
+
+def of_few(situation: Situation) -> list[Statement]:
+    """The reductions of so few elements, by their constant extents, that a thread has all of them."""
+    constant = [s for s in situation.reductions if all(s.extents[d].is_constant for d in s.reduced)]
+    return [s for s in constant if 1 <= prod([s.extents[d].constant for d in s.reduced]) <= MOST_SUMMED]
 
 
 def _strides(situation: Situation) -> int:
@@ -152,6 +182,9 @@ def _wanted(situation: Situation, columns: int, axes: Sequence[AxisClass], is_wi
         held = [_held(situation, dict(zip(axes[::-1], (columns, *s[::-1]), strict=False))) for s in (*shapes, SMALLER)]
         if max(held[:-1]) > HELD and held[-1] <= MOST_HELD:
             shapes += [SMALLER_PLANES, SMALLER] if several_planes else [SMALLER]
+    if several_planes:
+        words = {s: _held(situation, dict(zip(axes[::-1], (columns, *s[::-1]), strict=False))) for s in shapes}
+        shapes = [s for s in shapes if words[s] <= MOST_IN_PLANES] or [min(shapes, key=words.__getitem__)]
     asked = [(situation.tiles.get("planes", planes), situation.tiles.get("rows", rows)) for planes, rows in shapes]
     return list(dict.fromkeys(asked))
 

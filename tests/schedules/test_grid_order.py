@@ -38,6 +38,31 @@ def grid(schedule: KernelSchedule) -> Sequence[Digit]:
     return sorted(schedule.of_kind("block"), key=lambda d: d.number)
 
 
+def gained(x, g, b):
+    m = x.mean(axis=(1, 2), keepdims=True)
+    v = ((x - m) ** 2).mean(axis=(1, 2), keepdims=True)
+    return (x - m) / np.sqrt(v + 1e-5) * g + b
+
+
+def test_gains_of_long_rows_are_read_by_all_rows_side_by_side() -> None:
+    """16 rows of 16 MB with gains and biases of as many: one row after the other, 67 MB go by before a gain is read
+    again; an H200 takes 346 us so, 208 where the rows take turns."""
+    plan = planned(gained, "f32[B~16, N~1024, M~4096]", "f32[N~1024, M~4096]", "f32[N~1024, M~4096]")
+    assert str(grid(plan.kernels[-1].schedule)[0].extent) == "B"
+    assert plan.kernels[-1].cost.hbm_bytes < 2.2 * 16 * 4096 * 4096
+    assert_legal(plan)
+
+
+def turned(x, c, s):
+    return x[:, ::2] * c - x[:, 1::2] * s
+
+
+def test_what_is_little_of_all_bytes_turns_no_grid() -> None:
+    """Tables of one MB, which 64 batches of as many MB share."""
+    plan = planned(turned, "f32[B~64, 2048, 4096]", "f32[4096]", "f32[4096]")
+    assert str(grid(plan.kernels[0].schedule)[-1].extent) == "B"
+
+
 CASES: dict[str, tuple[Function, tuple[str, ...], str]] = {
     "odd planes": (planes, ("f32[3, 6001, 8001]",), "3"),
     "an even image times numbers": (scaled, ("f32[8000, 8000]", "f32[37]"), "37"),
