@@ -39,19 +39,24 @@ STEPS, MOST_AXES = 24, 3
 def wanted(scop: Scop, schedule: KernelSchedule, load: Placed) -> tuple[Affine, ...]:
     """The conditions under which a thread of the kernel wants what it loads, over the digits of the schedule; none
     where nearly all is wanted."""
-    return _found(_Wants(scop, schedule), load)[0] if _chooses(scop, schedule) else ()
+    return _found(_wants(scop, schedule), load)[0] if _chooses(scop, schedule) else ()
 
 
 def wanted_share(scop: Scop, schedule: KernelSchedule, loads: Sequence[Placed]) -> float:
     """The share of the elements of some loads that is wanted, by the hints of the program."""
     if not loads or not _chooses(scop, schedule):
         return 1.0
-    wants, share = _Wants(scop, schedule), 0.0
+    wants, share = _wants(scop, schedule), 0.0
     for load in loads:
         share = max(share, _found(wants, load)[1])
         if share >= 1.0:
             break
     return share
+
+
+def _wants(scop: Scop, schedule: KernelSchedule) -> _Wants:
+    """What is known of a kernel, which a price asks for each of its arrays."""
+    return schedule.figure(("wants", id(scop)), lambda: _Wants(scop, schedule))  # which keeps the SCoP, so its number
 
 
 def _chooses(scop: Scop, schedule: KernelSchedule) -> bool:

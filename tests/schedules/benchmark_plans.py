@@ -9,6 +9,7 @@ import numpy as np
 
 import polyfuse as pf
 from benchmarks.everyday import EVERYDAY
+from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
@@ -35,7 +36,7 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED)
+    programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS)
     return "\n".join(map(plan_of, programs))
 
 

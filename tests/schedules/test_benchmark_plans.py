@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.everyday import EVERYDAY
+from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
@@ -12,7 +13,7 @@ from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 from tests.schedules.benchmark_plans import GOLDEN, plan_of
 
-ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED)
+ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS)
 KNOWN = dict(part.split(" == ", 1) for part in ("\n" + GOLDEN.read_text()).split("\n== ")[1:])
 
 

@@ -347,3 +347,47 @@ def test_few_words_stay_in_many_rows() -> None:
     (kernel,) = pf.jit(smooth).plan(pf.spec("f32[N~8194, M~8194]"), target="h200").kernels
     tile = dict(kernel.parameters)
     assert tile["rows"] * tile["columns"] == 16
+
+
+def boxes(x: Any) -> Any:
+    p = np.pad(x, ((0, 0), (1, 1), (1, 1), (1, 1)))
+    return np.lib.stride_tricks.sliding_window_view(p, (3, 3, 3), (1, 2, 3))[:, ::2, ::2, ::2].mean(axis=(-1, -2, -3))
+
+
+def test_boxes_take_as_many_words_as_a_thread_has() -> None:
+    """Means of 3 x 3 x 3 of every second element of 512 x 128 x 128 x 128 float32: 1,238 us on an H200 with windows of
+    225 words, 6,618 with 405, 1,881 to 2,494 in single elements."""
+    (kernel,) = pf.jit(boxes).plan(pf.spec("f32[B~512, L~128, N~128, M~128]"), target="h200").kernels
+    assert kernel.strategy == "windows" and dict(kernel.parameters) == {
+        "threads": 128, "planes": 4, "rows": 2, "columns": 2,
+    }  # fmt: skip
+    x = np.random.default_rng(5).standard_normal((2, 9, 10, 12)).astype(np.float32)
+    plan = pf.jit(boxes).plan(pf.spec("f32[B~512, L~128, N~128, M~128]"), target="h200")
+    np.testing.assert_allclose(run_plan(plan, (x,))[0], boxes(x.astype(np.float64)), rtol=1e-4, atol=1e-5)
+
+
+def far(x: Any) -> Any:
+    n = x.shape[1] - 21
+    return np.maximum.reduce([x[:, 3 * k : 3 * k + n] for k in range(8)])
+
+
+def test_far_neighbours_of_odd_rows_are_loaded_by_four() -> None:
+    """Of 12,288 rows of 16384 float32, to 16363: 432 us on an H200 by four of one row, 613 by two of eight."""
+    plan = pf.jit(far).plan(pf.spec("f32[N~12288, M~16384]"), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "windows" and dict(kernel.parameters) == {"threads": 128, "rows": 1, "columns": 4}
+    x = np.random.default_rng(5).standard_normal((5, 340)).astype(np.float32)
+    np.testing.assert_array_equal(run_plan(plan, (x,))[0], far(x))
+
+
+def five_rows(x: Any) -> Any:
+    return x[:-4] + 2 * x[1:-3] + 4 * x[2:-2] + 2 * x[3:-1] + x[4:]
+
+
+def test_halves_of_odd_rows_are_stored_side_by_side() -> None:
+    """Of 16388 x 8191 float16: 206 us on an H200 where a thread has two columns of eight rows, 176 where it has one."""
+    plan = pf.jit(five_rows).plan(pf.spec("f16[N~16388, M~8191]"), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "windows" and dict(kernel.parameters)["columns"] == 1
+    x = np.random.default_rng(5).integers(-9, 9, (20, 77)).astype(np.float16)
+    np.testing.assert_array_equal(run_plan(plan, (x,))[0], five_rows(x))
