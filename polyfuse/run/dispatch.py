@@ -231,7 +231,8 @@ class Jitted:
     # ------------------------------------------------------------------------------------------ ahead of time
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments or shape specs, without running anything.  Keywords that are no parameters of the
-        function are options: ``target``, ``fuse`` and the others of `Options`."""
+        function are options: ``target``, ``fuse`` and the others of `Options`.  With ``autotune``, of arguments like
+        those of an earlier call, the plan that was the fastest then."""
         return self.lower(*args, **kwargs).plan
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -242,6 +243,7 @@ class Jitted:
         refuse_texts(self._parameters.names, arguments, self._static)
         reading = self._read(arguments, self._services.frontend.is_spec)
         with PLANNING:
+            plan = None
             if reading.others:
                 options = _with_library(options, "")
                 variant = self._traced(arguments)
@@ -251,7 +253,9 @@ class Jitted:
                 variant, program = call.variant, replace(call.variant.traced.program, hints=call.sizes)
                 layouts, device = layouts_of(call.leaves, to_stage(call.leaves)), device_of(call)
                 options = _with_library(options, _library_of(call).name)
-            plan = self._variants.plan(program, self._target(device, options), options, layouts)
+                if options.autotune:
+                    plan = self._variants.running(call, layouts, self._target(device, options), options)
+            plan = plan or self._variants.plan(program, self._target(device, options), options, layouts)
         return Lowered(plan, variant, tuple(reading.structure), self._reread, self._services, self._variants)
 
     def compile(self, *args: Any, **kwargs: Any) -> Executable:

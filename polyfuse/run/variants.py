@@ -171,6 +171,13 @@ class Variants:
         known.insert(0, ready)
         return ready
 
+    def running(
+        self, call: Fitted, layouts: tuple[Layout, ...], target: Target, options: Options
+    ) -> Plan | None:
+        """The plan that calls of this class run; None where there was none yet."""
+        made = [found for (*key, _), found in call.variant.plans.items() if key == [layouts, target.name, options]]
+        return next((r.plan for found in made for r in found if hold(r.plan.guards, call.sizes)), None)
+
     def shared(self, ready: Ready, pairs: Pairs, sizes: Mapping[str, int]) -> Ready:
         """The plan of `ready` with outputs in the arguments of `pairs` and nothing else donated."""
         from polyfuse.planning.sharing import in_place
