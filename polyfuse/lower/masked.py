@@ -47,7 +47,7 @@ def _without_second_masks(body: tuple[ir.Op, ...], assigned: Mapping[str, int]) 
                     first = of.get(padded.name, "")
                     if not first or not _fits(made[first], where):
                         continue
-                    if made[first].other != outside:
+                    if not _are_same(made[first].other, outside):
                         if padded.name != first or uses[first] > 1:
                             continue
                         made[first] = replace(made[first], other=outside)
@@ -162,9 +162,14 @@ def _loaded(
     for k, op in enumerate(ops[:at]):
         if isinstance(op, ir.Load) and op.name in names and op.other is not None:
             values = {name: frozenset(op.where) for name in names}
-            if _fits(op, where) and (op.other == neutral or not _is_seen(ops, k + 1, values, threads, every)):
+            if _fits(op, where) and (_are_same(op.other, neutral) or not _is_seen(ops, k + 1, values, threads, every)):
                 return k, replace(op, other=neutral)
     return None
+
+
+def _are_same(one: Const | None, other: Const) -> bool:
+    """Equality takes -0.0 for 0.0, and no NaN for another."""
+    return one is not None and one.dtype == other.dtype and repr(one.value) == repr(other.value)
 
 
 def _fits(load: ir.Load, where: Sequence[Affine]) -> bool:

@@ -304,6 +304,8 @@ def _by_where_they_begin(costs: ProgramCosts, choice: Choice, slow: bool) -> dic
 def _rows_of(length: int, width: int, warp: int) -> int:
     """How many rows of `length` elements, one behind the other, are whole vectors and keep nearly all lanes of a warp
     busy."""
+    if not length:
+        return 1
     least, span = width // math.gcd(length, width), width * warp
 
     def busy(rows: int) -> float:

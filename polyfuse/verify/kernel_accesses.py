@@ -96,6 +96,8 @@ class AccessRules:
         rows = [e for e, s in zip(op.index, strides, strict=True) if isinstance(e, Affine) and s.constant is None]
         moved = {name[1:] for name in names_of(rows)} if cut else set()  # by sizes too: what a frame takes back
         address = self._address(op, memory)
+        if cut and any(row.constant for row in rows):
+            address -= address.constant
         if isinstance(memory, SharedBuffer):  # rows that lie apart as in memory: what frames move, their rows take back
             kept = [(atom, f) for atom, f in address.terms if isinstance(atom, str) or f % width]
             address = Affine(tuple(kept), address.constant)

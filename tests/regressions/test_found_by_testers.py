@@ -228,3 +228,34 @@ def test_numbers_of_numpy_in_a_branch_say_how_to_pass_them(number: Any) -> None:
         pf.jit(lambda x, s: x * 2 if s > 1 else x)(X, number)
     with pytest.raises(TraceError, match="np.where"):
         pf.jit(lambda x, s: x * 2 if x[0] > s else x)(X, number)
+
+
+@pytest.mark.parametrize("target", ["h200", "cpu"])
+def test_padding_keeps_the_sign_of_zero(target: str) -> None:
+    """Loads left 0.0 out, which is equal."""
+
+    def function(x: Any) -> Any:
+        p = np.pad(x, ((0, 0), (1, 1)), constant_values=-0.0)
+        least = np.lib.stride_tricks.sliding_window_view(p, 3, axis=1)[:, ::2].min(axis=-1)
+        return np.copysign(1, p), np.copysign(1, p).sum(axis=0), np.signbit(least)
+
+    found = pf.jit(function, backend="interpreter", target=target)(np.ones((9, 33), np.float32))
+    for mine, exact in zip(found, function(np.ones((9, 33), np.float32)), strict=True):
+        np.testing.assert_array_equal(mine, exact)
+
+
+def test_pads_of_pads_in_frames_are_verified() -> None:
+    """The verifier missed that rows move an address by as much as the columns in front of them."""
+
+    def function(x: Any) -> Any:
+        inner = np.pad(x, ((0, 0), (1, 2), (2, 1)), constant_values=2)
+        return np.pad(inner, ((0, 0), (1, 0), (0, 1)), constant_values=1)
+
+    plan = pf.jit(function, verify=True).plan(pf.spec("f32[B~1000, N~512, M~513]"), target="h200")
+    assert [k.strategy for k in plan.kernels] == ["pointwise"] and not plan.fallback
+
+
+def test_columns_of_nothing_are_planned() -> None:
+    """How many rows fill a vector was divided by their length."""
+    spec = pf.spec("f32[A~299999, B~14, C~2, D~4]")
+    assert not pf.jit(lambda x: x[:, :, 2:].max(axis=(0, 1))).plan(spec, target="h200").fallback
