@@ -24,6 +24,7 @@ from polyfuse.errors import Source
 from polyfuse.expr import DataIndex, IndexEntry, Node, Program, Shape
 from polyfuse.rewrites.rebuild import rebuild_program
 
+Index = tuple[IndexEntry, ...]
 _FEW = 24
 _CHEAP = frozenset(
     "add subtract multiply negative absolute minimum maximum where cast equal not_equal less less_equal greater"
@@ -70,27 +71,50 @@ class _Chosen:
         self.check = self.checked = check
         self.is_computed = False
         self.origins: dict[bytes, bytes] = {}
+        self._found: dict[tuple[bytes, Index], Node | None] = {}
 
-    def of(self, source: Node, index: tuple[IndexEntry, ...]) -> Node | None:
-        """``source[index]``; None where that is a gather from no argument."""
+    def of(self, source: Node, index: Index) -> Node | None:
+        """``source[index]``; None where that is a gather from no argument.  What is used twice is looked at once, and
+        chains are followed without a call for each of their links."""
+        todo = [(source, index)]
+        while todo:
+            node, at = todo[-1]
+            needed = [(n, e) for n, e in self._needed(node, at) if (n.digest, e) not in self._found]
+            if not needed:
+                self._found[node.digest, at] = self._of(node, at)
+                todo.pop()
+            todo += needed
+        return self._found[source.digest, index]
+
+    def _needed(self, source: Node, index: Index) -> list[tuple[Node, Index]]:
+        """The elements that an element is made of."""
+        if isinstance(source, expr.Map):
+            return [(o, index if o.rank else ()) for o in source.operands]
+        if not isinstance(source, expr.View):
+            return []
+        below = _through(source, index)
+        if below is None or (_data(below) and isinstance(source.source, expr.Input)):
+            return []
+        return [(source.source, below)]
+
+    def _of(self, source: Node, index: Index) -> Node | None:
+        needed = [self._found[node.digest, at] for node, at in self._needed(source, index)]
+        known = [node for node in needed if node is not None]
+        if len(known) < len(needed):
+            return None
         match source:
             case expr.Constant() | expr.Scalar():
                 return source
             case expr.Iota():
                 return self._position(source, index)
             case expr.Map():
-                operands = [self.of(o, index if o.rank else ()) for o in source.operands]
-                known = [o for o in operands if o is not None]
-                if len(known) < len(operands):
-                    return None
                 found = expr.map_(source.function, known, source.dtype)
                 self.origins[found.digest] = source.digest
                 return found
-            case expr.View():
-                below = _through(source, index)
-                if below is None or (_data(below) and isinstance(source.source, expr.Input)):
-                    return None if below is None else self._element(source, index)
-                return self.of(source.source, below)
+            case expr.View() if known:
+                return known[0]
+            case expr.View() if _through(source, index) is None:
+                return None
             case _:
                 return self._element(source, index)
 

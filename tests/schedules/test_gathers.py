@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -206,3 +207,35 @@ def test_few_lanes_look_up_the_position_of_a_short_row(row: int, lanes: int) -> 
     (kernel,) = plan.kernels
     assert kernel.strategy == "pointwise"
     assert min(d.count for d in kernel.schedule.of_kind("thread") if d.stride == 1) == lanes
+
+
+def sampled(steps: int) -> Any:
+    def function(x: Any, i: Any) -> Any:
+        for _ in range(steps):
+            x = 3.7 * x * (1 - x)
+        return x[i]
+
+    return function
+
+
+@pytest.mark.parametrize("steps", [30, 400])
+def test_what_is_used_twice_is_gathered_once(steps: int) -> None:
+    """Each step of a chain was followed once for each use of it: 19 took 35 seconds, 400 are deeper than Python calls."""
+    x, i = np.linspace(0.1, 0.9, 100), np.arange(0, 100, 9)
+    start = time.process_time()
+    found = pf.jit(sampled(steps))(x, i)
+    assert time.process_time() - start < 30
+    if steps < 50:  # later ones are chaos
+        np.testing.assert_allclose(found, sampled(steps)(x, i), rtol=1e-5)
+
+
+def test_tables_that_are_looked_up_are_gathered_once() -> None:
+    """As an image whose histogram is matched: 56 seconds."""
+
+    def matched(source: Any, template: Any, image: Any) -> Any:
+        return np.interp(source, template, np.arange(256))[image]
+
+    arrays = np.linspace(0, 1, 256) ** 2, np.linspace(0, 1, 256), np.arange(200).astype(np.uint8)
+    start = time.process_time()
+    np.testing.assert_allclose(pf.jit(matched)(*arrays), matched(*arrays))
+    assert time.process_time() - start < 20
