@@ -22,7 +22,7 @@ import functools
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from polyfuse import dtypes, expr
 from polyfuse.dtypes import DType
@@ -103,16 +103,22 @@ class _Encoder:
     def object(self, value: Any) -> list[Any]:
         if isinstance(value, expr._Node) and value.digest in self.known:
             return ["n", value.digest.hex()]
+        if id(value) not in self.positions and isinstance(value, expr._Node):
+            for node in expr.topological([cast(Node, value)]):  # operands first: chains are longer than calls are deep
+                if id(node) not in self.positions and node.digest not in self.known:
+                    self._put(node)
+        elif id(value) not in self.positions:
+            self._put(value)
+        return ["o", self.positions[id(value)]]
+
+    def _put(self, value: Any) -> None:
         name = _name(type(value))
         if name not in _classes():
             raise UnstorableError(f"a {type(value).__name__} has no stored form")
-        position = self.positions.get(id(value))
-        if position is None:
-            fields = [self.value(getattr(value, n)) for n in _fields(name)]
-            position = self.positions[id(value)] = len(self.objects)
-            self.objects.append([name, fields])
-            self.alive.append(value)
-        return ["o", position]
+        fields = [self.value(getattr(value, n)) for n in _fields(name)]
+        self.positions[id(value)] = len(self.objects)
+        self.objects.append([name, fields])
+        self.alive.append(value)
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ class DiskStore:
             return
         try:
             text = json.dumps(encode(plan, key.program), separators=(",", ":")).encode()
-        except UnstorableError as reason:
+        except (UnstorableError, RecursionError) as reason:
             _log.info("%s is not kept on disk: %s", key.program.name, reason)
             return
         contents = b"".join(_LENGTH.pack(len(part)) + part for part in (text, *objects))

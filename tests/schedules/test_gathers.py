@@ -220,7 +220,8 @@ def sampled(steps: int) -> Any:
 
 @pytest.mark.parametrize("steps", [30, 400])
 def test_what_is_used_twice_is_gathered_once(steps: int) -> None:
-    """Each step of a chain was followed once for each use of it: 19 took 35 seconds, 400 are deeper than Python calls."""
+    """Each step of a chain was followed once for each use of it: 19 took 35 seconds.  400 are more than calls may be
+    deep, of the file of a plan as well."""
     x, i = np.linspace(0.1, 0.9, 100), np.arange(0, 100, 9)
     start = time.process_time()
     found = pf.jit(sampled(steps))(x, i)
