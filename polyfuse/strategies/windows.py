@@ -79,7 +79,7 @@ def windows(situation: Situation) -> list[Proposal]:
     flat = len(axes) == 1 and all(_lies_behind(situation, a, inner) for a in short)
     aligned = _width(situation, inner, flat)
     is_torn = aligned == 1 and bool(others)
-    is_far = is_torn and _reach(situation) >= FAR
+    is_far = is_torn and not situation.tiles and _reach(situation) >= FAR
     widths = _columns(situation, COLUMNS * (2 if is_far else 1) if is_torn else aligned)
     if is_torn and max(situation.long_itemsizes, default=WORD) < WORD and "columns" not in situation.tiles:
         widths = [*widths, 1]

@@ -378,6 +378,9 @@ def test_far_neighbours_of_odd_rows_are_loaded_by_four() -> None:
     assert kernel.strategy == "windows" and dict(kernel.parameters) == {"threads": 128, "rows": 1, "columns": 4}
     x = np.random.default_rng(5).standard_normal((5, 340)).astype(np.float32)
     np.testing.assert_array_equal(run_plan(plan, (x,))[0], far(x))
+    result, tile = "maximum_6", {"threads": 64, "rows": 4, "columns": 4}
+    wished = pf.jit(far, strategies={result: "windows"}, tiles={result: tile})
+    assert dict(wished.plan(pf.spec("f32[N~12288, M~16384]"), target="h200").kernels[0].parameters) == tile
 
 
 def five_rows(x: Any) -> Any:
