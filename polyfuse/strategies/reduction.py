@@ -51,10 +51,10 @@ COLUMN_SHAPES = ((32, 256), (8, 512), (8, 1024), (2, 1024))
 FEW_ROWS, ALONE = 128, (32, 128)
 """Rows up to which a thread may sum all of a column: sums of 2000 x 50 x 671 float32 along the middle take 82 us on an
 H200 in two threads a column, 72 in one."""
-TALL = (32, 1024)
-"""The same of rows that begin anywhere: of each image, blocks have fewer columns side by side and more rows below each
-other at a time.  The largest and the least along the middle of 64 x 4096 x 1023 float32: 256 us on an H200 so, 282 in
-512 threads, 341 in 256 and shares of 512 rows."""
+TALL, LEAST_TALL = (32, 1024), 512
+"""The same of rows that begin anywhere, where several blocks have columns of each image and states are single numbers:
+more rows of fewer images at a time.  The largest and the least along the middle of 64 x 4096 x 1023 float32: 256 us on
+an H200 so, 282 in 512 threads, 341 in 256 and shares of 512 rows."""
 RUNNING, STEPS = (128, 128), 8
 """The same where a thread runs through whole columns, and rows that it loads at once."""
 BESIDE = 16
@@ -81,7 +81,8 @@ def reduction(situation: Situation) -> list[Proposal]:
     frame = None if inner in over else _frame_of_columns(situation, inner, over)
     if inner not in over:
         few = max(a.size(situation.hints) for a in over) <= FEW_ROWS
-        tall = not few and situation.width(inner.extent, flat=False) == 1
+        is_long = inner.size(situation.hints) >= LEAST_TALL and situation.width(inner.extent, flat=False) == 1
+        tall = not few and is_long and all(len(s.dtypes) == 1 for s in situation.reductions)
         shapes = (*COLUMN_SHAPES, *([ALONE] if few else []), *([TALL] if tall else []))
         shapes = (*shapes, *([RUNNING] if situation.scans and situation.reductions else []))
         shapes = ((1, 1),) if situation.target.kind == "cpu" else shapes
