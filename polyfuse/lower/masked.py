@@ -6,7 +6,8 @@
     s = sum over j of where(j < n, e, 0)              f = where(j < n, e, 0);  s = sum over j of f
     store y[i, j] = e / s where j < n                 store y[i, j] = f / s where j < n
 
-Else registers hold every element twice, with its padding and without.
+Else registers hold every element twice, with its padding and without.  In loops, and where an array is padded, loads
+get the neutral element, or what padding is made of, in the same way.
 """
 
 from __future__ import annotations

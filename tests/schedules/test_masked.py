@@ -331,7 +331,9 @@ def box(x: Any, inner: float, outer: float) -> Any:
 @pytest.mark.parametrize("strategy", ["in_thread", "windows"])
 @pytest.mark.parametrize(("inner", "outer"), [(0, 0), (-9, -9), (0, -9), (-9, 0)])
 def test_padding_twice_is_numpys(strategy: str, inner: float, outer: float) -> None:
-    function = lambda x: box(x, inner, outer)  # noqa: E731
+    def function(x: Any) -> Any:
+        return box(x, inner, outer)
+
     wishes = {"strategies": {"max": strategy}}
     plan = pf.jit(function, **wishes).plan(pf.spec("f64[L~100, M~200, N~300]"), target="h200")
     assert strategy in [k.strategy for k in plan.kernels]
