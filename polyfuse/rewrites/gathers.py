@@ -81,8 +81,9 @@ class _Chosen:
             node, at = todo[-1]
             needed = [(n, e) for n, e in self._needed(node, at) if (n.digest, e) not in self._found]
             if not needed:
-                self._found[node.digest, at] = self._of(node, at)
                 todo.pop()
+                if (node.digest, at) not in self._found:  # one element tests the data for all
+                    self._found[node.digest, at] = self._of(node, at)
             todo += needed
         return self._found[source.digest, index]
 

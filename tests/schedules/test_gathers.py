@@ -240,3 +240,15 @@ def test_tables_that_are_looked_up_are_gathered_once() -> None:
     start = time.process_time()
     np.testing.assert_allclose(pf.jit(matched)(*arrays), matched(*arrays))
     assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, i: (x * x)[i], lambda x, i: (x * x + x)[i] * 2, lambda x, i: np.take(x * (1 - x), i),
+])  # fmt: skip
+def test_what_is_used_twice_is_tested_once(function: Any) -> None:
+    """Of two gathers of one element the second one, which tests nothing, took the place of the first."""
+    x, i = np.arange(5.0), np.array([1, 4])
+    np.testing.assert_array_equal(pf.jit(function)(x, i), function(x, i))
+    for options in ({}, {"backend": "interpreter", "target": "h200"}):
+        with pytest.raises(IndexFault):
+            pf.jit(function, **options)(x, np.array([1, 7]))
