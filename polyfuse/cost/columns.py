@@ -34,6 +34,31 @@ def loading(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
     return max(IDLE_UNROLLED * share, share**2)
 
 
+ALL_AT_ONCE = 0.1
+"""Times longer that memory takes for columns of several images whose rows begin anywhere, where all blocks walk down
+them from the beginning: the last ends later than the others, and the more waves of them there are the less.  Largest
+and sums along the middle on an H200: of 64 x 4096 x 1023 float32 in 512 blocks of 256 threads, half of what fits, 275
+us, of 512, all at once, 284, of 1024, in two waves, 250; of 128 x 2001 x 1025 283, 258 and 250; of 32 x 8191 x 1023 264,
+271 and 274, half as wide, in twice as many blocks of 1024, 250; where rows are whole vectors 236 to 243 either way.
+In shares, however many: of 64 x 4096 x 1023 271, of 8 x 32001 x 1023 287 (245 is the time of its bytes)."""
+
+
+def walked_at_once(schedule: KernelSchedule, target: Target, sizes: Sizes, blocks: int, occupancy: int) -> float:
+    """How many times longer memory takes because blocks of columns end apart."""
+    if schedule.strategy != "columns" or dict(schedule.parameters)["vector"] > 1:
+        return 1.0
+    loads = [p for p in schedule.placed if p.role == "load" and p.path]
+    if max((sizes.product({loop for loop, _ in p.path}, ("loop",)) for p in loads), default=1) < LONG_SHARE:
+        return 1.0
+    along = [d for d in schedule.of_kind("block") if sizes.extent[d.name] > 1]
+    if len(along) <= 1 + bool(schedule.grid_combine):
+        return 1.0  # side by side in one image
+    if schedule.grid_combine:
+        return 1 + ALL_AT_ONCE
+    waves = blocks / (max(1, occupancy) * target.processors)
+    return 1 + ALL_AT_ONCE * min(1.0, waves) / max(1.0, waves) ** 2
+
+
 FEW_WAVES = 4
 """Waves of blocks of columns up to which prices that were measured on short kernels hold."""
 BEHIND, MOST_TRIPS = 1.9, 3

@@ -17,7 +17,7 @@ from polyfuse.cost.alone import ACCESS, STARVED, begun, counted, is_starved, met
 from polyfuse.cost.atomics import merging
 from polyfuse.cost.border import SPILLED, blocks_at_border, spilled_at_border
 from polyfuse.cost.carries import handed_on
-from polyfuse.cost.columns import behind_others, loading
+from polyfuse.cost.columns import behind_others, loading, walked_at_once
 from polyfuse.cost.counts import (
     Cost,
     Sizes,
@@ -146,6 +146,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     issued = _issued(scop, middle, sizes, body)
     terms = _terms(scop, middle, target, sizes, moved, flops, issued, fill, blocks, resident, occupancy, accesses)
     terms["memory"] *= afar(schedule, waves)
+    terms["memory"] *= walked_at_once(schedule, target, sizes, blocks, occupancy)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     spills = spilled * 4 * SPILL_FACTOR * schedule.block_threads * max(blocks, target.processors)
     terms["memory"] += spills / target.bandwidth

@@ -1,10 +1,14 @@
-"""For which sizes shares of a reduction are dealt well: what a block adds up is a number in the text of its kernel.
+"""For which sizes a kernel has blocks enough.  What a block adds up of a shared reduction is a number in its text:
 
     share = 192512, 528 blocks at once     n = 100,000,001: 520 blocks, all of them run
                                            n = 102,000,000: 530 blocks, two of them when the others have ended
                                            n =   2,000,000:  11 blocks, one of twelve processors has anything to do
 
-Within these bounds a call runs the plan; beyond them it deserves shares of its own.
+and blocks that share nothing, but take long, leave processors idle where a batch is smaller:
+
+    max over the middle of 64 x 4096 x 1023     512 blocks of 250 us; of 2 x 4096 x 1023: 16 blocks of 250 us
+
+Within these bounds a call runs the plan; beyond them it deserves one of its own.
 """
 
 from __future__ import annotations
@@ -25,14 +29,20 @@ SHORT = 10e-6
 
 
 def share_bounds(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[VolumeGuard, ...]:
-    """Advisory bounds on the blocks of a kernel whose blocks share a reduction; nothing for others.
+    """Advisory bounds on the blocks of a kernel.
 
-    Not fewer than a half of those that it was made for, unless it is short anyway, and not more than run at once
-    beside them.
+    Where blocks share a reduction not fewer than a half of those that it was made for, unless it is short anyway, and
+    not more than run at once beside them.  Where each has long work of its own, not fewer than a half and than one for
+    each processor.
     """
-    if target.kind != "cuda" or not schedule.grid_combine:
+    if target.kind != "cuda":
         return ()
     grid = tuple(d.extent for d in schedule.of_kind("block"))
+    if not schedule.grid_combine:
+        least = min(cost.blocks // FEWER, target.processors) // schedule.cluster
+        long = cost.seconds > SHORT * max(1, cost.blocks / max(1, cost.occupancy * target.processors))
+        varies = any(not extent.is_constant for extent in grid)
+        return (VolumeGuard(grid, least, exceeds=True, advisory=True),) if least and long and varies else ()
     wave = max(1, target.processors // schedule.cluster)
     blocks = cost.blocks // schedule.cluster  # a cluster is one block of the grid
     resident = -(-blocks // wave)
