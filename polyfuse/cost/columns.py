@@ -35,12 +35,12 @@ def loading(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> float:
 
 
 ALL_AT_ONCE = 0.1
-"""Times longer that memory takes for columns of several images whose rows begin anywhere, where all blocks walk down
-them from the beginning: the last ends later than the others, and the more waves of them there are the less.  Largest
-and sums along the middle on an H200: of 64 x 4096 x 1023 float32 in 512 blocks of 256 threads, half of what fits, 275
-us, of 512, all at once, 284, of 1024, in two waves, 250; of 128 x 2001 x 1025 283, 258 and 250; of 32 x 8191 x 1023 264,
-271 and 274, half as wide, in twice as many blocks of 1024, 250; where rows are whole vectors 236 to 243 either way.
-In shares, however many: of 64 x 4096 x 1023 271, of 8 x 32001 x 1023 287 (245 is the time of its bytes)."""
+"""Times longer that memory takes for columns of several images whose rows begin anywhere, where most blocks walk down
+them at once: the last ends later than the others, and the more waves of them there are the less.  Largest and sums
+along the middle on an H200, in blocks of 256, 512 and 1024 threads: of 64 x 4096 x 1023 float32 275, 284 and 250 us, of
+128 x 2001 x 1025 283, 258 and 250, of 32 x 8191 x 1023 264, 271 and 274, half as wide, in twice as many blocks of 1024,
+250; where rows are whole vectors 236 to 243 either way.  In shares, however many: of 64 x 4096 x 1023 271, of 8 x 32001
+x 1023 287, whose bytes take 245 (benchmarks/results/columns_between_h200.json)."""
 
 
 def walked_at_once(schedule: KernelSchedule, target: Target, sizes: Sizes, blocks: int, occupancy: int) -> float:

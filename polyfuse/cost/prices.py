@@ -31,7 +31,7 @@ from polyfuse.cost.counts import (
 from polyfuse.cost.crowding import exposed, held_by_few
 from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.longer import times_longer
-from polyfuse.cost.middle import chosen, decided, of_the_middle
+from polyfuse.cost.middle import decided, of_the_middle
 from polyfuse.cost.phases import (
     PHASES,
     afar,
@@ -48,13 +48,13 @@ from polyfuse.cost.phases import (
     stalls,
     waiting,
 )
-from polyfuse.cost.registers import least_registers, moments, register_need
+from polyfuse.cost.residency import registers_of_thread
 from polyfuse.cost.scans import in_runs, running, runs_in_threads, scanned_together
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
 from polyfuse.cost.unrolled import on_their_way, unrolled
 from polyfuse.places.products import folded_products
-from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.target import Target
 from polyfuse.terms import Expr
@@ -129,7 +129,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     sizes = Sizes.of(schedule, hints)
     blocks = sizes.product(frozenset(sizes.extent), ("block",)) * schedule.cluster
     shared = box_bytes(scop, schedule)
-    registers, spilled = _registers(scop, schedule, target, sizes)
+    registers, spilled = registers_of_thread(scop, schedule, target, sizes)
     occupancy = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), shared)
     middle = of_the_middle(scop, schedule, sizes)
     body = identity if middle is schedule else decided
@@ -376,74 +376,3 @@ def _held_apart(scop: Scop, schedule: KernelSchedule) -> float:
     loads = [p for p in schedule.placed if p.role == "load" and p.digits()]
     narrow = any(scop.dtype(p.value, p.component).itemsize < WORD for p in loads)
     return NARROW_ROWS if narrow and tile.get("vector") == 1 else 1.0
-
-def _registers(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> tuple[int, int]:
-    """(registers of a thread, how many values it spills in all its trips) under the bound that the launch sets for its
-    blocks."""
-    need = register_need(scop, schedule, sizes)
-    resident = schedule.block_threads * schedule.minimum_blocks
-    bound = min(target.registers_per_thread, target.registers_per_processor // resident)
-    if need <= bound:
-        return need, 0
-    if schedule.minimum_blocks > 1 and _in_middle(scop, schedule, sizes) <= bound:
-        return bound // 8 * 8, 0  # as registers are allocated; a few blocks at the border spill
-    if bound == target.registers_per_thread:
-        return need, need - bound
-    least = moments(scop, schedule, sizes)
-    spilled = [(words - bound) * _trips(placed, sizes) for words, placed in least if words > bound]
-    return max(bound, min(need, max(words for words, _ in least))), max(spilled, default=0)
-
-
-ROOM = 1.25
-"""Times the registers that blocks in the middle seem to need: those at the border are to spill, and no others."""
-
-
-ENOUGH_THREADS = 768
-"""Of a processor, for which the branch at the border may have to spill: 25 taps of 67 million elements take 144 us on
-an H200 in six blocks of 128."""
-
-
-def _in_middle(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
-    """Registers of a thread that touches no border, where others need more; else those of every thread."""
-    middle = of_the_middle(scop, schedule, sizes)
-    if middle is schedule:
-        return register_need(scop, schedule, sizes)
-    return int(ROOM * register_need(scop, middle, sizes, chosen(scop, middle)))
-
-
-def _trips(placed: Placed, sizes: Sizes) -> int:
-    """Of the loops around a placed statement."""
-    return sizes.product({loop for loop, _ in placed.path}, ("loop",))
-
-
-TWO = 2
-"""Blocks of 256 threads that have 128 registers each.  Of tiles of 8 x 8 results the compiler takes 128 to 190 as it
-likes, and 127 or 128 without a spill where it is told."""
-
-
-def _keeps_tiles(schedule: KernelSchedule) -> bool:
-    """Whether threads add up tiles of results in their registers, trip by trip."""
-    return bool(schedule.of_kind("loop")) and (bool(schedule.shared) or schedule.strategy == "row_tiles")
-
-
-def resident_blocks(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[str, int]) -> int:
-    """The blocks per processor that the launch bounds should ask for: two, where the compiler would otherwise take so
-    many registers that there is room for one, and where loads of the other would fill the gaps of the first.  Pieces
-    one behind the other are what the compiler runs side by side unless it is told.  And as many as the registers of a
-    block in the middle leave room for, where those at the border need more: 25 taps of an image padded by its edges
-    take 64 registers in the middle, 140 at the border, and 218 us with these on an H200, where 144 are possible."""
-    asked = schedule.minimum_blocks
-    if target.kind == "cpu" or asked > 1:
-        return asked
-    sizes = Sizes.of(schedule, hints)
-    threads, shared = schedule.block_threads, box_bytes(scop, schedule)
-    if schedule.border and (need := _in_middle(scop, schedule, sizes)) < register_need(scop, schedule, sizes):
-        return max(asked, min(target.occupancy(threads, need, shared), ENOUGH_THREADS // threads))
-    if not in_phases(scop, schedule, target, sizes) and not waiting(scop, schedule, target, sizes):
-        fits = _keeps_tiles(schedule) and target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1
-        return max(asked, TWO) if fits else asked
-    cut = "frames" in dict(schedule.parameters)  # what asks for the ends of rows takes more than their elements
-    is_whole = schedule.cells is None or not (schedule.cells.piece or cut)
-    if is_whole and target.occupancy(threads, register_need(scop, schedule, sizes), shared) > 1:
-        return asked
-    return 2 if target.occupancy(threads, least_registers(scop, schedule, sizes), shared) > 1 else asked

@@ -8,7 +8,8 @@ from itertools import chain, count
 from operator import attrgetter
 
 from polyfuse.cost.counts import Cost
-from polyfuse.cost.prices import price, resident_blocks
+from polyfuse.cost.prices import price
+from polyfuse.cost.residency import resident_blocks, settled_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.planning.collapse import collapse, sums_apart
@@ -311,6 +312,9 @@ def _priced(
     if misfit is not None:
         refusals.append(misfit)
         return None
+    settled = settled_blocks(situation.scop, schedule, cost, situation.target, situation.hints)
+    if settled != schedule.minimum_blocks:
+        schedule = replace(schedule, minimum_blocks=settled)
     return Choice(schedule, cost, None, situation.group, number, len(schedule.placed))
 
 
