@@ -22,6 +22,8 @@ _OWN = frozenset(
     "__dict__ __weakref__ __slots__ __init_subclass__ __getattribute__ __del__ __abstractmethods__ _abc_impl".split()
 )
 
+_LINES = ("__mro__", "__bases__", "__base__")
+
 
 class StandIn(type):
     """The class of stand-ins.  A class that traced code derives from one is an ordinary class."""
@@ -29,6 +31,22 @@ class StandIn(type):
     def mro(cls) -> list[type]:
         behind = vars(cls).get("__behind__")
         return super().mro() if behind is None else [cls, *behind]
+
+    def __getattribute__(cls, name: str) -> Any:
+        """What a class keeps is rebuilt, as what the function finds elsewhere is: ``Layer.activation is np.tanh``.  It
+        derives from stand-ins, and the originals behind them do not show."""
+        found = super().__getattribute__(name)
+        if name in _LINES and super().__getattribute__("__is_filled__"):
+            return _without_originals(cls, name)
+        return found if name.startswith("__") else super().__getattribute__("__rebuilt__")(found)
+
+    def __subclasses__(cls) -> list[type]:
+        """What derives from the class, and from its original outside."""
+        rebuilt = super().__getattribute__("__rebuilt__")
+        below: Callable[[type], list[type]] = type.__subclasses__
+        own = [kind for kind in below(cls) if "__stands_for__" not in vars(kind)]
+        kinds = below(original_of(cls))
+        return [*(rebuilt(kind) for kind in kinds if not stands_in(kind)), *own]
 
     def __instancecheck__(cls, value: Any) -> bool:
         return type.__instancecheck__(original_of(cls), value)
@@ -41,6 +59,20 @@ class StandIn(type):
 
     def __subclasscheck__(cls, other: type) -> bool:
         return type.__subclasscheck__(original_of(cls), original_of(other))
+
+
+def _without_originals(cls: type, name: str) -> Any:
+    """An attribute of `_LINES` as it is without the trace, with stand-ins for the user's classes."""
+    stand_ins = {original_of(kind): kind for kind in line_of(cls) if original_of(kind) is not kind}
+    found = line_of(cls) if name == "__mro__" else type.__dict__[name].__get__(original_of(cls))
+    if isinstance(found, type):
+        return stand_ins.get(found, found)
+    return tuple(dict.fromkeys(stand_ins.get(kind, kind) for kind in found))
+
+
+def line_of(kind: type) -> tuple[type, ...]:
+    """The classes whose attributes `kind` has, in their order: originals behind stand-ins as well."""
+    return type.__dict__["__mro__"].__get__(kind)  # type: ignore[no-any-return]
 
 
 class AbstractStandIn(StandIn, ABCMeta):
@@ -63,13 +95,20 @@ def can_stand_in(kind: Any) -> bool:
     return plain and not issubclass(kind, _NEVER) and not hasattr(kind, "__array__")
 
 
-def stand_in(original: type, bases: dict[type, type], attribute: Callable[[Any, str], Any]) -> type:
+def stand_in(
+    original: type,
+    bases: dict[type, type],
+    attribute: Callable[[Any, str], Any],
+    rebuilt: Callable[[Any], Any],
+) -> type:
     """A stand-in without methods of its own yet.  `bases`: those of the user's classes that `original` derives from;
-    `attribute`: what ``__getattribute__`` is.  Raises TypeError where a class cannot be derived."""
+    `attribute`: what ``__getattribute__`` is; `rebuilt`: what stands in for what a class keeps.  Raises TypeError where
+    a class cannot be derived."""
     rest = original.__mro__[1:]
     known = [bases.get(kind, kind) for kind in rest]
     behind = (*known, original, *(kind for kind in rest if kind in bases))
     made = {"__behind__": behind, "__stands_for__": original, "__getattribute__": attribute}
+    made |= {"__rebuilt__": staticmethod(rebuilt), "__is_filled__": False}
     made |= {"__module__": original.__module__, "__qualname__": original.__qualname__}
     if "__slots__" in vars(original):
         made["__slots__"] = ()
@@ -86,3 +125,4 @@ def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:
         type.__setattr__(derived, name, again)
         if again is not value and hasattr(again, "__set_name__"):
             again.__set_name__(derived, name)
+    type.__setattr__(derived, "__is_filled__", True)

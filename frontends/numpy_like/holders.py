@@ -1,4 +1,5 @@
-"""Copies of what holds arrays or code outside of a traced function: lists, dictionaries, tuples, simple namespaces.
+"""Copies of what holds arrays or code outside of a traced function: lists, dictionaries, tuples, sets, simple
+namespaces.
 
 The function gets the copy, in which arrays are watched and code is rebuilt.  What it changed there is changed in the
 original when the trace is done::
@@ -15,10 +16,13 @@ from dataclasses import dataclass
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
 
+from polyfuse.frontends.numpy_like.classes import line_of
+
 Pairs = list[tuple[Any, Any]]
 
 _DICTIONARIES = (dict, OrderedDict, defaultdict)
 _SEQUENCES = (list, deque)
+_SETS = (set, frozenset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class Copied:
         if isinstance(self.original, _SEQUENCES):
             self.original.clear()
             self.original.extend(restored(value) for _, value in now)
+            return
+        if isinstance(self.original, set):
+            self.original.clear()
+            self.original.update(restored(value) for _, value in now)
             return
         target = vars(self.original) if isinstance(self.original, SimpleNamespace) else self.original
         put, kept = dict(self.put), dict(now)
@@ -86,14 +94,14 @@ def slots_of(value: Any) -> dict[Any, Any]:
         except AttributeError:
             return _UNASSIGNED
 
-    found = (slot for kind in type(value).__mro__ if "__slots__" in vars(kind) for slot in vars(kind).values())
+    found = (slot for kind in line_of(type(value)) if "__slots__" in vars(kind) for slot in vars(kind).values())
     return {slot: held_in(slot) for slot in found if isinstance(slot, MemberDescriptorType)}
 
 
 def is_holder(value: Any) -> bool:
     """Whether a value is nothing but what it holds, and is copied with that."""
     kind = type(value)
-    return kind in (tuple, SimpleNamespace, *_SEQUENCES, *_DICTIONARIES) or is_named_tuple(value)
+    return kind in (tuple, SimpleNamespace, *_SEQUENCES, *_SETS, *_DICTIONARIES) or is_named_tuple(value)
 
 
 def is_named_tuple(value: Any) -> bool:
@@ -102,7 +110,7 @@ def is_named_tuple(value: Any) -> bool:
 
 def is_fixed(value: Any) -> bool:
     """Whether a holder always holds the same."""
-    return isinstance(value, tuple)
+    return isinstance(value, (tuple, frozenset))
 
 
 def held(value: Any) -> Iterable[Any]:
@@ -113,8 +121,8 @@ def held(value: Any) -> Iterable[Any]:
 
 
 def again(value: Any, parts: Iterable[Any]) -> Any:
-    """A tuple of the kind of `value`, of other `parts`."""
-    return tuple.__new__(type(value), parts)
+    """A tuple of the kind of `value`, or a frozen set, of other `parts`."""
+    return frozenset(parts) if isinstance(value, frozenset) else tuple.__new__(type(value), parts)
 
 
 def empty(value: Any, rebuilt: Callable[[Any], Any]) -> Any:
@@ -128,6 +136,8 @@ def fill(copy: Any, value: Any, rebuilt: Callable[[Any], Any]) -> Copied:
     """Put into `copy` what stands in for what `value` holds."""
     if isinstance(value, _SEQUENCES):
         copy.extend(map(rebuilt, value))
+    elif isinstance(value, set):
+        copy.update(map(rebuilt, value))
     else:
         target = vars(copy) if isinstance(value, SimpleNamespace) else copy
         target.update({rebuilt(key): rebuilt(part) for key, part in _pairs(value)})
@@ -137,4 +147,6 @@ def fill(copy: Any, value: Any, rebuilt: Callable[[Any], Any]) -> Copied:
 def _pairs(value: Any) -> Pairs:
     if isinstance(value, _SEQUENCES):
         return list(enumerate(value))
+    if isinstance(value, _SETS):
+        return [(part, part) for part in value]
     return list((vars(value) if isinstance(value, SimpleNamespace) else value).items())

@@ -13,6 +13,7 @@ from polyfuse.errors import UnsupportedError
 from polyfuse.frontends.index_notation.terms import Term, has_terms
 from polyfuse.frontends.numpy_like import promotion
 from polyfuse.frontends.numpy_like.grids import Grid
+from polyfuse.frontends.numpy_like.instead import Instead, one
 from polyfuse.frontends.numpy_like.lifting import as_dtype, kind_of, lift, traces_in
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.refusals import ALTERNATIVES, unsupported
@@ -68,7 +69,8 @@ class ArrayType(type):
 
 def array_type(trace: Trace) -> ArrayType:
     """``np.ndarray`` for one trace."""
-    return ArrayType("ndarray", (), {"trace": trace})
+    found: ArrayType = one(trace, np.ndarray, "", lambda: ArrayType("ndarray", (), {"trace": trace}))
+    return found
 
 
 class RandomStandIn:
@@ -109,11 +111,13 @@ class Namespace:
         if full == "ndenumerate" and self._module is np:
             return enumerated
         value = getattr(self._module, name, _EMPTY)
+        original = None if value is _EMPTY else value
         if full in CREATION:
-            return partial(self._create, full, value)
+            return one(self._trace, original, full, lambda: Creation(self._trace, full, value))
         known = full if full in LIBRARY else self._prefix + getattr(value, "__name__", name)
         if (known in LIBRARY or known in METADATA) and not isinstance(value, type):
-            return Function(self._trace, known, None if value is _EMPTY else value)
+            role = full if original is None else ""
+            return one(self._trace, original, role, lambda: Function(self._trace, known, original))
         if value is _EMPTY:
             if hasattr(np, name):
                 raise unsupported(full)
@@ -123,18 +127,12 @@ class Namespace:
         if self._module is np and name in ("mgrid", "ogrid"):
             return Grid(self._trace, name, value)
         if self._module.__name__.startswith("numpy") and full not in TABLE and _is_refused(full, value):
-            return Foreign(full, value, self._trace.read)
+            return one(self._trace, value, "", lambda: Foreign(full, value, self._trace.read))
         if self._rebind is not None:
             return self._rebind(value)
         if isinstance(value, ModuleType) and value.__name__.startswith("numpy."):
             return Namespace(self._trace, value, f"{full}.")
         return value
-
-    def _create(self, full: str, original: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if full in _OF_REAL and not any(True for _ in traces_in((*args, *kwargs.values()))):
-            return applied(original, args, kwargs, self._trace.read)
-        args, kwargs = by_position(original, args, kwargs)
-        return self._trace.run(CREATION[full], self._trace, *args, **kwargs)
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._module), *LIBRARY, *CREATION})
@@ -152,12 +150,31 @@ def _holds_array(values: Iterable[Any]) -> bool:
     return any(_holds_array(v) if isinstance(v, (list, tuple)) else isinstance(v, (Tracer, Masked)) for v in values)
 
 
-class Foreign:
+class Creation(Instead):
+    """A function that makes an array, of the trace."""
+
+    __slots__ = ("_name", "_trace")
+
+    def __init__(self, trace: Trace, name: str, original: Any) -> None:
+        super().__init__(None if original is _EMPTY else original)
+        self._trace, self._name = trace, name
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if self._name in _OF_REAL and not any(True for _ in traces_in((*args, *kwargs.values()))):
+            return applied(self._original, args, kwargs, self._trace.read)
+        args, kwargs = by_position(self._original, args, kwargs)
+        return self._trace.run(CREATION[self._name], self._trace, *args, **kwargs)
+
+
+class Foreign(Instead):
     """A function of NumPy's for real values and sizes; arrays of the trace get an error that names the alternative.
     `reads`: where the trace lists arrays that are read."""
 
+    __slots__ = ("_name", "_reads")
+
     def __init__(self, name: str, original: Any, reads: list[np.ndarray[Any, Any]]) -> None:
-        self._name, self._original, self._reads = name, original, reads
+        super().__init__(original)
+        self._name, self._reads = name, reads
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _holds_array((*args, *kwargs.values())):
@@ -166,9 +183,6 @@ class Foreign:
                 raise located(unsupported(self._name))
             return trace.run(of_known_values, self._name, self._original, args, kwargs)
         return applied(self._original, args, kwargs, self._reads)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
 
 
 def vectorized(reads: list[np.ndarray[Any, Any]], *args: Any, **kwargs: Any) -> Foreign:
@@ -244,13 +258,14 @@ def _real(dtypes: Any) -> dict[str, Any]:
     return {name: dtype for name, dtype in dtypes.items() if dtype.kind != "c"}
 
 
-class Function:
+class Function(Instead):
     """One function of the namespace: ours for tracers, the module's for real values; ``np.add.reduce`` works."""
 
-    __slots__ = ("_name", "_original", "_trace")
+    __slots__ = ("_name", "_trace")
 
     def __init__(self, trace: Trace, name: str, original: Any) -> None:
-        self._trace, self._name, self._original = trace, name, original
+        super().__init__(original)
+        self._trace, self._name = trace, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontends.numpy_like.holders import Copied, Slots, slots_of
+from polyfuse.frontends.numpy_like.instead import Instead
 from polyfuse.frontends.numpy_like.spaces import names_in
 from polyfuse.frontends.numpy_like.third_party import Library
 from polyfuse.frontends.numpy_like.watched import Plain, Source, Watched, plain
@@ -81,7 +82,7 @@ class Outside:
 
     # ------------------------------------------------------------------------------------------ what is shared
     def share(self, place: Any) -> Any:
-        """`place`, a list or a dictionary that the function may write."""
+        """`place`, a list, a dictionary or a set that the function may write."""
         self._shared[id(place)] = place
         return place
 
@@ -91,6 +92,11 @@ class Outside:
     def sweep(self, kept_of: Callable[[Any], Any]) -> None:
         """Leave nothing of the trace's in shared places.  `kept_of`: what a value is without the trace."""
         for place in self._shared.values():
+            if isinstance(place, set):
+                for value in [v for v in place if kept_of(v) is not v]:
+                    place.remove(value)
+                    place.add(kept_of(value))
+                continue
             for key, value in list(place.items() if isinstance(place, dict) else enumerate(place)):
                 if (kept := kept_of(value)) is not value:
                     place[key] = kept
@@ -117,8 +123,12 @@ def restored(value: Any, originals: Mapping[int, Any], depth: int = _DEPTH) -> A
     if id(value) in originals:
         return originals[id(value)]
     kind = type(value)
-    if kind is Library:
+    if kind is Library or isinstance(value, Instead):
         return value.original
+    if kind is set:
+        for part in [part for part in value if restored(part, originals, 0) is not part]:
+            value.remove(part)
+            value.add(restored(part, originals, 0))
     if not depth or kind not in (list, dict, tuple):
         return plain(value) if kind is Watched else value
     pairs = list(value.items() if kind is dict else enumerate(value))

@@ -20,7 +20,8 @@ import numpy as np
 
 from polyfuse.errors import TraceError
 from polyfuse.frontends.numpy_like import holders, python_builtins, random
-from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in
+from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in, stands_in
+from polyfuse.frontends.numpy_like.instead import Instead
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.outside import Outside, restored
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
@@ -60,7 +61,7 @@ class Rebinder:
 
     def value(self, value: Any) -> Any:
         """What stands in for a global, closed-over value, attribute or argument."""
-        if type(value) in _AS_THEY_ARE:
+        if type(value) in _AS_THEY_ARE or isinstance(value, Instead):
             return value
         if type(value) in (np.ndarray, Watched):
             return self._array(value)
@@ -86,12 +87,15 @@ class Rebinder:
         if value is np.ndarray:
             return array_type(self.trace)
         name = getattr(value, "__name__", None) if callable(value) else None
-        if isinstance(name, str) and name in CREATION and getattr(np, name, None) is value:
+        is_made = isinstance(name, str) and name in CREATION
+        if name is not None and (is_made or isinstance(value, np.ufunc)) and getattr(np, name, None) is value:
             return getattr(Namespace(self.trace), name)
         inner = _jitted(value)
         if inner is not None:
             return self._inlined(value, inner)
         if isinstance(value, type):
+            if stands_in(value):
+                return value
             return self.derived(value) if _is_users_class(value) else self._bare(value)
         if holders.is_holder(value):
             return self._container(value)
@@ -158,7 +162,7 @@ class Rebinder:
         if id(value) in self.done or self.outside.is_shared(value):
             return self.done.get(id(value), value)
         if not any(map(self._is_rebuilt, holders.held(value))):
-            return self.outside.share(value) if type(value) in (list, dict) else value
+            return self.outside.share(value) if type(value) in (list, dict, set) else value
         self.alive.append(value)
         if holders.is_fixed(value):
             self.done[id(value)] = value  # of a tuple that holds itself, by way of a list
@@ -178,7 +182,7 @@ class Rebinder:
             return depth > 0 and any(self._is_rebuilt(part, depth - 1) for part in holders.held(value))
         if isinstance(value, FunctionType):
             return not self.spaces.has(value)
-        if _draws(value) or _goes_on(value):
+        if _draws(value) or _goes_on(value) or type(value) is np.ufunc:
             return True
         is_code = isinstance(value, (MethodType, partial)) or _jitted(value) is not None
         return is_code or _is_users_object(value) or _is_users_class(value)
@@ -252,11 +256,10 @@ class Rebinder:
             self.outside.blind()
 
     def _given(self, value: Any) -> Any:
-        """A default or an argument that was applied before: with watched arrays, otherwise as it is."""
-        is_watched = type(value) is np.ndarray or (holders.is_holder(value) and _holds_array(value))
-        if is_watched or _draws(value) or _goes_on(value):
+        """A default or an argument that was applied before: containers only where they hold arrays."""
+        if not holders.is_holder(value) or _holds_array(value):
             return self.value(value)
-        return self.outside.share(value) if type(value) in (dict, list) else value
+        return self.outside.share(value) if type(value) in (dict, list, set) else value
 
     def write_back(self) -> None:
         """What the user's code bound anew in globals and closures, as it would have without a trace."""
@@ -321,12 +324,18 @@ class Rebinder:
             return found if name.startswith("__") else self.value(found)
 
         try:
-            derived = self.done[id(original)] = stand_in(original, bases, attribute)
+            derived = self.done[id(original)] = stand_in(original, bases, attribute, self.of_class)
         except TypeError:
             self.done[id(original)] = original
             return original
         fill(derived, original, self._attribute)
         return derived
+
+    def of_class(self, found: Any) -> Any:
+        """What stands in for an attribute of a class that is found by way of the class."""
+        is_code = isinstance(found, (FunctionType, BuiltinFunctionType, ModuleType, partial, np.ufunc, type))
+        is_other = type(found) is np.ndarray or holders.is_holder(found) or _is_users_object(found)
+        return self.value(found) if is_code or is_other or _jitted(found) is not None else found
 
     def _attribute(self, attribute: Any) -> Any:
         """A rebuilt method or property, or a watched array; what is none stays."""

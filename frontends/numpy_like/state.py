@@ -84,6 +84,7 @@ class Trace:
     told: bool = False
     statements: list[Any] = field(default_factory=list)  # of index notation, in order
     accesses: int = 0  # of index notation, so far
+    stand_ins: dict[tuple[int, str], Any] = field(default_factory=dict)  # of what modules hold, by identity and role
     ended: bool = False
     asked: Retrace | None = None  # the first, which the user's code may have caught
     unanswered: TraceError | None = None  # raised where the user's code asked for a number that only a call knows

@@ -206,6 +206,8 @@ def _mentioned(code: types.CodeType) -> dict[Any, None]:
             found |= _mentioned(constant_)
         elif type(constant_) in (str, int):
             found[constant_] = None
+            if type(constant_) is str and "attrgetter" in code.co_names:
+                found |= dict.fromkeys(constant_.split("."))
     return found
 
 
@@ -261,7 +263,7 @@ def _parts(cell: Cell, wanted: _Wanted, depth: int, seen: set[int]) -> Iterator[
         below = [_below(cell, "__self__")]
     else:
         below = [*_items(cell, value, wanted.mentioned), *_attributes_of(cell, value, wanted)]
-        below += _methods_of(cell, value, wanted.mentioned)
+        below += _methods_of(cell, value, wanted)
     seen.add(id(value))
     for part in below:
         yield from _parts(part, wanted, depth - 1, seen)
@@ -335,15 +337,22 @@ def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Ce
         yield from _items(inner, inner.read(), mentioned)
 
 
-def _methods_of(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Cell]:
-    """Which methods and properties an object of the user's, or a class, has under the names that are mentioned: a class
-    may get others later, also one further up, which `super()` finds."""
+def _methods_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
+    """Which methods and properties an object of the user's, or a class, has under the names that are mentioned, and
+    which special methods, which Python calls: a class may get others later, also one further up, which `super()` finds.
+    """
     kinds = _users_classes(value)
-    for name in {n: None for k in kinds for n, v in vars(k).items() if n in mentioned and hasattr(v, "__get__")}:
+    held = [(name, part) for kind in kinds for name, part in vars(kind).items()]
+    special = {n: None for n, m in held if _is_special(n) and type(m) is types.FunctionType and not wanted.silent(n, m)}
+    for name in special | {n: None for n, part in held if n in wanted.mentioned and hasattr(part, "__get__")}:
         for kind in kinds:
             yield Cell(partial(vars(kind).get, name, ABSENT), f"class {id(kind)}.{name}", f"{cell.shown}.{name}")
-        if not isinstance(value, type):  # one of its own would come first
+        if not isinstance(value, type) and name not in special:  # one of its own would come first
             yield Cell(_own(cell.read, name), f"{cell.name}.__dict__.{name}", f"{cell.shown}.{name}")
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def _attributes(value: Any) -> list[str]:

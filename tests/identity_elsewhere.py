@@ -1,0 +1,9 @@
+"""Classes in another module than the code that compares them."""
+
+
+class Kind:
+    pass
+
+
+class Uses:
+    kind = Kind
