@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from benchmarks.__main__ import SETS
 from benchmarks.compile import Figures, smallest, stopwatch, versions
 from benchmarks.peers import polyfuse_function
 from benchmarks.programs import Program
+from polyfuse.explain.kernels import KernelView
 
 RESULTS = Path(__file__).parent / "results" / "compile_programs.json"
 ROUNDS = 3
@@ -33,17 +35,23 @@ COLUMNS = ["set", "program", "plan, ms", "compile, ms", "cold, ms", "waited, ms"
 WHAT = ("plan", "compile", "wait", "limit")
 
 LIMIT, LIMIT_OF_TILES = 0.3, 0.8
-"""Seconds that a cold call may take; and where some kernel has one of the strategies below."""
+"""Seconds that a cold call may take; and where some kernel is of a stencil or a contraction."""
 TILES = frozenset(
     ("stencil", "windows", "window_sums", "tiles", "pixel_tiles", "contraction", "few_results", "row_tiles", "pairs")
 )
 """Strategies of stencils, of transposed reads, and of contractions: each thread has a tile of results."""
+NEIGHBOURS = 5
+"""Places from which on a kernel that loads one array at each of them is of a stencil, whatever its strategy."""
 
 
 def limit(plan: pf.Plan) -> float:
     """Seconds that a cold call of a program with this plan may take."""
-    strategies = {kernel.schedule.strategy for kernel in plan.kernels}
-    return LIMIT if strategies.isdisjoint(TILES) else LIMIT_OF_TILES
+    return LIMIT_OF_TILES if any(kernel.strategy in TILES or _is_stencil(kernel) for kernel in plan.kernels) else LIMIT
+
+
+def _is_stencil(kernel: KernelView) -> bool:
+    loads = Counter((p.value, p.component) for p in kernel.schedule.placed if p.role == "load")
+    return max(loads.values(), default=0) >= NEIGHBOURS
 
 
 def programs(only: str = "") -> Iterator[tuple[str, Program]]:

@@ -30,28 +30,43 @@ LARGE = 1 << 20
 
 
 MOST = 3
-"""Interiors of a kernel on a device: each is a body of its own to compile.  A CPU core is as fast with one."""
+"""Interiors of a kernel on a device: each is a body of its own to compile."""
+PIECES, MANY_PIECES = 2, 48
+"""Kinds of blocks up to which a CPU core is as fast with one interior, and that have interiors where they are more: of
+20 arrays that are joined a core would read all under masks, 3.5 ms for 2 million float32, 0.26 so
+(benchmarks/results/cpu_positions.json)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interior:
+    """Blocks where `inside`, affine expressions of their digits, are all >= 0; no condition of `never` holds there."""
+
+    inside: tuple[Affine, ...]
+    never: frozenset[Affine]
 
 
 def interiors(
     ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program, context: Context
-) -> list[tuple[Affine, ...]]:
-    """For each interior affine expressions of the block's digits, all >= 0 where every mask of `ops` is as in one of
-    the blocks that stand for many: the middle one first.
+) -> list[Interior]:
+    """The interiors of a kernel, in each of which every mask of `ops` is as in one of the blocks that stand for many:
+    that of the middle one first.
 
     None where the middle block decides nothing that the context leaves open.
     """
     conditions = tuple(dict.fromkeys(masks(ops)))
-    found: dict[frozenset[Affine], tuple[Affine, ...]] = {}
-    for block in _blocks(schedule, program):
+    found: dict[frozenset[Affine], Interior] = {}
+    on_cpu = schedule.threads == 1
+    for block in _blocks(schedule, program, min(len(conditions), MANY_PIECES) + 1 if on_cpu else 0):
         inside = _agreeing(conditions, block, schedule)
         if frozenset(inside) in found:
             continue
         needed = _without_implied(inside, context)
         if not needed:
             break  # all blocks agree
-        found[frozenset(inside)] = needed
-    return list(found.values())[: MOST if schedule.threads > 1 else 1]
+        never = [c for c in conditions if _is_never(c, block, schedule)] if on_cpu else []
+        found[frozenset(inside)] = Interior(needed, frozenset(never))
+    most = MOST if not on_cpu else MANY_PIECES if len(found) > PIECES else 1
+    return list(found.values())[:most]
 
 
 MANY = 32
@@ -111,6 +126,12 @@ def _agreeing(conditions: Iterable[Affine], block: Mapping[str, int], schedule: 
     return _tightest(found)
 
 
+def _is_never(condition: Affine, block: Mapping[str, int], schedule: KernelSchedule) -> bool:
+    """Whether a condition is one of those that fail in all of `block`."""
+    ends = _ends(condition, {f"${d.name}": d for d in schedule.digits if d.kind != "block"})
+    return ends is not None and any(n.startswith("$b") for n in ends.least.names()) and ends.most.evaluate(block) < 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Ends:
     """The least and the greatest value of an expression inside one block."""
@@ -145,19 +166,26 @@ def _ends(condition: Affine, inner: Mapping[str, Digit]) -> _Ends | None:
     return _Ends(least, most)
 
 
-def _blocks(schedule: KernelSchedule, program: Program) -> Iterator[dict[str, int]]:
+def _blocks(schedule: KernelSchedule, program: Program, parts: int = 0) -> Iterator[dict[str, int]]:
     """Blocks, with typical large sizes that obey the program's facts and the kernel's guards: the middle one, and those
-    half way from there to the ends along one digit."""
+    half way from there to the ends along one digit; also those in the middle of so many equal `parts` along it, as far
+    as it has so many places at the hinted sizes."""
     known = _sizes(schedule, program)
     if known is None:
         return
     counts = {d.name: d.extent.evaluate(known) for d in schedule.of_kind("block")}
     dropped = dict.fromkeys(("$b0", "$b1", "$b2"), 0)  # digits of extent 1
+    usual = with_products({name: max(1, program.hints.get(name, LARGE)) for name in program.symbols}, program.derived)
+    hinted = {d.name: d.extent.evaluate(usual) for d in schedule.of_kind("block")}
     middle = {**known, **dropped, **{f"${name}": count // 2 for name, count in counts.items()}}
     yield middle
     for name, count in counts.items():
+        places = min(parts, hinted[name])
+        if parts and places <= PIECES:
+            continue
         yield {**middle, f"${name}": count // 4}
         yield {**middle, f"${name}": (3 * count) // 4}
+        yield from ({**middle, f"${name}": (2 * k + 1) * count // (2 * places)} for k in range(places))
 
 
 def _sizes(schedule: KernelSchedule, program: Program) -> Mapping[str, int] | None:

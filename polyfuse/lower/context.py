@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from polyfuse import sets
 from polyfuse.affine import Affine, digit
@@ -56,10 +57,41 @@ class Context:
         """True when ``condition >= 0`` always holds.  A query out of budget answers False: the test is then emitted."""
         if condition.is_constant:
             return condition.constant >= 0
+        known = self.around(condition)
+        if self._follows(condition, known):
+            return True
         try:
-            return sets.implied(condition, self.around(condition))
+            return sets.implied(condition, known)
         except sets.BudgetExceeded:
             return False
+
+    def outcome(self, condition: Affine) -> bool | None:
+        """Whether ``condition >= 0`` always holds, or never does; None where neither is known."""
+        known = self.around(condition)
+        if not condition.is_constant and self._follows(-condition - 1, known):
+            return False
+        return True if self.implies(condition) else False if self.implies(-condition - 1) else None
+
+    def _follows(self, condition: Affine, known: Sequence[Constraint]) -> bool:
+        """Whether the least value of ``condition`` in a block is at least something known, by its coefficients alone:
+        what isl takes milliseconds for, where sizes are many."""
+        least, constant = dict[Any, int](), condition.constant
+        for atom, factor in condition.terms:
+            one = self.digits.get(atom[1:]) if isinstance(atom, str) and atom.startswith("$") else None
+            if one is not None and one.kind in ("slot", "thread") and one.extent.is_constant:
+                constant += min(0, factor * (one.extent.constant - 1))
+            else:
+                least[atom] = factor
+        if _is_positive(least, constant):
+            return True
+        for constraint in known:
+            if constraint.kind == ">=" and len(constraint.expression.terms) > 1:
+                rest = dict(least)
+                for atom, factor in constraint.expression.terms:
+                    rest[atom] = rest.get(atom, 0) - factor
+                if _is_positive(rest, constant - constraint.expression.constant):
+                    return True
+        return False
 
     def remaining(self, conditions: Sequence[Affine]) -> tuple[Affine, ...]:
         """The conditions that do not follow from the context, each once."""
@@ -72,6 +104,11 @@ class Context:
         for at, extent in zip(index, extents, strict=True):
             wanted += [at, extent - at - 1]
         return self.remaining(wanted)
+
+
+def _is_positive(terms: Mapping[Any, int], constant: int) -> bool:
+    """Whether a sum of digits and sizes, none of which is negative, is not negative either."""
+    return constant >= 0 and all(not factor or factor > 0 and isinstance(atom, str) for atom, factor in terms.items())
 
 
 def kernel_context(schedule: KernelSchedule, program: Program) -> Context:

@@ -38,9 +38,7 @@ class _Decision:
 
     def outcome(self, condition: Affine) -> bool | None:
         if condition not in self.outcomes:
-            holds = self.context.implies(condition)
-            fails = not holds and self.context.implies(-condition - 1)
-            self.outcomes[condition] = True if holds else False if fails else None
+            self.outcomes[condition] = self.context.outcome(condition)
         return self.outcomes[condition]
 
     def block(self, ops: Sequence[ir.Op]) -> tuple[ir.Op, ...]:

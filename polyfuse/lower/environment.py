@@ -36,7 +36,7 @@ class Environment:
     that are divided by it (`places.exponentials`);
     `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation,
     but for `wide`, by digest.  `bordering`: this is the body of the few blocks at a border; `leading`: of
-    what is left for blocks behind.  `index_bits`: of indices.
+    what is left for blocks behind; `unread`: what no statement of this body reads.  `index_bits`: of indices.
     """
 
     scop: Scop
@@ -55,6 +55,7 @@ class Environment:
     wide: Set[bytes]
     bordering: bool = False
     leading: bool = False
+    unread: Set[str] = frozenset()
     index_bits: int = 32
 
     def box(self, value: int) -> SharedBox:

@@ -11,11 +11,12 @@ from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import merge, partial, total
 from polyfuse.lower.ahead import in_ring, loaded_ahead
 from polyfuse.lower.bodies import body_term, rounded, rounded_results
-from polyfuse.lower.border import interiors, passed_by
+from polyfuse.lower.border import Interior, interiors, passed_by
 from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
 from polyfuse.lower.decide import needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
+from polyfuse.lower.inspect import value_references
 from polyfuse.lower.moves import copied, get, is_only_copied, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
 from polyfuse.lower.reductions import (
@@ -47,11 +48,36 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
         at_border = replace(env, bordering=True)
         own = passed_by(lower_items(at_border, items, ()), env.schedule, env.scop.program)
         body = needed((*own, *lower_items(at_border, shared, ())))
-    for inside in reversed(found):
-        context = env.context.assuming(at_least_zero(inside))
-        whole = with_outcomes(lower_items(replace(env, context=context), items, ()), context)
-        body = branches(Inside(inside), needed((*whole, *behind)), body)
+    for interior in reversed(found):
+        inner = replace(env, context=env.context.assuming(at_least_zero(interior.inside)))
+        whole = _of_interior(replace(inner, unread=_unread(env, interior)), items) or _of_interior(inner, items)
+        assert whole is not None, "everything that it reads is there"
+        body = branches(Inside(interior.inside), needed((*whole, *behind)), body)
     return body
+
+
+def _of_interior(env: Environment, items: Sequence[TreeItem]) -> tuple[ir.Op, ...] | None:
+    """The body of blocks inside; None where it reads what it was thought not to."""
+    whole = with_outcomes(lower_items(env, items, ()), env.context)
+    read = {ref.name.partition(".")[0] for ref in value_references(whole)} if env.unread else set()
+    return whole if read.isdisjoint(env.unread) else None
+
+
+def _unread(env: Environment, interior: Interior) -> frozenset[str]:
+    """What is read under conditions alone that never hold in an interior."""
+    todo = [p for p in env.schedule.placed if p.role not in ("load", "compute")]
+    reached = {p.name for p in todo}
+    while todo and interior.never:
+        placed = todo.pop()
+        statement = env.scop.statements[placed.value]
+        reads = statement.reads if placed.role == "compute" and isinstance(statement, Statement) else ()
+        at = {f"%{d}": entry for d, entry in enumerate(placed.place) if isinstance(entry, Affine)}
+        for k, provider in enumerate(placed.providers):
+            where = reads[k].where if len(reads) == len(placed.providers) else ()
+            if provider not in reached and not any(w.substitute(at) in interior.never for w in where):
+                reached.add(provider)
+                todo.append(env.by_name[provider])
+    return frozenset(p.name for p in env.schedule.placed if p.name not in reached) if interior.never else frozenset()
 
 
 def _until_shares(env: Environment) -> tuple[Sequence[TreeItem], Sequence[TreeItem]]:
@@ -162,7 +188,7 @@ def reductions_ending(env: Environment, nest: LoopNest, loops: tuple[str, ...]) 
 
 
 def statement_ops(env: Environment, placed: Placed, loops: tuple[str, ...]) -> list[ir.Op]:
-    if placed.name in env.folded:
+    if placed.name in env.folded or placed.name in env.unread:
         return []
     match placed.role:
         case "load":

@@ -34,6 +34,7 @@ from polyfuse.planning.program_costs import program_costs, size_hints
 from polyfuse.planning.proving import proved, shaken
 from polyfuse.planning.split_scans import split_scans
 from polyfuse.planning.wishes import NO_REGISTERS, check_wishes, grouped, refuse, settled
+from polyfuse.rewrites.compared_positions import compared_positions
 from polyfuse.rewrites.factors import factors_apart
 from polyfuse.rewrites.gathers import sink_gathers
 from polyfuse.rewrites.moves import sink_moves
@@ -83,6 +84,8 @@ def plan_program(
     if target.kind == "cuda":
         program, shorts = short_positions(program, hints)  # positions of extremes are one register, not two
         program, sums = short_sums(program, hints)  # and so are counts, and sums of small integers
+    else:
+        program, shorts = compared_positions(program, hints)  # which vectors find, as they do no pairs
     program, calls = give_to_library(program, target, options, layouts, pricer)  # contractions that it runs faster
     program = factors_apart(program, hints) if target.kind == "cuda" else program  # blocks have tiles of both
     runs, split = tuple[Guard, ...](), tuple[Guard, ...]()

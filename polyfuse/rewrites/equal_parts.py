@@ -13,8 +13,9 @@ from collections.abc import Collection, Sequence
 from polyfuse import expr
 from polyfuse.affine import ONE, Affine, dimension
 from polyfuse.expr import Node
-from polyfuse.rewrites.stacks import MOST
 
+MOST = 32
+"""Parts: a thread has a result of each (`strategies.whole`)."""
 NEAR, FEW = frozenset(1 << k for k in range(10)), 4
 """Elements of parts along rows, and how many parts: places that a thread has in all of them as they lie
 (`strategies.pointwise`)."""

@@ -18,7 +18,7 @@ from polyfuse.scop import Read, ReadEntry
 from polyfuse.strategies.classes import AxisClass, unit_dimension
 from polyfuse.strategies.situation import Situation, power_below
 
-MOST_SHARED = 16
+MOST_SHARED = 32
 """Results of a thread along axes of which something is read again: each is in a register."""
 MOST_RESULTS = 32
 """Of a thread in words, along these axes and in vectors."""
@@ -29,7 +29,7 @@ COLOURS, SHORT, MOST_COLOURS = 4, 8, 16
 it reads where there is much to do.  A kernel for
 an axis of no constant length is for the length at hand alone, which has to be one of few where there is little to do.
 """
-MOST_STACKED = 16
+MOST_STACKED = 32
 """The same of arrays that are stacked: a thread that has one of these computes what the others have as well."""
 GAPS = (5, 6, 7)
 """Results of a pixel that lanes side by side have one each of: those of a thread leave gaps between stores.  346 MB of
