@@ -93,6 +93,19 @@ def pooled_activation(xp: Namespace, x: Array) -> Array:
     return xp.tanh(xp.mean(xp.clip(largest, -1, 1), axis=(2, 3)))
 
 
+# ---------------------------------------------------------------------------------------------- encodings
+
+
+def octaves(xp: Namespace, x: Array) -> Array:
+    """Coordinates, and sines and cosines of ten octaves of each."""
+    parts = [function(x * 2.0**k) for k in range(10) for function in (xp.sin, xp.cos)]
+    return xp.concatenate([x, *parts], axis=-1)
+
+
+def harmonics(xp: Namespace, x: Array) -> Array:
+    return xp.stack([xp.sin(x * k) for k in range(1, 25)])
+
+
 # ---------------------------------------------------------------------------------------------- losses
 
 
@@ -136,4 +149,6 @@ LAYERS: tuple[Program, ...] = (
         (matrix(32768, 4096), Input((32768,), "i64", below=4096)),
     ),
     Program("triplet margin loss of 8192", triplet, (matrix(16384, 8192),) * 3, LOOSE),
+    Program("ten octaves of 1048576 points", octaves, (Input((1048576, 3)),), LOOSE),
+    Program("24 harmonics of 4000000", harmonics, (Input((4000000,)),), LOOSE),
 )

@@ -22,6 +22,8 @@ MOST_SHARED = 32
 """Results of a thread along axes of which something is read again: each is in a register."""
 MOST_RESULTS = 32
 """Of a thread in words, along these axes and in vectors."""
+MOST_AT_ONCE = 64
+"""Of a thread in all: each may be computed by itself, which takes as much text."""
 MOST_BYTES = 64
 """The same where results are shorter."""
 COLOURS, SHORT, MOST_COLOURS = 4, 8, 16
@@ -162,6 +164,8 @@ def _of_shared(situation: Situation, inner: AxisClass, taken: tuple[AxisClass, .
     width, count = situation.width(inner.extent, flat=False), prod(a.size(situation.hints) for a in taken)
     size = max(situation.long_itemsizes)
     unroll, most = IN_FLIGHT // (size * width), max(MOST_RESULTS, MOST_BYTES // size)
+    while width > 1 and width * count > MOST_AT_ONCE:
+        width //= 2
     for vector in (width, 1) if _is_shifted(situation, inner, width) else (width,):
         yield Whole(inner, taken, power_below(min(unroll, most // (vector * count))), vector)
 
