@@ -57,6 +57,14 @@ class StandIn(type):
         if "__stands_for__" in vars(cls) and not name.startswith("__"):
             setattr(original_of(cls), name, plain(value))
 
+    def __delattr__(cls, name: str) -> None:
+        """Nor has the class what traced code deletes."""
+        original = original_of(cls)
+        if name in vars(cls):
+            super().__delattr__(name)
+        if "__stands_for__" in vars(cls) and name in vars(original):
+            delattr(original, name)
+
     def __subclasscheck__(cls, other: type) -> bool:
         return type.__subclasscheck__(original_of(cls), original_of(other))
 

@@ -51,3 +51,16 @@ class Instead:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
+
+
+class Builtin(Instead):
+    """A function of Python's own that `function` stands in for."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, original: Any, function: Callable[..., Any]) -> None:
+        super().__init__(original)
+        self._function = function
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)

@@ -78,7 +78,7 @@ def attribute(original: Callable[..., Any], named: set[str], value: Any, name: A
 def attributes(original: Callable[..., Any], named: set[str], *values: Any) -> Any:
     """`vars`, which gives attributes of all names; of nothing the caller's variables."""
     if not values:
-        return sys._getframe(1).f_locals
+        return sys._getframe(2).f_locals  # behind `instead.Builtin.__call__`
     found = original(*values)
     named.update(name for name in found if isinstance(name, str))
     return found

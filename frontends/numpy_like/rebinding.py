@@ -21,7 +21,7 @@ import numpy as np
 from polyfuse.errors import TraceError
 from polyfuse.frontends.numpy_like import holders, python_builtins, random
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in, stands_in
-from polyfuse.frontends.numpy_like.instead import Instead
+from polyfuse.frontends.numpy_like.instead import Builtin, Instead
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.outside import Outside, restored
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
@@ -102,7 +102,7 @@ class Rebinder:
         if _goes_on(value):
             return Iterating(self.trace, value)
         if isinstance(value, BuiltinFunctionType):
-            return self._builtin(value)
+            return self._python.get(id(value)) or self._builtin(value)
         return self.instance(value) if _is_users_object(value) else self._bare(value)
 
     def _builtin(self, value: BuiltinFunctionType) -> Any:
@@ -182,7 +182,7 @@ class Rebinder:
             return depth > 0 and any(self._is_rebuilt(part, depth - 1) for part in holders.held(value))
         if isinstance(value, FunctionType):
             return not self.spaces.has(value)
-        if _draws(value) or _goes_on(value) or type(value) is np.ufunc:
+        if _draws(value) or _goes_on(value) or type(value) is np.ufunc or id(value) in self._python:
             return True
         is_code = isinstance(value, (MethodType, partial)) or _jitted(value) is not None
         return is_code or _is_users_object(value) or _is_users_class(value)
@@ -281,6 +281,13 @@ class Rebinder:
         return restored(value, self._originals)
 
 
+    @cached_property
+    def _python(self) -> dict[int, Builtin]:
+        """What stands in for functions of Python's own, by their identity: one for each, wherever it is found."""
+        known = vars(builtins)
+        made = python_builtins.stand_ins(known, self.named)
+        return {id(known[name]): Builtin(known[name], function) for name, function in made.items()}
+
     def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:
         """Builtins that know sizes, numbers and arrays of the trace, and imports that give stand-ins."""
         original = names.get("__builtins__", builtins)
@@ -288,7 +295,8 @@ class Rebinder:
         importer = found.get("__import__")
         if importer is None:  # generated code, such as that of named tuples, which uses none
             return found
-        found |= python_builtins.stand_ins(found, self.named)
+        for name, function in python_builtins.stand_ins(found, self.named).items():
+            found[name] = self._python.get(id(found[name])) or Builtin(found[name], function)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
 

@@ -83,7 +83,7 @@ class Boxed(Generic[T]):
 SLOPES = {np.tanh: 2.0, np.exp: 3.0, np.sum: 4.0}
 FUNCTIONS, MIXED, FIXED = [np.add, np.multiply], {relu, Norm, np.tanh}, frozenset((relu, Norm, np.exp))
 DENSE = Dense()
-NAME = "tanh"
+NAME, OWN = "tanh", [len, max]
 
 
 def by_default(a: Any, op: Any = np.add, act: Any = relu, kind: Any = Norm, made: Any = np.zeros) -> Any:
@@ -104,6 +104,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "aliases": lambda a: a * (np.abs is np.absolute) * (np.mod is np.remainder),
     "of a kind": lambda a: a * isinstance(np.tanh, np.ufunc) * isinstance(np.sum, types.FunctionType),
     "by name": lambda a: a * (getattr(np, NAME) is np.tanh),
+    "Python's own": lambda a: a * {len: 2, max: 3}[len] * ([len, max].index(max) + 1),
+    "Python's own, each of a list": lambda a: a * [f is max for f in OWN].index(True),
+    "Python's own, called": lambda a: a * OWN[1](2, 3) * sum(map(len, ("ab", "c"))) * functools.reduce(max, [1, 4]),
     "copied": lambda a: a * (copy.copy(np.tanh) is np.tanh) * (copy.deepcopy([np.sum])[0] is np.sum),
     "named": lambda a: a * len(np.tanh.__name__) * len(np.zeros.__name__),
     "a class's function": lambda a: a * (Settings.activation is np.tanh) * (Settings.maker is np.zeros),
@@ -158,6 +161,21 @@ def test_nothing_of_the_trace_stays_behind() -> None:
     assert held["op"] is np.add
     assert Layer.registered == [Dense, Convolution]
     assert {kind for kind in Layer.__subclasses__() if type(kind) is type} == {Dense, Convolution}
+
+
+class Marked:
+    kept: ClassVar[Any] = 1.0
+
+
+def test_what_traced_code_deletes_of_a_class_is_gone() -> None:
+    def marking(a: Any) -> Any:
+        Marked.own = np.cos
+        Marked.number = 2.0
+        del Marked.own, Marked.number
+        return a + hasattr(Marked, "own") + hasattr(Marked, "number") + Marked.kept
+
+    np.testing.assert_array_equal(pf.jit(marking)(X), X + 1)
+    assert not hasattr(Marked, "own") and not hasattr(Marked, "number") and Marked.kept == 1.0
 
 
 class Scaled:
