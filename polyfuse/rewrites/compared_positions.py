@@ -7,7 +7,8 @@ argmax of 2 million float32 takes two cores 1.05 ms, 0.39 in two passes, of 1000
 (benchmarks/results/cpu_positions.json).
 
 Both passes compute x, which has to have the same bits in both: what is read, chosen or rounded once has, what may be
-contracted or comes from a function of vectors may not.
+contracted or comes from a function of vectors may not; nor have 16-bit floats that are computed, which round where the
+extreme is stored between the passes and nowhere else.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def _is_exact(node: Node, known: dict[bytes, bool]) -> bool:
 def _is_one_step(node: Node) -> bool:
     if not isinstance(node, Map):
         return isinstance(node, (*_READ, expr.View, expr.Region, expr.Gather))
+    if node.dtype.compute != node.dtype:
+        return node.function in _CHOSEN and node.function != "cast"
     if not any(o.dtype.is_float for o in node.operands) or node.dtype.name == "bool":
         return True
     if node.function not in _ROUNDED:

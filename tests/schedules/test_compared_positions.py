@@ -73,6 +73,31 @@ def test_what_has_other_bits_in_other_vectors_stays_a_pair(name: str) -> None:
     np.testing.assert_array_equal(jitted(x), function(x))
 
 
+HALVES: dict[str, Callable[[Any], Any]] = {
+    "of a product": lambda x: (x * np.float16(1.1)).argmax(),
+    "the nearest": lambda x: np.abs(x - np.float16(0.25)).argmin(),
+    "of what is rounded to them": lambda x: (x.astype(np.float32) * 1.0001).astype(np.float16).argmax(),
+    "of integers that are": lambda x: (x * 100).astype(np.int32).astype(np.float16).argmax(),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_computed_halves_stay_pairs(name: str) -> None:
+    """Their extreme is rounded where it is stored, and they are not."""
+    x = np.random.default_rng(6).standard_normal(300_000).astype(np.float16)
+    jitted = pf.jit(HALVES[name])
+    assert has_pairs(jitted.plan(x, target="cpu"))
+    value = {"of a product": x * np.float16(1.1), "the nearest": -np.abs(x - np.float16(0.25))}.get(name, x)
+    assert value[jitted(x)] == value.max()
+
+
+def test_halves_that_are_read_and_chosen_are_compared() -> None:
+    x = np.random.default_rng(7).standard_normal(300_000).astype(np.float16)
+    jitted = pf.jit(lambda x: (np.maximum(-x, 0).argmax(), x.astype(np.float32).argmin()))
+    assert not has_pairs(jitted.plan(x, target="cpu"))
+    assert jitted(x) == (np.maximum(-x, 0).argmax(), x.argmin())
+
+
 def test_a_gpu_has_pairs() -> None:
     assert has_pairs(pf.jit(FUNCTIONS["largest of rows"]).plan(drawn(np.float32), target="h200"))
 
