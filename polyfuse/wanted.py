@@ -159,11 +159,11 @@ def _through(read: Read, conditions: Conditions) -> Conditions:
     """Conditions over the dimensions of what is read element by element; none where it is read otherwise."""
     back = dict[str, Affine]()
     for d, entry in enumerate(read.index):
-        if not isinstance(entry, Affine) or entry.constant or len(entry.terms) != 1 or entry.terms[0][1] != 1:
+        if not isinstance(entry, Affine) or entry.constant or len(entry.terms) != 1:
             return NONE
-        (name,) = entry.names()
-        if not name.startswith("%") or name in back:
-            return NONE
+        (name, factor), *_ = entry.terms
+        if factor != 1 or not isinstance(name, str) or not name.startswith("%") or name in back:
+            return NONE  # a quotient is no dimension: of a repeated array several elements want one
         back[name] = Affine.symbol(f"%{d}")
     return frozenset(c.substitute(back) for c in conditions if _dimensions(c) <= back.keys())
 
