@@ -1,4 +1,4 @@
-"""What stands in for functions of NumPy while a function is traced: one for each, and equal to it."""
+"""What stands in for functions of NumPy and of Python while a function is traced: one for each, and equal to it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Instead:
 
 
 class Builtin(Instead):
-    """A function of Python's own that `function` stands in for."""
+    """A function of Python's own, for which `function` is called."""
 
     __slots__ = ("_function",)
 

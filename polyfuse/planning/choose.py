@@ -12,10 +12,10 @@ from polyfuse.cost.prices import price
 from polyfuse.cost.residency import resident_blocks, settled_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
+from polyfuse.planning.block_bounds import block_bounds
 from polyfuse.planning.collapse import collapse, sums_apart
 from polyfuse.planning.flattening import FLAT, flattened
 from polyfuse.planning.outlook import Header, Numbered, Outlook
-from polyfuse.planning.share_bounds import share_bounds
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop
 from polyfuse.strategies.catalogue import propose
@@ -261,7 +261,7 @@ def _ordered(draft: Choice, proposal: Proposal, target: Target, refusals: list[V
     try:
         schedule = in_order(draft.schedule, draft.group, proposal)
         if draft.cost is not None:
-            guards = (*schedule.guards, *share_bounds(schedule, draft.cost, target))
+            guards = (*schedule.guards, *block_bounds(schedule, draft.cost, target))
             schedule = replace(schedule, evict_last=draft.cost.evict_last, guards=guards)
         return replace(draft, schedule=schedule)
     except Refused as reason:

@@ -202,11 +202,10 @@ class Situation:
         if not dtypes:
             return 1
         if self.target.kind == "cpu":  # what one result of a row is in does not matter to those along it
-            short = values - set(self._long(values, 8))
             added = [s for s in self.group.statements() if s.is_reduction]
-            kinds = [d for v in values - short for d in self.scop.statements[v].dtypes if self.scop.shape(v)]
             if added:
-                dtypes = [*kinds, *(d for s in added for d in s.dtypes)]
+                along = [self.scop.statements[v] for v in self._long(values, 8) if self.scop.shape(v)]
+                dtypes = [d for s in (*along, *added) for d in s.dtypes]
             return self._cpu_vector([d.compute.itemsize for d in dtypes])
         width = self.widest
         for value in values:

@@ -28,7 +28,7 @@ SHORT = 10e-6
 """Seconds of a kernel, its launch included, that shares of their own hardly shorten."""
 
 
-def share_bounds(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[VolumeGuard, ...]:
+def block_bounds(schedule: KernelSchedule, cost: Cost, target: Target) -> tuple[VolumeGuard, ...]:
     """Advisory bounds on the blocks of a kernel.
 
     Where blocks share a reduction not fewer than a half of those that it was made for, unless it is short anyway, and
