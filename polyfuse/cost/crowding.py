@@ -15,6 +15,14 @@ neighbours 249 and 164 (157, 72), bands of 20 prices 252 and 183 (176, 139), fac
 119 programs with such kernels 13 have another tile with this and a proposal of a single row: they are 1.26 times as
 fast (geometric mean), none is slower (benchmarks/results/windows_h100.json)."""
 
+MANY = 1024
+"""Threads of a processor from which on exponentials, quotients and powers, each step of which waits for the one before,
+run beside what others load.  On an H200, of 16 results of a thread and of 4: cells of a recurrent network, with three
+exponentials and two hyperbolic tangents, 148 us and 124 (110 by bytes), a WENO scheme with four quotients 403 and 328,
+response normalisation with a power 415 of 16 results, 329 of 8."""
+BESIDE = 0.25
+"""Of the time of the bytes, what such functions take beside them in any case: edges with a root each, 180 us of 16
+results and 188 of 4, gates of two exponentials 117 of 16."""
 
 HELD_BY_FEW = 1.2
 """Times that rows in frames take, all of their elements in registers, where two blocks of four warps share a processor
@@ -34,8 +42,18 @@ def exposed(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) 
     """The share of the operations of a kernel with windows, or of its bytes if they take less time, that nothing runs
     beside."""
     registers = whole_windows(scop, schedule, sizes)
-    if not registers:
+    return _share(schedule, target, registers, ENOUGH) if registers else 0.0
+
+
+def in_chains(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes, registers: int) -> float:
+    """The same of functions of several instructions, which leave no register free: ptxas takes 128 for the cells below
+    and 140 for the scheme, 120 and 147 by all words.  `registers`: of a thread, where it has no windows."""
+    if schedule.strategy != "windows":
         return 0.0
+    return _share(schedule, target, whole_windows(scop, schedule, sizes, share=1.0) or registers, MANY)
+
+
+def _share(schedule: KernelSchedule, target: Target, registers: int, enough: int) -> float:
     blocks = target.occupancy(schedule.block_threads, min(registers, target.registers_per_thread), 0)
     threads = schedule.block_threads * max(1, blocks)
-    return min(1.0, max(0.0, (ENOUGH - threads) / (ENOUGH - FEWEST)))
+    return min(1.0, max(0.0, (enough - threads) / (enough - FEWEST)))

@@ -28,7 +28,7 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
-from polyfuse.cost.crowding import exposed, held_by_few
+from polyfuse.cost.crowding import BESIDE, exposed, held_by_few, in_chains
 from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.longer import times_longer
 from polyfuse.cost.middle import decided, of_the_middle
@@ -152,9 +152,12 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms["memory"] += spills / target.bandwidth
     slower = times_longer(scop, schedule, target, sizes)
     terms = {name: slower * seconds for name, seconds in terms.items()}
+    functions = 0.0
+    if schedule.strategy in ("row_tiles", "windows"):
+        several = 2 * (issued - _issued(scop, middle, sizes, body, applications))
+        functions = several / (target.flops * min(1.0, blocks / target.processors))
     if schedule.strategy == "row_tiles":  # accesses of shared rows are, functions are not
-        functions = 2 * (issued - _issued(scop, middle, sizes, body, applications))
-        terms["compute"] -= (slower - 1) * functions / (target.flops * min(1.0, blocks / target.processors))
+        terms["compute"] -= (slower - 1) * functions
     tiles = trips_of_tiles(scop, schedule, sizes)
     if tiles:
         terms["compute"] = multiplying(scop, middle, target, sizes, blocks, terms["compute"], lines, body)
@@ -167,7 +170,11 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
             together = _met(together, apart, APART)
     terms["cache"] = max(terms["cache"], lines)
     bound = max(terms, key=lambda k: terms[k])
-    together += exposed(scop, middle, target, sizes) * min(max(terms["memory"], terms["cache"]), terms["compute"])
+    moving = max(terms["memory"], terms["cache"])
+    together += exposed(scop, middle, target, sizes) * min(moving, terms["compute"])
+    if waves > 1 and functions > BESIDE * moving:
+        share = in_chains(scop, middle, target, sizes, registers)
+        together += share * min(moving, functions - BESIDE * moving)
     beside = max(1.0, resident / target.processors)  # blocks that fill each other's gaps
     together = _met(together, waves * waits, beside)
     together = math.hypot(together, waves * running(scop, schedule, target, sizes))

@@ -244,9 +244,9 @@ def _with_readers(schedule: KernelSchedule) -> list[Placed]:
     return order
 
 
-def whole_windows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+def whole_windows(scop: Scop, schedule: KernelSchedule, sizes: Sizes, share: float = SIDE_BY_SIDE) -> int:
     """Registers of a kernel with windows where the compiler computes all rows of a thread side by side, as it does once
-    each takes many instructions; 0 of a kernel without.
+    each takes many instructions; 0 of a kernel without.  `share`: of the words of all windows and of what is computed.
 
     By ptxas, 16 results of a thread: Rusanov fluxes 192, bands of 20 prices 138, means of 20 neighbours 178; walked row
     by row they would have 34, 82 and 66.
@@ -272,7 +272,7 @@ def whole_windows(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
         for provider in placed.providers:
             if last[provider] == k:
                 words -= alive.pop(provider, 0)
-    return BASE_REGISTERS + int(SIDE_BY_SIDE * widest)
+    return BASE_REGISTERS + int(share * widest)
 
 
 def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, int]:
