@@ -59,10 +59,10 @@ def shares_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
 
 
 def has_own_divisors(arguments: tuple[Any, ...], result: Fragment) -> bool:
-    """Whether each of several slots has a divisor of its own: one by itself is a total, or its reciprocal, of rows that
-    leave no registers."""
+    """Whether there are several divisors, of one slot or few each: one by itself is a total, or its reciprocal, of rows
+    that leave no registers."""
     _, right = arguments
-    return isinstance(right, Fragment) and 1 < right.size == result.size
+    return isinstance(right, Fragment) and right.size > 1
 
 
 def shared_quotients(left: Fragment, right: Any, result: Fragment) -> Emit:
