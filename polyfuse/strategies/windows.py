@@ -74,9 +74,10 @@ def windows(situation: Situation) -> list[Proposal]:
     inner = _inner(situation, axes)
     if inner is None or not _is_small(situation, kept, over):
         return []
-    moved = {a for a in moved_axes(situation, inner) if not a.reduced_by} - set(short)
+    moved = {a for a in moved_axes(situation, inner) if not a.reduced_by}
     if not moved:
         return []
+    moved -= set(short)
     others = [a for a in axes if a is not inner]
     outer = sorted(others, key=lambda a: (a in moved, axes.index(a)))[-2:]  # planes, rows
     if len(outer) == 2 and not set(outer) <= moved:
@@ -85,7 +86,9 @@ def windows(situation: Situation) -> list[Proposal]:
     aligned = _width(situation, inner, flat)
     is_torn = aligned == 1 and bool(others)
     is_far = is_torn and not situation.tiles and _reach(situation) >= FAR
-    widths = _columns(situation, COLUMNS * (2 if is_far else 1) if is_torn else aligned)
+    behind = prod([a.extent.constant for a in short if _lies_behind(situation, a, inner)])
+    side_by_side = min(aligned, max(1, situation.widest // behind))  # threads, each with a vector of results
+    widths = _columns(situation, COLUMNS * (2 if is_far else 1) if is_torn else side_by_side)
     if is_torn and max(situation.long_itemsizes, default=WORD) < WORD and "columns" not in situation.tiles:
         widths = [*widths, 1]
     return [

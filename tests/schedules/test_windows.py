@@ -389,6 +389,36 @@ def test_half_as_many_rows_are_weighed_where_functions_wait_for_each_other() -> 
     assert {dict(k.schedule.parameters)["rows"] for k in plan.kernels if k.strategy == "windows"} == {4}
 
 
+def composed(a: Any, b: Any) -> Any:
+    over = a[..., 3:] * np.float32(1 / 255)
+    return a[..., :3] * over + b[..., :3] * (1 - over)
+
+
+def test_channels_beside_one_of_them_are_loaded_whole() -> None:
+    """Byte by byte compositing of 8000 x 8000 pixels took an H200 583 us, and 310 so; 299 by its bytes."""
+    plan = pf.jit(composed).plan(*[pf.spec("u8[8000, 8000, 4]")] * 2, target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "windows" and dict(kernel.schedule.parameters)["columns"] == 1
+    loads = re.findall(r"load\(\w+, \w+, TILE8X4\)", plan.source())
+    assert len(loads) == 2 and "TILE8X4 = Tile((8, 1, 4), (512, 0, 1), vector=4)" in plan.source()
+    rng = np.random.default_rng(8)
+    images = [rng.integers(0, 256, (9, 131, 4), np.uint8) for _ in range(2)]
+    (found,) = run_plan(pf.jit(composed).plan(*images, target="h200"), images)
+    np.testing.assert_allclose(found, composed(*images), rtol=1e-6, atol=1e-4)
+
+
+@pytest.mark.parametrize(("parts", "dtype", "columns"), [(4, "f32", 1), (2, "f32", 2), (4, "i16", 2), (2, "bf16", 2)])
+def test_a_thread_has_a_vector_of_short_rows(parts: int, dtype: str, columns: int) -> None:
+    """Two rows of four would leave every access half of a sector."""
+
+    def turned(x: Any) -> Any:
+        y = np.stack([x[:, k - 1] + x[:, k] for k in range(parts)], -1)
+        return y
+
+    (kernel,) = pf.jit(turned, strategies={"y": "windows"}).plan(pf.spec(f"{dtype}[50000000, {parts}]"), target="h200").kernels
+    assert kernel.strategy == "windows" and dict(kernel.schedule.parameters)["columns"] == columns
+
+
 def test_boxes_take_as_many_words_as_a_thread_has() -> None:
     """Means of 3 x 3 x 3 of every second element of 512 x 128 x 128 x 128 float32: 1,238 us on an H200 with windows of
     225 words, 6,618 with 405, 1,881 to 2,494 in single elements."""
