@@ -415,7 +415,8 @@ def test_a_thread_has_a_vector_of_short_rows(parts: int, dtype: str, columns: in
         y = np.stack([x[:, k - 1] + x[:, k] for k in range(parts)], -1)
         return y
 
-    (kernel,) = pf.jit(turned, strategies={"y": "windows"}).plan(pf.spec(f"{dtype}[50000000, {parts}]"), target="h200").kernels
+    function = pf.jit(turned, strategies={"y": "windows"})
+    (kernel,) = function.plan(pf.spec(f"{dtype}[50000000, {parts}]"), target="h200").kernels
     assert kernel.strategy == "windows" and dict(kernel.schedule.parameters)["columns"] == columns
 
 
