@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import roofline
 from benchmarks.everyday import EVERYDAY
+from benchmarks.fields import FIELDS
 from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
@@ -27,7 +28,7 @@ from benchmarks.wide import WIDE
 SETS = {
     **{"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST},
     **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE, "wide": WIDE, "one-read": ONE_READ},
-    **{"everyday": EVERYDAY, "surveyed": SURVEYED, "layers": LAYERS},
+    **{"everyday": EVERYDAY, "surveyed": SURVEYED, "layers": LAYERS, "fields": FIELDS},
 }
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 

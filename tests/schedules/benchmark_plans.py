@@ -9,6 +9,7 @@ import numpy as np
 
 import polyfuse as pf
 from benchmarks.everyday import EVERYDAY
+from benchmarks.fields import FIELDS
 from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
@@ -36,7 +37,7 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS)
+    programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS, *FIELDS)
     return "\n".join(map(plan_of, programs))
 
 

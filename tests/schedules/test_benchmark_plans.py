@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.everyday import EVERYDAY
+from benchmarks.fields import FIELDS
 from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
@@ -13,7 +14,7 @@ from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 from tests.schedules.benchmark_plans import GOLDEN, plan_of
 
-ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS)
+ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS, *FIELDS)
 KNOWN = dict(part.split(" == ", 1) for part in ("\n" + GOLDEN.read_text()).split("\n== ")[1:])
 
 
