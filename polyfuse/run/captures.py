@@ -111,13 +111,18 @@ def watch(
     other arrays in `watched` only the form counts, and where they are captured nothing.  An array that nothing watched,
     small and neither captured nor viewed, counts as read.  Of what is looked into, as objects of the user's are, the
     class counts besides what is found there; of other things that they are the same, also of an array of which views
-    are captured.
+    are captured.  What several cells hold is read by way of the first, and the others hold the same object still.
     """
-    held = [(cell, cell.read()) for cell in cells if not cell.is_fixed]
-    arrays = tuple(next((c.read for c, v in held if v is array), constant(array)) for array in captured)
+    every = [(cell, cell.read()) for cell in cells]
+    first = {id(value): cell for cell, value in reversed(every)}
+    held = [(cell, value) for cell, value in every if not cell.is_fixed]
+    arrays = tuple(first[id(array)].read if id(array) in first else constant(array) for array in captured)
     loose = [array for array in captured if not any(v is array for _, v in held)]
     known = _Arrays(captured, loose, _ids(_held_of(read, [v for _, v in held])), _ids(watched))
     found = {(cell.name, k): g for cell, value in held for k, g in enumerate(_guards(cell, value, known))}
+    for cell, value in every:
+        if (one := first[id(value)]) is not cell and _is_read_once(value, known):
+            found[cell.name, 0] = _is_still(cell.read, one.read), True
     kept = [array for array in read if id(array) in known.watched and not any(_shares(v, array) for _, v in held)]
     named = "an array that the function holds"
     unnamed = [(Contents(constant(array), named), content(array)) for array in {id(a): a for a in kept}.values()]
@@ -133,6 +138,11 @@ class _Arrays:
     loose: Sequence[Any]
     read: frozenset[int]
     watched: frozenset[int]
+
+
+def _is_read_once(value: Any, known: _Arrays) -> bool:
+    """Whether one of the cells that hold `value` stands for all of them."""
+    return _is_in(value, known.captured)
 
 
 def _guards(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], Any], Any]]:
@@ -215,6 +225,11 @@ def form(value: Any) -> Any:
 
 def _form(read: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: form(read())
+
+
+def _is_still(read: Callable[[], Any], other: Callable[[], Any]) -> Callable[[], bool]:
+    """Whether two cells hold one object."""
+    return lambda: read() is other()
 
 
 def _class(read: Callable[[], Any]) -> Callable[[], Any]:
