@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -141,8 +142,9 @@ class _Arrays:
 
 
 def _is_read_once(value: Any, known: _Arrays) -> bool:
-    """Whether one of the cells that hold `value` stands for all of them."""
-    return _is_in(value, known.captured)
+    """Whether one of the cells that hold `value` stands for all of them: only there it is looked into."""
+    is_looked_into = is_of_users(value) or (is_container(value) and not isinstance(value, ModuleType))
+    return is_looked_into or _is_in(value, known.captured)
 
 
 def _guards(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], Any], Any]]:

@@ -51,6 +51,34 @@ def an_array_of_which_another_place_gives_the_elements() -> tuple[Callable[..., 
     return lambda x: x * state.u * state.grid.shape[0], lambda: setattr(state, "u", FULL)
 
 
+def an_object_twice_in_a_list() -> tuple[Callable[..., Any], Change]:
+    layers = [Held(k=1.0)] * 2
+    return lambda x: x + layers[0].k + layers[1].k, lambda: layers.__setitem__(1, Held(k=5.0))
+
+
+def an_object_under_two_attributes() -> tuple[Callable[..., Any], Change]:
+    model = Held()
+    model.p = model.q = Held(k=1.0)
+    return lambda x: x + model.p.k + model.q.k, lambda: setattr(model, "p", Held(k=5.0))
+
+
+def an_object_under_two_globals() -> tuple[Callable[..., Any], Change]:
+    space: dict[str, Any] = dict.fromkeys("AB", Held(k=1.0))
+    exec("def f(x): return x + A.k + B.k", space)
+    return space["f"], lambda: space.update(B=Held(k=5.0))
+
+
+def an_object_that_leads_to_itself() -> tuple[Callable[..., Any], Change]:
+    node = Held(k=1.0)
+    node.next = node
+    return lambda x: x + node.k + node.next.k, lambda: setattr(node, "next", Held(k=5.0))
+
+
+def a_list_twice_in_a_dictionary() -> tuple[Callable[..., Any], Change]:
+    table = dict.fromkeys("uv", [1.0])
+    return lambda x: x + table["u"][0] + table["v"][0], lambda: table.update(v=[5.0])
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -60,6 +88,11 @@ def an_array_of_which_another_place_gives_the_elements() -> tuple[Callable[..., 
         an_array_that_is_a_default_as_well,
         an_array_of_which_one_place_gives_the_shape,
         an_array_of_which_another_place_gives_the_elements,
+        an_object_twice_in_a_list,
+        an_object_under_two_attributes,
+        an_object_under_two_globals,
+        an_object_that_leads_to_itself,
+        a_list_twice_in_a_dictionary,
     ],
 )
 def test_one_of_two_places_that_changes_is_seen(jit: Jit, place: Place) -> None:
